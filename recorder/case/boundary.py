@@ -1,0 +1,113 @@
+"""What a rank's progress file says, decoded: operations at the Python boundary, sections, steps.
+
+The file itself is binary and memory-mapped (see :mod:`hanglab.recorder.case.progress`);
+these records are what its reader returns.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Operation(msgspec.Struct):
+    """One call that crossed from Python into a process group.
+
+    ``entered_ns`` and ``returned_ns`` bracket the call into the process group,
+    on the wall clock, so a Flight Recorder entry created between them is this
+    operation.  ``returned_ns`` is None while the call has not come back.
+    """
+
+    index: int
+    #: Method of the process group, such as ``allreduce`` or ``send``.
+    method: str
+    #: The group's name in Flight Recorder dumps, "" if it has none.
+    group: str
+    entered_ns: int
+    returned_ns: int | None = None
+    #: Work.wait of this operation: entered and returned, None where it has not.
+    wait_entered_ns: int | None = None
+    wait_returned_ns: int | None = None
+    #: True once the operation is known to have finished.
+    completed: bool = False
+    #: Sequence number that the backend gave the group before this call, if it tells.
+    group_seq: int | None = None
+    #: Root of broadcast, reduce, gather, scatter, as a rank within the group.
+    root: int | None = None
+    #: Peer of a send or receive, as a rank within the group; -1 for any source.
+    peer: int | None = None
+    tag: int | None = None
+    reduce_op: str = ""
+    #: Shape of the first tensor, e.g. "[4, 8]", and its dtype as Flight Recorder names it.
+    shape: str = ""
+    dtype: str = ""
+    numel: int | None = None
+    #: "in:[1, 2] out:[2, 1]" of all_to_all_single, "" elsewhere.
+    splits: str = ""
+    thread_id: int = 0
+    #: Innermost frame of user code that made the call.
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+
+class SectionEvent(msgspec.Struct):
+    """A section that ended: its time on the wall and on the processor."""
+
+    section: str
+    started_ns: int
+    wall_ns: int
+    cpu_ns: int
+    step: int
+
+
+class OpenSection(msgspec.Struct):
+    section: str
+    started_ns: int
+
+
+class SectionTotal(msgspec.Struct):
+    section: str
+    #: "input" where the recorder itself knows that it is a wait for a data loader, else "".
+    kind: Literal["", "input"]
+    count: int
+    wall_ns: int
+    cpu_ns: int
+
+
+class GroupCounter(msgspec.Struct):
+    """Copied from a dump without entries; survives the process."""
+
+    pg_id: int
+    last_enqueued: int
+    last_completed: int
+
+
+class Progress(msgspec.Struct):
+    """All that a progress file says.  Written by the rank, readable after its death."""
+
+    pid: int
+    rank: int
+    #: Wall minus monotonic clock of the rank, nanoseconds.
+    wall_minus_mono_ns: int
+    #: Monotonic time at which the rank's own recorder thread last ran.
+    heartbeat_mono_ns: int
+    step: int
+    step_started_ns: int | None
+    operations_total: int
+    #: The latest operations that still stand in the ring, oldest first.
+    operations: list[Operation] = []
+    open_sections: list[OpenSection] = []
+    section_totals: list[SectionTotal] = []
+    #: The latest ended sections, oldest first.
+    section_events: list[SectionEvent] = []
+    counters: list[GroupCounter] = []
+    #: Wall time at which the counters were copied.
+    counters_at_ns: int | None = None
+    #: Wall times at which the latest steps began, oldest first: (step, ns).
+    steps: list[tuple[int, int]] = []
+    #: Where the rank stands in its life: "", "running", "exiting" (after the script's end).
+    phase: str = ""
+    #: True where text or ring space ran out and something was left out.
+    truncated: bool = False

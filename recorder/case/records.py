@@ -1,0 +1,226 @@
+"""Typed records of a Case, format 1: one class per JSON document or JSON line.
+
+Times are nanoseconds.  A :class:`Clock` is one reading of both clocks of one
+process, so that monotonic times of different processes can be laid side by
+side.  Absent things are ``None`` or empty, never invented.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+FORMAT = 1
+
+TriggerKind = Literal["no_progress", "exit", "deadline", "request", "interrupt"]
+ProcessKind = Literal["rank", "worker", "child"]
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """One simultaneous reading of the wall clock and of the monotonic clock."""
+
+    wall_ns: int
+    mono_ns: int
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """A file of the Case, relative to its root, as it was when the manifest was written."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Absence(msgspec.Struct, frozen=True):
+    """Evidence that could not be had, and why."""
+
+    what: str
+    reason: str
+    host: str | None = None
+    rank: int | None = None
+
+
+class Manifest(msgspec.Struct):
+    """``manifest.json``: every file of the Case with size and checksum, and every absence."""
+
+    format: int
+    recorder: str
+    written: Clock
+    files: list[FileEntry] = []
+    absent: list[Absence] = []
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """Why the recorder captured.  ``quiet_s`` is how long nothing had moved by then."""
+
+    kind: TriggerKind
+    at: Clock
+    quiet_s: float = 0.0
+    detail: str = ""
+
+
+class Job(msgspec.Struct):
+    """``job.json``: facts about the whole job."""
+
+    world_size: int | None
+    started: Clock
+    hang_after_s: float | None = None
+    trigger: Trigger | None = None
+    ended: Clock | None = None
+    #: True where hanglab ended the ranks; their exits after that say nothing.
+    ended_by_recorder: bool = False
+
+
+class Python(msgspec.Struct):
+    """Where the interpreter's own code lies, so that user code can be told apart."""
+
+    version: str
+    #: Directories of the standard library.
+    stdlib: list[str] = []
+    #: site-packages and dist-packages directories.
+    site: list[str] = []
+    #: Directories of hanglab's own code.
+    own: list[str] = []
+    torch: str | None = None
+    torch_version: str | None = None
+
+
+class RankProcess(msgspec.Struct):
+    """``process.json``: the rank's process, as it described itself at its start."""
+
+    pid: int
+    rank: int
+    world_size: int | None
+    started: Clock
+    python: Python
+    local_rank: int | None = None
+    attempt: int = 0
+    argv: list[str] = []
+    #: Only names on the recorder's allow-list.
+    environment: dict[str, str] = {}
+
+
+class Group(msgspec.Struct):
+    """``groups.json`` holds a list of these: the process groups that the rank is a member of."""
+
+    #: The group's name in Flight Recorder dumps.
+    id: str
+    description: str
+    #: Global ranks of the members, in group order.
+    ranks: list[int]
+    backend: str = ""
+
+
+class Frame(msgspec.Struct, frozen=True):
+    function: str
+    file: str
+    line: int
+
+
+class ThreadStack(msgspec.Struct):
+    """Stack of one thread, innermost frame first."""
+
+    frames: list[Frame]
+    name: str = ""
+    os_thread_id: int | None = None
+    main: bool = False
+    #: Running on a processor or runnable, as far as the sampler could tell.
+    active: bool = False
+    owns_gil: bool = False
+
+
+class StackSample(msgspec.Struct):
+    """A line of ``stacks.jsonl``: the stacks of one process of the rank at one moment."""
+
+    at: Clock
+    pid: int
+    kind: ProcessKind
+    threads: list[ThreadStack]
+    #: ``py-spy``, ``in-rank`` or ``faulthandler``.
+    source: str = "py-spy"
+    #: True for the sample taken at capture, False for those before it.
+    capture: bool = True
+
+
+class ProcessSample(msgspec.Struct):
+    """A line of ``processes.jsonl``: one process of the rank, from outside, at one moment."""
+
+    at: Clock
+    pid: int
+    ppid: int
+    kind: ProcessKind
+    #: State letter of /proc/PID/stat (R, S, D, T, t, Z, X), "" if unknown.
+    state: str
+    #: User and system time used so far, in seconds.
+    cpu_s: float
+    threads: int = 0
+    rss_bytes: int = 0
+    io_read_bytes: int | None = None
+    io_write_bytes: int | None = None
+    open_fds: int | None = None
+    wchan: str = ""
+    name: str = ""
+    capture: bool = True
+
+
+class Movement(msgspec.Struct):
+    """``movement.json``: what the recorder saw move in this rank, up to the capture.
+
+    A rank moves when its step, section or operation counters, its I/O bytes or
+    the functions on its stack change.  CPU time alone is not movement.
+    """
+
+    #: Time since anything of this rank moved, when captured.
+    quiet_s: float
+    #: The longest earlier time in which nothing of it moved.
+    longest_pause_s: float
+    #: Share of one core that the rank's process used during ``quiet_s``.
+    cpu_share: float
+    #: What moved last: ``operations``, ``steps``, ``sections``, ``io``, ``stack`` or "".
+    last_signal: str = ""
+    #: Number of stack samples taken during ``quiet_s``.
+    stack_samples: int = 0
+
+
+class Raised(msgspec.Struct):
+    """A line of ``exceptions.jsonl``: an exception that reached the top of a thread."""
+
+    at: Clock
+    type: str
+    message: str
+    #: Innermost frame first.
+    frames: list[Frame]
+    thread: str = "MainThread"
+    main: bool = True
+
+
+class Exit(msgspec.Struct):
+    """``exit.json``: how the rank's process ended."""
+
+    at: Clock
+    code: int | None = None
+    signal: int | None = None
+    #: True if hanglab ended it (after the capture); then it is no evidence.
+    by_recorder: bool = False
+
+
+class Host(msgspec.Struct):
+    """``host.json``: the machine that the agent runs on."""
+
+    name: str
+    cpus: int
+    memory_bytes: int
+    kernel: str
+    clock: Clock
+
+
+class ChildExit(msgspec.Struct):
+    """A line of ``children.jsonl``: a process started by the rank that ended before it did."""
+
+    at: Clock
+    pid: int
+    kind: ProcessKind
+    code: int | None = None
+    signal: int | None = None
+    name: str = ""
