@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = "hanglab.verdict/1"
+SCHEMA: Literal["hanglab.verdict/1"] = "hanglab.verdict/1"
 
 
 class Category(str, Enum):

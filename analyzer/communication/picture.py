@@ -1,0 +1,152 @@
+"""The picture of a job's communication at one moment, as matching leaves it.
+
+Everything later (heuristics, arbitration) reads this and not the dumps.  Ranks
+are global ranks.  A sequence number is the group's ``collective_seq_id``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from hanglab.analyzer.dumps.columns import Arguments, Frame
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group: identity is the name **and** the member set."""
+
+    name: str
+    members: tuple[int, ...]
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One rank's part in one operation."""
+
+    rank: int
+    group: Group
+    #: None for point-to-point.
+    seq: int | None
+    op: str
+    arguments: Arguments = Arguments()
+    #: Innermost first; () without frames.
+    stack: tuple[Frame, ...] = ()
+    created_ns: int | None = None
+    #: Global rank of the other side of a send or receive, None for any source.
+    peer: int | None = None
+    #: True once it is proved to have finished.
+    completed: bool = False
+
+
+class Difference(str, Enum):
+    """In what the calls under one sequence number differ, gravest first."""
+
+    OPERATION = "operation"
+    CALL_SITE = "call_site"
+    SIZE = "size"
+    DTYPE = "dtype"
+    ROOT = "root"
+    REDUCE_OP = "reduce_op"
+    SPLITS = "splits"
+
+
+@dataclass
+class Divergence:
+    """The first sequence number of a group at which its members do not do the same."""
+
+    group: Group
+    seq: int
+    difference: Difference
+    #: The calls that are known under this number.
+    calls: dict[int, Call]
+    #: Ranks that deviate: the minority, or whoever leaves the order that the group kept before.
+    #: Empty where nothing tells the sides apart.
+    deviating: tuple[int, ...]
+    #: Every rank that could be meant where ``deviating`` is empty.
+    candidates: tuple[int, ...]
+    #: True where each deviating rank's later operations continue its peers' order
+    #: with some removed.
+    skipped: bool = False
+
+
+class WaitKind(str, Enum):
+    NOT_ENTERED = "not_entered"  # the other has not entered this operation
+    PEER = "peer"  # the other half of a send or receive is missing
+    STALLED = "stalled"  # everybody has entered, nothing completes
+    DEVICE = "device"  # a peer completed it, this rank did not: its device or process stopped
+
+
+@dataclass
+class Wait:
+    """``call`` is unfinished; it waits for ``on`` (global ranks, without the rank itself)."""
+
+    call: Call
+    kind: WaitKind
+    on: tuple[int, ...]
+
+
+@dataclass
+class Sink:
+    """A rank that others wait for and that waits for nobody itself.
+
+    ``outside``: it has nothing unfinished, so what it does is told by its stack.
+    Otherwise its operation is unfinished although a peer completed it, or
+    nothing is known of it at all (``unknown``).
+    """
+
+    rank: int
+    #: What the waiters wait for it to enter.
+    awaited: Call
+    outside: bool
+    unknown: bool = False
+    stopped_device: bool = False
+    victims: tuple[int, ...] = ()
+    #: Its last call that is known.
+    last: Call | None = None
+
+
+@dataclass
+class Cycle:
+    """Ranks that wait for each other in a ring, with the call in which each one waits."""
+
+    ranks: tuple[int, ...]
+    calls: tuple[Call, ...]
+    #: True where every call of the ring is a send or receive.
+    p2p: bool
+
+
+@dataclass
+class Unmatched:
+    """A send or receive whose other half never came, although its peer is past it."""
+
+    call: Call
+
+
+@dataclass
+class Picture:
+    """``ranks`` are those with usable evidence, ``expected`` all that the job should have."""
+
+    ranks: tuple[int, ...]
+    expected: tuple[int, ...]
+    groups: list[Group] = field(default_factory=list)
+    divergences: list[Divergence] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    sinks: list[Sink] = field(default_factory=list)
+    cycles: list[Cycle] = field(default_factory=list)
+    unmatched: list[Unmatched] = field(default_factory=list)
+    #: Matched operations that everybody entered and nobody finished.
+    stalled: list[Wait] = field(default_factory=list)
+    #: The last call of each rank that is known, by creation.
+    last_calls: dict[int, Call] = field(default_factory=dict)
+    #: Unfinished operations per rank; a rank with none and with evidence has an empty list.
+    unfinished: dict[int, list[Call]] = field(default_factory=dict)
+    #: (group name, seq) up to which every member provably completed everything.
+    agreed: dict[Group, int] = field(default_factory=dict)
+    #: Evidence that would settle what stays open, such as "rank 5's dump".
+    would_decide: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        return tuple(sorted(set(self.expected) - set(self.ranks)))

@@ -1,0 +1,1 @@
+"""Flight Recorder dumps: from files of strangers to columns."""

@@ -1,0 +1,152 @@
+"""One rank's dump as columns.
+
+Text, shapes and stacks repeat thousands of times in a dump, so each distinct
+value stands once in a table and a column holds its index.  ``n`` is the number
+of entries; every array of :class:`Entries` has shape ``(n,)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Int8 = npt.NDArray[np.int8]
+Float64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
+
+#: A time or a number that the dump does not give.
+ABSENT = -1
+
+
+class State(IntEnum):
+    """What an entry says of itself.  It may lie: see ``retired`` and the group's status."""
+
+    UNKNOWN = 0
+    SCHEDULED = 1
+    STARTED = 2
+    COMPLETED = 3
+
+
+@dataclass(frozen=True)
+class GroupName:
+    """A process group as one rank's dump names it: its name and its description."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What an entry does: ``nccl:send 0->1`` is backend nccl, op send, src 0, dst 1.
+
+    ``src`` and ``dst`` are ranks within the group, ABSENT where there is none.
+    """
+
+    backend: str
+    op: str
+    src: int = ABSENT
+    dst: int = ABSENT
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Shapes and dtypes of an entry, and what only the Python boundary knows of it."""
+
+    input_sizes: tuple[tuple[int, ...], ...] = ()
+    output_sizes: tuple[tuple[int, ...], ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    #: Root within the group, None where it is not known or there is none.
+    root: int | None = None
+    reduce_op: str = ""
+    splits: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    function: str
+    file: str
+    line: int
+
+
+@dataclass
+class Entries:
+    """The ring buffer of one rank, oldest entry first."""
+
+    record_id: Int64
+    pg_id: Int64
+    #: Index into ``group_names``.
+    group: Int32
+    #: collective_seq_id; ABSENT if the dump has none.
+    seq: Int64
+    p2p_seq: Int64
+    op_id: Int64
+    #: Index into ``operations``.
+    operation: Int32
+    #: Index into ``arguments``.
+    argument: Int32
+    #: Index into ``stacks``; ABSENT without frames.
+    stack: Int32
+    #: Values of State.
+    state: Int8
+    retired: Bool
+    is_p2p: Bool
+    #: Wall clock, nanoseconds.
+    created_ns: Int64
+    started_ns: Int64
+    completed_ns: Int64
+    timeout_ms: Int64
+    #: NaN where it was not measured.
+    duration_ms: Float64
+    #: Index into ``threads``.
+    thread: Int32
+    group_names: list[GroupName] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    arguments: list[Arguments] = field(default_factory=list)
+    #: Innermost frame first.
+    stacks: list[tuple[Frame, ...]] = field(default_factory=list)
+    threads: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+@dataclass(frozen=True)
+class GroupStatus:
+    """Sequence numbers of the group's last operations; None where the dump has none (-1)."""
+
+    enqueued: int | None
+    started: int | None
+    completed: int | None
+
+
+@dataclass
+class RankDump:
+    """One rank's Flight Recorder buffer.
+
+    ``members`` gives the global ranks of a group by its name, where the dump
+    knows them; ``names`` the name of a ``pg_id`` where that can be told.
+    """
+
+    rank: int
+    source: str
+    version: str = ""
+    library_version: str = ""
+    members: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    descriptions: dict[str, str] = field(default_factory=dict)
+    #: Keyed by pg_id, as in the dump.
+    status: dict[int, GroupStatus] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    entries: Entries | None = None
+    #: True where only unfinished entries were dumped, or the ring dropped older ones.
+    partial: bool = False
+    #: What had to be left out of this file, in words; "" if nothing.
+    damage: str = ""
+    #: ``nccl_comm_state`` or anything else that is kept as it came.
+    extra: dict[str, Any] = field(default_factory=dict)
