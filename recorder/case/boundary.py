@@ -31,6 +31,8 @@ class Operation(msgspec.Struct):
     wait_returned_ns: int | None = None
     #: True once the operation is known to have finished.
     completed: bool = False
+    #: True where the call or its wait raised.
+    failed: bool = False
     #: Sequence number that the backend gave the group before this call, if it tells.
     group_seq: int | None = None
     #: Root of broadcast, reduce, gather, scatter, as a rank within the group.

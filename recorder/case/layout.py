@@ -1,0 +1,140 @@
+"""Binary layout of ``progress.bin``, version 1.
+
+Little-endian; everything is a signed 64-bit integer at an 8-byte boundary, save
+the bytes of the text table.  A 4,096-byte header of 512 slots comes first, then
+the tables, whose offset, capacity and record size stand in the header, so that
+a reader needs no constant of the writer but the slot numbers.  Rings hold the
+latest records: record ``i`` stands at place ``i % capacity``.  A ring record
+begins and ends with its number plus one, so that one caught half-written shows.
+
+Only constants here: the part that runs inside ranks imports nothing else of
+this package.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+MAGIC: Final = int.from_bytes(b"HANGLAB1", "little")
+VERSION: Final = 1
+HEADER_BYTES: Final = 4096
+
+#: Stands for None where 0 and small negative numbers have a meaning.
+NONE: Final = -(1 << 63)
+
+
+class Slot:
+    """Slots of the header.  Times are nanoseconds, on the wall clock unless named mono."""
+
+    MAGIC: Final = 0
+    VERSION: Final = 1
+    FILE_BYTES: Final = 2
+    PID: Final = 3
+    RANK: Final = 4
+    ATTEMPT: Final = 5
+    WORLD_SIZE: Final = 6
+    WALL_MINUS_MONO: Final = 7
+    HEARTBEAT_MONO: Final = 8
+    #: 0 unknown, 1 running, 2 exiting.
+    PHASE: Final = 9
+    #: Bit 0: text or table space ran out and something was left out.
+    FLAGS: Final = 10
+    #: Number of the current step, -1 before the first.
+    STEP: Final = 11
+    STEP_STARTED: Final = 12
+    #: Steps begun so far.
+    STEPS_TOTAL: Final = 13
+    #: Operations entered so far.
+    OPERATIONS_TOTAL: Final = 14
+    #: Grows with everything that happens to an operation: entered, returned, waited for.
+    OPERATION_EVENTS: Final = 15
+    #: Sections ended so far.
+    SECTIONS_TOTAL: Final = 16
+    #: Grows when a section begins and when it ends.
+    SECTION_EVENTS: Final = 17
+    #: Rows in use of the table of totals.
+    TOTALS_USED: Final = 18
+    #: Rows in use of the table of counters.
+    COUNTERS_USED: Final = 19
+    COUNTERS_AT: Final = 20
+    #: Sum over all groups of operations enqueued and completed.
+    COUNTERS_SUM: Final = 21
+    #: Bytes in use of the text table.
+    TEXT_USED: Final = 22
+    #: Grows each time the rank answered a request to dump.
+    DUMPS: Final = 23
+    #: First of three slots (offset, capacity in records or bytes, record size) per table.
+    TABLES: Final = 32
+
+
+class Table(NamedTuple):
+    """Place of a table's description among the three-slot groups, and its default size."""
+
+    place: int
+    capacity: int
+    #: Bytes of one record; 1 for the text table, whose capacity is in bytes.
+    record: int
+
+
+#: A text is its length (2 bytes) and that many bytes of UTF-8; its number is its
+#: offset in the table.  Number 0 is the empty text.
+TEXT: Final = Table(0, 256 * 1024, 1)
+#: Ring.  Fields: see OPERATION_FIELDS.
+OPERATIONS: Final = Table(1, 2048, 22 * 8)
+#: Ring.  number + 1, name, started, wall, cpu, step, number + 1.
+SECTIONS: Final = Table(2, 4096, 7 * 8)
+#: Rows.  name, kind (0 plain, 1 input), count, wall, cpu.
+TOTALS: Final = Table(3, 256, 5 * 8)
+#: Rows, in use where started is not 0.  name, started, thread id.
+OPEN: Final = Table(4, 64, 3 * 8)
+#: Rows.  pg_id, last enqueued, last completed.
+COUNTERS: Final = Table(5, 512, 3 * 8)
+#: Ring.  number + 1, step, started, number + 1.
+STEPS: Final = Table(6, 1024, 4 * 8)
+
+ALL_TABLES: Final = (TEXT, OPERATIONS, SECTIONS, TOTALS, OPEN, COUNTERS, STEPS)
+
+#: Fields of a record of OPERATIONS, in order.  Text fields hold text numbers, times
+#: 0 where it has not happened, the rest NONE where it is not known.
+OPERATION_FIELDS: Final = (
+    "number",  # index + 1
+    "entered",
+    "returned",
+    "wait_entered",
+    "wait_returned",
+    "group_seq",
+    "numel",
+    "tag",
+    "thread_id",
+    "root",
+    "peer",
+    "method",
+    "group",
+    "reduce_op",
+    "shape",
+    "dtype",
+    "splits",
+    "file",
+    "function",
+    "line",
+    "flags",
+    "number_again",
+)
+#: Bits of ``flags`` of an operation.
+COMPLETED: Final = 1
+FAILED: Final = 2
+
+RUNNING: Final = 1
+EXITING: Final = 2
+PHASES: Final = {0: "", RUNNING: "running", EXITING: "exiting"}
+TRUNCATED: Final = 1
+
+
+def offsets() -> tuple[int, ...]:
+    """Byte offset of each table of ALL_TABLES, and the size of the file at the end."""
+    places = []
+    offset = HEADER_BYTES
+    for table in ALL_TABLES:
+        places.append(offset)
+        offset += (table.capacity * table.record + 7) // 8 * 8
+    return (*places, offset)

@@ -1,0 +1,212 @@
+"""Reading ``progress.bin``: whole, or its counters only.
+
+The file may come from a rank that died in the middle of a write, or from a
+stranger: whatever it says is checked against the bytes that are there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from hanglab.recorder.case import layout
+from hanglab.recorder.case.boundary import (
+    GroupCounter,
+    OpenSection,
+    Operation,
+    Progress,
+    SectionEvent,
+    SectionTotal,
+)
+from hanglab.recorder.case.layout import NONE, Slot, Table
+
+_HEADER = struct.Struct("<512q")
+_COUNTERS = struct.Struct("<24q")
+
+
+class NotProgress(ValueError):
+    """The bytes are no progress file of a version that this reader knows."""
+
+
+class Counters(NamedTuple):
+    """The header's counters: what a watcher compares to see whether the rank moves.
+
+    ``heartbeat_mono_ns`` says when the rank's recorder thread last ran and is no
+    sign of the job's own movement.
+    """
+
+    pid: int
+    rank: int
+    attempt: int
+    phase: str
+    heartbeat_mono_ns: int
+    step: int
+    steps_total: int
+    operations_total: int
+    operation_events: int
+    section_events: int
+    #: Sum over all groups of operations enqueued and completed, as last copied.
+    group_events: int
+    dumps: int
+
+
+def read_counters(data: bytes | memoryview) -> Counters:
+    """The counters of a progress file, from its first 192 bytes or more.
+
+    Raises NotProgress.
+    """
+    if len(data) < _COUNTERS.size:
+        raise NotProgress(f"{len(data)} bytes are too few for a progress file")
+    slots = _COUNTERS.unpack_from(data)
+    _check(slots)
+    return Counters(
+        pid=slots[Slot.PID],
+        rank=slots[Slot.RANK],
+        attempt=slots[Slot.ATTEMPT],
+        phase=layout.PHASES.get(slots[Slot.PHASE], ""),
+        heartbeat_mono_ns=slots[Slot.HEARTBEAT_MONO],
+        step=slots[Slot.STEP],
+        steps_total=slots[Slot.STEPS_TOTAL],
+        operations_total=slots[Slot.OPERATIONS_TOTAL],
+        operation_events=slots[Slot.OPERATION_EVENTS],
+        section_events=slots[Slot.SECTION_EVENTS],
+        group_events=slots[Slot.COUNTERS_SUM],
+        dumps=slots[Slot.DUMPS],
+    )
+
+
+def read_progress(data: bytes) -> Progress:
+    """Decode a whole progress file.  Raises NotProgress; damage inside only loses records."""
+    if len(data) < layout.HEADER_BYTES:
+        raise NotProgress(f"{len(data)} bytes are too few for a progress file")
+    slots = _HEADER.unpack_from(data)
+    _check(slots)
+    tables = _Tables(data, slots)
+    text = tables.text
+    operations = [_operation(row, text) for row in tables.ring(layout.OPERATIONS)]
+    return Progress(
+        pid=slots[Slot.PID],
+        rank=slots[Slot.RANK],
+        wall_minus_mono_ns=slots[Slot.WALL_MINUS_MONO],
+        heartbeat_mono_ns=slots[Slot.HEARTBEAT_MONO],
+        step=slots[Slot.STEP],
+        step_started_ns=slots[Slot.STEP_STARTED] or None,
+        operations_total=max(
+            slots[Slot.OPERATIONS_TOTAL], operations[-1].index + 1 if operations else 0
+        ),
+        operations=operations,
+        open_sections=sorted(
+            (
+                OpenSection(text(name), started)
+                for name, started, _ in tables.rows(layout.OPEN, layout.OPEN.capacity)
+                if started > 0
+            ),
+            key=lambda section: section.started_ns,
+        ),
+        section_totals=[
+            SectionTotal(text(name), "input" if kind == 1 else "", count, wall, cpu)
+            for name, kind, count, wall, cpu in tables.rows(layout.TOTALS, slots[Slot.TOTALS_USED])
+        ],
+        section_events=[
+            SectionEvent(text(name), started, wall, cpu, step)
+            for _, name, started, wall, cpu, step, _ in tables.ring(layout.SECTIONS)
+        ],
+        counters=[
+            GroupCounter(*row) for row in tables.rows(layout.COUNTERS, slots[Slot.COUNTERS_USED])
+        ],
+        counters_at_ns=slots[Slot.COUNTERS_AT] or None,
+        steps=[(step, started) for _, step, started, _ in tables.ring(layout.STEPS)],
+        phase=layout.PHASES.get(slots[Slot.PHASE], ""),
+        truncated=bool(slots[Slot.FLAGS] & layout.TRUNCATED),
+    )
+
+
+def _check(slots: tuple[int, ...]) -> None:
+    if slots[Slot.MAGIC] != layout.MAGIC:
+        raise NotProgress("it does not begin like a progress file")
+    if slots[Slot.VERSION] != layout.VERSION:
+        raise NotProgress(
+            f"it has layout {slots[Slot.VERSION]}, this hanglab reads {layout.VERSION}"
+        )
+
+
+class _Tables:
+    """Access to the tables, kept within the bytes that are there."""
+
+    def __init__(self, data: bytes, slots: tuple[int, ...]) -> None:
+        self._data = data
+        self._slots = slots
+        self._texts: dict[int, str] = {0: ""}
+        self._text_at, self._text_bytes, _ = self._place(layout.TEXT)
+
+    def _place(self, table: Table) -> tuple[int, int, int]:
+        """Offset, number of records that fit into the data, and record size."""
+        at = Slot.TABLES + 3 * table.place
+        offset, capacity, record = self._slots[at : at + 3]
+        if offset < layout.HEADER_BYTES or record < table.record or record > 4096:
+            return 0, 0, table.record
+        room = max(0, len(self._data) - offset) // record
+        return offset, max(0, min(capacity, room)), record
+
+    def _records(self, table: Table, limit: int) -> Iterator[tuple[int, ...]]:
+        offset, capacity, record = self._place(table)
+        # A later writer may append fields to a record.
+        row = struct.Struct(f"<{table.record // 8}q{record - table.record}x")
+        count = max(0, min(limit, capacity))
+        return row.iter_unpack(self._data[offset : offset + count * record])
+
+    def rows(self, table: Table, used: int) -> list[tuple[int, ...]]:
+        return list(self._records(table, used))
+
+    def ring(self, table: Table) -> list[tuple[int, ...]]:
+        """Complete records, oldest first."""
+        rows = [r for r in self._records(table, 1 << 31) if r[0] == r[-1] and r[0] > 0]
+        rows.sort()
+        return rows
+
+    def text(self, number: int) -> str:
+        known = self._texts.get(number)
+        if known is not None:
+            return known
+        text = ""
+        if 0 < number <= self._text_bytes - 2:
+            at = self._text_at + number
+            length = int.from_bytes(self._data[at : at + 2], "little")
+            end = min(at + 2 + length, self._text_at + self._text_bytes)
+            text = self._data[at + 2 : end].decode("utf-8", "replace")
+        if len(self._texts) < 65536:
+            self._texts[number] = text
+        return text
+
+
+def _known(value: int) -> int | None:
+    return None if value == NONE else value
+
+
+def _operation(row: tuple[int, ...], text: Callable[[int], str]) -> Operation:
+    flags = row[20]
+    return Operation(
+        index=row[0] - 1,
+        method=text(row[11]),
+        group=text(row[12]),
+        entered_ns=row[1],
+        returned_ns=row[2] or None,
+        wait_entered_ns=row[3] or None,
+        wait_returned_ns=row[4] or None,
+        completed=bool(flags & layout.COMPLETED),
+        failed=bool(flags & layout.FAILED),
+        group_seq=_known(row[5]),
+        root=_known(row[9]),
+        peer=_known(row[10]),
+        tag=_known(row[7]),
+        reduce_op=text(row[13]),
+        shape=text(row[14]),
+        dtype=text(row[15]),
+        numel=_known(row[6]),
+        splits=text(row[16]),
+        thread_id=row[8],
+        file=text(row[17]),
+        line=row[19],
+        function=text(row[18]),
+    )

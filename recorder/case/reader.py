@@ -1,0 +1,254 @@
+"""Reading a Case: whole, damaged, or left behind by a recorder that died.
+
+Nothing here raises once the Case is open.  What is absent or unusable is None
+or empty, and a line in ``problems`` says why where a file was there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.boundary import Progress
+from hanglab.recorder.case.progress import NotProgress, read_progress
+from hanglab.recorder.case.records import (
+    FORMAT,
+    Absence,
+    ChildExit,
+    Exit,
+    Group,
+    Host,
+    Job,
+    Manifest,
+    Movement,
+    ProcessSample,
+    Raised,
+    RankProcess,
+    StackSample,
+)
+
+T = TypeVar("T")
+
+#: No file of a Case is read beyond these sizes, in bytes.
+JSON_LIMIT = 64 << 20
+BUFFER_LIMIT = 1 << 30
+PROGRESS_LIMIT = 64 << 20
+
+Problems = list[tuple[Path, str]]
+
+
+class NotACase(ValueError):
+    """The folder is no Case that this reader can use.
+
+    Its text says why in one sentence, and what to do.
+    """
+
+
+class RankCase:
+    """One attempt of one rank.  Its evidence is decoded when first asked for, then kept."""
+
+    def __init__(
+        self, folder: Path, host: str, rank: int, attempt: int, problems: Problems
+    ) -> None:
+        self.folder = folder
+        self.host = host
+        self.rank = rank
+        self.attempt = attempt
+        self.problems = problems
+
+    @cached_property
+    def process(self) -> RankProcess | None:
+        return self._document(folders.PROCESS, RankProcess)
+
+    @cached_property
+    def progress(self) -> Progress | None:
+        data = self._bytes(folders.PROGRESS, PROGRESS_LIMIT)
+        if data is None:
+            return None
+        try:
+            return read_progress(data)
+        except NotProgress as error:
+            self._problem(folders.PROGRESS, str(error))
+            return None
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        return self._document(folders.GROUPS, list[Group]) or []
+
+    @property
+    def flight_recorder(self) -> bytes | None:
+        """torch's own pickle, without stacks; read anew each time."""
+        return self._bytes(folders.FLIGHT_RECORDER, BUFFER_LIMIT)
+
+    @property
+    def flight_recorder_stacks(self) -> bytes | None:
+        """torch's own pickle, with stacks; read anew each time."""
+        return self._bytes(folders.FLIGHT_RECORDER_STACKS, BUFFER_LIMIT)
+
+    @cached_property
+    def exceptions(self) -> list[Raised]:
+        return self._lines(folders.EXCEPTIONS, Raised)
+
+    @cached_property
+    def stacks(self) -> list[StackSample]:
+        return self._lines(folders.STACKS, StackSample)
+
+    @cached_property
+    def processes(self) -> list[ProcessSample]:
+        return self._lines(folders.PROCESSES, ProcessSample)
+
+    @cached_property
+    def movement(self) -> Movement | None:
+        return self._document(folders.MOVEMENT, Movement)
+
+    @cached_property
+    def children(self) -> list[ChildExit]:
+        return self._lines(folders.CHILDREN, ChildExit)
+
+    @cached_property
+    def exit(self) -> Exit | None:
+        return self._document(folders.EXIT, Exit)
+
+    @cached_property
+    def stderr(self) -> str:
+        data = self._bytes(folders.STDERR, JSON_LIMIT)
+        return "" if data is None else data.decode("utf-8", "replace")
+
+    def _bytes(self, name: str, limit: int) -> bytes | None:
+        return _read(self.folder / name, limit, self.problems)
+
+    def _document(self, name: str, type_: type[T]) -> T | None:
+        return _document(self.folder / name, type_, self.problems)
+
+    def _problem(self, name: str, reason: str) -> None:
+        self.problems.append((self.folder / name, reason))
+
+    def _lines(self, name: str, type_: type[T]) -> list[T]:
+        data = self._bytes(name, JSON_LIMIT)
+        if data is None:
+            return []
+        decoder = msgspec.json.Decoder(type_)
+        records = []
+        lines = data.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                records.append(decoder.decode(line))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                self._problem(name, f"line {number} is damaged: {error}")
+        return records
+
+
+class CaseReader:
+    """A Case on disk.
+
+    ``ranks`` holds the latest attempt of each rank, by rank; ``all_attempts``
+    all of them.  A folder without manifest but with hosts is read too: the
+    recorder may have died.  Raises NotACase.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        #: What could not be used, filled as evidence is read.
+        self.problems: Problems = []
+        hosts = self.path / folders.HOSTS
+        if not _is_folder(self.path):
+            raise NotACase(f"{self.path} is not a folder; give the folder of a Case.")
+        if not _is_folder(hosts) and not os.path.lexists(self.path / folders.MANIFEST):
+            raise NotACase(
+                f"{self.path} holds neither {folders.MANIFEST} nor {folders.HOSTS}/, so it is no "
+                "Case; give the folder that the recorder wrote."
+            )
+        self.manifest = _document(self.path / folders.MANIFEST, Manifest, self.problems)
+        if self.manifest is not None and self.manifest.format > FORMAT:
+            raise NotACase(
+                f"{self.path} is a Case of format {self.manifest.format}, this hanglab reads "
+                f"format {FORMAT}; read it with a newer hanglab."
+            )
+        self.job = _document(self.path / folders.JOB, Job, self.problems)
+        self.hosts: dict[str, Host | None] = {}
+        self.all_attempts: list[RankCase] = []
+        for host in _folders_in(hosts):
+            self.hosts[host.name] = _document(host / folders.HOST, Host, self.problems)
+            for folder in _folders_in(host / folders.RANKS):
+                parsed = folders.parse_rank_folder(folder.name)
+                if parsed:
+                    rank, attempt = parsed
+                    self.all_attempts.append(
+                        RankCase(folder, host.name, rank, attempt, self.problems)
+                    )
+        self.all_attempts.sort(key=lambda r: (r.rank, r.attempt))
+        self.ranks = list({r.rank: r for r in self.all_attempts}.values())
+
+    @property
+    def absent(self) -> list[Absence]:
+        return self.manifest.absent if self.manifest is not None else []
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks that the job should have, as far as anything in the Case says."""
+        if self.job is not None and self.job.world_size is not None:
+            return self.job.world_size
+        sizes = [r.process.world_size for r in self.ranks if r.process is not None]
+        return max((size for size in sizes if size is not None), default=None)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _folders_in(path: Path) -> list[Path]:
+    """Real folders below a folder, by name; links are not followed out of the Case."""
+    try:
+        with os.scandir(path) as entries:
+            found = [path / e.name for e in entries if e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted(found)
+
+
+def _read(path: Path, limit: int, problems: Problems) -> bytes | None:
+    """Content of a regular file; None, and a problem unless it is merely absent."""
+    try:
+        # A FIFO would block, a link could lead out of the Case.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append((path, f"cannot be opened: {error.strerror}"))
+        return None
+    try:
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                problems.append((path, "is not a regular file"))
+                return None
+            if status.st_size > limit:
+                problems.append((path, f"has {status.st_size} bytes, more than {limit}"))
+                return None
+            return file.read(limit)
+    except OSError as error:
+        problems.append((path, f"cannot be read: {error.strerror}"))
+        return None
+
+
+def _document(path: Path, type_: type[T], problems: Problems) -> T | None:
+    data = _read(path, JSON_LIMIT, problems)
+    if data is None:
+        return None
+    decode: Callable[[bytes], T] = msgspec.json.Decoder(type_).decode
+    try:
+        return decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        problems.append((path, f"is damaged: {error}"))
+        return None

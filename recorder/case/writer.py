@@ -1,0 +1,79 @@
+"""Writing a Case's records: JSON documents, JSON lines, and the manifest at the end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.records import FORMAT, Absence, Clock, FileEntry, Manifest
+
+
+def clock() -> Clock:
+    """Both clocks, now."""
+    return Clock(time.time_ns(), time.monotonic_ns())
+
+
+def write_record(path: Path, record: object) -> None:
+    """Write one JSON document, whole or not at all.  Raises OSError."""
+    folders.make_private(path.parent)
+    folders.write_whole(path, msgspec.json.encode(record))
+
+
+def append_records(path: Path, records: Iterable[object]) -> None:
+    """Append JSON lines.  Raises OSError."""
+    lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+    if lines:
+        folders.make_private(path.parent)
+        folders.append_line(path, lines[:-1])
+
+
+def write_tail(path: Path, source: Path, limit: int = folders.STDERR_BYTES) -> None:
+    """Copy the last ``limit`` bytes of a log, from the beginning of a line.  Raises OSError."""
+    with source.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = max(0, size - limit)
+        file.seek(start)
+        data = file.read(limit)
+    if start:
+        data = data[data.find(b"\n") + 1 :]
+    folders.make_private(path.parent)
+    folders.write_whole(path, data)
+
+
+def write_manifest(case: Path, recorder: str, absent: Iterable[Absence] = ()) -> Manifest:
+    """List every file with size and SHA-256 and write ``manifest.json``.  Raises OSError.
+
+    A file that vanishes or cannot be read meanwhile is listed as absent.
+    """
+    absences = list(absent)
+    files = []
+    for folder, names, leaves in os.walk(case):
+        names.sort()
+        for leaf in sorted(leaves):
+            path = Path(folder) / leaf
+            relative = path.relative_to(case).as_posix()
+            if relative == folders.MANIFEST or leaf.startswith(".") or path.is_symlink():
+                continue
+            try:
+                files.append(_entry(path, relative))
+            except OSError as error:
+                absences.append(Absence(relative, f"could not be read: {error.strerror}"))
+    files.sort(key=lambda entry: entry.path)
+    manifest = Manifest(FORMAT, recorder, clock(), files, absences)
+    write_record(case / folders.MANIFEST, manifest)
+    return manifest
+
+
+def _entry(path: Path, relative: str) -> FileEntry:
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+    return FileEntry(relative, size, digest.hexdigest())
