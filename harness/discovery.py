@@ -1,0 +1,274 @@
+"""Finding scenarios: files are read as text, so neither they nor torch are imported."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import io
+import os
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hanglab.harness import declaration
+from hanglab.harness.declaration import Scenario
+from hanglab.harness.errors import HanglabError
+from hanglab.harness.literals import NotLiteral, call_arguments, offered_names, resolve
+
+_MARK = re.compile(r"#+\s*(FAULT|SEEN)\b")
+
+
+class UsageError(HanglabError):
+    """The command was called with something that does not exist or does not fit."""
+
+    advice = "`hanglab --help` shows what can be asked for."
+    exit_code = 64
+
+
+@dataclass(frozen=True)
+class BrokenFile:
+    """A file, or one declaration in it, that cannot be a scenario."""
+
+    path: Path
+    line: int
+    reason: str
+
+    def describe(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason}"
+
+
+@dataclass
+class Found:
+    """What files declare.  ``plain`` are Python files without any declaration."""
+
+    scenarios: list[Scenario] = field(default_factory=list)
+    broken: list[BrokenFile] = field(default_factory=list)
+    plain: list[Path] = field(default_factory=list)
+
+    def add(self, other: Found) -> None:
+        self.scenarios += other.scenarios
+        self.broken += other.broken
+        self.plain += other.plain
+
+
+def project_folder() -> Path:
+    """The folder of the scenarios that come with hanglab."""
+    return Path(__file__).resolve().parent.parent / "scenarios"
+
+
+def read_project() -> Found:
+    """All scenarios that come with hanglab."""
+    return read_folder(project_folder())
+
+
+def read_folder(folder: Path) -> Found:
+    """Declarations in all Python files below ``folder``; plain files there are passed over."""
+    found = Found()
+    for path in sorted(folder.rglob("*.py")):
+        inside = read_file(path)
+        inside.plain.clear()
+        found.add(inside)
+    return found
+
+
+def read_file(path: Path) -> Found:
+    """Declarations in one file.  Raises UsageError if it cannot be read."""
+    path = path.absolute()
+    try:
+        source = path.read_bytes()
+    except OSError as failure:
+        raise UsageError(
+            f"{path} cannot be read: {failure.strerror}", "Give a Python file or a scenario's name."
+        ) from failure
+    if b"hanglab" not in source:
+        return Found(plain=[path])
+    try:
+        tree = ast.parse(source, str(path))
+        marks = _marks(source)
+    except (SyntaxError, ValueError, tokenize.TokenError) as failure:
+        line = getattr(failure, "lineno", None) or 1
+        reason = f"{type(failure).__name__}: {getattr(failure, 'msg', failure)}"
+        return Found(broken=[BrokenFile(path, line, reason)])
+    found = Found()
+    names = offered_names(tree)
+    declarations = list(_declarations(tree, names))
+    for node, call in declarations:
+        others = [other for other, _ in declarations if other is not node]
+        try:
+            found.scenarios.append(_scenario(path, tree, node, call, names, marks, others))
+        except NotLiteral as failure:
+            found.broken.append(BrokenFile(path, failure.line, str(failure)))
+        except (TypeError, ValueError) as failure:
+            found.broken.append(BrokenFile(path, call.lineno, str(failure)))
+    if not declarations:
+        found.plain.append(path)
+    return found
+
+
+def select(wanted: Sequence[str], project: Found | None = None) -> Found:
+    """Scenarios by name, file or folder; all that come with hanglab where nothing is named.
+
+    Raises UsageError for what does not exist, and where two scenarios have one name.
+    """
+    project = project if project is not None else read_project()
+    found = Found()
+    if not wanted:
+        found.add(project)
+    by_name = {scenario.name: scenario for scenario in project.scenarios}
+    for word in dict.fromkeys(wanted):
+        path = Path(word)
+        if path.is_dir():
+            found.add(read_folder(path))
+        elif word.endswith(".py") or os.sep in word:
+            found.add(read_file(path))
+        elif word in by_name:
+            found.scenarios.append(by_name[word])
+        else:
+            raise UsageError(f"There is no scenario {word!r}.", _nearest(word, by_name))
+    _refuse_namesakes(found.scenarios)
+    return found
+
+
+def _nearest(word: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    if not near:
+        return "`hanglab list` prints all names; a file is given by its path."
+    return f"Did you mean {' or '.join(near)}?  `hanglab list` prints all names."
+
+
+def _refuse_namesakes(scenarios: list[Scenario]) -> None:
+    seen: dict[str, Scenario] = {}
+    for scenario in list(scenarios):
+        first = seen.setdefault(scenario.name, scenario)
+        if first is scenario:
+            continue
+        if (first.source, first.line) == (scenario.source, scenario.line):
+            scenarios.remove(scenario)  # asked for by its name and by its file
+            continue
+        raise UsageError(
+            f"Two scenarios are called {scenario.name}: {first.source}:{first.line} and "
+            f"{scenario.source}:{scenario.line}.",
+            "Rename one, or run the files one at a time.",
+        )
+
+
+Declared = ast.FunctionDef | ast.Expr
+
+
+def _declarations(
+    tree: ast.Module, names: dict[str, object]
+) -> Iterator[tuple[Declared, ast.Call]]:
+    """Decorated functions, and bare calls, at the top of the file."""
+    for node in tree.body:
+        calls: list[ast.expr] = []
+        if isinstance(node, ast.FunctionDef):
+            calls = node.decorator_list
+        elif isinstance(node, ast.Expr):
+            calls = [node.value]
+        for call in calls:
+            if not isinstance(call, ast.Call):
+                continue
+            if resolve(call.func, names) is declaration.scenario:
+                assert isinstance(node, ast.FunctionDef | ast.Expr)
+                yield node, call
+
+
+def _scenario(
+    path: Path,
+    tree: ast.Module,
+    node: Declared,
+    call: ast.Call,
+    names: dict[str, object],
+    marks: dict[str, list[int]],
+    others: list[Declared],
+) -> Scenario:
+    positional, named = call_arguments(call, names)
+    bound = inspect.signature(declaration.scenario).bind(*positional, **named)
+    bound.apply_defaults()
+    given: dict[str, Any] = bound.arguments
+    function = node.name if isinstance(node, ast.FunctionDef) else None
+    name = given["name"] or function or (given["script"] and Path(given["script"]).stem)
+    if not name:
+        raise ValueError("a declaration without a function needs script= or name=")
+    if given["script"] is None and function is None:
+        raise ValueError("a declaration without a function needs script=")
+    for backend in given["backends"]:
+        if backend not in declaration.BACKENDS:
+            raise ValueError(f"there is no backend {backend!r}: {' and '.join(declaration.BACKENDS)}")
+    if given["script"] is not None:
+        program = (path.parent / given["script"]).absolute()
+        if not program.is_file():
+            raise ValueError(f"script {program} does not exist")
+        function, marks = None, _marks(program.read_bytes())
+    else:
+        program = path
+        marks = {word: _lines_of(node, lines, others) for word, lines in marks.items()}
+    control = given["control_script"]
+    expect = given["expect"]
+    scenario = Scenario(
+        name=name,
+        source=path,
+        line=node.lineno,
+        function=function,
+        program=program,
+        expect=expect,
+        description=_first_sentence(tree, node),
+        control_program=(path.parent / control).absolute() if control else None,
+        world_size=given["world_size"],
+        world_sizes=tuple(given["world_sizes"]),
+        faults=tuple(given["faults"]),
+        needs=tuple(given["needs"]),
+        backends=tuple(given["backends"]),
+        hang_after_s=float(given["hang_after"]),
+        reference=given["reference"],
+        arguments=tuple(given["arguments"]),
+        fault_lines=tuple(marks["FAULT"]),
+        seen_lines=tuple(marks["SEEN"] or marks["FAULT"]),
+    )
+    _check(scenario)
+    return scenario
+
+
+def _check(scenario: Scenario) -> None:
+    if scenario.control_program is not None and not scenario.control_program.is_file():
+        raise ValueError(f"control_script {scenario.control_program} does not exist")
+    if not isinstance(scenario.expect, declaration.Expect):
+        raise TypeError("expect= must be an Expect(...)")
+    refusal = scenario.refuses_world(scenario.world_size)
+    if refusal:
+        raise ValueError(f"world_size={scenario.world_size}, but it {refusal}")
+    if scenario.expect.location == "seen" and not scenario.seen_lines:
+        raise ValueError(
+            "no line is marked # FAULT or # SEEN; mark the culprit's line, or say location=None "
+            "where a verdict can name none"
+        )
+
+
+def _first_sentence(tree: ast.Module, node: Declared) -> str:
+    own = ast.get_docstring(node) if isinstance(node, ast.FunctionDef) else None
+    text = own or ast.get_docstring(tree) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _lines_of(node: Declared, lines: list[int], others: list[Declared]) -> list[int]:
+    """Of the marked lines those in the declaration itself, else those outside of all others."""
+
+    def within(line: int, span: Declared) -> bool:
+        return span.lineno <= line <= (span.end_lineno or span.lineno)
+
+    own = [line for line in lines if within(line, node)]
+    return own or [line for line in lines if not any(within(line, other) for other in others)]
+
+
+def _marks(source: bytes) -> dict[str, list[int]]:
+    """Lines that carry a FAULT or SEEN comment."""
+    marks: dict[str, list[int]] = {"FAULT": [], "SEEN": []}
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            for word in _MARK.findall(token.string):
+                marks[word].append(token.start[0])
+    return marks

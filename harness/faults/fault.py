@@ -1,0 +1,58 @@
+"""What all faults from outside have in common: a rank, a moment, a strike."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hanglab.harness.faults.conditions import Condition, Elapsed, Steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """Something done to rank ``rank`` from outside, once.
+
+    Exactly one of the three says when: ``at_step`` (the rank has reached that
+    step, counted from 0), ``after_s`` (seconds after every rank has started) or
+    ``when`` (a condition on the progress of any rank).
+    """
+
+    rank: int
+    at_step: int | None = None
+    after_s: float | None = None
+    when: Condition | None = None
+
+    def __post_init__(self) -> None:
+        given = [moment for moment in (self.at_step, self.after_s, self.when) if moment is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"{type(self).__name__} needs exactly one of at_step=, after_s= and when="
+            )
+
+    @property
+    def condition(self) -> Condition:
+        if self.when is not None:
+            return self.when
+        if self.at_step is not None:
+            return Steps(self.rank, self.at_step)
+        assert self.after_s is not None
+        return Elapsed(self.rank, self.after_s)
+
+    def describe(self) -> str:
+        return f"{type(self).__name__} of rank {self.rank} once {self.condition.describe()}"
+
+    def strike(self, pid: int) -> None:
+        """Does it to the rank's process; ProcessLookupError if that is gone."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalFault(Fault):
+    """A fault that is one signal to the rank's own process (its children get none)."""
+
+    signal: ClassVar[signal.Signals]
+
+    def strike(self, pid: int) -> None:
+        os.kill(pid, self.signal)
