@@ -28,6 +28,7 @@ PROCESSES: Final = "processes.jsonl"
 MOVEMENT: Final = "movement.json"
 CHILDREN: Final = "children.jsonl"
 EXIT: Final = "exit.json"
+CODE: Final = "code.json"
 STDERR: Final = "stderr.txt"
 
 #: Bytes of a rank's stderr that are kept, from its end.

@@ -21,6 +21,7 @@ from hanglab.recorder.case.records import (
     FORMAT,
     Absence,
     ChildExit,
+    CodeShape,
     Exit,
     Group,
     Host,
@@ -114,6 +115,10 @@ class RankCase:
     @cached_property
     def exit(self) -> Exit | None:
         return self._document(folders.EXIT, Exit)
+
+    @cached_property
+    def code(self) -> list[CodeShape]:
+        return self._document(folders.CODE, list[CodeShape]) or []
 
     @cached_property
     def stderr(self) -> str:

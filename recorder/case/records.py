@@ -224,3 +224,28 @@ class ChildExit(msgspec.Struct):
     code: int | None = None
     signal: int | None = None
     name: str = ""
+
+
+class CodeShape(msgspec.Struct):
+    """``code.json`` holds a list of these: user code that stood on a stack, and its loops.
+
+    A line says where a rank stands; only together with the loops around it does
+    it say whether the rank has left the loop that its peers are still in.
+    Lines are inclusive, loops outermost first.
+    """
+
+    file: str
+    function: str
+    first_line: int
+    last_line: int
+    loops: list[tuple[int, int]] = []
+
+    def encloses(self, line: int) -> bool:
+        return self.first_line <= line <= self.last_line
+
+    def loop_around(self, line: int) -> tuple[int, int] | None:
+        """The outermost loop that contains ``line``."""
+        for first, last in self.loops:
+            if first <= line <= last:
+                return first, last
+        return None

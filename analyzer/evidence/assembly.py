@@ -1,0 +1,154 @@
+"""From a Case, or a bare folder of dumps, to evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hanglab.analyzer.communication import build_picture
+from hanglab.analyzer.dumps import DumpError, load_bytes, load_folder
+from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.evidence.boundary import join
+from hanglab.analyzer.evidence.model import Evidence, RankView
+from hanglab.analyzer.verdict import Inputs, Unusable
+from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
+
+
+def _buffer(rank: RankCase, unusable: list[Unusable]) -> RankDump | None:
+    """The rank's Flight Recorder dump: the one with stacks, unless the other knows more."""
+    found: list[RankDump] = []
+    for name, data in (
+        ("flight_recorder_stacks.pickle", rank.flight_recorder_stacks),
+        ("flight_recorder.pickle", rank.flight_recorder),
+    ):
+        if data is None:
+            continue
+        source = str(rank.folder / name)
+        try:
+            found.append(load_bytes(data, rank=rank.rank, source=source))
+        except DumpError as error:
+            unusable.append(Unusable(file=source, reason=str(error)))
+    if not found:
+        return None
+
+    def last(dump: RankDump) -> int:
+        return int(dump.entries.record_id[-1]) if dump.entries and len(dump.entries) else -1
+
+    return max(found, key=last)
+
+
+def _view(rank: RankCase) -> RankView:
+    return RankView(
+        rank=rank.rank,
+        host=rank.host,
+        process=rank.process,
+        progress=rank.progress,
+        groups=rank.groups,
+        stacks=rank.stacks,
+        processes=rank.processes,
+        movement=rank.movement,
+        exit=rank.exit,
+        exceptions=rank.exceptions,
+        children=rank.children,
+        stderr=rank.stderr,
+        shapes=rank.code,
+    )
+
+
+def _inputs(
+    present: Sequence[int], expected: Sequence[int], unusable: list[Unusable]
+) -> Inputs:
+    return Inputs(
+        ranks=len(present),
+        missing_ranks=sorted(set(expected) - set(present)),
+        unusable=unusable,
+    )
+
+
+def from_case(path: Path) -> Evidence:
+    """Evidence of a Case.  Raises InputError where it cannot be read."""
+    try:
+        reader = CaseReader(path)
+    except NotACase as error:
+        raise InputError(str(error), "Give the folder that a recorder wrote.") from error
+    unusable: list[Unusable] = []
+    views: dict[int, RankView] = {}
+    dumps: list[RankDump] = []
+    for rank in reader.ranks:
+        view = views[rank.rank] = _view(rank)
+        dump = _buffer(rank, unusable)
+        view.answered = dump is not None
+        joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))
+        if joined is not None:
+            dumps.append(joined)
+    unusable += [Unusable(file=str(file), reason=reason) for file, reason in reader.problems]
+    size = reader.world_size
+    expected = range(size) if size else sorted(views)
+    return Evidence(
+        picture=build_picture(dumps, expected=list(expected)),
+        ranks=views,
+        job=reader.job,
+        case=True,
+        inputs=_inputs(list(views), list(expected), unusable),
+    )
+
+
+def from_folder(path: Path) -> Evidence:
+    """Evidence of a bare folder of Flight Recorder dumps.  Raises InputError without any."""
+    loaded = load_folder(path)
+    if not loaded.dumps:
+        raise InputError(*_nothing_usable(path, loaded.unusable))
+    picture = build_picture(loaded.dumps)
+    views = {
+        dump.rank: RankView(rank=dump.rank, answered=True) for dump in loaded.dumps
+    }
+    return Evidence(
+        picture=picture,
+        ranks=views,
+        inputs=_inputs(picture.ranks, picture.expected, list(loaded.unusable)),
+    )
+
+
+def _nothing_usable(path: Path, unusable: Sequence[Unusable]) -> tuple[str, str]:
+    if not unusable:
+        return (
+            f"{path} holds no Flight Recorder dump and is no Case.",
+            "Give a Case folder, or the folder into which every rank wrote its dump "
+            "(TORCH_FR_DUMP_TEMP_FILE names it).",
+        )
+    first = unusable[0]
+    return (
+        f"None of the {len(unusable)} files in {path} is usable; "
+        f"{Path(first.file).name}: {first.reason}.",
+        "Collect the dumps again, one file per rank, as torch wrote them.",
+    )
+
+
+def gather(path: Path) -> Evidence:
+    """Evidence of whatever ``path`` is.  Raises InputError with what to do."""
+    try:
+        exists, is_folder = path.exists(), path.is_dir()
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}.", "Check its owner and permissions."
+        ) from error
+    if not exists:
+        raise InputError(f"{path} does not exist.", "Check the path.")
+    if not is_folder:
+        raise InputError(
+            f"{path} is a file, not a folder.",
+            "Give the folder that holds the dumps of all ranks, or a Case.",
+        )
+    try:
+        names = {entry.name for entry in path.iterdir()}
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}.", "Check its owner and permissions."
+        ) from error
+    if names & {"manifest.json", "hosts"}:
+        return from_case(path)
+    if "case" in names and (path / "case" / "hosts").is_dir():
+        # the folder of a run: the Case lies inside
+        return from_case(path / "case")
+    return from_folder(path)

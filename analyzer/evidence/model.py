@@ -1,0 +1,169 @@
+"""What is known about each rank of a job, whatever it was read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hanglab.analyzer.communication.picture import Call, Picture, Sink
+from hanglab.analyzer.evidence.code import CodeMap
+from hanglab.analyzer.evidence.standing import Place, Standing, main_thread, stand
+from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
+from hanglab.recorder.case.boundary import Progress
+from hanglab.recorder.case.records import (
+    ChildExit,
+    CodeShape,
+    Exit,
+    Frame,
+    Group,
+    Job,
+    Movement,
+    ProcessSample,
+    Raised,
+    RankProcess,
+    StackSample,
+)
+
+
+@dataclass
+class RankView:
+    """One rank.  Whatever is absent is None or empty."""
+
+    rank: int
+    host: str = ""
+    process: RankProcess | None = None
+    progress: Progress | None = None
+    groups: list[Group] = field(default_factory=list)
+    stacks: list[StackSample] = field(default_factory=list)
+    processes: list[ProcessSample] = field(default_factory=list)
+    movement: Movement | None = None
+    exit: Exit | None = None
+    exceptions: list[Raised] = field(default_factory=list)
+    children: list[ChildExit] = field(default_factory=list)
+    stderr: str = ""
+    shapes: list[CodeShape] = field(default_factory=list)
+    #: True where the rank's own Flight Recorder buffer was had.
+    answered: bool = False
+
+    @cached_property
+    def code(self) -> CodeMap:
+        return CodeMap(self.process.python if self.process else None)
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    @property
+    def ended(self) -> Exit | None:
+        """How the rank ended by itself; None while it lived or where hanglab ended it."""
+        return self.exit if self.exit is not None and not self.exit.by_recorder else None
+
+    @property
+    def failed(self) -> bool:
+        end = self.ended
+        return end is not None and (bool(end.code) or end.signal is not None)
+
+    @cached_property
+    def rank_stacks(self) -> list[StackSample]:
+        """Samples of the rank's own process, oldest first."""
+        return [s for s in self.stacks if s.kind == "rank" and s.threads]
+
+    @cached_property
+    def captured_stack(self) -> StackSample | None:
+        """The sample taken at capture, else the latest."""
+        at_capture = [s for s in self.rank_stacks if s.capture]
+        candidates = at_capture or self.rank_stacks
+        return candidates[-1] if candidates else None
+
+    @cached_property
+    def standing(self) -> Standing:
+        sample = self.captured_stack
+        return stand(main_thread(sample) if sample else None, self.code)
+
+    def standings(self) -> list[Standing]:
+        """Where the main thread stood in each sample, oldest first."""
+        return [stand(main_thread(sample), self.code) for sample in self.rank_stacks]
+
+    def worker_stacks(self) -> list[StackSample]:
+        """The latest sample of each child process."""
+        latest: dict[int, StackSample] = {}
+        for sample in self.stacks:
+            if sample.kind != "rank" and sample.threads:
+                latest[sample.pid] = sample
+        return list(latest.values())
+
+    def at_capture(self) -> ProcessSample | None:
+        """The rank's own process at capture, from outside."""
+        mine = [s for s in self.processes if s.kind == "rank"]
+        captured = [s for s in mine if s.capture]
+        return (captured or mine)[-1] if mine else None
+
+    @property
+    def state(self) -> str:
+        sample = self.at_capture()
+        return sample.state if sample else ""
+
+    def location(self, frame: Frame | None = None) -> Location | None:
+        """The rank's innermost line of user code at capture, or ``frame``."""
+        if frame is None:
+            frame = self.standing.user
+        if frame is None:
+            return None
+        return Location(file=frame.file, line=frame.line, function=frame.function, rank=self.rank)
+
+
+@dataclass
+class Evidence:
+    """All that heuristics see.  They are pure functions of it."""
+
+    picture: Picture
+    ranks: dict[int, RankView]
+    job: Job | None = None
+    #: True if this is a Case; a bare folder of dumps has no host, stack or exit evidence.
+    case: bool = False
+    inputs: Inputs = field(default_factory=Inputs)
+
+    @property
+    def stuck(self) -> bool:
+        """True where the recorder captured because nothing moved."""
+        return bool(self.job and self.job.trigger and self.job.trigger.kind == "no_progress")
+
+    @property
+    def all_ended(self) -> bool:
+        """True where every known rank came to its end by itself."""
+        return bool(self.ranks) and all(v.ended is not None for v in self.ranks.values())
+
+    @property
+    def all_succeeded(self) -> bool:
+        return self.all_ended and not any(v.failed for v in self.ranks.values())
+
+    def sink(self, rank: int) -> Sink | None:
+        return next((s for s in self.picture.sinks if s.rank == rank), None)
+
+    def others(self, *ranks: int) -> list[int]:
+        return sorted(set(self.ranks) - set(ranks))
+
+    def blocked(self, rank: int) -> Call | None:
+        """The operation in which the rank waits, by its dump."""
+        for wait in self.picture.waits:
+            if wait.call.rank == rank:
+                return wait.call
+        calls = self.picture.unfinished.get(rank)
+        return calls[0] if calls else None
+
+    def stands_outside(self, rank: int) -> bool:
+        """True if neither dump nor stack puts the rank inside an operation."""
+        view = self.ranks.get(rank)
+        if view is None:
+            return False
+        return view.standing.place not in (Place.COMMUNICATION, Place.GROUP_CREATION)
+
+
+def collective_ref(call: Call) -> CollectiveRef:
+    return CollectiveRef(
+        group=call.group.description or call.group.name,
+        group_id=call.group.name,
+        ranks=list(call.group.members),
+        seq=call.seq,
+        op=call.op,
+    )
