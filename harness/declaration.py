@@ -88,7 +88,9 @@ class Expect:
     ) -> None:
         object.__setattr__(self, "cause", Cause(cause))
         object.__setattr__(
-            self, "culprits", "all" if culprits == "all" else frozenset(_ranks(culprits))
+            self,
+            "culprits",
+            "all" if culprits == "all" else frozenset(_ranks(culprits)),
         )
         object.__setattr__(self, "status", status)
         object.__setattr__(self, "group", group)

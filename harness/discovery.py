@@ -82,7 +82,8 @@ def read_file(path: Path) -> Found:
         source = path.read_bytes()
     except OSError as failure:
         raise UsageError(
-            f"{path} cannot be read: {failure.strerror}", "Give a Python file or a scenario's name."
+            f"{path} cannot be read: {failure.strerror}",
+            "Give a Python file or a scenario's name.",
         ) from failure
     if b"hanglab" not in source:
         return Found(plain=[path])
@@ -198,7 +199,9 @@ def _scenario(
         raise ValueError("a declaration without a function needs script=")
     for backend in given["backends"]:
         if backend not in declaration.BACKENDS:
-            raise ValueError(f"there is no backend {backend!r}: {' and '.join(declaration.BACKENDS)}")
+            raise ValueError(
+                f"there is no backend {backend!r}: {' and '.join(declaration.BACKENDS)}"
+            )
     if given["script"] is not None:
         program = (path.parent / given["script"]).absolute()
         if not program.is_file():

@@ -82,7 +82,8 @@ def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
         except ValueError:
             pass
     raise NotLiteral(
-        f"`{ast.unparse(node)}` is no literal and no name of hanglab.harness", node.lineno
+        f"`{ast.unparse(node)}` is no literal and no name of hanglab.harness",
+        node.lineno,
     )
 
 

@@ -1,0 +1,161 @@
+"""The recorder's agent as the harness drives it: commands in, events out, one JSON line each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hanglab.harness.errors import HanglabError
+
+#: Writing the manifest checksums every file; dumps of a few ranks take milliseconds.
+FINISH_S = 20.0
+
+
+class AgentDied(HanglabError, RuntimeError):
+    """The recorder's agent ended before it was told to."""
+
+    advice = "Its own words are in the job's log/agent.err; please report them."
+
+
+class Agent:
+    """One agent process beside the ranks of one job."""
+
+    def __init__(
+        self,
+        case: Path,
+        runtime: Path,
+        *,
+        world_size: int,
+        hang_after_s: float,
+        log: Path,
+    ) -> None:
+        command = [sys.executable, "-m", "hanglab.recorder.agent"]
+        command += ["--case", str(case), "--runtime", str(runtime)]
+        command += ["--world-size", str(world_size), "--hang-after", str(hang_after_s)]
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                # `-m` searches the working directory first; this one holds no modules.
+                cwd=case,
+                # Ctrl-C in a terminal is for hanglab, which tells the agent what to do.
+                start_new_session=True,
+            )
+        self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        #: Process ids as the ranks registered them.
+        self.pids: dict[int, int] = {}
+        #: The trigger of the capture, once it is done.
+        self.captured: dict[str, Any] | None = None
+        self._reader = threading.Thread(target=self._read, name="agent events", daemon=True)
+        self._reader.start()
+
+    def poll(self) -> bool:
+        """Takes in the events that have come; True once the capture is done.
+
+        Raises AgentDied.
+        """
+        while True:
+            try:
+                event = self._events.get_nowait()
+            except queue.Empty:
+                return self.captured is not None
+            if event is None:
+                raise AgentDied(f"The recorder's agent ended with {self._process.wait()}.")
+            self._take(event)
+
+    def wait_captured(self, timeout_s: float) -> bool:
+        """Waits for the capture that was asked for.  Raises AgentDied."""
+        return self._wait("captured", timeout_s)
+
+    def capture(self, kind: str, detail: str) -> None:
+        self._send({"command": "capture", "kind": kind, "detail": detail})
+
+    def exited(
+        self,
+        rank: int,
+        code: int | None,
+        signal: int | None,
+        stderr: Path,
+        *,
+        by_recorder: bool,
+    ) -> None:
+        self._send(
+            {
+                "command": "exited",
+                "rank": rank,
+                "attempt": 0,
+                "code": code,
+                "signal": signal,
+                "by_recorder": by_recorder,
+                "stderr": str(stderr),
+            }
+        )
+
+    def finish(self, *, ended_by_recorder: bool) -> None:
+        """Lets it write the manifest, and waits for its end.  Raises AgentDied."""
+        self._send({"command": "finish", "ended_by_recorder": ended_by_recorder})
+        if not self._wait("finished", FINISH_S):
+            raise AgentDied(f"The recorder's agent did not finish within {FINISH_S:g} s.")
+
+    def close(self) -> None:
+        """Ends the agent, at once if it does not end by itself."""
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            self._process.wait(FINISH_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _send(self, command: Mapping[str, object]) -> None:
+        assert self._process.stdin is not None
+        # A broken pipe shows as the end of the agent's events.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._process.stdin.fileno(), msgspec.json.encode(command) + b"\n")
+
+    def _wait(self, name: str, timeout_s: float) -> bool:
+        until = time.monotonic() + timeout_s
+        while name != "captured" or self.captured is None:
+            try:
+                event = self._events.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return False
+            if event is None:
+                raise AgentDied(f"The recorder's agent ended with {self._process.wait()}.")
+            self._take(event)
+            if event.get("event") == name:
+                return True
+        return True
+
+    def _take(self, event: dict[str, Any]) -> None:
+        if event.get("event") == "rank":
+            self.pids[int(event["rank"])] = int(event["pid"])
+        elif event.get("event") == "captured":
+            self.captured = event.get("trigger") or {}
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                event = msgspec.json.decode(line)
+            except msgspec.DecodeError:
+                continue
+            if isinstance(event, dict):
+                self._events.put(event)
+        self._events.put(None)

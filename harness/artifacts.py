@@ -1,0 +1,110 @@
+"""The folder of one run: ``runs/<time>/<scenario>/<fault|control>/<k>/``, and what lies in it."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from hanglab.harness.errors import HanglabError
+
+Variant = Literal["fault", "control"]
+
+RESULTS = "results.json"
+
+
+class ArtifactsError(HanglabError, OSError):
+    """The run's folder cannot be created or written."""
+
+    advice = "Run from a folder that you may write to, with space left on its disk."
+
+
+class JobFolder:
+    """What one job leaves: ``case/``, ``truth.json``, ``verdict.json`` and ``log/``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.case = path / "case"
+        self.log = path / "log"
+
+    @property
+    def truth(self) -> Path:
+        return self.path / "truth.json"
+
+    @property
+    def verdict(self) -> Path:
+        return self.path / "verdict.json"
+
+    @property
+    def harness_log(self) -> Path:
+        """What hanglab itself has to say about the job."""
+        return self.log / "hanglab.log"
+
+
+class RunFolder:
+    """All artifacts of one call of ``hanglab run``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, root: Path) -> RunFolder:
+        """A new folder below ``root``, named by the time; ``root/latest`` points to it.
+
+        Runs that start at the same moment get folders of their own.  Raises ArtifactsError.
+        """
+        stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            for number in range(1000):
+                path = root / (f"{stamp}-{number}" if number else stamp)
+                with contextlib.suppress(FileExistsError):
+                    path.mkdir()
+                    break
+            else:
+                raise FileExistsError(f"{root / stamp} and a thousand more exist")
+            _point(root / "latest", path.name)
+        except OSError as failure:
+            raise ArtifactsError(f"No folder for this run below {root}: {failure}") from failure
+        return cls(path)
+
+    def job(self, scenario: str, variant: Variant, repetition: int) -> JobFolder:
+        """Creates the folder of one job.  Raises ArtifactsError."""
+        folder = JobFolder(self.path / scenario / variant / str(repetition))
+        try:
+            folder.log.mkdir(parents=True)
+            folder.case.mkdir(mode=0o700)
+        except OSError as failure:
+            raise ArtifactsError(f"{folder.path} cannot be created: {failure}") from failure
+        return folder
+
+    @property
+    def results(self) -> Path:
+        return self.path / RESULTS
+
+
+def write_json(path: Path, content: object) -> None:
+    """Writes ``content`` indented, whole or not at all.  Raises ArtifactsError."""
+    text = msgspec.json.format(msgspec.json.encode(content), indent=2)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(text + b"\n")
+        temporary.replace(path)
+    except OSError as failure:
+        temporary.unlink(missing_ok=True)
+        raise ArtifactsError(f"{path} cannot be written: {failure}") from failure
+
+
+def _point(link: Path, target: str) -> None:
+    """Makes ``link`` a symbolic link to ``target``, in one step."""
+    temporary = link.with_name(f".latest.{target}.{os.getpid()}")
+    temporary.symlink_to(target)
+    try:
+        temporary.replace(link)
+    except OSError:
+        temporary.unlink()
+        raise

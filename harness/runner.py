@@ -1,0 +1,366 @@
+"""One job from its plan to its outcome: start, fault, capture, end, verdict, judgement."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hanglab.analyzer.verdict import Verdict
+from hanglab.harness.agent import Agent
+from hanglab.harness.artifacts import JobFolder, Variant, write_json
+from hanglab.harness.declaration import Scenario
+from hanglab.harness.errors import HanglabError
+from hanglab.harness.injection import Injector, Strike
+from hanglab.harness.launchers.protocol import Launcher, Plan, RankExit, RunningJob
+from hanglab.harness.outcome import Facts, Judgement, Outcome, expected_location, judge
+
+#: Pause between two looks at the agent and the ranks, in seconds.
+PACE_S = 0.02
+#: The same while a fault waits for its moment: a step of a small model takes milliseconds.
+FAULT_PACE_S = 0.002
+#: How long a capture that was asked for may take, in seconds.
+CAPTURE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One job to run and to judge."""
+
+    scenario: Scenario
+    variant: Variant
+    repetition: int
+    seed: int
+    backend: str
+    world_size: int
+    hang_after_s: float
+    deadline_s: float
+
+    @property
+    def title(self) -> str:
+        return f"{self.scenario.name} {self.variant} {self.repetition}"
+
+
+@dataclass
+class Result:
+    """What came of a request.  ``verdict`` and ``folder`` are None where it got no further."""
+
+    request: Request
+    judgement: Judgement
+    verdict: Verdict | None = None
+    folder: Path | None = None
+    seconds: float = 0.0
+    #: More than one line on what went wrong, such as a traceback.
+    detail: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.judgement.outcome
+
+
+@dataclass
+class Ending:
+    """How a job came to its end, as the harness saw it."""
+
+    strikes: list[Strike] = field(default_factory=list)
+    #: In the order in which they were seen; those that hanglab ended are not among them.
+    exits: list[RankExit] = field(default_factory=list)
+    #: The agent's trigger; None where every rank ended by itself.
+    trigger: dict[str, Any] | None = None
+    interrupted: bool = False
+
+    @property
+    def failed(self) -> list[RankExit]:
+        return [ended for ended in self.exits if ended.code != 0 or ended.signal]
+
+
+def run(
+    request: Request,
+    folder: JobFolder,
+    launcher: Launcher,
+    stop: threading.Event,
+    tell: Callable[[str], None] = lambda phase: None,
+) -> Result:
+    """Runs a job and judges it.  ``tell`` hears of each phase.
+
+    Never raises for what happens to the job: an error of hanglab, of the
+    launcher or of the analyzer is an outcome.  Artifacts are written whatever
+    happens.
+    """
+    started = time.time_ns()
+    begun = time.monotonic()
+    ending = Ending()
+    verdict: Verdict | None = None
+    try:
+        _watch(request, folder, launcher, stop, tell, ending)
+        if ending.interrupted:
+            result = Result(request, Judgement(Outcome.HARNESS_ERROR, "interrupted"))
+        else:
+            tell("analyzing")
+            verdict = _analyze(folder.case)
+            result = Result(request, _judge(request, folder, verdict, ending), verdict)
+            if result.outcome is Outcome.HARNESS_ERROR:
+                result.detail = _first_error(folder, ending)
+    except Exception as failure:  # noqa: BLE001  whatever it is, it is this job's outcome
+        detail = _explain(failure)
+        folder.harness_log.write_text(detail)
+        reason = f"{type(failure).__name__}: {failure}"
+        result = Result(request, Judgement(Outcome.HARNESS_ERROR, reason), detail=detail)
+    result.folder = folder.path
+    result.seconds = time.monotonic() - begun
+    write_json(folder.truth, _truth(request, launcher.name, ending, started, result))
+    if verdict is not None:
+        write_json(folder.verdict, verdict)
+    return result
+
+
+def _watch(
+    request: Request,
+    folder: JobFolder,
+    launcher: Launcher,
+    stop: threading.Event,
+    tell: Callable[[str], None],
+    ending: Ending,
+) -> None:
+    """Runs the job to its end and leaves its Case."""
+    deadline = time.monotonic() + request.deadline_s
+    faults = request.scenario.faults if request.variant == "fault" else ()
+    injector = Injector(faults, folder.case, request.world_size)
+    ending.strikes = injector.strikes
+    tell("starting")
+    job = launcher.start(_plan(request, folder))
+    try:
+        agent = Agent(
+            folder.case,
+            job.runtime_dir,
+            world_size=request.world_size,
+            hang_after_s=request.hang_after_s,
+            log=folder.log / "agent.err",
+        )
+        with contextlib.closing(injector), contextlib.closing(agent):
+            tell("running")
+            _until_captured(request, job, agent, injector, stop, deadline, ending)
+            _take_exits(job, agent, ending, 0.0)
+            tell("ending")
+            over = len(ending.exits) >= request.world_size
+            job.end()
+            _report_ended(job, agent, ending)
+            agent.finish(ended_by_recorder=not over)
+            ending.trigger = agent.captured
+    finally:
+        job.end()
+
+
+def _until_captured(
+    request: Request,
+    job: RunningJob,
+    agent: Agent,
+    injector: Injector,
+    stop: threading.Event,
+    deadline: float,
+    ending: Ending,
+) -> None:
+    """Returns when every rank has ended, or when the capture is done."""
+    while True:
+        _take_exits(job, agent, ending, FAULT_PACE_S if injector.pending else PACE_S)
+        if len(ending.exits) >= request.world_size or agent.poll():
+            return
+        if stop.is_set():
+            ending.interrupted = True
+            agent.capture("interrupt", "hanglab was interrupted")
+            agent.wait_captured(CAPTURE_S)
+            return
+        if time.monotonic() > deadline:
+            agent.capture("deadline", f"the job's {request.deadline_s:g} s were over")
+            agent.wait_captured(CAPTURE_S)
+            return
+        ended = {gone.rank for gone in ending.exits}
+        pids = {**agent.pids, **job.pids}
+        injector.poll({rank: pid for rank, pid in pids.items() if rank not in ended})
+
+
+def _take_exits(job: RunningJob, agent: Agent, ending: Ending, timeout: float) -> None:
+    for gone in job.events(timeout):
+        ending.exits.append(gone)
+        agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=False)
+
+
+def _report_ended(job: RunningJob, agent: Agent, ending: Ending) -> None:
+    """Tells the agent of the ranks that hanglab itself ended."""
+    for gone in job.events(0.0):
+        agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=True)
+
+
+def _plan(request: Request, folder: JobFolder) -> Plan:
+    scenario = request.scenario
+    faulty = request.variant == "fault"
+    program = scenario.program
+    if not faulty and scenario.control_program is not None:
+        program = scenario.control_program
+    return Plan(
+        run_dir=folder.path,
+        case_dir=folder.case,
+        script=program,
+        function=scenario.function,
+        world_size=request.world_size,
+        faulty=faulty,
+        seed=request.seed,
+        backend=request.backend,
+        deadline_s=request.deadline_s,
+        environment={
+            "HANGLAB_SEED": str(request.seed),
+            "HANGLAB_BACKEND": request.backend,
+        },
+        arguments=scenario.arguments,
+    )
+
+
+def _analyze(case: Path) -> Verdict:
+    from hanglab.analyzer.engine import analyze
+
+    verdict: Verdict = analyze(case)
+    return verdict
+
+
+def _judge(request: Request, folder: JobFolder, verdict: Verdict, ending: Ending) -> Judgement:
+    if request.scenario.expect is None:
+        return Judgement(Outcome.PASS)
+    failed = tuple(ended.rank for ended in ending.failed)
+    facts = Facts(
+        failed=failed,
+        finished=not failed and len(ending.exits) >= request.world_size,
+        missed=tuple(strike.describe() for strike in ending.strikes if not strike.struck),
+        raised=_raised_elsewhere(request.scenario, folder, ending),
+    )
+    return judge(
+        request.scenario,
+        request.variant,
+        request.backend,
+        request.world_size,
+        verdict,
+        facts,
+    )
+
+
+_TRACE_LINE = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+
+
+def _raised_elsewhere(scenario: Scenario, folder: JobFolder, ending: Ending) -> str | None:
+    """Traceback of the first rank that failed, if it never came past a marked line.
+
+    Victims raise too, when their peer dies, so the first one decides; after a
+    fault from outside nothing is held against the body.
+    """
+    if not ending.failed or any(strike.struck for strike in ending.strikes):
+        return None
+    text = _first_error(folder, ending)
+    if "Traceback (most recent call last)" not in text:
+        return None
+    marked = {*scenario.fault_lines, *scenario.seen_lines}
+    for match in _TRACE_LINE.finditer(text):
+        if Path(match["file"]).name == scenario.program.name and int(match["line"]) in marked:
+            return None
+    return text
+
+
+def _first_error(folder: JobFolder, ending: Ending) -> str:
+    """End of the standard error of the rank that raised first, else of the one that failed first."""
+    if not ending.failed:
+        return ""
+    first = ending.failed[0]
+    raised_at = _raised_at(folder.case)
+    known = [ended for ended in ending.failed if ended.rank in raised_at]
+    if known and first.signal is None:
+        first = min(known, key=lambda ended: raised_at[ended.rank])
+    with contextlib.suppress(OSError):
+        return first.stderr.read_text(errors="replace")[-8000:]
+    return ""
+
+
+def _raised_at(case: Path) -> dict[int, int]:
+    """Wall time at which each rank's first exception reached the top, by the Case."""
+    from hanglab.recorder.case.reader import CaseReader, NotACase
+
+    try:
+        ranks = CaseReader(case).ranks
+    except NotACase:
+        return {}
+    return {
+        rank.rank: min(raised.at.wall_ns for raised in rank.exceptions)
+        for rank in ranks
+        if rank.exceptions
+    }
+
+
+def _explain(failure: Exception) -> str:
+    text = "".join(traceback.format_exception(failure))
+    if isinstance(failure, HanglabError) and failure.advice:
+        text += f"\n{failure.advice}\n"
+    return text
+
+
+def _truth(
+    request: Request, launcher: str, ending: Ending, started: int, result: Result
+) -> dict[str, object]:
+    """Content of ``truth.json``: what was done, when and where, and what was expected of it."""
+    scenario = request.scenario
+    return {
+        "scenario": scenario.name,
+        "variant": request.variant,
+        "repetition": request.repetition,
+        "seed": request.seed,
+        "backend": request.backend,
+        "launcher": launcher,
+        "world_size": request.world_size,
+        "source": str(scenario.source),
+        "program": str(scenario.program),
+        "fault_lines": scenario.fault_lines,
+        "expected": expectation(request),
+        "faults": [_strike(strike) for strike in ending.strikes],
+        "started_ns": started,
+        "seconds": result.seconds,
+        "trigger": ending.trigger,
+        "exits": [
+            {"rank": gone.rank, "code": gone.code, "signal": gone.signal} for gone in ending.exits
+        ],
+        "outcome": result.outcome.value,
+        "reason": result.judgement.reason,
+    }
+
+
+def expectation(request: Request) -> dict[str, object] | None:
+    """What is expected of a request's verdict, as JSON; None where nothing is."""
+    expect = request.scenario.expect
+    if expect is None:
+        return None
+    if request.variant == "control":
+        return {"status": "healthy"}
+    return {
+        "status": expect.status_on(request.backend).value,
+        "cause": expect.cause.value,
+        "culprits": expect.culprits_of(request.world_size),
+        "group": expect.group,
+        "location": expected_location(request.scenario),
+    }
+
+
+def _strike(strike: Strike) -> dict[str, object]:
+    return {
+        "kind": type(strike.fault).__name__.lower(),
+        "rank": strike.fault.rank,
+        "when": strike.fault.condition.describe(),
+        "struck_ns": strike.at_ns,
+        "pid": strike.pid,
+        "step": strike.step,
+        "operations": strike.operations,
+        "failure": strike.failure or None,
+    }
+
+
+__all__ = ["Ending", "Request", "Result", "expectation", "run"]
