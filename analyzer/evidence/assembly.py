@@ -89,6 +89,7 @@ def from_case(path: Path) -> Evidence:
         picture=build_picture(dumps, expected=list(expected)),
         ranks=views,
         job=reader.job,
+        dumps={dump.rank: dump for dump in dumps},
         case=True,
         inputs=_inputs(list(views), list(expected), unusable),
     )

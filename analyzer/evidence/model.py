@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hanglab.analyzer.communication.picture import Call, Picture, Sink
+from hanglab.analyzer.dumps.columns import RankDump
 from hanglab.analyzer.evidence.code import CodeMap
 from hanglab.analyzer.evidence.standing import Place, Standing, main_thread, stand
 from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
@@ -119,6 +120,8 @@ class Evidence:
     picture: Picture
     ranks: dict[int, RankView]
     job: Job | None = None
+    #: Each rank's joined sequence of operations; empty for a bare folder.
+    dumps: dict[int, RankDump] = field(default_factory=dict)
     #: True if this is a Case; a bare folder of dumps has no host, stack or exit evidence.
     case: bool = False
     inputs: Inputs = field(default_factory=Inputs)
@@ -136,6 +139,29 @@ class Evidence:
     @property
     def all_succeeded(self) -> bool:
         return self.all_ended and not any(v.failed for v in self.ranks.values())
+
+    @cached_property
+    def heads(self) -> dict[str, dict[int, int]]:
+        """Per group name: the highest sequence number that each rank entered."""
+        heads: dict[str, dict[int, int]] = {}
+        for rank, dump in self.dumps.items():
+            entries = dump.entries
+            if entries is None:
+                continue
+            for index, group in enumerate(entries.group_names):
+                mine = entries.seq[(entries.group == index) & ~entries.is_p2p]
+                if len(mine):
+                    per_rank = heads.setdefault(group.name, {})
+                    per_rank[rank] = max(per_rank.get(rank, 0), int(mine.max()))
+        return heads
+
+    def fell_short(self, rank: int) -> int:
+        """By how many operations the rank stays behind the farthest peer, over its groups."""
+        short = 0
+        for heads in self.heads.values():
+            if len(heads) > 1 and rank in heads:
+                short = max(short, max(heads.values()) - heads[rank])
+        return short
 
     def sink(self, rank: int) -> Sink | None:
         return next((s for s in self.picture.sinks if s.rank == rank), None)

@@ -109,6 +109,12 @@ class Progress(msgspec.Struct):
     counters_at_ns: int | None = None
     #: Wall times at which the latest steps began, oldest first: (step, ns).
     steps: list[tuple[int, int]] = []
+    #: Processor time of the rank's process, all threads, when its first operation had been
+    #: seen and when it was last looked at, and the wall times of both looks.
+    cpu_first_ns: int | None = None
+    cpu_first_at_ns: int | None = None
+    cpu_last_ns: int | None = None
+    cpu_last_at_ns: int | None = None
     #: Where the rank stands in its life: "", "running", "exiting" (after the script's end).
     phase: str = ""
     #: True where text or ring space ran out and something was left out.

@@ -226,6 +226,14 @@ class ChildExit(msgspec.Struct):
     name: str = ""
 
 
+class CodeLoop(msgspec.Struct, frozen=True):
+    """A loop: its lines, inclusive, and the integer that it counts with, if a frame holds one."""
+
+    first: int
+    last: int
+    counter: int | None = None
+
+
 class CodeShape(msgspec.Struct):
     """``code.json`` holds a list of these: user code that stood on a stack, and its loops.
 
@@ -238,14 +246,7 @@ class CodeShape(msgspec.Struct):
     function: str
     first_line: int
     last_line: int
-    loops: list[tuple[int, int]] = []
+    loops: list[CodeLoop] = []
 
     def encloses(self, line: int) -> bool:
         return self.first_line <= line <= self.last_line
-
-    def loop_around(self, line: int) -> tuple[int, int] | None:
-        """The outermost loop that contains ``line``."""
-        for first, last in self.loops:
-            if first <= line <= last:
-                return first, last
-        return None

@@ -1,6 +1,7 @@
 """The extent and the loops of the user code on this process's stacks, for ``code.json``.
 
-Standard library only: this runs inside ranks.
+Of a loop that counts with an integer, the integer is kept as well; of all other
+variables nothing is looked at.  Standard library only: this runs inside ranks.
 """
 
 from __future__ import annotations
@@ -9,33 +10,90 @@ import dis
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 
-def shape_of(code: CodeType) -> dict[str, object]:
-    """Extent and loops of one code object, from the lines that its backward jumps span."""
-    line_at: dict[int, int] = {}
-    for start, end, line in code.co_lines():
-        if line is not None:
-            for offset in range(start, end, 2):
-                line_at[offset] = line
-    lines = set(line_at.values()) or {code.co_firstlineno}
-    loops: dict[int, int] = {}
-    for instruction in dis.get_instructions(code):
+class LoopLines(NamedTuple):
+    first: int
+    last: int
+    #: Names that the loop assigns on each turn, in order.
+    targets: tuple[str, ...]
+
+
+_STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
+
+
+def _line_at(code: CodeType) -> dict[int, int]:
+    return {
+        offset: line
+        for start, end, line in code.co_lines()
+        if line is not None
+        for offset in range(start, end, 2)
+    }
+
+
+def _targets(instructions: list[dis.Instruction], start: int) -> tuple[str, ...]:
+    """Names stored right behind the FOR_ITER at index ``start``."""
+    names: list[str] = []
+    for instruction in instructions[start + 1 :]:
+        if instruction.opname in ("UNPACK_SEQUENCE", "UNPACK_EX", "CACHE", "NOP"):
+            continue
+        if instruction.opname == "STORE_FAST_STORE_FAST" and isinstance(instruction.argval, tuple):
+            names += [str(name) for name in instruction.argval]
+        elif instruction.opname == "STORE_FAST_LOAD_FAST" and isinstance(instruction.argval, tuple):
+            names.append(str(instruction.argval[0]))
+            break
+        elif instruction.opname in _STORES:
+            names.append(str(instruction.argval))
+        else:
+            break
+    return tuple(names)
+
+
+def loops_of(code: CodeType) -> list[LoopLines]:
+    """Loops of one code object, outermost first: the lines that its backward jumps span."""
+    line_at = _line_at(code)
+    instructions = list(dis.get_instructions(code))
+    place = {instruction.offset: i for i, instruction in enumerate(instructions)}
+    found: dict[int, LoopLines] = {}
+    for instruction in instructions:
         if instruction.opcode not in dis.hasjrel and instruction.opcode not in dis.hasjabs:
             continue
         target = instruction.argval
         if not isinstance(target, int) or target >= instruction.offset:
             continue
         body = [line for offset, line in line_at.items() if target <= offset <= instruction.offset]
-        if body:
-            first = min(body)
-            loops[first] = max(loops.get(first, first), max(body))
+        if not body:
+            continue
+        head = place.get(target)
+        targets: tuple[str, ...] = ()
+        if head is not None and instructions[head].opname == "FOR_ITER":
+            targets = _targets(instructions, head)
+        earlier = found.get(target)
+        last = max([max(body), *([earlier.last] if earlier else [])])
+        found[target] = LoopLines(min(body), last, targets)
+    return sorted(found.values(), key=lambda loop: (loop.first, -loop.last))
+
+
+def _counter(loop: LoopLines, frame: FrameType) -> int | None:
+    for name in loop.targets:
+        value = frame.f_locals.get(name)
+        if type(value) is int:
+            return value
+    return None
+
+
+def _shape(frame: FrameType) -> dict[str, object]:
+    code = frame.f_code
     return {
         "file": code.co_filename,
         "function": code.co_name,
         "first_line": code.co_firstlineno,
-        "last_line": max(lines),
-        "loops": sorted(loops.items(), key=lambda loop: (loop[0], -loop[1])),
+        "last_line": max(_line_at(code).values(), default=code.co_firstlineno),
+        "loops": [
+            {"first": loop.first, "last": loop.last, "counter": _counter(loop, frame)}
+            for loop in loops_of(code)
+        ],
     }
 
 
@@ -45,8 +103,7 @@ def standing_code(is_user: Callable[[str], bool]) -> list[dict[str, object]]:
     for frame in list(sys._current_frames().values()):
         at: FrameType | None = frame
         while at is not None:
-            code = at.f_code
-            if code not in shapes and is_user(code.co_filename):
-                shapes[code] = shape_of(code)
+            if at.f_code not in shapes and is_user(at.f_code.co_filename):
+                shapes[at.f_code] = _shape(at)
             at = at.f_back
     return list(shapes.values())

@@ -1,0 +1,49 @@
+"""Tracebacks that Python printed to a rank's stderr."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hanglab.recorder.case.records import Frame
+
+_HEAD = "Traceback (most recent call last):"
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
+_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))"
+                    r"(?::\s?(?P<message>.*))?$")
+#: torchrun and torchelastic prefix each line of a rank with its name.
+_PREFIX = re.compile(r"^\[[^\]]*rank\d+\]:\s?")
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """``frames`` innermost first, as everywhere."""
+
+    type: str
+    message: str
+    frames: tuple[Frame, ...]
+
+
+def printed_tracebacks(text: str) -> list[Traceback]:
+    """All complete tracebacks in ``text``, in the order in which they were printed."""
+    lines = [_PREFIX.sub("", line) for line in text.splitlines()]
+    found: list[Traceback] = []
+    i = 0
+    while i < len(lines):
+        if lines[i].strip() != _HEAD:
+            i += 1
+            continue
+        i += 1
+        frames: list[Frame] = []
+        while i < len(lines) and (lines[i].startswith("  ") or not lines[i].strip()):
+            match = _FRAME.match(lines[i])
+            if match:
+                frames.append(Frame(match["function"], match["file"], int(match["line"])))
+            i += 1
+        if i < len(lines):
+            match = _ERROR.match(lines[i])
+            if match and frames:
+                found.append(
+                    Traceback(match["type"], match["message"] or "", tuple(reversed(frames)))
+                )
+    return found

@@ -1,0 +1,1 @@
+"""Heuristics: pure functions from evidence to proposals, one cause family per file."""

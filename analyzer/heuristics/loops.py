@@ -1,0 +1,197 @@
+"""Whether a rank has left the loop that its peers are in, and after how many steps.
+
+The recorder writes, for the user code that stood on a rank's stacks, where its
+loops begin and end and what their counters were (``code.json``).  Lines and
+counters are compared between the same places of the same file only; no name
+decides anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.evidence.model import RankView
+from hanglab.analyzer.evidence.standing import Place
+from hanglab.analyzer.verdict import Cause
+from hanglab.recorder.case.records import CodeShape, Frame
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that a rank stands in, and the frame that stands there."""
+
+    frame: Frame
+    first: int
+    last: int
+    counter: int | None
+    #: Frames around the loop's function, innermost first.
+    callers: tuple[Frame, ...]
+
+
+def loops_around(view: RankView) -> list[Loop]:
+    """Loops that enclose the lines on the rank's stack, innermost function first."""
+    loops: list[Loop] = []
+    frames = view.standing.users
+    for depth, frame in enumerate(frames):
+        for shape in view.shapes:
+            if shape.file != frame.file or shape.function != frame.function:
+                continue
+            if not shape.encloses(frame.line):
+                continue
+            for loop in sorted(shape.loops, key=lambda one: one.last - one.first):
+                if loop.first <= frame.line <= loop.last:
+                    loops.append(
+                        Loop(frame, loop.first, loop.last, loop.counter, frames[depth + 1 :])
+                    )
+    return loops
+
+
+def _same_code(a: Frame, b: Frame) -> bool:
+    return a.file == b.file and a.function == b.function
+
+
+def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
+    """Whether a stack stands behind ``loop``: after it in its function, or in a later call."""
+    for frame in frames:
+        if _same_code(frame, loop.frame):
+            return frame.line > loop.last
+    for caller in loop.callers:
+        for frame in frames:
+            if _same_code(frame, caller):
+                return frame.line > caller.line
+    # None of the functions around the loop is on the stack any more.
+    return True
+
+
+def left_loop(known: Known, rank: int) -> Loop | None:
+    """The innermost loop that a waiting peer is in and that ``rank`` stands behind."""
+    view = known.ranks[rank]
+    frames = view.standing.users
+    gone = view.ended is not None or view.standing.place is Place.TEARDOWN
+    if not frames and not gone:
+        return None
+    waiting = {wait.call.rank for wait in known.picture.waits} - {rank}
+    peers = waiting or set(known.others(rank))
+    for peer in sorted(peers):
+        for loop in loops_around(known.ranks[peer]) if peer in known.ranks else []:
+            if (gone and not frames) or _has_left(frames, loop):
+                return loop
+    return None
+
+
+def _counter_of(view: RankView, loop: Loop) -> int | None:
+    """The counter that this rank's own stack still holds for the same loop."""
+    for shape in view.shapes:
+        if shape.file == loop.frame.file and shape.function == loop.frame.function:
+            for mine in shape.loops:
+                if (mine.first, mine.last) == (loop.first, loop.last):
+                    return mine.counter
+    return None
+
+
+def _batches(view: RankView) -> int | None:
+    if view.progress is None:
+        return None
+    counts = [t.count for t in view.progress.section_totals if t.kind == "input"]
+    return max(counts) if counts else None
+
+
+def _compare(mine: int, peers: list[int]) -> int:
+    """Negative: fewer than any peer.  Zero: as many as the least of them."""
+    return mine - min(peers)
+
+
+def steps_compared(known: Known, rank: int, loop: Loop | None) -> tuple[int, str] | None:
+    """How many steps fewer (negative) or more the rank did than its peers, and by what.
+
+    None where nothing counts steps.
+    """
+    view = known.ranks[rank]
+    others = [v for r, v in known.ranks.items() if r != rank and v.ended is None]
+    if not others:
+        others = [v for r, v in known.ranks.items() if r != rank]
+    mine_steps = view.progress.step if view.progress else -1
+    peer_steps = [v.progress.step for v in others if v.progress and v.progress.step >= 0]
+    if mine_steps >= 0 and peer_steps:
+        return _compare(mine_steps, peer_steps), (
+            f"step {mine_steps}, its peers step {min(peer_steps)}"
+        )
+    if loop is not None:
+        mine = _counter_of(view, loop)
+        peers = [c for v in others if (c := _counter_of(v, loop)) is not None]
+        if mine is not None and peers:
+            return _compare(mine, peers), (
+                f"loop counter {mine}, its peers' {min(peers)}"
+            )
+    batches = _batches(view)
+    peer_batches = [b for v in others if (b := _batches(v)) is not None]
+    if batches is not None and peer_batches:
+        # The call that finds the loader exhausted counts, too.
+        return batches - 1 - min(peer_batches), (
+            f"{batches - 1} batches, its peers {min(peer_batches)} or more"
+        )
+    return None
+
+
+def _operations_per_iteration(known: Known, rank: int, loop: Loop) -> int | None:
+    """Operations that the loop issues per iteration, by how often one of its lines returns."""
+    dump = known.dumps.get(rank)
+    if dump is None or dump.entries is None:
+        return None
+    entries = dump.entries
+    lines: list[int] = []
+    for i in range(len(entries)):
+        stack = int(entries.stack[i])
+        site = entries.stacks[stack] if stack >= 0 else ()
+        at = [
+            f.line
+            for f in site
+            if f.file == loop.frame.file and f.function == loop.frame.function
+        ]
+        if at and loop.first <= at[0] <= loop.last:
+            lines.append(at[0])
+    if len(lines) < 4:
+        return None
+    once = lines.count(lines[0])
+    return round(len(lines) / once) if once else None
+
+
+def label_left_loop(
+    known: Known, rank: int
+) -> tuple[Cause, float, str, list[tuple[Cause, list[int], float]]]:
+    """Cause, confidence, words and alternatives for a rank that left its peers' loop."""
+    loop = left_loop(known, rank)
+    compared = steps_compared(known, rank, loop)
+    if compared is not None:
+        difference, words = compared
+        if difference < 0:
+            return Cause.UNEVEN_INPUTS, 0.95, f"; it reached {words}", []
+        return Cause.SKIPPED_COLLECTIVE, 0.9, f"; it reached {words}, but fewer operations", []
+    short = known.fell_short(rank)
+    per_step = None
+    if loop is not None:
+        peer = next(
+            (w.call.rank for w in known.picture.waits if w.call.rank != rank), None
+        )
+        per_step = _operations_per_iteration(known, peer, loop) if peer is not None else None
+    if per_step and per_step > 1 and short % per_step:
+        return (
+            Cause.SKIPPED_COLLECTIVE,
+            0.7,
+            f"; {short} operations fewer, where a step has {per_step}",
+            [(Cause.UNEVEN_INPUTS, [rank], 0.2)],
+        )
+    return (
+        Cause.UNEVEN_INPUTS,
+        0.7,
+        f"; {short} operations fewer than its peers",
+        [(Cause.SKIPPED_COLLECTIVE, [rank], 0.25)],
+    )
+
+
+def shape_around(view: RankView, frame: Frame) -> CodeShape | None:
+    for shape in view.shapes:
+        if shape.file == frame.file and shape.function == frame.function:
+            return shape
+    return None

@@ -1,0 +1,261 @@
+"""A rank that stands outside communication while its peers wait for it: what it does instead.
+
+The first label that its stack, its loops or its processor time proves is
+taken; where nothing is proved it is ``missing_rank``, which says no more than
+that the others wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.evidence.model import RankView, collective_ref
+from hanglab.analyzer.evidence.standing import Place, main_thread, stand
+from hanglab.analyzer.heuristics.loops import label_left_loop, left_loop
+from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, propose
+from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
+from hanglab.recorder.case.records import Frame, StackSample
+
+#: Share of one core above which a rank is busy rather than waiting.
+BUSY = 0.8
+#: A quiet rank is called a busy loop only beyond this many of its longest earlier pauses.
+BUSY_PAUSES = 10
+_LOCK_WAITS = ("futex", "sem_wait", "do_sem", "__futex")
+_MOVING = frozenset({"deadline", "request", "interrupt"})
+
+
+def candidates(known: Known) -> list[int]:
+    """Ranks that their peers wait for, and that nothing shows inside an operation."""
+    outside = [s.rank for s in known.picture.sinks if s.outside and not s.stopped_device]
+    if not outside and known.stuck and not known.picture.waits:
+        # Nobody is inside an operation at all: whoever still lives is stuck by itself.
+        outside = [r for r, v in known.ranks.items() if v.ended is None]
+    return [
+        rank
+        for rank in sorted(outside)
+        if rank in known.ranks
+        and known.ranks[rank].ended is None
+        and known.ranks[rank].standing.place
+        not in (Place.COMMUNICATION, Place.GROUP_CREATION, Place.RENDEZVOUS)
+    ]
+
+
+def _awaited(known: Known, rank: int) -> tuple[CollectiveRef | None, list[int] | None, str]:
+    """The operation that the peers wait in, the victims, and words for both."""
+    sink = known.sink(rank)
+    if sink is None:
+        return None, None, "nothing of the job moves"
+    call = sink.awaited
+    where = f"{call.op}" + (f" number {call.seq}" if call.seq is not None else "")
+    group = call.group.description or call.group.name
+    victims = sorted(sink.victims) if sink.victims else None
+    return collective_ref(call), victims, f"its peers wait for it in {where} of group {group}"
+
+
+def most_frequent_line(view: RankView) -> Frame | None:
+    """The user's line that stands in most of the rank's samples."""
+    lines: Counter[Frame] = Counter()
+    for standing in view.standings():
+        if standing.user is not None:
+            lines[standing.user] += 1
+    return lines.most_common(1)[0][0] if lines else view.standing.user
+
+
+def _label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | None]:
+    """Cause, confidence, what shows it, and the line."""
+    standing = view.standing
+    here = view.location()
+    if left_loop(known, view.rank) is not None and known.fell_short(view.rank):
+        cause, confidence, words, _ = label_left_loop(known, view.rank)
+        return cause, confidence, f"it has left the loop that its peers are in{words}", here
+    if standing.place is Place.LOADER:
+        return Cause.LOADER_STUCK, 0.95, "it waits for its data loader" + _workers(view), here
+    blocked = _fork_deadlock(view)
+    if blocked:
+        return Cause.FORK_DEADLOCK, 0.85, blocked, here
+    held = gil_holder(view)
+    if held:
+        return Cause.GIL_HELD, 0.95, held, here
+    waits = _python_wait(view)
+    if waits:
+        return Cause.PYTHON_DEADLOCK, 0.85, waits, here
+    if standing.place is Place.TEARDOWN:
+        return Cause.TEARDOWN, 0.9, f"it is shutting down, inside {standing.inside}()", here
+    busy = _busy(view)
+    if busy:
+        return Cause.BUSY_LOOP, 0.9, busy, view.location(most_frequent_line(view))
+    return Cause.MISSING_RANK, 0.9, "it stands outside of any operation", here
+
+
+def gil_holder(view: RankView) -> str:
+    """Words if the rank does not answer while a thread of it holds the GIL without running."""
+    if view.answered or view.captured_stack is None or view.state in ("T", "Z", "X"):
+        return ""
+    holders = [
+        thread for thread in view.captured_stack.threads if thread.owns_gil
+    ]
+    if not holders:
+        return ""
+    frame = holders[0].frames[0] if holders[0].frames else None
+    at = f" in {frame.function}" if frame else ""
+    return f"thread {holders[0].name or holders[0].os_thread_id} holds the GIL{at} and never lets go"
+
+
+def _busy(view: RankView) -> str:
+    movement = view.movement
+    if movement is None or movement.cpu_share < BUSY:
+        return ""
+    samples = view.rank_stacks
+    owners = [s for s in samples if any(t.owns_gil or t.active for t in s.threads)]
+    if not owners or movement.quiet_s < BUSY_PAUSES * movement.longest_pause_s:
+        return ""
+    return (
+        f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s without "
+        "any progress"
+    )
+
+
+def _wchan(view: RankView) -> str:
+    sample = view.at_capture()
+    return sample.wchan if sample else ""
+
+
+def _others_run(view: RankView) -> bool:
+    """Whether another thread of user code could still let the main thread go."""
+    sample = view.captured_stack
+    if sample is None:
+        return True
+    main = main_thread(sample)
+    for thread in sample.threads:
+        if thread is main:
+            continue
+        standing = stand(thread, view.code)
+        if standing.user is None:
+            continue
+        if standing.place in (Place.QUEUE, Place.CONDITION, Place.JOIN):
+            continue
+        return True
+    return False
+
+
+def _waiting_children(view: RankView) -> bool:
+    return bool(view.worker_stacks())
+
+
+def _python_wait(view: RankView) -> str:
+    """Words if the rank's main thread waits for a lock, a queue or a thread."""
+    standing = view.standing
+    wchan = _wchan(view)
+    in_lock = any(part in wchan for part in _LOCK_WAITS)
+    if standing.place is Place.JOIN and not _waiting_children(view):
+        return "its main thread waits for another thread to end"
+    if standing.place is Place.QUEUE and not _waiting_children(view):
+        return "its main thread waits on a queue that nobody fills"
+    if standing.innermost_is_user and in_lock and not standing.active:
+        return f"its main thread waits for a lock (kernel: {wchan})"
+    return ""
+
+
+def _child_in_lock(sample: StackSample, view: RankView) -> bool:
+    thread = main_thread(sample)
+    if thread is None or thread.active or len(sample.threads) != 1:
+        return False
+    wchans = {s.wchan for s in view.processes if s.pid == sample.pid}
+    standing = stand(thread, view.code)
+    return standing.innermost_is_user and any(
+        any(part in wchan for part in _LOCK_WAITS) for wchan in wchans
+    )
+
+
+def _fork_deadlock(view: RankView) -> str:
+    """Words if the rank waits for a forked child that waits for a lock nobody in it can hold."""
+    for sample in view.worker_stacks():
+        if _child_in_lock(sample, view):
+            return (
+                f"its child process {sample.pid} waits for a lock, and has no other thread "
+                "that could hold it"
+            )
+    return ""
+
+
+def _workers(view: RankView) -> str:
+    for sample in view.worker_stacks():
+        frame = view.code.innermost_user(
+            (main_thread(sample) or sample.threads[0]).frames
+        )
+        if frame is not None:
+            base = frame.file.rsplit("/", 1)[-1]
+            return f"; loader worker {sample.pid} is at {base}:{frame.line} ({frame.function})"
+    return ""
+
+
+def ranks_outside(known: Known) -> Iterator[Proposal]:
+    """One proposal per rank; arbitration merges those of one cause."""
+    for rank in candidates(known):
+        view = known.ranks[rank]
+        if view.standing.place is Place.UNKNOWN and not view.rank_stacks:
+            continue  # what a rank without a stack does is not told here
+        cause, confidence, words, location = _label(known, view)
+        collective, victims, waiting = _awaited(known, rank)
+        moving = _moves(known, view)
+        status = Status.HUNG
+        if moving:
+            if cause not in (Cause.MISSING_RANK, Cause.BUSY_LOOP):
+                continue
+            cause, confidence, status = Cause.RANK0_WORK, 0.8, Status.SLOW
+            words = "it moves in work that only it does"
+        elif not known.stuck:
+            continue
+        elif cause is Cause.MISSING_RANK and _computes(view):
+            # One core is busy and nothing else is seen to move: long work and an
+            # endless loop look alike, and only one of them is a fault.
+            cause, confidence = Cause.MISSING_RANK, 0.4
+        yield propose(
+            known,
+            Order.OUTSIDE,
+            cause,
+            [rank],
+            status=status,
+            confidence=confidence,
+            summary=f"Rank {rank} stands outside{name_line(location)}: {words}; {waiting}.",
+            evidence=_seen(view, words, location),
+            location=location,
+            collective=collective,
+            victims=victims,
+        )
+
+
+def _computes(view: RankView) -> bool:
+    return view.movement is not None and view.movement.cpu_share >= BUSY
+
+
+def _moves(known: Known, view: RankView) -> bool:
+    """Whether the job was captured although this rank had moved a short while before."""
+    trigger = known.job.trigger if known.job else None
+    if trigger is None or trigger.kind not in _MOVING or view.movement is None:
+        return False
+    limit = known.job.hang_after_s if known.job and known.job.hang_after_s else 5.0
+    return view.movement.quiet_s < limit
+
+
+def _seen(view: RankView, words: str, location: Location | None) -> list[Evidence]:
+    evidence = [Evidence("stack", view.rank, words + name_line(location))]
+    if view.movement is not None:
+        evidence.append(
+            Evidence(
+                "progress",
+                view.rank,
+                f"nothing of it moved for {view.movement.quiet_s:.1f} s; its longest pause "
+                f"before was {view.movement.longest_pause_s:.1f} s",
+            )
+        )
+    sample = view.at_capture()
+    if sample is not None and sample.wchan not in ("", "0"):
+        evidence.append(
+            Evidence(
+                "process_state", view.rank, f"state {sample.state}, kernel: {sample.wchan}"
+            )
+        )
+    return evidence

@@ -1,0 +1,231 @@
+"""A job that moves, but slowly: starved of data, or held up by one rank.
+
+The absolute share of time spent waiting for input comes before any comparison
+between ranks: ranks that all starve lock in phase, and relative scores then
+accuse an arbitrary one.  A rank is called slow only where its own work (its
+processor time, or its wait for input) exceeds its peers' **and** its peers
+lose the time to it: processor time is not stretched by a crowded machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from hanglab.analyzer.evidence.arrival import Arrivals, arrivals
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.evidence.model import RankView
+from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
+
+#: Share of the time from which on waiting for input is the job's trouble.
+STARVED = 0.4
+#: A rank's own work against the median of its peers'.
+EXCESS = 1.5
+#: Share of the time that a slow rank must cost its peers.
+COST = 0.15
+#: Fewest operations or sections that say anything.
+FEWEST = 8
+FLOOR_MS = 2.0
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Waits for a data loader, without each loader's first."""
+
+    count: int
+    wall_ns: int
+    span_ns: int
+
+    @property
+    def share(self) -> float:
+        return self.wall_ns / self.span_ns if self.span_ns > 0 else 0.0
+
+    @property
+    def ms(self) -> float:
+        return self.wall_ns / self.count / 1e6 if self.count else 0.0
+
+
+def input_waits(view: RankView) -> Inputs | None:
+    progress = view.progress
+    if progress is None:
+        return None
+    names = {t.section for t in progress.section_totals if t.kind == "input"}
+    events = [e for e in progress.section_events if e.section in names][1:]
+    if len(events) < FEWEST:
+        return None
+    span = events[-1].started_ns + events[-1].wall_ns - events[0].started_ns
+    return Inputs(len(events), sum(e.wall_ns for e in events), span)
+
+
+def _steps(known: Known, found: Arrivals | None) -> int:
+    counts = [v.progress.step + 1 for v in known.ranks.values() if v.progress]
+    steps = min(counts) if counts else 0
+    return steps or (found.operations if found else 0) or 1
+
+
+def slow_job(known: Known) -> Iterator[Proposal]:
+    """``input_starved``, ``slow_input`` and ``slow_compute`` of a job that moves or has ended."""
+    if known.stuck or not known.case or any(v.failed for v in known.ranks.values()):
+        return
+    waits = {r: w for r, v in known.ranks.items() if (w := input_waits(v)) is not None}
+    starved = [r for r, w in waits.items() if w.share >= STARVED and w.ms >= FLOOR_MS]
+    found = arrivals(known.dumps)
+    if starved and len(starved) == len(known.ranks):
+        yield _starved(known, waits, starved)
+        return
+    slow = list(_slow_input(known, waits, found))
+    yield from slow
+    named = {rank for proposal in slow for rank in proposal.finding.culprits}
+    yield from _slow_compute(known, found, named)
+
+
+def _starved(known: Known, waits: dict[int, Inputs], ranks: list[int]) -> Proposal:
+    share = median(waits[r].share for r in ranks)
+    ms = median(waits[r].ms for r in ranks)
+    return propose(
+        known,
+        Order.SLOW,
+        Cause.INPUT_STARVED,
+        ranks,
+        status=Status.SLOW,
+        confidence=min(0.99, 0.6 + share / 2),
+        summary=f"Every rank waits for its data loader {share:.0%} of the time: the job gets "
+        "its input too slowly.",
+        evidence=[
+            Evidence("progress", r, f"waited {w.ms:.1f} ms for each of {w.count} batches, "
+                     f"{w.share:.0%} of the time")
+            for r, w in sorted(waits.items())
+        ],
+        victims=[],
+        effect=Effect(section="dataloader", ms_per_step=round(ms, 3), share_of_step=round(share, 4)),
+    )
+
+
+def _slow_input(
+    known: Known, waits: dict[int, Inputs], found: Arrivals | None
+) -> Iterator[Proposal]:
+    if len(waits) < 2 or found is None:
+        return
+    for rank, wait in waits.items():
+        others = [w.ms for r, w in waits.items() if r != rank]
+        usual = median(others)
+        excess = wait.ms - usual
+        if (
+            wait.share >= STARVED / 2
+            and wait.ms >= EXCESS * usual
+            and excess >= FLOOR_MS
+            and found.share(rank) >= COST
+        ):
+            yield propose(
+                known,
+                Order.SLOW,
+                Cause.SLOW_INPUT,
+                [rank],
+                status=Status.SLOW,
+                confidence=min(0.97, 0.6 + found.share(rank)),
+                summary=f"Rank {rank} gets its input {wait.ms / max(usual, 1e-3):.1f} times as "
+                "slowly as its peers, which wait for it.",
+                evidence=[
+                    Evidence("progress", r, f"waited {w.ms:.1f} ms per batch")
+                    for r, w in sorted(waits.items())
+                ]
+                + [_lag(found, rank)],
+                effect=Effect(
+                    section="dataloader",
+                    ms_per_step=round(excess, 3),
+                    share_of_step=round(excess * wait.count * 1e6 / wait.span_ns, 4),
+                ),
+            )
+
+
+def _lag(found: Arrivals, rank: int) -> Evidence:
+    return Evidence(
+        "flight_recorder",
+        rank,
+        f"was last into {found.last[rank]} of {found.operations} operations; its peers lost "
+        f"{found.lost_ns[rank] / 1e6:.0f} ms to it, {found.share(rank):.0%} of the time",
+    )
+
+
+def _work_ns(view: RankView) -> int | None:
+    """Processor time of the rank's own work since its first operation."""
+    progress = view.progress
+    if progress is None:
+        return None
+    if progress.cpu_first_ns is not None and progress.cpu_last_ns is not None:
+        return progress.cpu_last_ns - progress.cpu_first_ns
+    return None
+
+
+def _heaviest_section(known: Known, rank: int) -> tuple[str, float] | None:
+    """The section in which the rank used most processor time beyond its peers, and how much."""
+    view = known.ranks[rank]
+    if view.progress is None:
+        return None
+    best: tuple[str, float] | None = None
+    for total in view.progress.section_totals:
+        if total.kind or not total.count:
+            continue
+        peers = [
+            t.cpu_ns / t.count
+            for r, v in known.ranks.items()
+            if r != rank and v.progress
+            for t in v.progress.section_totals
+            if t.section == total.section and t.count
+        ]
+        if not peers:
+            continue
+        excess = total.cpu_ns / total.count - median(peers)
+        if excess > 0 and (best is None or excess > best[1]):
+            best = total.section, excess
+    return best
+
+
+def _slow_compute(
+    known: Known, found: Arrivals | None, named: set[int]
+) -> Iterator[Proposal]:
+    if found is None or found.operations < FEWEST or found.span_ns <= 0:
+        return
+    work = {r: w for r, v in known.ranks.items() if (w := _work_ns(v)) is not None}
+    if len(work) < 2 or len(work) < len(known.ranks):
+        return
+    steps = _steps(known, found)
+    culprits = []
+    for rank, mine in work.items():
+        usual = median(w for r, w in work.items() if r != rank)
+        excess = mine - usual
+        if (
+            rank not in named
+            and mine >= EXCESS * usual
+            and excess / found.span_ns >= COST
+            and excess / steps / 1e6 >= FLOOR_MS
+            and found.share(rank) >= COST
+        ):
+            culprits.append((rank, excess, usual))
+    if not culprits:
+        return
+    rank, excess, usual = max(culprits, key=lambda c: c[1])
+    ranks = [c[0] for c in culprits]
+    section = _heaviest_section(known, rank)
+    yield propose(
+        known,
+        Order.SLOW,
+        Cause.SLOW_COMPUTE,
+        ranks,
+        status=Status.SLOW,
+        confidence=min(0.97, 0.6 + sum(found.share(r) for r in ranks)),
+        summary=f"{name_ranks(ranks).capitalize()} computed {work[rank] / max(usual, 1):.1f} "
+        "times as long as its peers, which wait for it.",
+        evidence=[
+            Evidence("progress", r, f"used {w / steps / 1e6:.1f} ms of processor time a step")
+            for r, w in sorted(work.items())
+        ]
+        + [_lag(found, r) for r in ranks],
+        effect=Effect(
+            section=section[0] if section else None,
+            ms_per_step=round((section[1] if section else excess / steps) / 1e6, 3),
+            share_of_step=round(excess / found.span_ns, 4),
+        ),
+    )
