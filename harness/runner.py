@@ -29,9 +29,9 @@ FAULT_PACE_S = 0.002
 CAPTURE_S = 20.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Request:
-    """One job to run and to judge."""
+    """One job to run and to judge.  Each is itself alone, also as a key."""
 
     scenario: Scenario
     variant: Variant
@@ -51,7 +51,10 @@ class Request:
 class Result:
     """What came of a request.  ``verdict`` and ``folder`` are None where it got no further."""
 
-    request: Request
+    #: Name of the scenario.
+    name: str
+    #: None for a file that declares nothing that can be run.
+    request: Request | None
     judgement: Judgement
     verdict: Verdict | None = None
     folder: Path | None = None
@@ -93,6 +96,7 @@ def run(
     launcher or of the analyzer is an outcome.  Artifacts are written whatever
     happens.
     """
+    name = request.scenario.name
     started = time.time_ns()
     begun = time.monotonic()
     ending = Ending()
@@ -100,18 +104,18 @@ def run(
     try:
         _watch(request, folder, launcher, stop, tell, ending)
         if ending.interrupted:
-            result = Result(request, Judgement(Outcome.HARNESS_ERROR, "interrupted"))
+            result = Result(name, request, Judgement(Outcome.HARNESS_ERROR, "interrupted"))
         else:
             tell("analyzing")
             verdict = _analyze(folder.case)
-            result = Result(request, _judge(request, folder, verdict, ending), verdict)
+            result = Result(name, request, _judge(request, folder, verdict, ending), verdict)
             if result.outcome is Outcome.HARNESS_ERROR:
                 result.detail = _first_error(folder, ending)
     except Exception as failure:  # noqa: BLE001  whatever it is, it is this job's outcome
         detail = _explain(failure)
         folder.harness_log.write_text(detail)
         reason = f"{type(failure).__name__}: {failure}"
-        result = Result(request, Judgement(Outcome.HARNESS_ERROR, reason), detail=detail)
+        result = Result(name, request, Judgement(Outcome.HARNESS_ERROR, reason), detail=detail)
     result.folder = folder.path
     result.seconds = time.monotonic() - begun
     write_json(folder.truth, _truth(request, launcher.name, ending, started, result))

@@ -1,0 +1,46 @@
+"""The ``hanglab`` command.  Whatever a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and gives its exit code; errors are told, not raised."""
+    import typer
+
+    from hanglab.harness.cli.app import app
+    from hanglab.harness.errors import HanglabError
+
+    own, script_arguments = _split(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = app(args=own, prog_name="hanglab", standalone_mode=False, obj=script_arguments)
+    except HanglabError as error:
+        _tell(error)
+        return int(getattr(error, "exit_code", 4))
+    except (KeyboardInterrupt, typer.Abort):
+        print("hanglab: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        # Typer carries click within it or beside it; by name its errors are found in both.
+        if not any(base.__name__ == "UsageError" for base in type(error).__mro__):
+            raise
+        error.show()  # type: ignore[attr-defined]
+        return 64
+    return int(code or 0)
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """What stands after ``--`` is for the user's script."""
+    if "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+def _tell(error: Exception) -> None:
+    print(f"hanglab: {error}", file=sys.stderr)
+    advice = getattr(error, "advice", "")
+    if advice:
+        print(f"  {advice}", file=sys.stderr)

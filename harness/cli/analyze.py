@@ -1,0 +1,42 @@
+"""``hanglab analyze``: the verdict on a Case or on a bare folder of dumps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def analyze(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A Case, or a folder of Flight Recorder dumps.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print hanglab.verdict/1.")] = False,
+) -> int:
+    """Name the cause of a hang from what its job left behind."""
+    from hanglab.analyzer.engine import analyze as conclude
+    from hanglab.analyzer.errors import InputError
+
+    try:
+        verdict = conclude(folder)
+    except InputError as error:
+        typer.echo(f"hanglab: {error}", err=True)
+        if error.advice:
+            typer.echo(f"  {error.advice}", err=True)
+        return 4
+    return show(verdict, as_json)
+
+
+def show(verdict: object, as_json: bool) -> int:
+    """Prints a verdict and gives the exit code that belongs to it."""
+    from hanglab.analyzer.verdict import Status, Verdict
+
+    assert isinstance(verdict, Verdict)
+    if as_json:
+        print(verdict.to_json().decode())
+    else:
+        from hanglab.harness.report import make_console, verdict_panel
+
+        make_console().print(verdict_panel(verdict))
+    return 2 if verdict.status is Status.INCONCLUSIVE else 0

@@ -1,0 +1,44 @@
+"""The commands and their options, gathered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hanglab.harness.cli.analyze import analyze
+from hanglab.harness.cli.doctor import doctor
+from hanglab.harness.cli.listing import list_scenarios
+from hanglab.harness.cli.run import run
+
+app = typer.Typer(
+    help=(
+        "Reproduces distributed-training hangs on purpose, records what the job left behind, "
+        "and names the root cause."
+    ),
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("list")(list_scenarios)
+app.command()(run)
+app.command()(analyze)
+app.command()(doctor)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(version("hanglab"))
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,56 @@
+"""``hanglab list``: the scenarios that come with hanglab."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def list_scenarios(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names, files or folders; all that come with hanglab without any."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """List scenarios, without running or importing them."""
+    from hanglab.harness import discovery
+
+    found = discovery.select(files or [])
+    found.scenarios.sort(key=lambda scenario: (scenario.category or "", scenario.name))
+    if as_json:
+        import msgspec
+
+        rows = [
+            {
+                "scenario": scenario.name,
+                "category": scenario.category,
+                "cause": scenario.expect.cause.value if scenario.expect else None,
+                "file": str(scenario.source),
+                "line": scenario.line,
+                "world_size": scenario.world_size,
+                "needs": scenario.needs,
+                "reference": scenario.reference,
+                "description": scenario.description,
+            }
+            for scenario in found.scenarios
+        ]
+        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+    else:
+        from rich import box
+        from rich.table import Table
+
+        from hanglab.harness.report import make_console
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in ("category", "scenario", "ranks", "what happens", "reference"):
+            table.add_column(column, overflow="fold", no_wrap=column in ("category", "scenario"))
+        for scenario in found.scenarios:
+            ranks = str(scenario.world_size)
+            words = (scenario.name, ranks, scenario.description, scenario.reference)
+            table.add_row(scenario.category, *words)
+        make_console().print(table)
+    for broken in found.broken:
+        typer.echo(f"hanglab: {broken.describe()}", err=True)
+    return 4 if found.broken else 0

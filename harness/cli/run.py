@@ -1,0 +1,188 @@
+"""``hanglab run``: scenarios with their controls, or one plain script."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from hanglab.harness.declaration import Scenario
+    from hanglab.harness.discovery import Found
+    from hanglab.harness.suite import Options
+
+RUNS = Path("runs")
+
+
+def run(
+    context: typer.Context,
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAMES OR FILES]",
+            help="Scenarios by name, file or folder (all without any), or one plain script; "
+            "what stands after -- are the script's arguments.",
+        ),
+    ] = None,
+    backend: Annotated[
+        Literal["gloo", "nccl"], typer.Option(help="Backend of the process groups.")
+    ] = "gloo",
+    launcher: Annotated[
+        Literal["local", "torchrun"], typer.Option(help="What starts the ranks.")
+    ] = "local",
+    world_size: Annotated[
+        int | None, typer.Option(min=1, help="Ranks; each scenario's own without it.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each, with seeds S, S+1, ...")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed S of the first run.")] = 0,
+    control: Annotated[
+        bool, typer.Option("--control/--no-control", help="Run the controls too.")
+    ] = True,
+    hang_after: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            help="Seconds without movement that count as stuck; each scenario's own without it, "
+            "5 for a plain script.",
+        ),
+    ] = None,
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds that a job may take.")] = 120.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
+) -> int:
+    """Run scenarios and judge their verdicts; of a plain script, print the verdict."""
+    from hanglab.harness import discovery
+    from hanglab.harness.suite import Options
+
+    options = Options(
+        backend=backend,
+        launcher=launcher,
+        world_size=world_size,
+        jobs=jobs,
+        repeat=repeat,
+        seed=seed,
+        control=control,
+        hang_after_s=hang_after,
+        deadline_s=deadline,
+    )
+    found = discovery.select(scenarios or [])
+    arguments: list[str] = context.obj or []
+    if not found.plain:
+        if arguments:
+            raise discovery.UsageError(
+                "Arguments after -- are for a plain script.",
+                "A scenario declares its script's arguments with arguments=.",
+            )
+        return _run_scenarios(found, options, as_json)
+    if len(found.plain) > 1 or found.scenarios or found.broken:
+        raise discovery.UsageError(
+            f"{found.plain[0]} declares no scenario, and a plain script runs alone.",
+            "Run it by itself, or declare what is expected of it with @scenario.",
+        )
+    from hanglab.harness.suite import script_scenario
+
+    return _run_script(script_scenario(found.plain[0], options, arguments), options, as_json)
+
+
+def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
+    from hanglab.harness import report, suite
+    from hanglab.harness.artifacts import RunFolder
+    from hanglab.harness.outcome import exit_code
+
+    requests, settled = suite.plan(found, options)
+    folder = RunFolder.create(RUNS.absolute())
+    console = report.make_console(errors=True)
+    progress = report.Progress(console, len(requests) + len(settled))
+    results = list(settled)
+    with progress.shown(), _stopping() as stopped:
+        for result in settled:
+            progress.result(result)
+        launcher = suite.make_launcher(options.launcher)
+        try:
+            results += suite.run_all(
+                requests, folder, launcher, options.jobs, stopped.event, progress
+            )
+        finally:
+            launcher.close()
+    content = suite.write_results(folder, options, results)
+    if as_json:
+        _print_json(content)
+    else:
+        out = report.make_console()
+        out.print(report.results_table(results))
+        report.print_failures(out, results)
+        out.print(f"artifacts: {folder.path}")
+    if stopped.signal is not None:
+        typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)
+        return 128 + stopped.signal
+    return exit_code(result.outcome for result in results)
+
+
+def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
+    """Runs a plain script once; HANGLAB_FAULT of the caller says which half of it."""
+    from dataclasses import replace
+
+    from hanglab.harness import report, suite
+    from hanglab.harness.artifacts import RunFolder, Variant
+    from hanglab.harness.cli.analyze import show
+
+    variant: Variant = "control" if os.environ.get("HANGLAB_FAULT") == "0" else "fault"
+    asked = suite.requests_of(script, replace(options, repeat=1))
+    request = next(request for request in asked if request.variant == variant)
+    folder = RunFolder.create(RUNS.absolute())
+    console = report.make_console(errors=True)
+    progress = report.Progress(console, 1)
+    with progress.shown(), _stopping() as stopped:
+        launcher = suite.make_launcher(options.launcher)
+        try:
+            results = suite.run_all([request], folder, launcher, 1, stopped.event, progress)
+        finally:
+            launcher.close()
+    suite.write_results(folder, options, results)
+    if stopped.signal is not None:
+        typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)
+        return 128 + stopped.signal
+    result = results[0]
+    if result.verdict is None:
+        typer.echo(f"hanglab: {result.judgement.reason}\n{result.detail}", err=True)
+        return 4
+    return show(result.verdict, as_json)
+
+
+class _Stopped:
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        #: The signal that asked for it.
+        self.signal: int | None = None
+
+
+@contextmanager
+def _stopping() -> Iterator[_Stopped]:
+    """Turns Ctrl-C and requests to end into an event; a second Ctrl-C interrupts at once."""
+    stopped = _Stopped()
+
+    def stop(number: int, frame: object) -> None:
+        if stopped.signal is not None:
+            raise KeyboardInterrupt
+        stopped.signal = number
+        stopped.event.set()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _print_json(content: object) -> None:
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(content)).decode())

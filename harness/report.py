@@ -1,0 +1,236 @@
+"""What people see: progress while jobs run, the table at the end, a verdict."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.harness.outcome import Outcome, describe
+from hanglab.harness.runner import Request, Result
+
+#: Width where the output is no terminal, so that tables in logs keep their columns.
+PLAIN_WIDTH = 150
+
+_STYLE = {
+    Outcome.PASS: "green",
+    Outcome.SKIPPED: "dim",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.NOT_REPRODUCED: "yellow",
+    Outcome.WRONG_VERDICT: "red",
+    Outcome.HARNESS_ERROR: "bold red",
+}
+_STATUS_STYLE = {
+    Status.HUNG: "red",
+    Status.FAILED: "red",
+    Status.SLOW: "yellow",
+    Status.HEALTHY: "green",
+    Status.INCONCLUSIVE: "yellow",
+}
+
+
+def make_console(*, errors: bool = False) -> Console:
+    console = Console(stderr=errors, highlight=False)
+    if not console.is_terminal:
+        console = Console(stderr=errors, highlight=False, width=PLAIN_WIDTH)
+    return console
+
+
+class Progress:
+    """Shows running jobs on a terminal; elsewhere a line for each that has ended."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._total = total
+        self._lock = threading.Lock()
+        self._running: dict[Request, tuple[str, float]] = {}
+        self._outcomes: Counter[Outcome] = Counter()
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
+
+    def shown(self) -> AbstractContextManager[object]:
+        """Keeps the running jobs in sight while it is open, where there is a terminal."""
+        return self._live if self._console.is_terminal else nullcontext()
+
+    def phase(self, request: Request, phase: str) -> None:
+        with self._lock:
+            since = self._running.get(request, ("", time.monotonic()))[1]
+            self._running[request] = (phase, since)
+
+    def result(self, result: Result) -> None:
+        with self._lock:
+            if result.request is not None:
+                self._running.pop(result.request, None)
+            self._outcomes[result.outcome] += 1
+            done = sum(self._outcomes.values())
+        line = Text.assemble(
+            (f"{done:>4}/{self._total}  ", "dim"),
+            (f"{result.outcome.value:<15}", _STYLE[result.outcome]),
+            f"{title(result):<34}",
+            (f"{result.seconds:5.1f} s", "dim"),
+            f"  {describe(result.verdict) if result.verdict else result.judgement.reason}",
+        )
+        self._console.print(line, no_wrap=True, overflow="ellipsis")
+
+    def _render(self) -> Group:
+        now = time.monotonic()
+        with self._lock:
+            running = list(self._running.items())
+            outcomes = dict(self._outcomes)
+        lines = [
+            Text(f"      {request.title:<40} {phase} {now - since:.0f} s", style="cyan")
+            for request, (phase, since) in running
+        ]
+        counts = ", ".join(f"{count} {outcome.value}" for outcome, count in outcomes.items())
+        done = sum(outcomes.values())
+        return Group(*lines, Text(f"{done} of {self._total} jobs  {counts}", style="bold"))
+
+
+def title(result: Result) -> str:
+    request = result.request
+    if request is None:
+        return result.name
+    again = f" #{request.repetition}" if request.repetition else ""
+    return f"{result.name} {request.variant}{again}"
+
+
+def results_table(results: Sequence[Result]) -> Table:
+    """One row for a scenario's fault and one for its control, over all repetitions."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("scenario", "expected", "verdict", "culprits", "location"):
+        table.add_column(column, overflow="fold")
+    table.add_column("seconds", justify="right")
+    table.add_column("result")
+    for rows in _by_row(results):
+        table.add_row(*_row(rows))
+    return table
+
+
+def _by_row(results: Iterable[Result]) -> list[list[Result]]:
+    rows: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        variant = result.request.variant if result.request else ""
+        rows.setdefault((result.name, variant), []).append(result)
+    return list(rows.values())
+
+
+def _row(results: list[Result]) -> tuple[Text | str, ...]:
+    """The row shows the worst of its repetitions."""
+    worst = min(results, key=lambda result: list(_STYLE)[::-1].index(result.outcome))
+    request = worst.request
+    control = request is not None and request.variant == "control"
+    verdict = worst.verdict
+    expect = request.scenario.expect if request else None
+    seconds = sum(result.seconds for result in results) / len(results)
+    passed = sum(result.outcome is Outcome.PASS for result in results)
+    word = worst.outcome.value
+    if len(results) > 1 and worst.outcome is not Outcome.SKIPPED:
+        word = f"{passed}/{len(results)} pass" + ("" if passed == len(results) else f", {word}")
+    return (
+        Text(f"  {worst.name}, control" if control else worst.name, style="dim" if control else ""),
+        "healthy" if control else (expect.cause.value if expect else ""),
+        (verdict.cause.value if verdict.cause else verdict.status.value) if verdict else "-",
+        _ranks(verdict.culprits) if verdict else "-",
+        _place(verdict) if verdict else "-",
+        f"{seconds:.1f}" if worst.folder else "-",
+        Text(word, style=_STYLE[worst.outcome]),
+    )
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks)) if ranks else "-"
+
+
+def _place(verdict: Verdict) -> str:
+    place = verdict.location
+    return f"{place.file.rpartition('/')[2]}:{place.line}" if place else "-"
+
+
+def print_failures(console: Console, results: Sequence[Result]) -> None:
+    """What went wrong in each job that did not pass, and how to run it again."""
+    for result in results:
+        if result.outcome is Outcome.PASS:
+            continue
+        style = _STYLE[result.outcome]
+        console.print(
+            f"[{style}]{result.outcome.value}[/]  [bold]{escape(title(result))}[/]  "
+            f"{escape(result.judgement.reason)}"
+        )
+        if result.outcome is Outcome.SKIPPED:
+            continue
+        if result.detail:
+            console.print(Text(result.detail.rstrip(), style="dim"))
+        if result.folder is not None and result.request is not None:
+            console.print(f"    artifacts  {escape(str(result.folder))}")
+            console.print(f"    again      {escape(_again(result.request))}")
+
+
+def _again(request: Request) -> str:
+    words = ["hanglab", "run", str(request.scenario.source), "--seed", str(request.seed)]
+    words += ["--backend", request.backend, "--world-size", str(request.world_size)]
+    return shlex.join(words)
+
+
+def verdict_panel(verdict: Verdict) -> Panel:
+    """A verdict for the person on call."""
+    style = _STATUS_STYLE[verdict.status]
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+
+    def fact(name: str, value: str | Text) -> None:
+        if value:
+            facts.add_row(name, value if isinstance(value, Text) else Text(value))
+
+    fact("status", Text(verdict.status.value, style=f"bold {style}"))
+    if verdict.cause is not None:
+        fact("cause", f"{verdict.cause.value} (confidence {verdict.confidence:.2f})")
+    if verdict.culprits:
+        fact("culprits", _ranks(verdict.culprits))
+    if verdict.victims:
+        fact("victims", _ranks(verdict.victims))
+    call = verdict.collective
+    if call is not None:
+        number = f" number {call.seq}" if call.seq is not None else ""
+        fact("operation", f"{call.op}{number} of group {call.group or call.group_id}")
+    place = verdict.location
+    if place is not None:
+        fact("location", f"{place.file}:{place.line} in {place.function}, rank {place.rank}")
+    effect = verdict.effect
+    if effect is not None:
+        where = f" in {effect.section}" if effect.section else ""
+        fact(
+            "effect", f"{effect.ms_per_step:.1f} ms a step{where}, {effect.share_of_step:.0%} of it"
+        )
+    fact("advice", verdict.advice)
+    for alternative in verdict.alternatives:
+        ranks = _ranks(alternative.culprits)
+        fact("or else", f"{alternative.cause.value} by {ranks} ({alternative.confidence:.2f})")
+    for further in verdict.findings[1:]:
+        fact("also", f"{describe(further)}: {further.summary}")
+    for wanted in verdict.inputs.would_decide:
+        fact("would decide", wanted)
+    for unusable in verdict.inputs.unusable:
+        fact("not usable", f"{unusable.file}: {unusable.reason}")
+    parts: list[Text | Table] = [Text(verdict.summary or verdict.status.value), Text(), facts]
+    if verdict.evidence:
+        seen = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        seen.add_column("evidence")
+        seen.add_column("rank", justify="right")
+        seen.add_column("", overflow="fold")
+        for item in verdict.evidence:
+            rank = "" if item.rank is None else str(item.rank)
+            seen.add_row(item.source, rank, Text(item.detail))
+        parts += [Text(), seen]
+    return Panel(Group(*parts), title="verdict", title_align="left", border_style=style)

@@ -1,0 +1,219 @@
+"""Many jobs: which ones are asked for, and running them side by side."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from hanglab.harness import capabilities
+from hanglab.harness.artifacts import RunFolder, Variant, write_json
+from hanglab.harness.declaration import Scenario
+from hanglab.harness.discovery import BrokenFile, Found
+from hanglab.harness.launchers.protocol import Launcher
+from hanglab.harness.leases import CpuSlots
+from hanglab.harness.outcome import Judgement, Outcome, exit_code
+from hanglab.harness.runner import Request, Result, expectation, run
+
+SCHEMA: Final = "hanglab.run/1"
+DEFAULT_DEADLINE_S: Final = 120.0
+#: A user's script pauses for longer than a scenario does: imports, data, checkpoints.
+SCRIPT_HANG_AFTER_S: Final = 5.0
+
+LAUNCHERS: Final = {
+    "local": ("hanglab.harness.launchers.local", "LocalLauncher"),
+    "torchrun": ("hanglab.harness.launchers.torchrun", "TorchrunLauncher"),
+}
+
+
+def make_launcher(name: str) -> Launcher:
+    """The launcher of that name, which must be one of LAUNCHERS."""
+    module, attribute = LAUNCHERS[name]
+    launcher: Launcher = getattr(importlib.import_module(module), attribute)()
+    return launcher
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run; None leaves a thing to each scenario."""
+
+    backend: str = "gloo"
+    launcher: str = "local"
+    world_size: int | None = None
+    jobs: int = 1
+    repeat: int = 1
+    seed: int = 0
+    control: bool = True
+    hang_after_s: float | None = None
+    deadline_s: float = DEFAULT_DEADLINE_S
+
+
+class Listener(Protocol):
+    """Hears how a suite gets on; called from several threads."""
+
+    def phase(self, request: Request, phase: str) -> None: ...
+
+    def result(self, result: Result) -> None: ...
+
+
+def plan(found: Found, options: Options) -> tuple[list[Request], list[Result]]:
+    """Jobs to run, and the results of those that cannot be: broken files and skips."""
+    requests: list[Request] = []
+    settled = [_broken(broken) for broken in found.broken]
+    for scenario in found.scenarios:
+        asked = requests_of(scenario, options)
+        refusal = _refusal(scenario, asked[0])
+        if refusal is None:
+            requests += asked
+        else:
+            judgement = Judgement(Outcome.SKIPPED, refusal)
+            settled += [Result(scenario.name, request, judgement) for request in asked]
+    return requests, settled
+
+
+def requests_of(scenario: Scenario, options: Options) -> list[Request]:
+    """Fault and control of a scenario, as often as asked for."""
+    variants: tuple[Variant, ...] = ("fault", "control") if options.control else ("fault",)
+    return [
+        Request(
+            scenario=scenario,
+            variant=variant,
+            repetition=repetition,
+            seed=options.seed + repetition,
+            backend=options.backend,
+            world_size=options.world_size or scenario.world_size,
+            hang_after_s=options.hang_after_s or scenario.hang_after_s,
+            deadline_s=options.deadline_s,
+        )
+        for repetition in range(options.repeat)
+        for variant in variants
+    ]
+
+
+def _refusal(scenario: Scenario, request: Request) -> str | None:
+    """Why a scenario cannot run here as asked, or None."""
+    if request.backend not in scenario.backends:
+        return f"runs on {' and '.join(scenario.backends)} only"
+    refusal = scenario.refuses_world(request.world_size)
+    if refusal:
+        return refusal
+    for need in (request.backend, *scenario.needs):
+        found = capabilities.capability(need)
+        if not found.available:
+            remedy = f"; {found.remedy}" if found.remedy else ""
+            return f"needs {need}: {found.reason}{remedy}"
+    return None
+
+
+def _broken(broken: BrokenFile) -> Result:
+    return Result(
+        broken.path.stem,
+        None,
+        Judgement(Outcome.HARNESS_ERROR, f"{broken.path.name}:{broken.line}: {broken.reason}"),
+        detail=broken.describe(),
+    )
+
+
+def run_all(
+    requests: Sequence[Request],
+    folder: RunFolder,
+    launcher: Launcher,
+    jobs: int,
+    stop: threading.Event,
+    listener: Listener,
+) -> list[Result]:
+    """Runs the jobs, ``jobs`` at a time, and gives their results in the order of the requests.
+
+    Once ``stop`` is set the running jobs are ended and the others not begun;
+    those have no result.
+    """
+    slots = CpuSlots()
+
+    def one(request: Request) -> Result | None:
+        def tell(phase: str) -> None:
+            listener.phase(request, phase)
+
+        with slots.lease(stop, tell) as slot:
+            if slot is None:
+                return None
+            here = folder.job(request.scenario.name, request.variant, request.repetition)
+            result = run(request, here, launcher, stop, tell)
+        listener.result(result)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(jobs, "job") as pool:
+        futures = [pool.submit(one, request) for request in requests]
+        try:
+            concurrent.futures.wait(futures)
+        except BaseException:
+            stop.set()
+            raise
+    return [result for future in futures if (result := future.result()) is not None]
+
+
+def write_results(
+    folder: RunFolder, options: Options, results: Sequence[Result]
+) -> dict[str, object]:
+    """Writes the run's ``results.json`` and gives back its content."""
+    content: dict[str, object] = {
+        "schema": SCHEMA,
+        "folder": str(folder.path),
+        "exit_code": exit_code(result.outcome for result in results),
+        "backend": options.backend,
+        "launcher": options.launcher,
+        "seed": options.seed,
+        "results": [to_json(result) for result in results],
+    }
+    write_json(folder.results, content)
+    return content
+
+
+def to_json(result: Result) -> dict[str, object]:
+    request = result.request
+    return {
+        "scenario": result.name,
+        "variant": request.variant if request else None,
+        "repetition": request.repetition if request else None,
+        "seed": request.seed if request else None,
+        "world_size": request.world_size if request else None,
+        "outcome": result.outcome.value,
+        "reason": result.judgement.reason,
+        "expected": expectation(request) if request else None,
+        "verdict": result.verdict,
+        "seconds": round(result.seconds, 3),
+        "artifacts": str(result.folder) if result.folder else None,
+        "detail": result.detail,
+    }
+
+
+def script_scenario(program: Path, options: Options, arguments: Sequence[str] = ()) -> Scenario:
+    """A plain script of which nothing is expected."""
+    return Scenario(
+        name=program.stem,
+        source=program,
+        line=1,
+        function=None,
+        program=program,
+        expect=None,
+        world_size=options.world_size or 4,
+        hang_after_s=options.hang_after_s or SCRIPT_HANG_AFTER_S,
+        arguments=tuple(arguments),
+    )
+
+
+__all__ = [
+    "LAUNCHERS",
+    "Listener",
+    "Options",
+    "make_launcher",
+    "plan",
+    "requests_of",
+    "run_all",
+    "script_scenario",
+    "to_json",
+    "write_results",
+]
