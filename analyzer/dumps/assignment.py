@@ -1,0 +1,97 @@
+"""Which file is which rank's dump, where names, contents and copies disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hanglab.analyzer.dumps.columns import RankDump
+
+#: More members than this in common say nothing about one of them.
+_FEW = 16
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What speaks for a file being one rank's dump.
+
+    ``named`` is the rank in the file's name.  ``possible`` are the ranks that
+    belong to every group the dump knows the members of, for a rank's dump names
+    only groups of which it is a member; None where that says nothing, or where
+    it agrees with the name.
+    """
+
+    named: int | None
+    possible: tuple[int, ...] | None
+    entries: int
+    whole: bool
+    frames: bool
+    source: str
+
+    @classmethod
+    def of(cls, dump: RankDump, named: int | None) -> Claim:
+        common: set[int] | None = None
+        for members in {id(m): m for m in dump.members.values()}.values():
+            common = set(members) if common is None else common.intersection(members)
+        possible = None
+        if common and named not in common and len(common) <= _FEW:
+            possible = tuple(sorted(common))
+        entries = dump.entries
+        return cls(
+            named=named,
+            possible=possible,
+            entries=0 if entries is None else len(entries),
+            whole=not dump.damage,
+            frames=bool(entries is not None and entries.stacks),
+            source=dump.source,
+        )
+
+    @property
+    def worth(self) -> tuple[int, bool, bool]:
+        return self.entries, self.whole, self.frames
+
+
+@dataclass
+class Assigned:
+    """``ranks`` by the number of the file; ``left_out`` gives the reason by number."""
+
+    ranks: dict[int, int] = field(default_factory=dict)
+    left_out: dict[int, str] = field(default_factory=dict)
+
+
+def assign_ranks(claims: Mapping[int, Claim]) -> Assigned:
+    """One file per rank.
+
+    Names are believed as long as contents do not prove them wrong: some name
+    must be contradicted, each contradicted content must leave a single rank, and
+    no two files may end at the same one.  (Replicas that train side by side
+    number their ranks alike, so contradictions alone prove nothing.)
+    """
+    ranks = {n: claim.named for n, claim in claims.items() if claim.named is not None}
+    contradicted = {n: claims[n].possible for n in ranks if claims[n].possible is not None}
+    if contradicted and all(len(possible or ()) == 1 for possible in contradicted.values()):
+        proved = {n: possible[0] for n, possible in contradicted.items() if possible}
+        kept = {rank for n, rank in ranks.items() if n not in proved}
+        if len(set(proved.values())) == len(proved) and not kept & set(proved.values()):
+            ranks.update(proved)
+    taken = set(ranks.values())
+    result = Assigned()
+    for number, claim in claims.items():
+        if claim.named is None:
+            free = [rank for rank in claim.possible or () if rank not in taken]
+            if len(free) == 1:
+                ranks[number] = free[0]
+            else:
+                result.left_out[number] = "neither its name nor its content tells the rank"
+    best: dict[int, int] = {}
+    for number, rank in ranks.items():
+        other = best.get(rank)
+        if other is None or claims[number].worth > claims[other].worth:
+            best[rank] = number
+    for number, rank in ranks.items():
+        if best[rank] != number:
+            used = claims[best[rank]]
+            why = "has more of it" if used.worth > claims[number].worth else "is as good"
+            result.left_out[number] = f"another dump of rank {rank}: {used.source} {why}"
+    result.ranks = {number: rank for rank, number in best.items()}
+    return result

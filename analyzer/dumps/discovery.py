@@ -1,0 +1,111 @@
+"""Which files of a folder may be dumps, and which rank their names speak of."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Folders below the given one that are entered, and files that are looked at.
+MAX_DEPTH = 8
+MAX_FILES = 200_000
+
+_SUFFIXES = (".pickle", ".pkl", ".json", ".bin", ".pt", ".dump", ".dmp", ".trace", ".txt")
+_NAMED = re.compile(r"rank[^0-9A-Za-z]{0,2}(\d{1,7})(?!\d)", re.IGNORECASE)
+_TRAILING = re.compile(r"(?<!\d)(\d{1,7})\Z")
+_ATTEMPT = re.compile(r"(\d{1,7})\.\d{1,4}\Z")
+_ANY = re.compile(r"(?<!\d)(\d{1,7})(?!\d)")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A regular file; ``name`` is its path below the folder, ``rank`` what the name says."""
+
+    path: Path
+    name: str
+    rank: int | None
+    size: int
+
+
+def rank_in_name(name: str) -> int | None:
+    """The rank that a path such as ``host1/nccl_trace_rank_12.pkl`` speaks of."""
+    path = Path(name)
+    stem = path.name
+    for suffix in _SUFFIXES:
+        if stem.lower().endswith(suffix):
+            stem = stem[: -len(suffix)]
+            break
+    for pattern in (_NAMED, _TRAILING):
+        found = pattern.search(stem)
+        if found:
+            return int(found.group(1))
+    # ``rank3/dump.pickle``, and ``ranks/3.0/flight_recorder.pickle`` of a Case.
+    folder = path.parent.name
+    for pattern in (_NAMED, _ATTEMPT):
+        found = pattern.search(folder)
+        if found:
+            return int(found.group(1))
+    numbers = _ANY.findall(stem)
+    return int(numbers[0]) if len(numbers) == 1 else None
+
+
+def find_candidates(folder: Path) -> Iterator[Candidate]:
+    """Every regular file below ``folder``, each once, in the order of their names.
+
+    Nothing is opened: FIFOs, sockets and devices are passed over, hidden files
+    and folders too.  Links are followed, and a folder is entered only once.
+    """
+    left = MAX_FILES
+    seen: set[tuple[int, int]] = set()
+    pending = [(folder, "", 0)]
+    while pending:
+        current, prefix, depth = pending.pop()
+        try:
+            entries = sorted(os.scandir(current), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        folders = []
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            left -= 1
+            if left < 0:
+                return
+            try:
+                status = entry.stat()
+            except OSError:  # a link to nowhere, or to itself
+                continue
+            identity = (status.st_dev, status.st_ino)
+            if identity in seen:
+                continue
+            name = f"{prefix}{entry.name}"
+            if stat.S_ISREG(status.st_mode):
+                seen.add(identity)
+                yield Candidate(Path(entry.path), name, rank_in_name(name), status.st_size)
+            elif stat.S_ISDIR(status.st_mode) and depth < MAX_DEPTH:
+                seen.add(identity)
+                folders.append((Path(entry.path), f"{name}/", depth + 1))
+        pending.extend(reversed(folders))
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The bytes of a regular file, at most ``limit``; OSError if it became something else."""
+    # Without O_NONBLOCK, a FIFO put in the file's place would block for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("is no regular file any more")
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            pieces = []
+            while limit > 0:
+                piece = file.read(min(limit, 1 << 24))
+                if not piece:
+                    break
+                pieces.append(piece)
+                limit -= len(piece)
+            return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+    finally:
+        os.close(descriptor)

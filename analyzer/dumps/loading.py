@@ -1,0 +1,239 @@
+"""Loads a folder of dumps: every rank's buffer once, and why a file could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from hanglab.analyzer.dumps.assignment import Claim, assign_ranks
+from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.dumps.discovery import Candidate, find_candidates, read_regular
+from hanglab.analyzer.dumps.errors import REFUSED, DumpError, RefusedDump
+from hanglab.analyzer.dumps.formats import HEAD, foreign, read_dump
+from hanglab.analyzer.dumps.workers import Limits, Lost, Pool, usable_cores
+from hanglab.analyzer.verdict import Unusable
+
+T = TypeVar("T")
+
+#: Processor seconds for one file; more for each byte of a large one.
+DEADLINE_S = 5.0
+_BYTES_PER_S = 2e6
+#: A buffer of 2,000 entries has 0.4 MB.
+MAX_FILE = 64 << 20
+_MEMORY = 256 << 20
+_MEMORY_PER_BYTE = 24
+#: Bytes that are worth a worker of their own.
+_BYTES_PER_WORKER = 200_000
+#: Names of files without any use that are listed.
+MAX_UNUSABLE = 1000
+
+
+@dataclass
+class Loaded:
+    """The dumps of a folder, by rank, and the files that yielded none or not all."""
+
+    dumps: list[RankDump] = field(default_factory=list)
+    unusable: list[Unusable] = field(default_factory=list)
+
+
+@dataclass
+class Mapped(Generic[T]):
+    """What a function made of each rank's dump, by rank; ``ranks`` stand beside ``results``."""
+
+    ranks: list[int] = field(default_factory=list)
+    results: list[T] = field(default_factory=list)
+    unusable: list[Unusable] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[list[T] | list[Unusable]]:
+        return iter((self.results, self.unusable))
+
+
+@dataclass(frozen=True)
+class _File:
+    """One thing to read: a file of the folder, or bytes that are already here."""
+
+    name: str
+    rank: int | None
+    path: Path | None = None
+    data: bytes = b""
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class _Read(Generic[T]):
+    """A file that held a dump."""
+
+    claim: Claim
+    damage: str
+    value: T | None
+
+
+def _identity(dump: RankDump) -> RankDump:
+    return dump
+
+
+def _reader(function: Callable[[RankDump], T]) -> Callable[[_File], _Read[T] | Lost]:
+    """Reads one file; runs in a worker."""
+
+    def read(file: _File) -> _Read[T] | Lost:
+        try:
+            data = _bytes_of(file)
+            dump = read_dump(
+                data,
+                rank=-1 if file.rank is None else file.rank,
+                source=file.name,
+                contained=True,
+            )
+        except (DumpError, OSError) as error:
+            return Lost(str(error))
+        claim = Claim.of(dump, file.rank)
+        # Without a rank it is read once more, when the other files have theirs.
+        value = None if file.rank is None else function(dump)
+        return _Read(claim, dump.damage, value)
+
+    return read
+
+
+def _bytes_of(file: _File) -> bytes:
+    if file.path is None:
+        return file.data
+    if file.size > MAX_FILE or file.size == 0:
+        what = foreign(read_regular(file.path, HEAD))
+        if what or file.size > MAX_FILE:
+            raise DumpError(what or f"larger than any dump: {file.size} bytes")
+    elif file.size > HEAD:
+        what = foreign(read_regular(file.path, HEAD))
+        if what:
+            raise DumpError(what)
+    return read_regular(file.path, MAX_FILE)
+
+
+def _run(
+    files: Sequence[_File],
+    function: Callable[[RankDump], T],
+    workers: int | None,
+    deadline_s: float,
+) -> Iterator[tuple[int, _Read[T] | Lost]]:
+    def limits(file: _File) -> Limits:
+        size = min(max(file.size, len(file.data)), MAX_FILE)
+        return Limits(deadline_s + size / _BYTES_PER_S, _MEMORY + _MEMORY_PER_BYTE * size)
+
+    if workers is None:
+        volume = sum(max(min(file.size, MAX_FILE), len(file.data)) for file in files)
+        workers = min(usable_cores(), 1 + volume // _BYTES_PER_WORKER)
+    pool: Pool[_File, _Read[T] | Lost] = Pool(_reader(function), files, limits, count=workers)
+    return pool.run()
+
+
+def map_folder(
+    path: Path,
+    function: Callable[[RankDump], T],
+    *,
+    workers: int | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Mapped[T]:
+    """``function`` of each rank's dump, made where the dump is loaded.
+
+    ``function`` runs in worker processes (forks of this one) and its results
+    come back pickled, so a dump itself never leaves its worker: memory is that
+    of the results.  ``workers`` defaults to the cores that may be used,
+    ``deadline_s`` is processor time per file.  Nothing in a file is executed,
+    and a file that is no dump, or not a whole one, stands in ``unusable``.
+    Raises NotADirectoryError if ``path`` is no folder.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is no folder")
+    files = [_file(candidate) for candidate in find_candidates(path)]
+    return _collect(files, function, workers, deadline_s)
+
+
+def _file(candidate: Candidate) -> _File:
+    return _File(candidate.name, candidate.rank, candidate.path, size=candidate.size)
+
+
+def _collect(
+    files: Sequence[_File],
+    function: Callable[[RankDump], T],
+    workers: int | None,
+    deadline_s: float,
+) -> Mapped[T]:
+    if not files:
+        return Mapped()
+    reads: dict[int, _Read[T]] = {}
+    reasons: dict[int, str] = {}
+    for number, answer in _run(files, function, workers, deadline_s):
+        if isinstance(answer, Lost):
+            reasons[number] = answer.reason
+        else:
+            reads[number] = answer
+            if answer.damage:
+                reasons[number] = f"damaged: {answer.damage}"
+    assigned = assign_ranks({number: read.claim for number, read in reads.items()})
+    reasons.update(assigned.left_out)
+    changed = [
+        number for number, rank in assigned.ranks.items() if rank != reads[number].claim.named
+    ]
+    if changed:
+        again = [replace(files[number], rank=assigned.ranks[number]) for number in changed]
+        for index, answer in _run(again, function, workers, deadline_s):
+            if isinstance(answer, Lost):
+                reasons[changed[index]] = answer.reason
+                del assigned.ranks[changed[index]]
+            else:
+                reads[changed[index]] = answer
+    mapped: Mapped[T] = Mapped()
+    for number, rank in sorted(assigned.ranks.items(), key=lambda item: item[1]):
+        value = reads[number].value
+        assert value is not None or function is not _identity
+        mapped.ranks.append(rank)
+        mapped.results.append(value)  # type: ignore[arg-type]
+    mapped.unusable = [Unusable(files[n].name, reasons[n]) for n in sorted(reasons)]
+    if len(mapped.unusable) > MAX_UNUSABLE:
+        more = len(mapped.unusable) - MAX_UNUSABLE
+        mapped.unusable[MAX_UNUSABLE:] = [Unusable("", f"and {more} more files of no use")]
+    return mapped
+
+
+def load_folder(
+    path: Path, *, workers: int | None = None, deadline_s: float = DEADLINE_S
+) -> Loaded:
+    """Every rank's dump below ``path``.  See :func:`map_folder`, which needs less memory."""
+    mapped = map_folder(path, _identity, workers=workers, deadline_s=deadline_s)
+    return Loaded(mapped.results, mapped.unusable)
+
+
+def load_many(
+    items: Sequence[tuple[bytes, int | None, str]],
+    *,
+    workers: int | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> list[RankDump | DumpError]:
+    """The dump in each of ``items`` (bytes, rank, source), or the reason why there is none."""
+    files = [_File(source, -1 if rank is None else rank, data=data) for data, rank, source in items]
+    found: dict[int, RankDump | DumpError] = {}
+    if files:
+        for number, answer in _run(files, _identity, workers, deadline_s):
+            if isinstance(answer, Lost):
+                refused = answer.reason.startswith(REFUSED)
+                found[number] = (
+                    RefusedDump.again(answer.reason) if refused else DumpError(answer.reason)
+                )
+            elif answer.value is not None:
+                found[number] = answer.value
+    return [found[number] for number in range(len(files))]
+
+
+def load_bytes(
+    data: bytes, *, rank: int | None, source: str, deadline_s: float = DEADLINE_S
+) -> RankDump:
+    """The dump in ``data``; its rank is -1 where ``rank`` is None.  Raises DumpError.
+
+    A worker process does the work; :func:`load_many` shares one among many.
+    """
+    result = load_many([(data, rank, source)], workers=1, deadline_s=deadline_s)[0]
+    if isinstance(result, DumpError):
+        raise result
+    return result
