@@ -1,0 +1,1 @@
+"""Launchers: how the ranks of a job are started, watched and ended, one file each."""

@@ -1,0 +1,94 @@
+"""JSON lines over a socket pair, between hanglab and the processes that watch its jobs."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from typing import Any, Protocol
+
+Message = dict[str, Any]
+
+
+class ChannelClosed(Exception):
+    """The other end is gone."""
+
+
+class _Descriptor(Protocol):
+    def fileno(self) -> int: ...
+
+
+def readable(*ends: _Descriptor | int | None, timeout: float) -> set[int]:
+    """Descriptors among ``ends`` that can be read, after at most ``timeout`` seconds.
+
+    Unlike ``select`` it has no limit on the descriptors' numbers.
+    """
+    poll = select.poll()
+    for end in ends:
+        if end is not None:
+            poll.register(end, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(max(0.0, timeout) * 1000)}
+
+
+class Channel:
+    """One end of a stream socket that carries one JSON object per line."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._buffer = b""
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, message: Message) -> None:
+        """Raises :class:`ChannelClosed` if nobody can read it any more."""
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def receive(self, timeout: float) -> Message | None:
+        """The next message, or None when none came in time.  Raises :class:`ChannelClosed`."""
+        until = time.monotonic() + timeout
+        while True:
+            line, newline, rest = self._buffer.partition(b"\n")
+            if newline:
+                self._buffer = rest
+                message: Message = json.loads(line)
+                return message
+            if not readable(self._socket, timeout=until - time.monotonic()):
+                return None
+            try:
+                data = self._socket.recv(1 << 16)
+            except OSError as error:
+                raise ChannelClosed(str(error)) from error
+            if not data:
+                raise ChannelClosed("end of stream")
+            self._buffer += data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def hand_over(end: socket.socket, message: Message, descriptor: int) -> None:
+    """Sends one message and a descriptor over a socket that keeps message boundaries.
+
+    Raises :class:`ChannelClosed`.
+    """
+    try:
+        socket.send_fds(end, [json.dumps(message).encode()], [descriptor])
+    except OSError as error:
+        raise ChannelClosed(str(error)) from error
+
+
+def take_over(end: socket.socket) -> tuple[Message, int]:
+    """The other half of :func:`hand_over`."""
+    try:
+        data, descriptors, _flags, _address = socket.recv_fds(end, 1 << 16, 1)
+    except OSError as error:
+        raise ChannelClosed(str(error)) from error
+    if not data or not descriptors:
+        raise ChannelClosed("end of stream")
+    message: Message = json.loads(data)
+    return message, descriptors[0]

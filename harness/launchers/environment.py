@@ -1,0 +1,107 @@
+"""The environment of ranks: what torchrun would set, and what a recorded job needs."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from collections.abc import Mapping
+from pathlib import Path
+
+from hanglab.harness.launchers.protocol import Plan
+
+#: Set for each rank; never inherited from hanglab's own environment.
+RANK_VARIABLES = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "ROLE_NAME",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_ERROR_FILE",
+)
+
+
+def job_environment(plan: Plan, caller: Mapping[str, str], runtime_dir: Path) -> dict[str, str]:
+    """What all processes of the job have in common, built on the caller's environment."""
+    environment = {name: value for name, value in caller.items() if name not in RANK_VARIABLES}
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    # torch's own dump on a timeout belongs beside the logs, not in the home directory.
+    dump = str(plan.log_dir / "timeout_dump_rank")
+    recorder = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_FR_DUMP_TEMP_FILE": dump}
+    if _torch_release() < (2, 10):  # later ones warn of these names, and are on by default
+        recorder["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
+        recorder["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = dump
+    for name, value in recorder.items():
+        environment.setdefault(name, value)
+    environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"
+    environment.update(plan.environment)
+    environment.update(
+        TMPDIR=str(runtime_dir),
+        HANGLAB_CASE=str(plan.case_dir),
+        HANGLAB_RUNTIME=str(runtime_dir),
+        HANGLAB_FAULT="1" if plan.faulty else "0",
+        HANGLAB_SEED=str(plan.seed),
+        HANGLAB_BACKEND=plan.backend,
+    )
+    return environment
+
+
+@functools.cache
+def _torch_release() -> tuple[int, ...]:
+    """Major and minor number of the installed torch, without importing it."""
+    version = importlib.metadata.version("torch")
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def rank_environment(rank: int, world_size: int, run_id: str) -> dict[str, str]:
+    """What torchrun sets for one rank of a single host, less the port of the rendezvous."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "GROUP_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(world_size),
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": "127.0.0.1",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": run_id,
+        # The store belongs to the supervisor, as it belongs to torchrun's agent:
+        # rank 0 connects to it like the others and binds no port of its own.
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+
+
+#: Read when the interpreter starts or when torch is imported, so a process that
+#: has done both has settled them: plans that differ in one need a zygote each.
+_SETTLED_EARLY = (
+    "PYTHON", "PYTORCH", "TORCH", "LD_", "MALLOC_", "GLIBC_", "ATEN_", "OMP_", "GOMP_", "KMP_",
+    "MKL_", "OPENBLAS_", "NPY_",
+)  # fmt: skip
+_READ_LATE = (
+    "OMP_NUM_THREADS", "TORCH_FR_", "TORCH_NCCL_", "TORCH_INCLUDE_", "TORCH_DISTRIBUTED_DEBUG",
+    "TORCHELASTIC_",
+)  # fmt: skip
+
+
+def settled_early(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """The part of an environment that a warm process cannot take on afterwards."""
+    return frozenset(
+        (name, value)
+        for name, value in environment.items()
+        if name.startswith(_SETTLED_EARLY) and not name.startswith(_READ_LATE)
+    )

@@ -1,0 +1,68 @@
+"""What the processes of a job leave behind outside themselves, and its removal."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+SHARED_MEMORY = Path("/dev/shm")
+
+#: Names that torch, multiprocessing and NCCL give; nothing else is ever removed.
+_OURS = re.compile(r"torch_\d+_|sem\.|psm_|pym-|nccl-|cuda\.shm\.")
+_BY_PID = re.compile(r"torch_(\d+)_")
+
+
+def shared_memory_of(pids: Iterable[int]) -> set[Path]:
+    """Segments in /dev/shm that these processes have mapped or open at this moment."""
+    prefix = f"{SHARED_MEMORY}/"
+    found: set[Path] = set()
+    for pid in pids:
+        names: list[str] = []
+        with suppress(OSError), open(f"/proc/{pid}/maps", errors="replace") as maps:
+            names += [line[line.index(prefix) :].rstrip("\n") for line in maps if prefix in line]
+        with suppress(OSError):
+            for descriptor in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    names.append(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+        found.update(Path(name) for name in names if name.startswith(prefix))
+    return {path for path in found if _OURS.match(path.name)}
+
+
+def remove_shared_memory(seen: Iterable[Path], pids: set[int]) -> None:
+    """Removes segments that ended processes had: seen in use, or named after one of ``pids``.
+
+    A segment that some other process still uses stays.
+    """
+    paths = set(seen)
+    with suppress(OSError):
+        for name in os.listdir(SHARED_MEMORY):
+            match = _BY_PID.match(name)
+            if match and int(match[1]) in pids:
+                paths.add(SHARED_MEMORY / name)
+    if not paths:
+        return
+    everyone = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    for path in paths - shared_memory_of(everyone):
+        with suppress(OSError):
+            path.unlink()
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes a folder whatever the modes within; what cannot be removed stays."""
+    shutil.rmtree(folder, onerror=_unlock)
+
+
+def _unlock(function: Callable[..., Any], path: str, _error: object) -> None:
+    with suppress(OSError):
+        os.chmod(os.path.dirname(path), stat.S_IRWXU)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, stat.S_IRWXU)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)

@@ -1,0 +1,114 @@
+"""What a launcher is asked for and what it hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from hanglab.harness.errors import HanglabError
+
+#: How long after a plan's deadline a supervisor waits before it ends the job by
+#: itself: the runner needs the time between for its capture.
+GRACE_S = 30.0
+
+
+class LaunchError(HanglabError):
+    """A job could not be started."""
+
+    advice = "Look at the log folder of the run; `hanglab doctor` checks what a launcher needs."
+
+
+class SupervisorLost(LaunchError):
+    """The process that watches a job's ranks is gone; the job was ended with it."""
+
+    advice = "Something outside ended hanglab's processes: look for the OOM killer in `dmesg`."
+
+
+class RemainsLeft(LaunchError):
+    """Some process of a job could not be ended."""
+
+    advice = (
+        "A process that SIGKILL does not end hangs in the kernel (state D in `ps`), "
+        "usually on a dead disk or network mount."
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One job to start."""
+
+    run_dir: Path
+    case_dir: Path
+    #: A scenario file, or a user's script.
+    script: Path
+    #: Name of the scenario's function; None runs ``script`` as ``__main__``.
+    function: str | None
+    world_size: int
+    faulty: bool
+    seed: int
+    backend: str
+    #: Seconds after which the whole job has to be over; a supervisor ends it
+    #: :data:`GRACE_S` later even if hanglab itself does not answer any more.
+    deadline_s: float
+    #: Variables on top of the caller's environment.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def log_dir(self) -> Path:
+        """Where the ranks' output goes: ``rank<r>.out`` and ``rank<r>.err``."""
+        return self.run_dir / "log"
+
+
+@dataclass(frozen=True)
+class RankExit:
+    """How a rank's process ended: a code or a signal.
+
+    Both are None where the launcher saw it end but could not learn how.
+    """
+
+    rank: int
+    code: int | None
+    signal: int | None
+    #: File with the rank's standard error.
+    stderr: Path
+
+
+class RunningJob(Protocol):
+    """A started job.  Its methods may be called from any thread, one at a time."""
+
+    @property
+    def runtime_dir(self) -> Path:
+        """Short temporary folder, TMPDIR of the ranks; removed when the job is ended."""
+
+    @property
+    def pids(self) -> Mapping[int, int]:
+        """Process id of each rank that is known so far."""
+
+    def events(self, timeout: float) -> list[RankExit]:
+        """Ranks that ended since the last call; waits up to ``timeout`` seconds for the first.
+
+        Raises :class:`SupervisorLost` when the job's supervisor is gone.
+        """
+
+    def alive(self) -> bool:
+        """Whether some rank has not ended yet, as far as :meth:`events` has told."""
+
+    def end(self) -> None:
+        """Ends every process of the job, waits until none is left, removes what it left behind.
+
+        Calling it again does nothing.  Raises :class:`RemainsLeft` when a
+        process cannot be ended.
+        """
+
+
+class Launcher(Protocol):
+    name: str
+
+    def start(self, plan: Plan) -> RunningJob:
+        """Starts the ranks.  Raises :class:`LaunchError`."""
+
+    def close(self) -> None:
+        """Ends what the launcher itself keeps running, and every job it started."""
