@@ -1,1 +1,51 @@
-"""."""
+"""Records a distributed training job, so that a hang can be explained afterwards.
+
+In a rank's own code::
+
+    from hanglab import recorder
+
+    recorder.start()
+    for batch in loader:
+        recorder.step()
+        with recorder.section("forward"):
+            ...
+
+All of these do nothing where the process is not being recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hanglab.recorder.rank.recorder import RankRecorder
+
+_active: RankRecorder | None = None
+_NOTHING = contextlib.nullcontext()
+
+
+def start() -> None:
+    """Record this process if the environment names a Case (HANGLAB_CASE) and a RANK."""
+    from hanglab.recorder.rank import start_from_environment
+
+    start_from_environment()
+
+
+def step(number: int | None = None) -> None:
+    """A step of training begins; its number is one more than the last one's unless given."""
+    if _active is not None:
+        _active.step(number)
+
+
+def section(name: str) -> contextlib.AbstractContextManager[None]:
+    """Context manager around a named stretch of a step."""
+    if _active is None:
+        return _NOTHING
+    return _active.section(name)
+
+
+def dump() -> None:
+    """Write this rank's Flight Recorder buffer into the Case now."""
+    if _active is not None:
+        _active.dump()

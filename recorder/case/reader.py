@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.boundary import Progress
 from hanglab.recorder.case.progress import NotProgress, read_progress

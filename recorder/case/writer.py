@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import FORMAT, Absence, Clock, FileEntry, Manifest
 

@@ -1,0 +1,96 @@
+"""The part of the recorder that runs inside a rank.
+
+It never raises into the job and never changes its results; where something
+cannot be recorded, the rest is, and the Case says what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hanglab.recorder as _recorder
+
+#: Set in a rank's environment to its process id, so that processes that it starts
+#: and that inherit RANK are not taken for ranks.
+OWNER = "HANGLAB_RANK_PID"
+
+
+def start(
+    case_dir: str | os.PathLike[str],
+    *,
+    rank: int,
+    world_size: int | None,
+    local_rank: int | None = None,
+    attempt: int = 0,
+) -> None:
+    """Record this process as a rank, into ``case_dir``.  Starting twice does nothing.
+
+    ``HANGLAB_RUNTIME`` names a folder with a short path for the rank's socket;
+    without it the socket lies in the rank's folder of the Case.
+    """
+    if _recorder._active is not None:
+        return
+    try:
+        from hanglab.recorder.rank.recorder import RankRecorder
+
+        runtime = os.environ.get("HANGLAB_RUNTIME")
+        recorder = RankRecorder(
+            Path(case_dir),
+            Path(runtime) if runtime else None,
+            rank,
+            world_size,
+            local_rank,
+            attempt,
+        )
+        recorder.start()
+    except Exception as error:
+        _complain(error)
+        return
+    os.environ[OWNER] = str(os.getpid())
+    _recorder._active = recorder
+    os.register_at_fork(after_in_child=_forget)
+
+
+def start_from_environment() -> None:
+    """Start if ``HANGLAB_CASE`` and ``RANK`` are set and this process is itself a rank."""
+    from hanglab.recorder.rank.surroundings import is_rank
+
+    environment = os.environ
+    if not is_rank(environment):
+        return
+    number = {
+        name: int(value)
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
+        if (value := environment.get(name, "")).isdecimal()
+    }
+    start(
+        environment["HANGLAB_CASE"],
+        rank=number["RANK"],
+        world_size=number.get("WORLD_SIZE"),
+        local_rank=number.get("LOCAL_RANK"),
+        attempt=number.get("TORCHELASTIC_RESTART_COUNT", 0),
+    )
+
+
+def hook_dir() -> Path:
+    """Folder to put first on PYTHONPATH, so that every rank starts its recorder by itself.
+
+    It holds a ``sitecustomize`` that runs the one it hides, and nothing else.
+    """
+    return Path(__file__).parent / "hook"
+
+
+def _forget() -> None:
+    _recorder._active = None
+
+
+def _complain(error: Exception) -> None:
+    """One line where it can be found; the job goes on unrecorded."""
+    try:
+        runtime = os.environ.get("HANGLAB_RUNTIME")
+        if runtime:
+            path = Path(runtime) / f"not-recorded-{os.getpid()}.txt"
+            path.write_text(f"{type(error).__name__}: {error}\n")
+    except OSError:
+        return

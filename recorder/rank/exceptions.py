@@ -1,0 +1,103 @@
+"""Exceptions that reach the top of a thread, written down before the interpreter prints them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+_MESSAGE_BYTES = 4096
+_FRAMES = 256
+
+#: (type, message, frames innermost first, thread's name, whether it is the main thread)
+Write = Callable[[str, str, list[dict[str, Any]], str, bool], None]
+
+
+class ExceptionWatch:
+    """Puts itself before sys.excepthook and threading.excepthook, whoever set them before.
+
+    ``write`` gets the exception; whatever it raises is dropped.
+    """
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._seen: BaseException | None = None
+        self._hooks: tuple[Any, Any] | None = None
+
+    def install(self) -> None:
+        previous, previous_thread = sys.excepthook, threading.excepthook
+        self._hooks = previous, previous_thread
+
+        def excepthook(
+            type_: type[BaseException],
+            value: BaseException,
+            traceback: TracebackType | None,
+        ) -> None:
+            self.note(value, traceback, "MainThread", True)
+            previous(type_, value, traceback)
+
+        def thread_excepthook(args: threading.ExceptHookArgs) -> None:
+            if args.exc_value is not None and args.exc_type is not SystemExit:
+                name = args.thread.name if args.thread is not None else ""
+                self.note(args.exc_value, args.exc_traceback, name, False)
+            previous_thread(args)
+
+        sys.excepthook = excepthook
+        threading.excepthook = thread_excepthook
+        self._ours = excepthook, thread_excepthook
+
+    def uninstall(self) -> None:
+        """Put the hooks back, unless somebody has replaced ours meanwhile."""
+        if self._hooks is None:
+            return
+        if sys.excepthook is self._ours[0]:
+            sys.excepthook = self._hooks[0]
+        if threading.excepthook is self._ours[1]:
+            threading.excepthook = self._hooks[1]
+        self._hooks = None
+
+    def look_back(self) -> None:
+        """Note what the interpreter reported last, where a later hook kept it from ours."""
+        value = getattr(sys, "last_value", None)
+        if isinstance(value, BaseException) and not isinstance(value, SystemExit):
+            self.note(value, value.__traceback__, "MainThread", True)
+
+    def note(
+        self,
+        value: BaseException,
+        traceback: TracebackType | None,
+        thread: str,
+        main: bool,
+    ) -> None:
+        if value is self._seen:
+            return
+        self._seen = value
+        try:
+            type_ = type(value)
+            name = type_.__qualname__
+            if type_.__module__ not in ("builtins", "__main__"):
+                name = f"{type_.__module__}.{name}"
+            self._write(name, _message(value), _frames(traceback), thread, main)
+        except Exception:
+            return
+
+
+def _message(value: BaseException) -> str:
+    try:
+        return str(value)[:_MESSAGE_BYTES]
+    except Exception as error:
+        return f"<its text cannot be had: {type(error).__name__}>"
+
+
+def _frames(traceback: TracebackType | None) -> list[dict[str, Any]]:
+    """Frames, innermost first, as records.Frame has them."""
+    frames = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        frames.append(
+            {"function": code.co_name, "file": code.co_filename, "line": traceback.tb_lineno}
+        )
+        traceback = traceback.tb_next
+    return frames[::-1][:_FRAMES]

@@ -1,0 +1,73 @@
+"""Time that a rank waits for its DataLoader, and the workers that serve it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from hanglab.recorder.rank.sections import Sections
+
+#: Name of the section that a wait for a batch is recorded as.
+SECTION = "dataloader"
+_INPUT = 1
+
+
+class LoaderWatch:
+    """Wraps ``__next__`` of torch's DataLoader iterators."""
+
+    def __init__(self, sections: Sections) -> None:
+        self._sections = sections
+        #: Process ids of every worker that was ever started.
+        self.worker_pids: set[int] = set()
+        self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._wrapped: list[tuple[type, str, Any]] = []
+
+    def install(self, dataloader: ModuleType) -> None:
+        """``dataloader`` is torch.utils.data.dataloader.  Installing twice does nothing."""
+        if self._wrapped:
+            return
+        base = dataloader._BaseDataLoaderIter
+        self._wrap(base, "__next__", self._next_wrapper(base.__dict__["__next__"]))
+        workers = dataloader._MultiProcessingDataLoaderIter
+        self._wrap(workers, "__init__", self._init_wrapper(workers.__dict__["__init__"]))
+
+    def uninstall(self) -> None:
+        while self._wrapped:
+            owner, name, original = self._wrapped.pop()
+            setattr(owner, name, original)
+
+    def serving(self) -> Iterator[Any]:
+        """The worker processes that a live iterator still counts on."""
+        for iterator in list(self._iterators):
+            if getattr(iterator, "_shutdown", True):
+                continue
+            workers = getattr(iterator, "_workers", ())
+            status = getattr(iterator, "_workers_status", ())
+            # A worker of an exhausted iterable data set has said goodbye: not status.
+            yield from (w for w, serves in zip(workers, status, strict=False) if serves)
+
+    def _wrap(self, owner: type, name: str, wrapper: Callable[..., Any]) -> None:
+        self._wrapped.append((owner, name, owner.__dict__[name]))
+        setattr(owner, name, wrapper)
+
+    def _next_wrapper(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        section = self._sections.section
+
+        def __next__(iterator: Any) -> Any:
+            with section(SECTION, _INPUT):
+                return original(iterator)
+
+        return __next__
+
+    def _init_wrapper(self, original: Callable[..., None]) -> Callable[..., None]:
+        iterators = self._iterators
+        pids = self.worker_pids
+
+        def __init__(iterator: Any, *args: Any, **kwargs: Any) -> None:
+            original(iterator, *args, **kwargs)
+            iterators.add(iterator)
+            pids.update(worker.pid for worker in getattr(iterator, "_workers", ()))
+
+        return __init__

@@ -1,0 +1,98 @@
+"""What a rank says of itself at its start, and what its environment may be told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from hanglab.recorder.case import folders, ownership
+
+#: Names of the environment that may stand in a Case: they say how the job was
+#: laid out and how communication was set up, and hold no secrets.
+_ALLOWED = re.compile(
+    r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|NODE_RANK|MASTER_PORT"
+    r"|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|CUDA_LAUNCH_BLOCKING|CUDA_MODULE_LOADING"
+    r"|(NCCL|GLOO|TORCH_NCCL|TORCH_FR|TORCH_DIST|TORCH_GLOO|TORCHELASTIC)_[A-Z0-9_]+)"
+)
+_SECRET = re.compile(r"(?i)(key|token|secret|passw|credential|auth)")
+
+
+def description(
+    rank: int, world_size: int | None, local_rank: int | None, attempt: int
+) -> dict[str, Any]:
+    """This process, as records.RankProcess has it."""
+    return {
+        "pid": os.getpid(),
+        "rank": rank,
+        "world_size": world_size,
+        "started": {"wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()},
+        "python": {
+            "version": "{}.{}.{}".format(*sys.version_info[:3]),
+            "stdlib": ownership.stdlib_folders(),
+            "site": ownership.site_folders(),
+            "own": ownership.own_folders(),
+            **torch_facts(),
+        },
+        "local_rank": local_rank,
+        "attempt": attempt,
+        "argv": _argv(),
+        "environment": environment(os.environ),
+    }
+
+
+def torch_facts() -> dict[str, str | None]:
+    """Folder and version of torch; None each while the process has not imported it."""
+    torch = sys.modules.get("torch")
+    file = getattr(torch, "__file__", None)
+    version = getattr(torch, "__version__", None)
+    if not file or version is None:
+        return {"torch": None, "torch_version": None}
+    return {"torch": os.path.dirname(file), "torch_version": str(version)}
+
+
+def environment(names: Any) -> dict[str, str]:
+    """The part of an environment that is on the allow-list."""
+    return {
+        name: value
+        for name, value in names.items()
+        if _ALLOWED.fullmatch(name) and not _SECRET.search(name)
+    }
+
+
+def _argv() -> list[str]:
+    """The command line, with the values of options that may be secrets left out."""
+    hidden = False
+    shown = []
+    # sys.argv does not exist yet while site is being imported.
+    for word in getattr(sys, "argv", None) or sys.orig_argv:
+        name, equals, _ = word.partition("=")
+        if hidden:
+            word = "..."
+        elif equals and _SECRET.search(name):
+            word = f"{name}=..."
+        hidden = not equals and word.startswith("-") and bool(_SECRET.search(word))
+        shown.append(word)
+    return shown
+
+
+def claim_folder(case: Path, host: str, rank: int, attempt: int) -> tuple[Path, int]:
+    """Folder of this attempt; a later attempt's where another process has taken it.
+
+    Raises OSError.
+    """
+    while True:
+        folder = folders.rank_folder(case, host, rank, attempt)
+        try:
+            owner = json.loads((folder / folders.PROCESS).read_bytes()).get("pid")
+        except FileNotFoundError:
+            return folders.make_private(folder), attempt
+        except (ValueError, AttributeError):
+            owner = None
+        if owner == os.getpid():
+            return folder, attempt
+        attempt += 1

@@ -1,0 +1,132 @@
+"""Writing ``progress.bin``: a small shared mapping that outlives its process.
+
+Every write is a single 8-byte store or one packed record, so that whoever reads
+at any moment, or after this process was killed, finds whole values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+import threading
+import time
+from pathlib import Path
+from struct import Struct
+
+from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case.layout import Slot
+
+
+class ProgressFile:
+    """The mapping, its header slots and its table of texts.
+
+    Raises OSError where the file cannot be had.  The space is allocated before
+    it is mapped: a sparse file on a full disk would kill the rank with SIGBUS
+    at some later write.  Without a path the mapping belongs to this process
+    alone, so that the rest of the recorder works the same.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        *places, size = layout.offsets()
+        self.mapping = _map(path, size)
+        #: The whole file as signed 64-bit integers.
+        self.slots = memoryview(self.mapping).cast("q")
+        #: Byte offset of each table.
+        self.at = dict(zip(layout.ALL_TABLES, places, strict=True))
+        self._texts: dict[str, int] = {"": 0}
+        self._text_used = 8
+        self._text_lock = threading.RLock()
+        slots = self.slots
+        for table, place in self.at.items():
+            first = Slot.TABLES + 3 * table.place
+            slots[first], slots[first + 1], slots[first + 2] = place, table.capacity, table.record
+        slots[Slot.TEXT_USED] = self._text_used
+        slots[Slot.FILE_BYTES] = size
+        slots[Slot.STEP] = -1
+        slots[Slot.VERSION] = layout.VERSION
+        self._steps = itertools.count()
+        self._step_record = Struct("<4q")
+        self.read_clocks()
+
+    def identify(self, rank: int, attempt: int, world_size: int | None) -> None:
+        """Say whose file it is; readers take it for one only from here on."""
+        slots = self.slots
+        slots[Slot.PID] = os.getpid()
+        slots[Slot.RANK] = rank
+        slots[Slot.ATTEMPT] = attempt
+        slots[Slot.WORLD_SIZE] = world_size or 0
+        slots[Slot.PHASE] = layout.RUNNING
+        slots[Slot.MAGIC] = layout.MAGIC
+
+    def read_clocks(self) -> None:
+        """Note that the recorder runs, and how the clocks stand to each other."""
+        mono = time.monotonic_ns()
+        self.slots[Slot.WALL_MINUS_MONO] = time.time_ns() - mono
+        self.slots[Slot.HEARTBEAT_MONO] = mono
+
+    def text(self, text: str) -> int:
+        """Number of a text; 0, the empty text, where there is no room left."""
+        number = self._texts.get(text)
+        if number is not None:
+            return number
+        data = text.encode("utf-8", "replace")[:4096]
+        size = 2 + len(data)
+        with self._text_lock:
+            number = self._text_used
+            if number + size > layout.TEXT.capacity:
+                self.note_truncated()
+                return 0
+            # Nothing may come between these two: a signal handler may get here too.
+            self._text_used = number + size
+            at = self.at[layout.TEXT] + number
+            self.mapping[at : at + size] = len(data).to_bytes(2, "little") + data
+            self.slots[Slot.TEXT_USED] = self._text_used
+            self._texts[text] = number
+        return number
+
+    def note_truncated(self) -> None:
+        self.slots[Slot.FLAGS] |= layout.TRUNCATED
+
+    def step(self, number: int | None) -> None:
+        """A step begins; ``number`` is one more than the last one's unless given."""
+        slots = self.slots
+        index = next(self._steps)
+        step = slots[Slot.STEP] + 1 if number is None else number
+        now = time.time_ns()
+        place = self.at[layout.STEPS] + index % layout.STEPS.capacity * layout.STEPS.record
+        self._step_record.pack_into(self.mapping, place, index + 1, step, now, index + 1)
+        slots[Slot.STEP_STARTED] = now
+        slots[Slot.STEP] = step
+        slots[Slot.STEPS_TOTAL] = index + 1
+
+    def counters(self, rows: list[tuple[int, int, int]]) -> None:
+        """Copy per-group counters: (pg_id, last enqueued, last completed) each."""
+        if len(rows) > layout.COUNTERS.capacity:
+            self.note_truncated()
+            rows = rows[-layout.COUNTERS.capacity :]
+        at = self.at[layout.COUNTERS] // 8
+        total = 0
+        for row in rows:
+            self.slots[at], self.slots[at + 1], self.slots[at + 2] = row
+            total += row[1] + row[2]
+            at += 3
+        self.slots[Slot.COUNTERS_USED] = len(rows)
+        self.slots[Slot.COUNTERS_AT] = time.time_ns()
+        self.slots[Slot.COUNTERS_SUM] = total
+
+
+def _map(path: Path | None, size: int) -> mmap.mmap:
+    if path is None:
+        return mmap.mmap(-1, size)
+    fd = folders.open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        os.posix_fallocate(fd, 0, size)
+        return mmap.mmap(fd, size)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+    finally:
+        os.close(fd)

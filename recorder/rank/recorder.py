@@ -1,0 +1,233 @@
+"""The recorder of one rank: puts the parts together and writes what they find."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hanglab.recorder.case import folders, layout, ownership
+from hanglab.recorder.case.layout import Slot
+from hanglab.recorder.rank import dump, process
+from hanglab.recorder.rank.boundary import Boundary
+from hanglab.recorder.rank.call_site import CallSites
+from hanglab.recorder.rank.children import ChildWatch
+from hanglab.recorder.rank.exceptions import ExceptionWatch
+from hanglab.recorder.rank.groups import Groups
+from hanglab.recorder.rank.imports import AfterImport
+from hanglab.recorder.rank.loader import LoaderWatch
+from hanglab.recorder.rank.progress_file import ProgressFile
+from hanglab.recorder.rank.sections import Section, Sections
+from hanglab.recorder.rank.service import Service, current_stacks
+
+
+class RankRecorder:
+    """Everything that runs inside one rank.  Raises OSError where its folder cannot be had.
+
+    ``runtime`` is a folder with a short path, for the socket.
+    """
+
+    def __init__(
+        self,
+        case: Path,
+        runtime: Path | None,
+        rank: int,
+        world_size: int | None,
+        local_rank: int | None,
+        attempt: int,
+    ) -> None:
+        self.problems: list[str] = []
+        self._pid = os.getpid()
+        self.folder, self.attempt = process.claim_folder(case, socket.gethostname(), rank, attempt)
+        self._progress = self._new_progress()
+        self._progress.identify(rank, self.attempt, world_size)
+        self._sections = Sections(self._progress)
+        user_code = ownership.UserCode(
+            ownership.stdlib_folders(), ownership.site_folders(), ownership.own_folders()
+        )
+        self._groups = Groups(rank)
+        self._boundary = Boundary(
+            self._progress, CallSites(user_code, self._progress.text), self._groups.note
+        )
+        self._loader = LoaderWatch(self._sections)
+        self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
+        self._exceptions = ExceptionWatch(self._write_exception)
+        self._imports = AfterImport()
+        self._writing = threading.Lock()
+        self._service = Service(
+            (runtime or self.folder) / f"rank-{rank}.{self.attempt}.sock",
+            self._beat,
+            self._answer,
+        )
+        self._description = process.description(rank, world_size, local_rank, self.attempt)
+        self._write(folders.PROCESS, self._description)
+
+    def _new_progress(self) -> ProgressFile:
+        try:
+            return ProgressFile(self.folder / folders.PROGRESS)
+        except OSError as error:
+            self.problems.append(f"{folders.PROGRESS}: {error.strerror}")
+            return ProgressFile(None)
+
+    def start(self) -> None:
+        """Put the hooks in place and start the thread."""
+        self._exceptions.install()
+        self._imports.add("torch.distributed.distributed_c10d", self._distributed_imported)
+        self._imports.add("torch.utils.data.dataloader", self._loader.install)
+        os.register_at_fork(after_in_child=self._leave_in_child)
+        # When the main thread is through with the script, before threads are
+        # joined: a rank that hangs there is known to be past its work.
+        register = getattr(threading, "_register_atexit", None)
+        with contextlib.suppress(RuntimeError, TypeError):
+            if register is not None:
+                register(self._exiting)
+        atexit.register(self._exiting)
+        self._service.start()
+
+    def _distributed_imported(self, _: ModuleType) -> None:
+        from torch._C._distributed_c10d import ProcessGroup, Work
+
+        self._boundary.install(ProcessGroup, Work)
+
+    # What the job itself calls.
+
+    def section(self, name: str) -> Section:
+        return self._sections.section(name)
+
+    def step(self, number: int | None = None) -> None:
+        self._progress.step(number)
+
+    def dump(self) -> None:
+        """Write the buffers and the groups now; never raises."""
+        for part in self._answer("dump"):
+            part()
+
+    # What the thread does.
+
+    def _beat(self) -> None:
+        self._progress.read_clocks()
+        if rows := dump.counters():
+            self._progress.counters(rows)
+        self._boundary.read_reductions()
+        if self._description["python"]["torch"] is None:
+            self._note_torch()
+        self._groups.look()
+        if self._groups.changed:
+            self._write_groups()
+        self._write_children()
+
+    def _note_torch(self) -> None:
+        """Complete process.json once the job has imported torch."""
+        facts = process.torch_facts()
+        if facts["torch"] is not None:
+            self._description["python"].update(facts)
+            self._write(folders.PROCESS, self._description)
+
+    def _answer(self, command: str) -> list[Callable[[], dict[str, Any]]]:
+        if command == "dump":
+            return [self._dump_buffer, self._dump_rest]
+        if command == "stacks":
+            return [lambda: {"threads": current_stacks()}]
+        return [lambda: {"problems": [f"unknown command {command!r}"]}]
+
+    def _dump_buffer(self) -> dict[str, Any]:
+        problems = self._dump_to(folders.FLIGHT_RECORDER, stacks=False)
+        return {"done": "buffer", "problems": problems}
+
+    def _dump_rest(self) -> dict[str, Any]:
+        with contextlib.suppress(Exception):
+            self._beat()
+            self._boundary.read_completions()
+        self._write_groups()
+        problems = self._dump_to(folders.FLIGHT_RECORDER_STACKS, stacks=True)
+        slots = self._progress.slots
+        slots[Slot.DUMPS] += 1
+        return {"done": "all", "problems": [*self.problems, *problems]}
+
+    def _dump_to(self, name: str, stacks: bool) -> list[str]:
+        try:
+            data = dump.buffer(stacks)
+        except Exception as error:
+            return [f"{name}: {error}"]
+        if data is None:
+            return [f"{name}: torch.distributed has not been imported"]
+        try:
+            with self._writing:
+                folders.write_whole(self.folder / name, data)
+        except OSError as error:
+            return [f"{name}: {error.strerror}"]
+        return []
+
+    # What is written as it happens.
+
+    def _write(self, name: str, record: object) -> None:
+        try:
+            with self._writing:
+                folders.write_whole(self.folder / name, json.dumps(record).encode())
+        except OSError as error:
+            self._problem(f"{name}: {error.strerror}")
+
+    def _append(self, name: str, record: object) -> None:
+        try:
+            folders.append_line(self.folder / name, json.dumps(record).encode())
+        except OSError as error:
+            self._problem(f"{name}: {error.strerror}")
+
+    def _problem(self, text: str) -> None:
+        if text not in self.problems and len(self.problems) < 32:
+            self.problems.append(text)
+
+    def _write_groups(self) -> None:
+        self._groups.changed = False
+        self._write(folders.GROUPS, self._groups.rows())
+
+    def _write_children(self) -> None:
+        for child in self._children.look():
+            self._append(folders.CHILDREN, child)
+
+    def _write_exception(
+        self, type_: str, message: str, frames: list[dict[str, Any]], thread: str, main: bool
+    ) -> None:
+        if os.getpid() != self._pid:
+            return
+        self._append(
+            folders.EXCEPTIONS,
+            {
+                "at": {"wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()},
+                "type": type_,
+                "message": message,
+                "frames": frames,
+                "thread": thread,
+                "main": main,
+            },
+        )
+        self._write_children()
+        self.dump()
+
+    # The end.
+
+    def _exiting(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        self._progress.slots[Slot.PHASE] = layout.EXITING
+        with contextlib.suppress(Exception):
+            self._exceptions.look_back()
+            self._write_children()
+            self.dump()
+
+    def _leave_in_child(self) -> None:
+        """A forked child is no rank: it must neither write to the parent's files nor record."""
+        with contextlib.suppress(Exception):
+            self._boundary.uninstall()
+            self._loader.uninstall()
+            self._exceptions.uninstall()
+            self._imports.stop()
+            self._service.leave_in_child()

@@ -1,0 +1,42 @@
+"""Telling a rank from the processes around it that see the same environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+#: Modules and commands that start ranks and may themselves stand in a job's environment.
+_LAUNCHERS = (
+    "torchrun",
+    "accelerate",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "torch.distributed.launcher",
+    "torch.distributed.elastic",
+)
+
+
+def is_rank(environment: Mapping[str, str]) -> bool:
+    """Whether this process is a rank that is to be recorded.
+
+    Not a launcher, not a helper of multiprocessing, and not a process that a
+    rank started and that inherited its ``RANK``.
+    """
+    if not environment.get("HANGLAB_CASE") or not environment.get("RANK", "").isdecimal():
+        return False
+    if environment.get("HANGLAB_RANK_PID", str(os.getpid())) != str(os.getpid()):
+        return False
+    words = sys.orig_argv
+    if "--multiprocessing-fork" in words or any("multiprocessing." in w for w in words[:4]):
+        return False
+    return not _is_launcher(words)
+
+
+def _is_launcher(words: list[str]) -> bool:
+    for place, word in enumerate(words[1:], 1):
+        if word == "-m":
+            return words[place + 1 : place + 2] != [] and words[place + 1] in _LAUNCHERS
+        if not word.startswith("-"):
+            return os.path.basename(word) in _LAUNCHERS
+    return False
