@@ -18,6 +18,7 @@ _READ_KEYS = _OWN_KEYS | {"version", "comm_lib_version", "nccl_version"}
 _VERSION_KEYS = frozenset({"comm_lib_version", "nccl_version", "nccl_comm_state"})
 #: Bytes of what is kept as it came.
 _MAX_EXTRA = 1 << 18
+_MAX_PG_ID = 1 << 31
 #: Keys that torch writes only where the value was measured.
 _OPTIONAL = frozenset({"duration_ms"})
 
@@ -118,12 +119,13 @@ def _read_extra(top: dict[Any, Any], dump: RankDump) -> None:
 
 
 def _names(entries: Entries) -> dict[int, str]:
-    """The name of each ``pg_id`` as the entries tie the two; the latest entry wins."""
+    """The name of each ``pg_id`` as the entries tie the two."""
     names: dict[int, str] = {}
-    pairs = np.stack([entries.pg_id, entries.group.astype(np.int64)], axis=1)
-    for pg_id, group in np.unique(pairs, axis=0).tolist():
-        if pg_id != ABSENT:
-            names[pg_id] = entries.group_names[group].name
+    count = len(entries.group_names)
+    known = (entries.pg_id >= 0) & (entries.pg_id < _MAX_PG_ID)
+    codes = entries.pg_id[known] * count + entries.group[known]
+    for pg_id, group in (divmod(code, count) for code in np.unique(codes).tolist()):
+        names[pg_id] = entries.group_names[group].name
     return names
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import marshal
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -27,7 +28,7 @@ from hanglab.analyzer.dumps.columns import (
     Int64,
     State,
 )
-from hanglab.analyzer.dumps.interning import intern, intern_as, intern_equal
+from hanglab.analyzer.dumps.interning import intern, intern_equal
 from hanglab.analyzer.dumps.values import as_bool, as_float, as_int, as_operation, as_text
 
 #: Beyond these, the rest of one entry's stack, tensors or dimensions is left out.
@@ -40,6 +41,8 @@ _STATES = {
     "started": State.STARTED,
     "completed": State.COMPLETED,
 }
+_ARGUMENT_KEYS = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
+_TEXT_KEYS = ("profiling_name", "thread_name", "thread_id", "state")
 Column = Sequence[Any]
 
 
@@ -102,25 +105,27 @@ def floats(column: Column) -> Float64:
 
 def texts(column: Column) -> Column:
     """Only text: what can be hashed without a surprise."""
-    if set(map(type, column)) == {str} and max(map(len, column)) < 2000:
+    if set(map(type, column)) == {str}:
         return column
     return list(map(as_text, column))
 
 
+def _pair(value: Any) -> tuple[str, str]:
+    """Name and description of a process group, written as a pair or as one text."""
+    if type(value) not in (tuple, list):
+        return as_text(value), ""
+    name = as_text(value[0]) if value else ""
+    return name, as_text(value[1]) if len(value) > 1 else ""
+
+
 def pairs(column: Column) -> tuple[Column, Column]:
-    """Names and descriptions of process groups, written as a pair or as one text."""
+    """Names and descriptions of process groups."""
     if set(map(type, column)) <= {tuple, list} and set(map(len, column)) == {2}:
-        names, descriptions = zip(*column, strict=True)
-        return texts(names), texts(descriptions)
-    names_, descriptions_ = [], []
-    for value in column:
-        if type(value) in (tuple, list):
-            names_.append(as_text(value[0]) if value else "")
-            descriptions_.append(as_text(value[1]) if len(value) > 1 else "")
-        else:
-            names_.append(as_text(value))
-            descriptions_.append("")
-    return names_, descriptions_
+        parts = list(chain.from_iterable(column))
+        if set(map(type, parts)) == {str}:
+            return parts[::2], parts[1::2]
+    names, descriptions = zip(*map(_pair, column), strict=True)
+    return names, descriptions
 
 
 def _shapes(value: Any) -> tuple[tuple[int, ...], ...]:
@@ -150,18 +155,13 @@ def _arguments(row: tuple[Any, ...]) -> Arguments:
     )
 
 
-def arguments(table: Table) -> tuple[Int32, list[Arguments]]:
-    columns = [
-        table[key] for key in ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
-    ]
-    rows = list(zip(*columns, strict=True))
+def _argument_keys(rows: Sequence[tuple[Any, ...]]) -> Sequence[Hashable]:
+    """Something to hash for each row: equal keys mean equal arguments."""
     try:
-        # Equal bytes mean equal arguments, and marshal is the cheapest way to bytes.
-        keys: list[bytes] = list(map(marshal.dumps, rows))
-    except ValueError:
-        return intern(list(map(_arguments, rows)))
-    first = dict(zip(reversed(keys), reversed(rows), strict=True))
-    return intern_as(keys, lambda key: _arguments(first[key]))
+        # marshal is the cheapest way from nested lists to bytes.
+        return list(map(marshal.dumps, rows))
+    except ValueError:  # nests too deeply
+        return list(map(_arguments, rows))
 
 
 class _Stacks:
@@ -185,18 +185,18 @@ class _Stacks:
         self._by_id[id(value)] = frame
         return frame
 
+    @staticmethod
+    def guess(value: Any) -> int:
+        """Tells most stacks apart without walking them: their middles, by identity."""
+        if type(value) is not list or not value:
+            return 0
+        size = len(value)
+        return id(value[size >> 1]) + size
+
     def stack(self, value: Any) -> tuple[Frame, ...]:
         if type(value) not in (list, tuple):
             return ()
         return tuple(map(self.frame, value[:MAX_FRAMES]))
-
-
-def _guess(value: Any) -> tuple[int, ...]:
-    """Tells most stacks apart without walking them: ends and middle, by identity."""
-    if type(value) is not list or not value:
-        return (0,)
-    size = len(value)
-    return size, id(value[0]), id(value[size >> 1]), id(value[2 if size > 2 else -1])
 
 
 def stacks(column: Column) -> tuple[Int32, list[tuple[Frame, ...]]]:
@@ -204,7 +204,7 @@ def stacks(column: Column) -> tuple[Int32, list[tuple[Frame, ...]]]:
     if column.count(None) == len(column):
         return np.full(len(column), ABSENT, dtype=np.int32), []
     maker = _Stacks()
-    indices, found = intern_equal(column, list(map(_guess, column)), maker.stack)
+    indices, found = intern_equal(column, maker.guess, maker.stack)
     if () not in found:
         return indices, found
     # An entry without frames has no stack at all.
@@ -213,35 +213,44 @@ def stacks(column: Column) -> tuple[Int32, list[tuple[Frame, ...]]]:
     return indices, [stack for stack in found if stack]
 
 
-def _operations(table: Table) -> tuple[Int32, list[Any]]:
-    return intern_as(texts(table["profiling_name"]), as_operation)
+def _kinds(table: Table, descriptions: dict[str, str]) -> dict[str, Any]:
+    """Columns and tables of what has few distinct values.
 
-
-def _threads(table: Table) -> tuple[Int32, list[str]]:
-    names, ids = table["thread_name"], table["thread_id"]
-    rows: list[tuple[str, str]] = list(zip(texts(names), texts(ids), strict=True))
-    return intern_as(rows, " ".join)
-
-
-def _group_names(table: Table, descriptions: dict[str, str]) -> tuple[Int32, list[GroupName]]:
+    A dump holds few kinds of entries, so the values are interned together, and
+    only the kinds are looked at one by one.
+    """
     if table.has("process_group"):
-        names, given = pairs(table["process_group"])
+        names, descriptions_given = pairs(table["process_group"])
     else:
-        names, given = texts(table["pg_id"]), [""] * table.size
+        names, descriptions_given = list(map(as_text, table["pg_id"])), [""] * table.size
+    given = list(zip(*map(table.__getitem__, _ARGUMENT_KEYS), strict=True))
+    plain = (texts(table[key]) for key in _TEXT_KEYS)
+    rows = zip(_argument_keys(given), names, descriptions_given, *plain, strict=True)
+    of_row, kinds = intern(list(rows))
+    first = np.zeros(len(kinds), dtype=np.int64)
+    first[of_row[::-1]] = np.arange(table.size - 1, -1, -1)  # of equal indices the last one counts
 
-    def named(pair: tuple[str, str]) -> GroupName:
-        return GroupName(pair[0], pair[1] or descriptions.get(pair[0], ""))
+    made: dict[Hashable, Arguments] = {}
+    for kind, row in zip(kinds, first.tolist(), strict=True):
+        if kind[0] not in made:
+            made[kind[0]] = _arguments(given[row])
+    columns: dict[str, Any] = {}
+    for column, where, values in (
+        ("argument", "arguments", [made[kind[0]] for kind in kinds]),
+        ("group", "group_names", [_group_name(kind[1], kind[2], descriptions) for kind in kinds]),
+        ("operation", "operations", [as_operation(as_text(kind[3])) for kind in kinds]),
+        ("thread", "threads", [as_text(f"{kind[4]} {kind[5]}".strip()) for kind in kinds]),
+    ):
+        indices, columns[where] = intern(values)
+        columns[column] = indices[of_row]
+    states = [_STATES.get(kind[6], State.UNKNOWN) for kind in kinds]
+    columns["state"] = np.array(states, dtype=np.int8)[of_row]
+    return columns
 
-    rows: list[tuple[str, str]] = list(zip(names, given, strict=True))
-    return intern_as(rows, named)
 
-
-def _states(table: Table) -> Any:
-    def state(name: str) -> int:
-        return int(_STATES.get(name, State.UNKNOWN))
-
-    indices, known = intern_as(texts(table["state"]), state)
-    return np.array(known, dtype=np.int8)[indices]
+def _group_name(name: str, description: str, descriptions: dict[str, str]) -> GroupName:
+    name = as_text(name)
+    return GroupName(name, as_text(description) or descriptions.get(name, ""))
 
 
 def read_entries(
@@ -271,26 +280,15 @@ def read_entries(
         table["collective_seq_id" if table.has("collective_seq_id") else "seq_id"]
     )
     columns["record_id"] = ints(table["record_id"])
-    columns["state"] = _states(table)
-    columns["group"], group_names = _group_names(table, descriptions)
-    columns["operation"], operations = _operations(table)
-    columns["argument"], found_arguments = arguments(table)
-    columns["stack"], found_stacks = stacks(table["frames"])
-    columns["thread"], threads = _threads(table)
+    columns.update(_kinds(table, descriptions))
+    columns["stack"], columns["stacks"] = stacks(table["frames"])
     if table.has("is_p2p"):
         columns["is_p2p"] = bools(table["is_p2p"])
     else:
-        p2p = [operation.op in ("send", "recv") for operation in operations]
+        p2p = [operation.op in ("send", "recv") for operation in columns["operations"]]
         columns["is_p2p"] = np.array(p2p, dtype=np.bool_)[columns["operation"]]
     _sort(columns)
-    return Entries(
-        **columns,
-        group_names=group_names,
-        operations=operations,
-        arguments=found_arguments,
-        stacks=found_stacks,
-        threads=threads,
-    )
+    return Entries(**columns)
 
 
 def _sort(columns: dict[str, Any]) -> None:
@@ -298,5 +296,6 @@ def _sort(columns: dict[str, Any]) -> None:
     record = columns["record_id"]
     if (record[1:] < record[:-1]).any() and (record != ABSENT).all():
         order = np.argsort(record, kind="stable")
-        for name in columns:
-            columns[name] = columns[name][order]
+        for name, column in columns.items():
+            if isinstance(column, np.ndarray):
+                columns[name] = column[order]

@@ -12,7 +12,8 @@ from typing import Any
 from hanglab.analyzer.dumps.columns import ABSENT, Operation
 
 _INT64 = 1 << 63
-_TEXT = 2000
+#: Text beyond this is cut.
+MAX_TEXT = 2000
 _NUMBER = re.compile(r"-?\d{1,19}")
 _PEERS = re.compile(r"\s*(-?\d{1,9})\s*(->|<-)\s*(-?\d{1,9})\s*\Z")
 #: Members of a group that are believed.
@@ -56,9 +57,9 @@ def as_float(value: Any) -> float:
 def as_text(value: Any) -> str:
     """Text as it is, cut where it is absurdly long; numbers in digits; else ""."""
     if type(value) is str:
-        return value if len(value) <= _TEXT else value[:_TEXT]
+        return value if len(value) <= MAX_TEXT else value[:MAX_TEXT]
     if type(value) is bytes:
-        return value[:_TEXT].decode("utf-8", "replace")
+        return value[:MAX_TEXT].decode("utf-8", "replace")
     if type(value) is int and abs(value) < _INT64:
         return str(value)
     return ""
