@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from hanglab.harness.launchers.channel import Message
 from hanglab.harness.launchers.environment import rank_environment
-from hanglab.harness.launchers.protocol import GRACE_S
 from hanglab.harness.launchers.supervisor import Supervisor, decode_status
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def run_job(end: socket.socket, hanglab: int) -> Birth:
             os.write(pipe, f"{store.port}\n".encode())
             os.close(pipe)
         supervisor.collect(crew)
-        supervisor.watch(crew, order["deadline_s"] + GRACE_S)
+        supervisor.watch(crew, order["limit_s"])
     except Exception as error:
         supervisor.fail(error)
     supervisor.finish()

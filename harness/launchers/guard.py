@@ -6,7 +6,6 @@ import os
 import secrets
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -104,10 +103,6 @@ class Guard:
             self._process.kill()
             self._process.wait()
         self._output.close()
-
-
-def warm_command() -> list[str]:
-    return [sys.executable, str(Path(__file__).with_name("zygote.py"))]
 
 
 def new_runtime_dir() -> Path:

@@ -37,7 +37,6 @@ class SupervisedJob:
         self._runtime_dir = runtime_dir
         self._channel = channel
         self._pids: dict[int, int] = {}
-        self._logs: dict[int, Path] = {}
         self._exits: list[RankExit] = []
         self._running = set(range(plan.world_size))
         self._supervisor: int | None = None
@@ -55,6 +54,11 @@ class SupervisedJob:
 
     @property
     def pids(self) -> Mapping[int, int]:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._catch_up()
+            finally:
+                self._lock.release()
         return self._pids
 
     def begin(self, order: Message) -> None:
@@ -79,18 +83,19 @@ class SupervisedJob:
     def events(self, timeout: float) -> list[RankExit]:
         with self._lock:
             until = time.monotonic() + timeout
-            while not self._exits and not self._gone and not self._ended:
+            while not (self._exits or self._gone or self._ended or self._failure):
                 if not self._receive(until - time.monotonic()):
                     break
-            while not self._gone and self._receive(0):
-                pass
+            self._catch_up()
             exits, self._exits = self._exits, []
+            if not exits and self._failure is not None:
+                raise LaunchError(f"the ranks could not be started: {self._failure}")
             if not exits and self._gone and not self._ended:
                 raise SupervisorLost("the job's supervisor was ended from outside")
             return exits
 
     def alive(self) -> bool:
-        return bool(self._running) and not (self._gone or self._ended)
+        return bool(self._running) and not (self._gone or self._ended or self._failure)
 
     def end(self) -> None:
         with self._lock:
@@ -104,6 +109,10 @@ class SupervisedJob:
             if self._left:
                 left, self._left = self._left, []
                 raise RemainsLeft(f"processes that would not end: {left}")
+
+    def _catch_up(self) -> None:
+        while not self._gone and self._receive(0):
+            pass
 
     def _drain(self, seconds: float) -> bool:
         """Receives until the end of the channel; False if that did not come in time."""
@@ -144,22 +153,16 @@ class SupervisedJob:
         kind = message["event"]
         if kind == "started":
             self._supervisor = watch_process(message["supervisor"])
-            self._learn(message["pids"])
+            self._pids.update({int(rank): pid for rank, pid in message["pids"].items()})
         elif kind == "rank":
-            rank = message["rank"]
-            self._pids[rank] = message["pid"]
-            if message.get("stderr"):
-                self._logs[rank] = Path(message["stderr"])
+            self._pids[message["rank"]] = message["pid"]
         elif kind == "exit":
             rank = message["rank"]
             self._running.discard(rank)
-            stderr = self._logs.get(rank, self._plan.log_dir / f"rank{rank}.err")
+            stderr = self._plan.log_dir / f"rank{rank}.err"
             self._exits.append(RankExit(rank, message["code"], message["signal"], stderr))
         elif kind == "failed":
             self._failure = message["error"]
         elif kind == "ended":
             self._ended = True
             self._left = message["left"]
-
-    def _learn(self, pids: dict[str, int]) -> None:
-        self._pids.update({int(rank): pid for rank, pid in pids.items()})

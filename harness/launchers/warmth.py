@@ -1,4 +1,4 @@
-"""What happens in a warm process before and after it becomes a rank."""
+"""A process that has imported what ranks need, so that they need not."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import gc
 import importlib
 import os
 import socket
-import sys
-import types
 
-from hanglab.harness.launchers import forked, newborn
+from hanglab.harness.launchers import forked
 from hanglab.harness.launchers.forked import Birth
 from hanglab.harness.launchers.guardian import Guardian, dying_with
 
@@ -28,8 +26,6 @@ _USEFUL = (
     "hanglab.harness.entry",
     "hanglab.harness.job",
 )
-
-_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def wait_for_birth(descriptor: int) -> Birth:
@@ -62,23 +58,3 @@ def _import_all() -> None:
         del os.environ["OMP_NUM_THREADS"]
     else:
         os.environ["OMP_NUM_THREADS"] = asked
-
-
-def become(birth: Birth) -> None:
-    """Makes this process the rank that ``birth`` describes."""
-    newborn.grow_up(birth)
-
-
-def code_of(birth: Birth) -> types.CodeType:
-    """The code of the rank's script.  Raises what the interpreter would."""
-    return newborn.script_code(birth.script)
-
-
-def report(error: BaseException) -> None:
-    """Shows an uncaught exception as the interpreter does, without hanglab's own frames."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
-        trace = trace.tb_next
-    kind, value = type(error), error.with_traceback(trace)
-    sys.last_type, sys.last_value, sys.last_traceback = kind, value, trace
-    sys.excepthook(kind, value, trace)

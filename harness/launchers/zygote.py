@@ -9,15 +9,15 @@ if not getattr(sys.flags, "safe_path", False):
     del sys.path[0]  # this folder: its modules must not shadow anybody's
 
 from hanglab.harness import entry
-from hanglab.harness.launchers import warmth
+from hanglab.harness.launchers import newborn, warmth
 
 birth = warmth.wait_for_birth(int(sys.argv[1]))
 try:
-    warmth.become(birth)
+    newborn.grow_up(birth)
     if birth.function is None:
-        exec(warmth.code_of(birth), sys.modules["__main__"].__dict__)
+        exec(newborn.script_code(birth.script), sys.modules["__main__"].__dict__)
     else:
         entry.call(birth.script, birth.function)
 except Exception as error:
-    warmth.report(error)
+    newborn.report(error)
     raise SystemExit(1) from None
