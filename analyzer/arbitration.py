@@ -57,8 +57,10 @@ def arbitrate(known: Known, proposals: Sequence[Proposal]) -> tuple[list[Proposa
         culprits = set(proposal.finding.culprits)
         if standing and (not culprits or culprits & explained):
             continue
-        if standing and proposal.order >= Order.DIVERGENCE and _is_symptom(
-            known, proposal, standing
+        if (
+            standing
+            and proposal.order >= Order.DIVERGENCE
+            and _is_symptom(known, proposal, standing)
         ):
             continue
         standing.append(proposal)

@@ -44,8 +44,8 @@ def arrivals(dumps: Mapping[int, RankDump]) -> Arrivals | None:
             times = entries.created_ns[chosen].tolist()
             by_group.setdefault(group.name, {})[rank] = dict(zip(seqs, times, strict=True))
             members.setdefault(group.name, set()).update(dump.members.get(group.name, (rank,)))
-    lost: dict[int, int] = {rank: 0 for rank in dumps}
-    last: dict[int, int] = {rank: 0 for rank in dumps}
+    lost: dict[int, int] = dict.fromkeys(dumps, 0)
+    last: dict[int, int] = dict.fromkeys(dumps, 0)
     operations = 0
     first_ns, last_ns = 0, 0
     for name, ranks in by_group.items():

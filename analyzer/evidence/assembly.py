@@ -53,12 +53,11 @@ def _view(rank: RankCase) -> RankView:
         children=rank.children,
         stderr=rank.stderr,
         shapes=rank.code,
+        lines=rank.lines,
     )
 
 
-def _inputs(
-    present: Sequence[int], expected: Sequence[int], unusable: list[Unusable]
-) -> Inputs:
+def _inputs(present: Sequence[int], expected: Sequence[int], unusable: list[Unusable]) -> Inputs:
     return Inputs(
         ranks=len(present),
         missing_ranks=sorted(set(expected) - set(present)),
@@ -101,9 +100,7 @@ def from_folder(path: Path) -> Evidence:
     if not loaded.dumps:
         raise InputError(*_nothing_usable(path, loaded.unusable))
     picture = build_picture(loaded.dumps)
-    views = {
-        dump.rank: RankView(rank=dump.rank, answered=True) for dump in loaded.dumps
-    }
+    views = {dump.rank: RankView(rank=dump.rank, answered=True) for dump in loaded.dumps}
     return Evidence(
         picture=picture,
         ranks=views,

@@ -107,7 +107,7 @@ def _site(crossing: Crossing) -> tuple[Frame, ...]:
 
 
 def _finished(crossing: Crossing) -> bool:
-    return crossing.completed or crossing.wait_returned_ns is not None
+    return crossing.completed and not crossing.failed
 
 
 def _boundary_arguments(crossing: Crossing) -> Arguments:
@@ -245,9 +245,7 @@ def _added_rows(
             # Without the ring's beginning nobody knows how many unseen calls to subtract.
             known = op_id != ABSENT and (complete or not unseen.get(crossing.group))
             if known:
-                rows.append(
-                    _row_of(crossing, mine, op_id - unseen.get(crossing.group, 0), op_id)
-                )
+                rows.append(_row_of(crossing, mine, op_id - unseen.get(crossing.group, 0), op_id))
         step = _p2p_before(crossing, len(group.ranks), mine)
         unseen[crossing.group] = unseen.get(crossing.group, 0) + step
     return rows

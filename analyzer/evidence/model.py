@@ -18,6 +18,7 @@ from hanglab.recorder.case.records import (
     Frame,
     Group,
     Job,
+    LineCount,
     Movement,
     ProcessSample,
     Raised,
@@ -43,6 +44,7 @@ class RankView:
     children: list[ChildExit] = field(default_factory=list)
     stderr: str = ""
     shapes: list[CodeShape] = field(default_factory=list)
+    lines: list[LineCount] = field(default_factory=list)
     #: True where the rank's own Flight Recorder buffer was had.
     answered: bool = False
 

@@ -9,8 +9,10 @@ from hanglab.recorder.case.records import Frame
 
 _HEAD = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
-_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))"
-                    r"(?::\s?(?P<message>.*))?$")
+_ERROR = re.compile(
+    r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))"
+    r"(?::\s?(?P<message>.*))?$"
+)
 #: torchrun and torchelastic prefix each line of a rank with its name.
 _PREFIX = re.compile(r"^\[[^\]]*rank\d+\]:\s?")
 

@@ -193,8 +193,11 @@ def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
         first = troubles[0]
         location = first.view.location(first.frame) if first.frame else None
         evidence = [
-            Evidence(t.source, t.view.rank, t.detail + name_line(
-                t.view.location(t.frame) if t.frame else None))
+            Evidence(
+                t.source,
+                t.view.rank,
+                t.detail + name_line(t.view.location(t.frame) if t.frame else None),
+            )
             for t in troubles
         ]
         if consequences:
@@ -234,11 +237,7 @@ def early_finish(known: Known) -> Iterator[Proposal]:
     suffering = failed or (known.others(*ended) if known.stuck else [])
     if not suffering:
         return
-    early = [
-        r
-        for r, v in ended.items()
-        if not v.failed and known.fell_short(r) > 0
-    ]
+    early = [r for r, v in ended.items() if not v.failed and known.fell_short(r) > 0]
     if not early:
         return
     cause, confidence, detail, alternatives = label_left_loop(known, early[0])

@@ -17,11 +17,11 @@ def _creating(view: RankView) -> bool:
 
 
 def _members_asked_for(view: RankView) -> str:
-    """The member list that the rank's unfinished new_group was called with."""
+    """The member list that the rank's latest new_group was called with."""
     if view.progress is None:
         return ""
     for operation in reversed(view.progress.operations):
-        if operation.method == "new_group" and operation.returned_ns is None:
+        if operation.method == "new_group":
             return operation.splits
     return ""
 
@@ -35,9 +35,7 @@ def group_creation(known: Known) -> Iterator[Proposal]:
         return
     asked = {r: _members_asked_for(known.ranks[r]) for r in creating}
     kinds = Counter(asked.values())
-    elsewhere = sorted(
-        r for r, v in known.ranks.items() if v.ended is None and r not in creating
-    )
+    elsewhere = sorted(r for r, v in known.ranks.items() if v.ended is None and r not in creating)
     if len(kinds) > 1 and "" not in kinds:
         common = kinds.most_common()
         usual, count = common[0]
@@ -89,7 +87,5 @@ def group_creation(known: Known) -> Iterator[Proposal]:
 
 def _roots(known: Known, ranks: list[int]) -> list[int]:
     """Those of ``ranks`` that do not wait for another of them."""
-    waiting = {
-        wait.call.rank for wait in known.picture.waits if set(wait.on) & set(ranks)
-    }
+    waiting = {wait.call.rank for wait in known.picture.waits if set(wait.on) & set(ranks)}
     return [rank for rank in ranks if rank not in waiting]

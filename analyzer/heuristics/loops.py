@@ -121,9 +121,7 @@ def steps_compared(known: Known, rank: int, loop: Loop | None) -> tuple[int, str
         mine = _counter_of(view, loop)
         peers = [c for v in others if (c := _counter_of(v, loop)) is not None]
         if mine is not None and peers:
-            return _compare(mine, peers), (
-                f"loop counter {mine}, its peers' {min(peers)}"
-            )
+            return _compare(mine, peers), (f"loop counter {mine}, its peers' {min(peers)}")
     batches = _batches(view)
     peer_batches = [b for v in others if (b := _batches(v)) is not None]
     if batches is not None and peer_batches:
@@ -145,9 +143,7 @@ def _operations_per_iteration(known: Known, rank: int, loop: Loop) -> int | None
         stack = int(entries.stack[i])
         site = entries.stacks[stack] if stack >= 0 else ()
         at = [
-            f.line
-            for f in site
-            if f.file == loop.frame.file and f.function == loop.frame.function
+            f.line for f in site if f.file == loop.frame.file and f.function == loop.frame.function
         ]
         if at and loop.first <= at[0] <= loop.last:
             lines.append(at[0])
@@ -171,9 +167,7 @@ def label_left_loop(
     short = known.fell_short(rank)
     per_step = None
     if loop is not None:
-        peer = next(
-            (w.call.rank for w in known.picture.waits if w.call.rank != rank), None
-        )
+        peer = next((w.call.rank for w in known.picture.waits if w.call.rank != rank), None)
         per_step = _operations_per_iteration(known, peer, loop) if peer is not None else None
     if per_step and per_step > 1 and short % per_step:
         return (

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from hanglab.analyzer.evidence.code import Owner
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView, collective_ref
 from hanglab.analyzer.evidence.standing import Place, main_thread, stand
 from hanglab.analyzer.heuristics.loops import label_left_loop, left_loop
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
-from hanglab.recorder.case.records import Frame, StackSample
+from hanglab.recorder.case.records import Frame, StackSample, ThreadStack
 
 #: Share of one core above which a rank is busy rather than waiting.
 BUSY = 0.8
@@ -71,7 +72,8 @@ def _label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | 
         cause, confidence, words, _ = label_left_loop(known, view.rank)
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
     if standing.place is Place.LOADER:
-        return Cause.LOADER_STUCK, 0.95, "it waits for its data loader" + _workers(view), here
+        words, worker_line = _worker(view)
+        return Cause.LOADER_STUCK, 0.95, "it waits for its data loader" + words, worker_line or here
     blocked = _fork_deadlock(view)
     if blocked:
         return Cause.FORK_DEADLOCK, 0.85, blocked, here
@@ -93,14 +95,14 @@ def gil_holder(view: RankView) -> str:
     """Words if the rank does not answer while a thread of it holds the GIL without running."""
     if view.answered or view.captured_stack is None or view.state in ("T", "Z", "X"):
         return ""
-    holders = [
-        thread for thread in view.captured_stack.threads if thread.owns_gil
-    ]
+    holders = [thread for thread in view.captured_stack.threads if thread.owns_gil]
     if not holders:
         return ""
     frame = holders[0].frames[0] if holders[0].frames else None
     at = f" in {frame.function}" if frame else ""
-    return f"thread {holders[0].name or holders[0].os_thread_id} holds the GIL{at} and never lets go"
+    return (
+        f"thread {holders[0].name or holders[0].os_thread_id} holds the GIL{at} and never lets go"
+    )
 
 
 def _busy(view: RankView) -> str:
@@ -180,15 +182,25 @@ def _fork_deadlock(view: RankView) -> str:
     return ""
 
 
-def _workers(view: RankView) -> str:
+def _worker(view: RankView) -> tuple[str, Location | None]:
+    """Words and line of a loader worker that is busy with the user's code rather than idle."""
     for sample in view.worker_stacks():
-        frame = view.code.innermost_user(
-            (main_thread(sample) or sample.threads[0]).frames
-        )
-        if frame is not None:
-            base = frame.file.rsplit("/", 1)[-1]
-            return f"; loader worker {sample.pid} is at {base}:{frame.line} ({frame.function})"
-    return ""
+        thread = main_thread(sample) or sample.threads[0]
+        standing = stand(thread, view.code)
+        if standing.user is None or sample.kind != "worker":
+            continue
+        mine = [f for f in thread.frames if view.code.owner(f.file) is Owner.USER]
+        fetching = any(f.function in ("_worker_loop", "fetch") for f in thread.frames)
+        if mine and fetching and _inside_fetch(thread, mine[0]):
+            location = view.location(mine[0])
+            return f"; its worker process {sample.pid} stands{name_line(location)}", location
+    return "", None
+
+
+def _inside_fetch(thread: ThreadStack, user: Frame) -> bool:
+    """Whether the user's frame was called by the worker's loop, and not around it."""
+    loop = next((i for i, f in enumerate(thread.frames) if f.function == "_worker_loop"), -1)
+    return loop > thread.frames.index(user)
 
 
 def ranks_outside(known: Known) -> Iterator[Proposal]:
@@ -254,8 +266,6 @@ def _seen(view: RankView, words: str, location: Location | None) -> list[Evidenc
     sample = view.at_capture()
     if sample is not None and sample.wchan not in ("", "0"):
         evidence.append(
-            Evidence(
-                "process_state", view.rank, f"state {sample.state}, kernel: {sample.wchan}"
-            )
+            Evidence("process_state", view.rank, f"state {sample.state}, kernel: {sample.wchan}")
         )
     return evidence

@@ -42,9 +42,7 @@ def stopped_processes(known: Known) -> Iterator[Proposal]:
         if children and view.rank not in ranks and known.stands_outside(view.rank):
             ranks.append(view.rank)
             details.append(
-                Evidence(
-                    "process_state", view.rank, f"its child process {children[0]} is stopped"
-                )
+                Evidence("process_state", view.rank, f"its child process {children[0]} is stopped")
             )
     if not ranks:
         return

@@ -9,6 +9,7 @@ lose the time to it: processor time is not stretched by a crowded machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -17,7 +18,8 @@ from hanglab.analyzer.evidence.arrival import Arrivals, arrivals
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
-from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
+from hanglab.analyzer.verdict import Cause, Effect, Evidence, Location, Status
+from hanglab.recorder.case.records import Frame
 
 #: Share of the time from which on waiting for input is the job's trouble.
 STARVED = 0.4
@@ -94,13 +96,28 @@ def _starved(known: Known, waits: dict[int, Inputs], ranks: list[int]) -> Propos
         summary=f"Every rank waits for its data loader {share:.0%} of the time: the job gets "
         "its input too slowly.",
         evidence=[
-            Evidence("progress", r, f"waited {w.ms:.1f} ms for each of {w.count} batches, "
-                     f"{w.share:.0%} of the time")
+            Evidence(
+                "progress",
+                r,
+                f"waited {w.ms:.1f} ms for each of {w.count} batches, {w.share:.0%} of the time",
+            )
             for r, w in sorted(waits.items())
         ],
         victims=[],
-        effect=Effect(section="dataloader", ms_per_step=round(ms, 3), share_of_step=round(share, 4)),
+        location=_input_line(known, ranks[0]),
+        effect=Effect(
+            section="dataloader", ms_per_step=round(ms, 3), share_of_step=round(share, 4)
+        ),
     )
+
+
+def _input_line(known: Known, rank: int) -> Location | None:
+    """The line that waits for the loader: where the rank was seen most often."""
+    lines = [line for line in known.ranks[rank].lines if not line.communicating]
+    if not lines:
+        return None
+    most = max(lines, key=lambda line: line.count)
+    return known.ranks[rank].location(Frame(most.function, most.file, most.line))
 
 
 def _slow_input(
@@ -132,6 +149,7 @@ def _slow_input(
                     for r, w in sorted(waits.items())
                 ]
                 + [_lag(found, rank)],
+                location=_input_line(known, rank),
                 effect=Effect(
                     section="dataloader",
                     ms_per_step=round(excess, 3),
@@ -183,9 +201,25 @@ def _heaviest_section(known: Known, rank: int) -> tuple[str, float] | None:
     return best
 
 
-def _slow_compute(
-    known: Known, found: Arrivals | None, named: set[int]
-) -> Iterator[Proposal]:
+def _busiest_line(known: Known, rank: int) -> Frame | None:
+    """The line that the rank was seen at most often beyond its peers, calls to them aside."""
+    counts: dict[int, Counter[Frame]] = {}
+    for r, view in known.ranks.items():
+        counts[r] = Counter()
+        for line in view.lines:
+            if not line.communicating:
+                counts[r][Frame(line.function, line.file, line.line)] += line.count
+    peers = [r for r in counts if r != rank]
+    excess = {
+        frame: seen - median(counts[r][frame] for r in peers)
+        for frame, seen in counts[rank].items()
+        if peers
+    }
+    best = max(excess, key=lambda frame: excess[frame], default=None)
+    return best if best is not None and excess[best] > 0 else None
+
+
+def _slow_compute(known: Known, found: Arrivals | None, named: set[int]) -> Iterator[Proposal]:
     if found is None or found.operations < FEWEST or found.span_ns <= 0:
         return
     work = {r: w for r, v in known.ranks.items() if (w := _work_ns(v)) is not None}
@@ -207,6 +241,7 @@ def _slow_compute(
     if not culprits:
         return
     rank, excess, usual = max(culprits, key=lambda c: c[1])
+    line = _busiest_line(known, rank)
     ranks = [c[0] for c in culprits]
     section = _heaviest_section(known, rank)
     yield propose(
@@ -223,6 +258,7 @@ def _slow_compute(
             for r, w in sorted(work.items())
         ]
         + [_lag(found, r) for r in ranks],
+        location=known.ranks[rank].location(line) if line else None,
         effect=Effect(
             section=section[0] if section else None,
             ms_per_step=round((section[1] if section else excess / steps) / 1e6, 3),

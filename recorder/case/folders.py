@@ -29,6 +29,7 @@ MOVEMENT: Final = "movement.json"
 CHILDREN: Final = "children.jsonl"
 EXIT: Final = "exit.json"
 CODE: Final = "code.json"
+LINES: Final = "lines.json"
 STDERR: Final = "stderr.txt"
 
 #: Bytes of a rank's stderr that are kept, from its end.

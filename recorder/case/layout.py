@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 MAGIC: Final = int.from_bytes(b"HANGLAB1", "little")
 VERSION: Final = 1
 HEADER_BYTES: Final = 4096
+#: The header's beginning, with all counters that a watcher needs.
+COUNTERS_BYTES: Final = 24 * 8
 
 #: Stands for None where 0 and small negative numbers have a meaning.
 NONE: Final = -(1 << 63)
@@ -63,6 +65,12 @@ class Slot:
     TEXT_USED: Final = 22
     #: Grows each time the rank answered a request to dump.
     DUMPS: Final = 23
+    #: Processor time of the whole process at the first look after its first operation, the
+    #: wall time of that look, and the same of the latest look.
+    CPU_FIRST: Final = 24
+    CPU_FIRST_AT: Final = 25
+    CPU_LAST: Final = 26
+    CPU_LAST_AT: Final = 27
     #: First of three slots (offset, capacity in records or bytes, record size) per table.
     TABLES: Final = 32
 

@@ -116,6 +116,10 @@ def read_progress(data: bytes) -> Progress:
             GroupCounter(*row) for row in tables.rows(layout.COUNTERS, slots[Slot.COUNTERS_USED])
         ],
         counters_at_ns=slots[Slot.COUNTERS_AT] or None,
+        cpu_first_ns=slots[Slot.CPU_FIRST] if slots[Slot.CPU_FIRST_AT] else None,
+        cpu_first_at_ns=slots[Slot.CPU_FIRST_AT] or None,
+        cpu_last_ns=slots[Slot.CPU_LAST] if slots[Slot.CPU_FIRST_AT] else None,
+        cpu_last_at_ns=slots[Slot.CPU_LAST_AT] or None,
         steps=[(step, started) for _, step, started, _ in tables.ring(layout.STEPS)],
         phase=layout.PHASES.get(slots[Slot.PHASE], ""),
         truncated=bool(slots[Slot.FLAGS] & layout.TRUNCATED),

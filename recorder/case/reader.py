@@ -27,6 +27,7 @@ from hanglab.recorder.case.records import (
     Group,
     Host,
     Job,
+    LineCount,
     Manifest,
     Movement,
     ProcessSample,
@@ -120,6 +121,10 @@ class RankCase:
     @cached_property
     def code(self) -> list[CodeShape]:
         return self._document(folders.CODE, list[CodeShape]) or []
+
+    @cached_property
+    def lines(self) -> list[LineCount]:
+        return self._document(folders.LINES, list[LineCount]) or []
 
     @cached_property
     def stderr(self) -> str:

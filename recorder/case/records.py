@@ -250,3 +250,16 @@ class CodeShape(msgspec.Struct):
 
     def encloses(self, line: int) -> bool:
         return self.first_line <= line <= self.last_line
+
+
+class LineCount(msgspec.Struct, frozen=True):
+    """``lines.json`` holds a list of these: how often a line was the innermost of user code.
+
+    ``communicating``: a call into torch.distributed was below it.
+    """
+
+    file: str
+    function: str
+    line: int
+    count: int
+    communicating: bool = False

@@ -100,6 +100,27 @@ class Boundary:
             owner, name, original = self._wrapped.pop()
             setattr(owner, name, original)
 
+    def enter(self, method: str, splits: str, frame: Any) -> tuple[int, int]:
+        """Record a call that is no method of a group; returns its slot and number."""
+        file, function, line = self._sites.find(frame)
+        number = next(self._numbers)
+        place = self._first + (number - 1) % _RING * _RECORD_BYTES
+        text = self._progress.text
+        self._record.pack_into(
+            self._mapping, place, number, time.time_ns(), 0, 0, 0, NONE, NONE, NONE, get_ident(),
+            NONE, NONE, text(method), 0, 0, 0, 0, text(splits), file, function, line, 0, number,
+        )  # fmt: skip
+        self._slots[Slot.OPERATIONS_TOTAL] = number
+        self._slots[Slot.OPERATION_EVENTS] = next(self._events)
+        return place >> 3, number
+
+    def leave(self, slot: int, number: int, failed: bool) -> None:
+        """The call that ``enter`` recorded has come back."""
+        if self._slots[slot] == number:
+            self._slots[slot + _RETURNED] = time.time_ns()
+            self._slots[slot + _FLAGS] |= FAILED if failed else COMPLETED
+            self._slots[Slot.OPERATION_EVENTS] = next(self._events)
+
     def read_reductions(self) -> None:
         """Add the reduce operations of the latest operations to their records."""
         while self._reductions:

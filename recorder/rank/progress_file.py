@@ -66,6 +66,18 @@ class ProgressFile:
         self.slots[Slot.WALL_MINUS_MONO] = time.time_ns() - mono
         self.slots[Slot.HEARTBEAT_MONO] = mono
 
+    def read_processor_time(self) -> None:
+        """Note how much processor time the process has used since its first operation."""
+        slots = self.slots
+        if not slots[Slot.OPERATIONS_TOTAL] and not slots[Slot.COUNTERS_SUM]:
+            return
+        used, now = time.process_time_ns(), time.time_ns()
+        if not slots[Slot.CPU_FIRST_AT]:
+            slots[Slot.CPU_FIRST] = used
+            slots[Slot.CPU_FIRST_AT] = now
+        slots[Slot.CPU_LAST] = used
+        slots[Slot.CPU_LAST_AT] = now
+
     def text(self, text: str) -> int:
         """Number of a text; 0, the empty text, where there is no room left."""
         number = self._texts.get(text)

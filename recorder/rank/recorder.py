@@ -21,12 +21,15 @@ from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.children import ChildWatch
 from hanglab.recorder.rank.exceptions import ExceptionWatch
+from hanglab.recorder.rank.group_calls import GroupCalls
 from hanglab.recorder.rank.groups import Groups
 from hanglab.recorder.rank.imports import AfterImport
+from hanglab.recorder.rank.lines import LineSampler
 from hanglab.recorder.rank.loader import LoaderWatch
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import Section, Sections
 from hanglab.recorder.rank.service import Service, current_stacks
+from hanglab.recorder.rank.shapes import standing_code
 
 
 class RankRecorder:
@@ -57,6 +60,9 @@ class RankRecorder:
         self._boundary = Boundary(
             self._progress, CallSites(user_code, self._progress.text), self._groups.note
         )
+        self._user_code = user_code
+        self._group_calls = GroupCalls(self._boundary)
+        self._lines = LineSampler(user_code)
         self._loader = LoaderWatch(self._sections)
         self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
         self._exceptions = ExceptionWatch(self._write_exception)
@@ -64,6 +70,7 @@ class RankRecorder:
         self._writing = threading.Lock()
         self._service = Service(
             (runtime or self.folder) / f"rank-{rank}.{self.attempt}.sock",
+            self._lines.look,
             self._beat,
             self._answer,
         )
@@ -92,10 +99,11 @@ class RankRecorder:
         atexit.register(self._exiting)
         self._service.start()
 
-    def _distributed_imported(self, _: ModuleType) -> None:
+    def _distributed_imported(self, module: ModuleType) -> None:
         from torch._C._distributed_c10d import ProcessGroup, Work
 
         self._boundary.install(ProcessGroup, Work)
+        self._group_calls.install(module)
 
     # What the job itself calls.
 
@@ -114,6 +122,7 @@ class RankRecorder:
 
     def _beat(self) -> None:
         self._progress.read_clocks()
+        self._progress.read_processor_time()
         if rows := dump.counters():
             self._progress.counters(rows)
         self._boundary.read_reductions()
@@ -147,10 +156,20 @@ class RankRecorder:
             self._beat()
             self._boundary.read_completions()
         self._write_groups()
+        self._write_standing()
         problems = self._dump_to(folders.FLIGHT_RECORDER_STACKS, stacks=True)
         slots = self._progress.slots
         slots[Slot.DUMPS] += 1
         return {"done": "all", "problems": [*self.problems, *problems]}
+
+    def _write_standing(self) -> None:
+        """Where the user's code stands and stood: its loops, and its most frequent lines."""
+        with contextlib.suppress(Exception):
+            self._write(folders.CODE, standing_code(self._user_code))
+        self._write_lines()
+
+    def _write_lines(self) -> None:
+        self._write(folders.LINES, self._lines.rows())
 
     def _dump_to(self, name: str, stacks: bool) -> list[str]:
         try:
@@ -227,6 +246,7 @@ class RankRecorder:
         """A forked child is no rank: it must neither write to the parent's files nor record."""
         with contextlib.suppress(Exception):
             self._boundary.uninstall()
+            self._group_calls.uninstall()
             self._loader.uninstall()
             self._exceptions.uninstall()
             self._imports.stop()

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: Time between two beats, in seconds.
+#: Time between two looks at where the rank stands, and between two beats, in seconds.
+LOOK = 0.05
 BEAT = 0.2
 #: Names of the recorder's own threads begin with this.
 THREAD_NAME = "hanglab-recorder"
@@ -32,15 +33,20 @@ _PATH_BYTES = 100
 
 
 class Service:
-    """Runs ``beat`` every 200 ms and ``answer`` for each request, in one daemon thread."""
+    """Runs ``look`` every 50 ms, ``beat`` every 200 ms and ``answer`` for each request.
+
+    All in one daemon thread.
+    """
 
     def __init__(
         self,
         address: Path,
+        look: Callable[[], None],
         beat: Callable[[], None],
         answer: Callable[[str], list[Callable[[], dict[str, Any]]]],
     ) -> None:
         self.address = address
+        self._look = look
         self._beat = beat
         self._answer = answer
         self._listener: socket.socket | None = None
@@ -67,19 +73,22 @@ class Service:
         while True:
             with contextlib.suppress(Exception):
                 self._beat()
-            try:
-                self._wait()
-            except Exception:
-                # The socket is broken; beats go on without it.
-                self._listener = None
+            for _ in range(round(BEAT / LOOK)):
+                with contextlib.suppress(Exception):
+                    self._look()
+                try:
+                    self._wait()
+                except Exception:
+                    # The socket is broken; beats go on without it.
+                    self._listener = None
 
     def _wait(self) -> None:
-        """One beat's time, or until a request has been answered."""
+        """The time between two looks, or until a request has been answered."""
         listener = self._listener
         poll = select.poll()
         if listener is not None:
             poll.register(listener, select.POLLIN)
-        if not poll.poll(BEAT * 1000) or listener is None:
+        if not poll.poll(LOOK * 1000) or listener is None:
             return
         with contextlib.suppress(OSError), listener.accept()[0] as connection:
             connection.settimeout(2.0)
