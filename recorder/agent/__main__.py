@@ -1,0 +1,27 @@
+"""``python -m hanglab.recorder.agent``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from pathlib import Path
+
+from hanglab.recorder.agent.session import Session
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m hanglab.recorder.agent")
+    parser.add_argument("--case", type=Path, required=True, help="folder of the Case")
+    parser.add_argument("--runtime", type=Path, required=True, help="folder of the ranks' sockets")
+    parser.add_argument("--world-size", type=int, default=None)
+    parser.add_argument(
+        "--hang-after", type=float, default=30.0, help="seconds without movement (default 30)"
+    )
+    options = parser.parse_args()
+    # Ctrl-C reaches every process of the terminal's group; the harness decides what ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Session(options.case, options.runtime, options.world_size, options.hang_after).run()
+
+
+if __name__ == "__main__":
+    main()

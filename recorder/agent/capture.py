@@ -1,0 +1,194 @@
+"""Capturing: taking everything that can be had of every rank, once, quickly."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent.request import NoReply, ask
+from hanglab.recorder.agent.samples import (
+    MOST_DESCENDANTS,
+    child_stacks,
+    kind_of,
+    process_samples,
+    rank_stacks,
+    socket_of,
+)
+from hanglab.recorder.agent.stacks import NoStacks
+from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.reader import RankCase
+from hanglab.recorder.case.records import Absence, ChildExit, Exit, StackSample
+from hanglab.recorder.case.writer import append_records, clock, write_record, write_tail
+
+#: Seconds within which a rank must have written its buffer, and then the one with stacks.
+_BUFFER_DEADLINE = 1.5
+_STACKS_DEADLINE = 4.0
+#: A recorder thread that has not run for this long hardly answers: it gets less time.
+_STALE_HEARTBEAT_NS = 1_000_000_000
+_STALE_DEADLINE = 0.5
+
+
+class Capture:
+    """One capture of all ranks of this host.  Never raises; what failed stands in ``absent``."""
+
+    def __init__(self, host: str, runtime: Path) -> None:
+        self._host = host
+        self._runtime = runtime
+        self.absent: list[Absence] = []
+
+    def take(self, ranks: Iterable[WatchedRank]) -> None:
+        """``ranks`` are those that still run; their descendants must have been looked up."""
+        ranks = list(ranks)
+        now = time.monotonic()
+        for rank in ranks:
+            # Before the capture itself makes them busy.
+            self._write(rank, folders.MOVEMENT, self._write_movement, now)
+            self._write(rank, folders.PROCESSES, self._write_processes)
+        if ranks:
+            with ThreadPoolExecutor(4, "hanglab-capture") as pool:
+                for future in [pool.submit(self._take_one, rank) for rank in ranks]:
+                    future.result()
+        for rank in ranks:
+            self._write(rank, folders.PROCESSES, self._write_processes)
+            self._write(rank, folders.CHILDREN, self._write_dead_children)
+            self._write(rank, folders.STDERR, self._write_stderr)
+
+    def miss(self, what: str, reason: str, rank: int | None = None) -> None:
+        absence = Absence(what, reason, self._host, rank)
+        if absence not in self.absent:
+            self.absent.append(absence)
+
+    def _write(
+        self, rank: WatchedRank, what: str, write: Callable[..., None], *arguments: object
+    ) -> None:
+        try:
+            write(rank, *arguments)
+        except OSError as error:
+            self.miss(what, f"could not be written: {error.strerror or error}", rank.rank)
+
+    def _take_one(self, rank: WatchedRank) -> None:
+        refusal = self._dump(rank)
+        samples = self._stacks(rank)
+        if refusal:
+            refusal = _explained(refusal, samples)
+            self.miss(folders.FLIGHT_RECORDER, refusal, rank.rank)
+        try:
+            append_records(rank.folder / folders.STACKS, [*rank.samples, *samples])
+        except OSError as error:
+            self.miss(folders.STACKS, f"could not be written: {error.strerror}", rank.rank)
+
+    def _dump(self, rank: WatchedRank) -> str:
+        """Have the rank write its buffer; the reason if it did not, else ""."""
+        stat = rank.stat()
+        if stat is None or stat.state in "ZX":
+            return "the process has ended"
+        if stat.state in "Tt":
+            return f"the process is stopped (state {stat.state})"
+        if stat.state == "D":
+            where = procfs.wchan(rank.pid)
+            return f"the process sleeps uninterruptibly (state D) in {where or 'the kernel'}"
+        deadlines = [_BUFFER_DEADLINE, _STACKS_DEADLINE]
+        beat = rank.counters.heartbeat_mono_ns if rank.counters is not None else None
+        if beat is not None and time.monotonic_ns() - beat > _STALE_HEARTBEAT_NS:
+            deadlines = [_STALE_DEADLINE, _STACKS_DEADLINE]
+        answered = 0
+        try:
+            for answer in ask(socket_of(rank, self._runtime), "dump", deadlines):
+                answered += 1
+                for problem in answer.get("problems", []):
+                    what, _, reason = str(problem).partition(": ")
+                    self.miss(what, reason, rank.rank)
+        except NoReply as reason:
+            if answered == 0:
+                return str(reason)
+            self.miss(folders.FLIGHT_RECORDER_STACKS, str(reason), rank.rank)
+        return ""
+
+    def _stacks(self, rank: WatchedRank) -> list[StackSample]:
+        samples = []
+        try:
+            samples.append(rank_stacks(rank, self._runtime, capture=True))
+        except NoStacks as reason:
+            self.miss(folders.STACKS, str(reason), rank.rank)
+        for pid in rank.descendants[:MOST_DESCENDANTS]:
+            try:
+                samples.append(child_stacks(rank, pid))
+            except NoStacks as reason:
+                # Other children need not be Python at all.
+                if kind_of(rank, pid) == "worker" and procfs.stat(pid) is not None:
+                    self.miss(folders.STACKS, f"worker {pid}: {reason}", rank.rank)
+        return samples
+
+    def _write_movement(self, rank: WatchedRank, now: float) -> None:
+        write_record(rank.folder / folders.MOVEMENT, rank.movement(now))
+
+    def _write_processes(self, rank: WatchedRank) -> None:
+        append_records(rank.folder / folders.PROCESSES, process_samples(rank, capture=True))
+
+    def _write_dead_children(self, rank: WatchedRank) -> None:
+        """Children that are dead and that the rank itself has not told of."""
+        told = {child.pid for child in _evidence(rank).children}
+        found = []
+        for pid in rank.descendants:
+            stat = procfs.stat(pid)
+            if stat is not None and stat.state == "Z" and pid not in told:
+                end = ended(stat.exit_status)
+                kind = "worker" if stat.name == _name(rank.pid) else "child"
+                found.append(
+                    ChildExit(end.at, pid, kind, end.code, end.signal, stat.name)  # type: ignore[arg-type]
+                )
+        append_records(rank.folder / folders.CHILDREN, found)
+
+    def _write_stderr(self, rank: WatchedRank) -> None:
+        source = Path(f"/proc/{rank.pid}/fd/2")
+        # A terminal or a pipe belongs to somebody else.
+        with contextlib.suppress(FileNotFoundError, PermissionError, ProcessLookupError):
+            if source.is_file():
+                write_tail(rank.folder / folders.STDERR, source)
+
+
+def ended(status: int, by_recorder: bool = False) -> Exit:
+    """An exit from a status as waitpid gives it."""
+    if status & 0x7F:
+        return Exit(clock(), None, status & 0x7F, by_recorder)
+    return Exit(clock(), status >> 8, None, by_recorder)
+
+
+def failing(end: Exit) -> bool:
+    """Whether a rank ended otherwise than by reaching its end."""
+    return not end.by_recorder and (bool(end.code) or end.signal is not None)
+
+
+def told(end: Exit) -> str:
+    if end.signal is not None:
+        with contextlib.suppress(ValueError):
+            return f"was ended by {signal.Signals(end.signal).name}"
+        return f"was ended by signal {end.signal}"
+    return "ended" if end.code is None else f"ended with code {end.code}"
+
+
+def _explained(refusal: str, samples: list[StackSample]) -> str:
+    for sample in samples:
+        for thread in sample.threads:
+            if sample.kind == "rank" and thread.owns_gil and thread.frames:
+                top = thread.frames[0]
+                return (
+                    f"{refusal}: thread {thread.name or thread.os_thread_id} holds the "
+                    f"interpreter's lock in {top.function} ({top.file}:{top.line})"
+                )
+    return refusal
+
+
+def _name(pid: int) -> str | None:
+    stat = procfs.stat(pid)
+    return stat.name if stat is not None else None
+
+
+def _evidence(rank: WatchedRank) -> RankCase:
+    return RankCase(rank.folder, "", rank.rank, rank.attempt, [])

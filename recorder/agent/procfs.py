@@ -1,0 +1,107 @@
+"""What /proc says of a process.  Everything returns None or less where it has gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import NamedTuple
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Stat(NamedTuple):
+    """The part of /proc/PID/stat that matters here."""
+
+    name: str
+    #: R, S, D, T, t, Z, X ...
+    state: str
+    ppid: int
+    #: User and system time, in seconds.
+    cpu_s: float
+    threads: int
+    #: In clock ticks since boot: tells a process from a later one with its id.
+    started: int
+    rss_bytes: int
+    #: As waitpid gives it, of a zombie; 0 where it may not be read.
+    exit_status: int
+
+
+def stat(pid: int) -> Stat | None:
+    data = _read(f"/proc/{pid}/stat")
+    if data is None:
+        return None
+    # The name may hold spaces and parentheses.
+    head, _, tail = data.rpartition(")")
+    fields = tail.split()
+    if len(fields) < 50:
+        return None
+    return Stat(
+        name=head.partition("(")[2],
+        state=fields[0],
+        ppid=int(fields[1]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICK,
+        threads=int(fields[17]),
+        started=int(fields[19]),
+        rss_bytes=int(fields[21]) * _PAGE,
+        exit_status=int(fields[49]),
+    )
+
+
+def io_bytes(pid: int) -> tuple[int, int] | None:
+    """Bytes that the process has read and written by system calls, files and pipes alike."""
+    data = _read(f"/proc/{pid}/io")
+    if data is None:
+        return None
+    values = {}
+    for line in data.splitlines():
+        name, _, value = line.partition(":")
+        if value.strip().isdecimal():
+            values[name] = int(value)
+    if "rchar" not in values or "wchar" not in values:
+        return None
+    return values["rchar"], values["wchar"]
+
+
+def wchan(pid: int) -> str:
+    """Where in the kernel the process sleeps; "" if it does not or nobody says."""
+    name = _read(f"/proc/{pid}/wchan") or ""
+    return "" if name == "0" else name
+
+
+def open_fds(pid: int) -> int | None:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+
+
+def command_line(pid: int) -> list[str]:
+    data = _read(f"/proc/{pid}/cmdline")
+    return data.split("\0")[:-1] if data else []
+
+
+def descendants(roots: list[int]) -> dict[int, list[int]]:
+    """Living and dead-but-unreaped descendants of each root, parents before children."""
+    children: dict[int, list[int]] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdecimal() and (found := stat(int(name))) is not None:
+                children.setdefault(found.ppid, []).append(int(name))
+    out = {}
+    for root in roots:
+        below: list[int] = []
+        front = [root]
+        while front:
+            front = [child for parent in front for child in sorted(children.get(parent, ()))]
+            below += front
+        out[root] = below
+    return out
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None

@@ -1,0 +1,288 @@
+"""The agent's conversation with the harness, one JSON document per line.
+
+Commands on standard input::
+
+    {"command": "capture", "kind": "deadline|request|interrupt|exit", "detail": "..."}
+    {"command": "exited", "rank": 1, "attempt": 0, "code": 1, "signal": null,
+     "by_recorder": false, "stderr": "/path/to/log"}
+    {"command": "finish", "ended_by_recorder": true}
+
+Events on standard output::
+
+    {"event": "ready"}
+    {"event": "rank", "rank": 1, "attempt": 0, "pid": 4711}
+    {"event": "captured", "trigger": {...}, "seconds": 0.4}
+    {"event": "finished", "problems": [...]}
+
+The end of standard input is ``finish``.  Whatever goes wrong, an event follows.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hanglab.recorder.agent import capture as capturing
+from hanglab.recorder.agent.capture import Capture
+from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.agent.watcher import POLL, Watcher
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.records import Exit, Host, Job, Trigger, TriggerKind
+from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
+
+#: After a rank failed, the others are captured once they have rested this long ...
+_GRACE_QUIET = 0.3
+#: ... or this long after it, in any case.
+_GRACE = 3.0
+#: For a rank that vanished, the launcher may still tell how.
+_WAIT_FOR_EXIT = 0.5
+_KINDS: dict[str, TriggerKind] = {
+    "deadline": "deadline",
+    "request": "request",
+    "interrupt": "interrupt",
+    "exit": "exit",
+}
+
+
+class Command(msgspec.Struct):
+    """Any command; which fields count depends on ``command``."""
+
+    command: str
+    kind: str = "request"
+    detail: str = ""
+    rank: int = -1
+    attempt: int = 0
+    code: int | None = None
+    signal: int | None = None
+    by_recorder: bool = False
+    stderr: str | None = None
+    ended_by_recorder: bool = False
+
+
+class Session:
+    """Watches, obeys and reports, until told to finish."""
+
+    def __init__(
+        self, case: Path, runtime: Path, world_size: int | None, hang_after: float
+    ) -> None:
+        self._case = case
+        self._runtime = runtime
+        host = socket.gethostname()
+        self._host_folder = folders.host_folder(case, host)
+        self._capture = Capture(self._host_folder.name, runtime)
+        self._watcher = Watcher(self._host_folder, runtime, hang_after)
+        self._job = Job(world_size, clock(), hang_after)
+        self._captured = False
+        #: When a rank was seen to have failed (monotonic), and how.
+        self._failure: tuple[float, str] | None = None
+        self._vanished: dict[Path, float] = {}
+        self._pending = b""
+        self._finishing = False
+
+    def run(self) -> None:
+        """Returns once finished."""
+        self._write_host()
+        self._tell({"event": "ready"})
+        next_look = time.monotonic()
+        while not self._finishing:
+            timeout = max(0.0, next_look - time.monotonic())
+            self._read_commands(timeout)
+            if time.monotonic() < next_look:
+                continue
+            next_look = time.monotonic() + POLL
+            try:
+                self._look()
+            except Exception as error:
+                self._capture.miss("watch", f"{type(error).__name__}: {error}")
+        self._finish()
+
+    def _look(self) -> None:
+        watcher = self._watcher
+        self._discover()
+        watcher.look()
+        self._notice_exits()
+        if self._captured:
+            return
+        if self._failure is not None:
+            since, detail = self._failure
+            past = time.monotonic() - since
+            if not watcher.alive or past > _GRACE or min(watcher.quiet_s, past) >= _GRACE_QUIET:
+                self._take("exit", detail)
+        elif watcher.hung():
+            self._take("no_progress", "")
+
+    def _discover(self) -> None:
+        for rank in self._watcher.discover():
+            self._tell(
+                {"event": "rank", "rank": rank.rank, "attempt": rank.attempt, "pid": rank.pid}
+            )
+
+    def _notice_exits(self) -> None:
+        """Ranks that ended without the launcher having told how."""
+        now = time.monotonic()
+        for rank in self._watcher.ranks:
+            if not rank.gone or rank.exit is not None:
+                continue
+            since = self._vanished.setdefault(rank.folder, now)
+            if now - since < _WAIT_FOR_EXIT:
+                continue
+            if rank.seen_status is not None:
+                self._exited(rank, capturing.ended(rank.seen_status))
+            elif rank.phase == "exiting":
+                self._exited(rank, Exit(clock()))
+            else:
+                self._exited(rank, Exit(clock()), vanished=True)
+
+    def _exited(self, rank: WatchedRank, end: Exit, vanished: bool = False) -> None:
+        rank.exit = end
+        if end.code is not None or end.signal is not None:
+            try:
+                write_record(rank.folder / folders.EXIT, end)
+            except OSError as error:
+                self._capture.miss(folders.EXIT, f"could not be written: {error}", rank.rank)
+        else:
+            self._capture.miss(folders.EXIT, "nobody told how it ended", rank.rank)
+        if self._failure is None and (vanished or capturing.failing(end)):
+            self._failure = time.monotonic(), f"rank {rank.rank} {capturing.told(end)}"
+
+    def _take(self, kind: TriggerKind, detail: str) -> None:
+        watcher = self._watcher
+        quiet_s = watcher.quiet_s
+        start = time.monotonic()
+        trigger = Trigger(kind, clock(), quiet_s, detail)
+        try:
+            watcher.take_census()
+            alive = watcher.alive
+            self._capture.take(alive)
+            for rank in alive:
+                rank.overlook_io()
+        except Exception as error:
+            self._capture.miss("capture", f"{type(error).__name__}: {error}")
+        self._captured = True
+        self._job.trigger = trigger
+        self._write_job()
+        seconds = time.monotonic() - start
+        self._tell({"event": "captured", "trigger": trigger, "seconds": seconds})
+
+    # Commands.
+
+    def _read_commands(self, timeout: float) -> None:
+        poll = select.poll()
+        poll.register(0, select.POLLIN | select.POLLHUP)
+        if not poll.poll(timeout * 1000):
+            return
+        try:
+            block = os.read(0, 1 << 16)
+        except OSError:
+            block = b""
+        if not block:
+            self._finishing = True
+            return
+        self._pending += block
+        *lines, self._pending = self._pending.split(b"\n")
+        for line in lines:
+            if line.strip():
+                self._obey(line)
+
+    def _obey(self, line: bytes) -> None:
+        try:
+            command = msgspec.json.decode(line, type=Command)
+        except msgspec.MsgspecError as error:
+            self._tell({"event": "error", "detail": f"not a command: {error}"})
+            return
+        if command.command == "capture":
+            self._take(_KINDS.get(command.kind, "request"), command.detail)
+        elif command.command == "exited":
+            self._told_of_exit(command)
+        elif command.command == "finish":
+            self._job.ended_by_recorder = command.ended_by_recorder
+            self._finishing = True
+        else:
+            self._tell({"event": "error", "detail": f"unknown command {command.command!r}"})
+
+    def _told_of_exit(self, command: Command) -> None:
+        end = Exit(clock(), command.code, command.signal, command.by_recorder)
+        self._discover()
+        rank = self._watcher.find(command.rank, command.attempt)
+        if rank is None:
+            # It died before it could register; its exit is evidence all the same.
+            folder = self._host_folder / folders.RANKS / f"{command.rank}.{command.attempt}"
+            self._write_tail(folder, command)
+            try:
+                write_record(folder / folders.EXIT, end)
+            except OSError as error:
+                self._capture.miss(folders.EXIT, f"could not be written: {error}", command.rank)
+            if self._failure is None and capturing.failing(end):
+                detail = f"rank {command.rank} {capturing.told(end)}"
+                self._failure = time.monotonic(), detail
+            return
+        self._write_tail(rank.folder, command)
+        rank.gone = True
+        self._exited(rank, end)
+
+    def _write_tail(self, folder: Path, command: Command) -> None:
+        if command.stderr is None:
+            return
+        try:
+            write_tail(folder / folders.STDERR, Path(command.stderr))
+        except OSError as error:
+            self._capture.miss(folders.STDERR, str(error.strerror), command.rank)
+
+    # Writing and telling.
+
+    def _finish(self) -> None:
+        self._look_for_unrecorded()
+        for rank in self._watcher.ranks:
+            if not (rank.folder / folders.MOVEMENT).exists():
+                try:
+                    write_record(rank.folder / folders.MOVEMENT, rank.movement(time.monotonic()))
+                except OSError as error:
+                    self._capture.miss(folders.MOVEMENT, str(error.strerror), rank.rank)
+        self._job.ended = clock()
+        self._write_job()
+        problems = []
+        try:
+            write_manifest(self._case, "hanglab", self._capture.absent)
+        except OSError as error:
+            problems.append(f"manifest.json: {error}")
+        self._watcher.close()
+        self._tell({"event": "finished", "problems": problems})
+
+    def _look_for_unrecorded(self) -> None:
+        """Ranks that could not record themselves left a note with the reason."""
+        try:
+            for path in sorted(self._runtime.glob("not-recorded-*.txt")):
+                self._capture.miss("rank", path.read_text(errors="replace").strip()[:500])
+        except OSError:
+            return
+
+    def _write_host(self) -> None:
+        uname = os.uname()
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        host = Host(uname.nodename, len(os.sched_getaffinity(0)), memory, uname.release, clock())
+        try:
+            folders.make_private(self._case)
+            write_record(self._host_folder / folders.HOST, host)
+        except OSError as error:
+            self._capture.miss(folders.HOST, str(error.strerror))
+
+    def _write_job(self) -> None:
+        try:
+            write_record(self._case / folders.JOB, self._job)
+        except OSError as error:
+            self._capture.miss(folders.JOB, str(error.strerror))
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        try:
+            sys.stdout.buffer.write(msgspec.json.encode(event) + b"\n")
+            sys.stdout.buffer.flush()
+        except (OSError, ValueError):
+            # Nobody listens any more: put the Case in order and go.
+            self._finishing = True

@@ -1,0 +1,180 @@
+"""One rank as the agent watches it from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent.stacks import Position
+from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case.ownership import UserCode
+from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
+from hanglab.recorder.case.records import Exit, Movement, RankProcess, StackSample
+
+
+class WatchedRank:
+    """A rank's process, its counters, and how long it has not moved."""
+
+    def __init__(self, folder: Path, process: RankProcess) -> None:
+        self.folder = folder
+        self.process = process
+        self.rank = process.rank
+        self.attempt = process.attempt
+        self.pid = process.pid
+        stat = procfs.stat(self.pid)
+        self._started = stat.started if stat is not None else None
+        self.user_code = UserCode(process.python.stdlib, process.python.site, process.python.own)
+        self._header: mmap.mmap | None = None
+        self.counters: Counters | None = None
+        self._io: dict[int, tuple[int, int]] = {}
+        #: Processes below the rank, as last looked up.
+        self.descendants: list[int] = []
+        self.exit: Exit | None = None
+        #: Exit status that the agent saw of the zombie, as waitpid gives it.
+        self.seen_status: int | None = None
+        self.gone = stat is None
+        self.quiet_s = 0.0
+        self.longest_pause_s = 0.0
+        self.last_signal = ""
+        self._cpu_at_rest: tuple[float, float] | None = None
+        self.position: Position | None = None
+        #: Samples of the current quiet time.
+        self.samples: deque[StackSample] = deque(maxlen=8)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the rank has entered any operation."""
+        counters = self.counters
+        return counters is not None and counters.operation_events + counters.group_events > 0
+
+    @property
+    def phase(self) -> str:
+        return self.counters.phase if self.counters is not None else ""
+
+    def stat(self) -> procfs.Stat | None:
+        """The process's state; None once it has gone, also where its id was given to another."""
+        stat = procfs.stat(self.pid)
+        if stat is None or (self._started is not None and stat.started != self._started):
+            return None
+        return stat
+
+    def look(self, seconds: float, learn: bool) -> bool:
+        """Whether the rank has moved since the last look, which was ``seconds`` ago.
+
+        ``learn``: a pause that ends here counts as one that the job makes.
+        """
+        stat = self.stat()
+        if stat is None or stat.state in "ZX":
+            moved = not self.gone
+            self.gone = True
+            if stat is not None and stat.exit_status:
+                self.seen_status = stat.exit_status
+            self._read_counters()
+            return moved
+        signal = self._signal()
+        if signal:
+            self.rest_ends(signal, learn)
+            return True
+        self.quiet_s += seconds
+        return False
+
+    def rest_ends(self, signal: str, learn: bool) -> None:
+        if learn:
+            self.longest_pause_s = max(self.longest_pause_s, self.quiet_s)
+        self.quiet_s = 0.0
+        self.last_signal = signal
+        self._cpu_at_rest = None
+        self.samples.clear()
+        self.position = None
+
+    def cpu_share(self, now: float) -> float:
+        """Share of one core used since the rank has been quiet.  ``now`` is monotonic seconds."""
+        stat = self.stat()
+        if stat is None:
+            return 0.0
+        if self._cpu_at_rest is None:
+            self._cpu_at_rest = now, stat.cpu_s
+            return 0.0
+        since, cpu_s = self._cpu_at_rest
+        return max(0.0, (stat.cpu_s - cpu_s) / (now - since)) if now - since > 0.1 else 0.0
+
+    def movement(self, now: float) -> Movement:
+        return Movement(
+            quiet_s=self.quiet_s,
+            longest_pause_s=self.longest_pause_s,
+            cpu_share=self.cpu_share(now),
+            last_signal=self.last_signal,
+            stack_samples=len(self.samples),
+        )
+
+    def _signal(self) -> str:
+        """What has changed since the last call; "" if nothing."""
+        old = self.counters
+        new = self._read_counters()
+        if new is not None and new != old:
+            if old is None:
+                return "steps"
+            for name, then, now in (
+                ("steps", old.step, new.step),
+                ("steps", old.steps_total, new.steps_total),
+                ("sections", old.section_events, new.section_events),
+                ("operations", old.operation_events, new.operation_events),
+                ("operations", old.group_events, new.group_events),
+                ("steps", old.phase, new.phase),
+            ):
+                if then != now:
+                    return name
+        return "io" if self._io_moved() else ""
+
+    def _read_counters(self) -> Counters | None:
+        if self._header is None:
+            with contextlib.suppress(OSError, ValueError):
+                fd = os.open(self.folder / folders.PROGRESS, os.O_RDONLY | os.O_NOFOLLOW)
+                try:
+                    self._header = mmap.mmap(fd, layout.HEADER_BYTES, access=mmap.ACCESS_READ)
+                finally:
+                    os.close(fd)
+        if self._header is not None:
+            with contextlib.suppress(NotProgress):
+                self.counters = read_counters(self._header[: layout.COUNTERS_BYTES])
+        return self.counters
+
+    def overlook_io(self) -> None:
+        """Take the I/O since the last look for the recorder's own doing."""
+        self._io_moved()
+
+    def _io_moved(self) -> bool:
+        io = {}
+        for pid in (self.pid, *self.descendants):
+            found = procfs.io_bytes(pid)
+            if found is not None:
+                io[pid] = found
+        # A process that came or went is no movement by itself; bytes are.
+        moved = any(io[pid] != self._io[pid] for pid in io.keys() & self._io.keys())
+        self._io = io
+        return moved
+
+
+def find_ranks(host_folder: Path, known: set[Path]) -> list[WatchedRank]:
+    """Ranks that have registered since, each with a complete process.json."""
+    found = []
+    try:
+        entries = sorted(os.scandir(host_folder / folders.RANKS), key=lambda e: e.name)
+    except OSError:
+        return []
+    for entry in entries:
+        folder = Path(entry.path)
+        if folder in known or folders.parse_rank_folder(entry.name) is None:
+            continue
+        try:
+            data = (folder / folders.PROCESS).read_bytes()
+            found.append(WatchedRank(folder, msgspec.json.decode(data, type=RankProcess)))
+        except (OSError, msgspec.MsgspecError):
+            continue
+    return found
