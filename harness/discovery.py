@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hanglab.harness import declaration
+from hanglab.harness import capabilities, declaration
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.literals import NotLiteral, call_arguments, offered_names, resolve
@@ -215,7 +215,7 @@ def _scenario(
     scenario = Scenario(
         name=name,
         source=path,
-        line=node.lineno,
+        line=call.lineno,
         function=function,
         program=program,
         expect=expect,
@@ -241,6 +241,10 @@ def _check(scenario: Scenario) -> None:
         raise ValueError(f"control_script {scenario.control_program} does not exist")
     if not isinstance(scenario.expect, declaration.Expect):
         raise TypeError("expect= must be an Expect(...)")
+    for need in scenario.needs:
+        if need not in capabilities.names():
+            known = ", ".join(capabilities.names())
+            raise ValueError(f"there is no capability {need!r}; there are {known}")
     refusal = scenario.refuses_world(scenario.world_size)
     if refusal:
         raise ValueError(f"world_size={scenario.world_size}, but it {refusal}")

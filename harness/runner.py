@@ -111,7 +111,7 @@ def run(
             result = Result(name, request, _judge(request, folder, verdict, ending), verdict)
             if result.outcome is Outcome.HARNESS_ERROR:
                 result.detail = _first_error(folder, ending)
-    except Exception as failure:  # noqa: BLE001  whatever it is, it is this job's outcome
+    except Exception as failure:  # whatever it is, it is this job's outcome
         detail = _explain(failure)
         folder.harness_log.write_text(detail)
         reason = f"{type(failure).__name__}: {failure}"
@@ -274,7 +274,7 @@ def _raised_elsewhere(scenario: Scenario, folder: JobFolder, ending: Ending) -> 
 
 
 def _first_error(folder: JobFolder, ending: Ending) -> str:
-    """End of the standard error of the rank that raised first, else of the one that failed first."""
+    """End of the standard error of the rank that raised first, or else failed first."""
     if not ending.failed:
         return ""
     first = ending.failed[0]

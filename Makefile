@@ -1,0 +1,55 @@
+# `make run` and `make test` need Python 3.10 to 3.13 and make; the first of them sets up .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+JOBS ?= 2
+
+# A name on the path need not work (version managers leave stubs), so each is tried.
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python3 python; do \
+	$$name -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
+	2>/dev/null && { echo $$name; break; }; done)
+
+.PHONY: help run test test-long lint types format benchmarks environment clean
+
+help:  ## Say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+run: $(READY)  ## Run every scenario with its control, and judge the verdicts
+	$(BIN)/hanglab run --jobs $(JOBS)
+
+test: $(READY)  ## Run the tests
+	$(BIN)/python -m pytest
+
+test-long: $(READY)  ## Run the tests that take minutes
+	$(BIN)/python -m pytest -m long
+
+lint: $(READY)  ## Check style and the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(READY)  ## Check types
+	$(BIN)/mypy -p hanglab.analyzer -p hanglab.harness -p hanglab.recorder -p hanglab.scenarios
+
+format: $(READY)  ## Put the code into its format
+	$(BIN)/ruff check --fix-only --select I .
+	$(BIN)/ruff format .
+
+benchmarks: $(READY)  ## Measure the figures of the documentation
+	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done
+
+environment: $(READY)  ## Create .venv from the pinned versions
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { \
+	echo "No Python 3.10 to 3.13 was found; install one, or say make PYTHON=/path/to/python"; \
+	exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
+		--editable '.[run,tables,dev]'
+	@touch $@
+
+clean:  ## Remove what was made, .venv too
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,261 @@
+"""Scenario files are read as text: what they declare, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.harness import discovery
+from hanglab.harness.declaration import Expect, Scenario
+from hanglab.harness.discovery import Found, UsageError
+from hanglab.harness.faults.conditions import Operations
+from hanglab.harness.faults.freeze import Freeze
+
+HEADER = "from hanglab.harness import Cause, Expect, Freeze, Operations, Status, scenario\n"
+
+
+def read(tmp_path: Path, text: str, header: str = HEADER) -> Found:
+    path = tmp_path / "some_scenario.py"
+    path.write_text(header + text)
+    return discovery.read_file(path)
+
+
+def only(found: Found) -> Scenario:
+    assert not found.broken, [broken.describe() for broken in found.broken]
+    assert len(found.scenarios) == 1
+    return found.scenarios[0]
+
+
+def reason(found: Found) -> str:
+    assert not found.scenarios
+    assert len(found.broken) == 1
+    return found.broken[0].reason
+
+
+def test_reads_a_declaration_without_running_the_file(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """
+raise RuntimeError("this file must not be run")
+
+@scenario(
+    world_size=6,
+    expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={1, 3}, group="default_pg"),
+    reference="somewhere#1",
+    needs=("root",),
+)
+def leaves_one_out(job):
+    '''What happens here.
+
+    More of it.
+    '''
+    if not job.faulty:  # FAULT
+        pass
+    after()  # SEEN here
+""",
+    )
+    scenario = only(found)
+    assert scenario.name == "leaves_one_out"
+    assert scenario.function == "leaves_one_out"
+    assert scenario.world_size == 6
+    assert scenario.expect == Expect(Cause.SKIPPED_COLLECTIVE, culprits={1, 3}, group="default_pg")
+    assert scenario.description == "What happens here."
+    assert scenario.category == "synchronization"
+    assert scenario.needs == ("root",)
+    lines = scenario.source.read_text().splitlines()
+    assert [lines[line - 1].strip() for line in scenario.fault_lines] == [
+        "if not job.faulty:  # FAULT"
+    ]
+    assert [lines[line - 1].strip() for line in scenario.seen_lines] == ["after()  # SEEN here"]
+
+
+def test_culprit_is_seen_at_the_fault_unless_said_otherwise(tmp_path: Path) -> None:
+    scenario = only(
+        read(
+            tmp_path,
+            "@scenario(expect=Expect(Cause.BUSY_LOOP, culprits={0}))\n"
+            "def spins(job):\n"
+            "    while True: pass  # FAULT\n",
+        )
+    )
+    assert scenario.seen_lines == scenario.fault_lines != ()
+
+
+def test_marks_in_strings_are_no_marks(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        "@scenario(expect=Expect(Cause.BUSY_LOOP, culprits={0}))\n"
+        "def spins(job):\n"
+        "    print('# FAULT')\n",
+    )
+    assert "no line is marked" in reason(found)
+
+
+def test_each_of_two_scenarios_has_its_own_marks(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """
+def helper():
+    spin()  # SEEN
+
+@scenario(expect=Expect(Cause.BUSY_LOOP, culprits={0}))
+def first(job):
+    one()  # FAULT
+
+@scenario(expect=Expect(Cause.BUSY_LOOP, culprits={0}))
+def second(job):
+    two()  # FAULT
+    three()  # SEEN
+""",
+    )
+    first, second = found.scenarios
+    assert (first.fault_lines, first.seen_lines) == ((8,), (4,))
+    assert (second.fault_lines, second.seen_lines) == ((12,), (13,))
+
+
+def test_faults_from_outside(tmp_path: Path) -> None:
+    scenario = only(
+        read(
+            tmp_path,
+            """
+@scenario(
+    expect=Expect(Cause.PROCESS_FROZEN, culprits={2}, location=None),
+    faults=[Freeze(rank=2, at_step=5), Freeze(rank=1, when=Operations(rank=0, at_least=9))],
+)
+def frozen(job): ...
+""",
+        )
+    )
+    assert scenario.faults == (
+        Freeze(rank=2, at_step=5),
+        Freeze(rank=1, when=Operations(rank=0, at_least=9)),
+    )
+    assert scenario.smallest_world == 3
+
+
+@pytest.mark.parametrize(
+    "header, prefix",
+    [
+        ("import hanglab.harness\n", "hanglab.harness."),
+        ("import hanglab.harness as hl\n", "hl."),
+        ("from hanglab import harness\n", "harness."),
+    ],
+)
+def test_names_by_other_imports(tmp_path: Path, header: str, prefix: str) -> None:
+    text = (
+        "@{0}scenario(expect={0}Expect({0}Cause.CRASH, {{0}}, location=None, "
+        "status={{'gloo': {0}Status.FAILED}}))\ndef dies(job): ...\n"
+    )
+    scenario = only(read(tmp_path, text.format(prefix), header))
+    assert scenario.expect is not None
+    assert scenario.expect.status_on("gloo") is Status.FAILED
+
+
+def test_scripts_are_declared_with_or_without_a_function(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\nloop()  # FAULT\n")
+    (tmp_path / "sound.py").write_text("import torch\n")
+    found = read(
+        tmp_path,
+        """
+@scenario(script="train.py", expect=Expect(Cause.BUSY_LOOP, {0}), arguments=["--epochs", "2"])
+def as_function(): ...
+
+scenario(script="train.py", control_script="sound.py", expect=Expect(Cause.BUSY_LOOP, {0}))
+""",
+    )
+    assert not found.broken
+    first, second = found.scenarios
+    assert (first.name, first.function, first.program) == (
+        "as_function",
+        None,
+        tmp_path / "train.py",
+    )
+    assert first.arguments == ("--epochs", "2")
+    assert first.seen_lines == (2,)
+    assert (second.name, second.control_program) == ("train", tmp_path / "sound.py")
+
+
+@pytest.mark.parametrize(
+    "declaration, complaint",
+    [
+        ("@scenario(expect=Expect(Cause.NO_SUCH, {0}))", "Cause.NO_SUCH"),
+        ("@scenario(expect=Expect(Cause.CRASH, {RANK}))", "`RANK` is no literal"),
+        ("@scenario(expect=Expect(Cause.CRASH, {0}, colour=1))", "colour"),
+        ("@scenario(world_size=4)", "expect"),
+        ("@scenario(expect=Expect(Cause.CRASH, {0}), sizes=4)", "sizes"),
+        ("@scenario(expect=Expect(Cause.CRASH, {4}, location=None))", "at least 5 ranks"),
+        ("@scenario(expect=Expect(Cause.CRASH, {0}), backends=['mpi'])", "'mpi'"),
+        ("@scenario(expect=Expect(Cause.CRASH, {0}), needs=['dokcer'])", "docker"),
+        ("@scenario(expect=Expect(Cause.CRASH, {0}), script='none.py')", "none.py does not exist"),
+        (
+            "@scenario(expect=Expect(Cause.CRASH, {0}), faults=[Freeze(rank=1)])",
+            "exactly one of at_step=, after_s= and when=",
+        ),
+        ("@scenario(expect=Expect(Cause.CRASH, {0}, **more))", "`**more`"),
+        ("@scenario(expect=open('file'))", "`open` is not offered"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(
+    tmp_path: Path, declaration: str, complaint: str
+) -> None:
+    found = read(tmp_path, f"\n{declaration}\ndef body(job):\n    pass  # FAULT\n")
+    assert complaint in reason(found)
+    assert found.broken[0].line == 3
+
+
+@pytest.mark.parametrize("text", ["def broken(:\n", "x = '\n", "\0", "é = 1".encode("latin-1")])
+def test_a_file_that_does_not_parse_is_broken(tmp_path: Path, text: str | bytes) -> None:
+    path = tmp_path / "broken.py"
+    path.write_bytes(b"import hanglab\n" + (text if isinstance(text, bytes) else text.encode()))
+    found = discovery.read_file(path)
+    assert len(found.broken) == 1
+    assert not found.scenarios
+
+
+def test_plain_scripts_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("import torch\n")
+    assert discovery.read_file(path).plain == [path]
+    path.write_text("from hanglab import recorder\nrecorder.step()\n")
+    assert discovery.read_file(path).plain == [path]
+
+
+def test_an_unknown_name_brings_the_nearest(tmp_path: Path) -> None:
+    project = read(
+        tmp_path,
+        "@scenario(expect=Expect(Cause.BUSY_LOOP, {0}, location=None))\ndef busy_loop(job): ...\n",
+    )
+    with pytest.raises(UsageError) as caught:
+        discovery.select(["bsy_loop"], project)
+    assert "busy_loop" in caught.value.advice
+    assert caught.value.exit_code == 64
+
+
+def test_namesakes_are_refused_and_repeats_are_not(tmp_path: Path) -> None:
+    text = HEADER + (
+        "@scenario(expect=Expect(Cause.BUSY_LOOP, {0}, location=None))\ndef same(job): ...\n"
+    )
+    first, second = tmp_path / "one.py", tmp_path / "two.py"
+    first.write_text(text)
+    second.write_text(text)
+    assert len(discovery.select([str(first), str(tmp_path / "." / "one.py")]).scenarios) == 1
+    with pytest.raises(UsageError, match=r"one\.py:2 and .*two\.py:2"):
+        discovery.select([str(first), str(second)])
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        discovery.select([str(tmp_path / "none.py")])
+
+
+def test_every_scenario_of_the_project_can_be_read() -> None:
+    found = discovery.read_project()
+    assert [broken.describe() for broken in found.broken] == []
+    names = [scenario.name for scenario in found.scenarios]
+    assert len(set(names)) == len(names) >= 14
+    for scenario in found.scenarios:
+        assert scenario.reference, scenario.name
+        assert scenario.description, scenario.name
+        assert scenario.source.parent.name == scenario.category, scenario.name
