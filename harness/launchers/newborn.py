@@ -77,7 +77,10 @@ def _own_environment(birth: Birth) -> None:
 
 
 def _own_randomness() -> None:
-    """``random`` reseeds itself after a fork, torch starts from a constant; numpy does neither."""
+    """``random`` reseeds itself after a fork; torch and numpy were seeded when imported."""
+    import torch
+
+    torch.default_generator.seed()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()

@@ -36,6 +36,10 @@ _ORDER_S = 30.0
 class Crew(Protocol):
     """The ranks of one job, as their supervisor sees them."""
 
+    @property
+    def interval_s(self) -> float | None:
+        """Seconds between two calls of :meth:`look`, None if only ``watched`` counts."""
+
     def reaped(self, pid: int, status: int) -> Iterable[Message]:
         """What to tell hanglab about a child that has ended with this wait status."""
 
@@ -44,9 +48,6 @@ class Crew(Protocol):
 
     def look(self) -> Iterable[Message]:
         """What to tell hanglab by now, apart from children that ended."""
-
-    #: Seconds between two calls of :meth:`look`, None if only ``watched`` counts.
-    interval_s: float | None
 
 
 class Supervisor:

@@ -7,6 +7,8 @@ import gc
 import importlib
 import os
 import socket
+import tempfile
+from collections.abc import Iterator
 
 from hanglab.harness.launchers import forked
 from hanglab.harness.launchers.forked import Birth
@@ -45,16 +47,26 @@ def wait_for_birth(descriptor: int) -> Birth:
 
 
 def _import_all() -> None:
-    # One thread: only the one that forks lives on in a child, and a lock that
-    # another one held would stay locked there.
-    asked = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    for name in _NEEDED:
-        importlib.import_module(name)
-    for name in _USEFUL:
-        with contextlib.suppress(Exception):
+    with _variables(
+        # One thread: only the one that forks lives on in a child, and a lock that
+        # another one held would stay locked there.
+        OMP_NUM_THREADS="1",
+        # torch._dynamo makes this folder when it is imported: one that is there already.
+        TORCHINDUCTOR_CACHE_DIR=tempfile.gettempdir(),
+    ):
+        for name in _NEEDED:
             importlib.import_module(name)
-    if asked is None:
-        del os.environ["OMP_NUM_THREADS"]
-    else:
-        os.environ["OMP_NUM_THREADS"] = asked
+        for name in _USEFUL:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _variables(**values: str) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

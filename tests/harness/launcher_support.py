@@ -1,0 +1,71 @@
+"""What the tests of launchers share: plans, waiting for conditions, looking for remains."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from hanglab.harness.launchers.protocol import Plan, RankExit, RunningJob
+
+PROGRAMS = Path(__file__).with_name("programs")
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
+    """Waits until ``condition`` holds; fails after ``seconds``."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"not within {seconds} s: {what or condition}"
+        time.sleep(0.02)
+
+
+def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -> Plan:
+    values: dict[str, Any] = {
+        "run_dir": run_dir,
+        "case_dir": run_dir / "case",
+        "script": PROGRAMS / program,
+        "function": None,
+        "world_size": 2,
+        "faulty": True,
+        "seed": 0,
+        "backend": "gloo",
+        "deadline_s": 100.0,
+        "arguments": tuple(map(str, arguments)),
+    }
+    return Plan(**{**values, **changes})
+
+
+def all_exits(job: RunningJob, seconds: float = 60.0) -> dict[int, RankExit]:
+    """Waits until every rank has ended."""
+    exits: dict[int, RankExit] = {}
+    until = time.monotonic() + seconds
+    while job.alive() and time.monotonic() < until:
+        exits.update({exit.rank: exit for exit in job.events(1.0)})
+    assert not job.alive(), f"still alive after {seconds} s, ended: {exits}"
+    return exits
+
+
+def exists(pid: int) -> bool:
+    """Whether a process is there and has not ended; zombies of strangers do not count."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def listening(port: int) -> bool:
+    wanted = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[1].endswith(wanted) and fields[3] == "0A":
+                return True
+    return False
+
+
+def segments_left(names: Iterable[str]) -> list[str]:
+    return [name for name in names if os.path.lexists(f"/dev/shm/{name}")]

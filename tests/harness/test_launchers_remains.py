@@ -1,0 +1,155 @@
+"""Nothing outlives a run, however hanglab and its helpers end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from launcher_support import PROGRAMS, exists, listening, segments_left, wait_until
+
+LAUNCHERS = ("local", "torchrun")
+
+
+@dataclass
+class Run:
+    """A process that plays hanglab, with a job that is up, and all that belongs to it."""
+
+    driver: subprocess.Popen[str]
+    temporary: Path
+    announced: list[dict[str, Any]]
+    pids: set[int]
+
+    def remains(self) -> dict[str, object]:
+        found = {
+            "processes": sorted(pid for pid in self.pids if exists(pid)),
+            "segments": segments_left(n for one in self.announced for n in one["segments"]),
+            "files": sorted(os.listdir(self.temporary)),
+            "sockets": [one["port"] for one in self.announced if listening(one["port"])],
+        }
+        return {kind: what for kind, what in found.items() if what}
+
+    def assert_nothing_remains(self) -> None:
+        wait_until(lambda: not self.remains(), 30, "no remains")
+
+
+def below(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Any]:
+    temporary = Path(tempfile.mkdtemp(prefix="hl-", dir="/tmp"))
+    ready = tmp_path / "ready"
+    ready.mkdir()
+    runs: list[Run] = []
+
+    def start(launcher: str, then: str, up: Any = None) -> Run:
+        driver = subprocess.Popen(
+            [sys.executable, PROGRAMS / "driver_program.py", launcher, tmp_path, ready, then],
+            env={**os.environ, "TMPDIR": str(temporary)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        run = Run(driver, temporary, [], {driver.pid})
+        runs.append(run)
+
+        def is_up() -> bool:
+            if then == "wait":
+                assert driver.poll() is None, _logs(tmp_path / "log")
+                run.pids.update(process.pid for process in below(driver.pid))
+            return up(run) if up else len(list(ready.glob("*.json"))) == 2
+
+        wait_until(is_up, 90, "the job is up")
+        run.announced += [json.loads(path.read_text()) for path in sorted(ready.glob("*.json"))]
+        if then == "wait":
+            run.pids.update(process.pid for process in below(driver.pid))
+        for one in run.announced:
+            assert one["sum"] == 2.0
+            assert any(name.startswith("torch_") for name in one["segments"])
+            run.pids.update(one["pids"])
+        return run
+
+    try:
+        yield start
+    finally:
+        for run in runs:
+            for pid in run.pids:
+                if exists(pid):
+                    os.kill(pid, signal.SIGKILL)
+            run.driver.wait()
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _logs(folder: Path) -> str:
+    return "\n".join(path.read_text() for path in sorted(folder.glob("*.err")))
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_nothing_remains_after_a_normal_end(start: Any, launcher: str) -> None:
+    run = start(launcher, "end")
+    output, _ = run.driver.communicate(timeout=60)
+    assert sorted(output.splitlines()) == ["0 0 None", "1 0 None", "closed"]
+    assert run.remains() == {}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_remains_when_hanglab_is_ended(
+    start: Any, launcher: str, number: signal.Signals
+) -> None:
+    run = start(launcher, "wait")
+    run.driver.send_signal(number)
+    run.driver.wait(30)
+    run.assert_nothing_remains()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize(
+    "up",
+    [
+        pytest.param(lambda run: len(run.pids) > 1, id="guardian starts"),
+        pytest.param(lambda run: os.listdir(run.temporary), id="supervisor starts"),
+        pytest.param(lambda run: len(run.pids) > 3, id="ranks start"),
+    ],
+)
+def test_nothing_remains_when_hanglab_is_killed_early(start: Any, launcher: str, up: Any) -> None:
+    run = start(launcher, "wait", up)
+    run.driver.kill()
+    run.driver.wait(30)
+    run.assert_nothing_remains()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_nothing_remains_when_the_supervisor_is_killed(start: Any, launcher: str) -> None:
+    run = start(launcher, "wait")
+    (guardian,) = psutil.Process(run.driver.pid).children()
+    (supervisor,) = guardian.children()
+    supervisor.kill()
+    # The driver does not catch the error about it, so that it ends as well.
+    assert run.driver.wait(60) != 0
+    run.assert_nothing_remains()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_nothing_remains_when_the_guardian_is_killed_and_then_hanglab(
+    start: Any, launcher: str
+) -> None:
+    run = start(launcher, "wait")
+    (guardian,) = psutil.Process(run.driver.pid).children()
+    guardian.kill()
+    wait_until(lambda: not exists(guardian.pid))
+    assert all(exists(one["pids"][0]) for one in run.announced), "the job goes on without it"
+    run.driver.kill()
+    run.driver.wait(30)
+    run.assert_nothing_remains()
