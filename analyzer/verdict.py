@@ -207,3 +207,7 @@ class Verdict(msgspec.Struct, kw_only=True):
 def json_schema() -> dict[str, object]:
     """JSON Schema of a verdict."""
     return msgspec.json.schema(Verdict)
+
+
+if __name__ == "__main__":
+    print(msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode())

@@ -13,6 +13,7 @@ from hanglab.analyzer.evidence.boundary import join
 from hanglab.analyzer.evidence.model import Evidence, RankView
 from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
+from hanglab.recorder.case.records import Frame, StackSample
 
 
 def _buffer(rank: RankCase, unusable: list[Unusable]) -> RankDump | None:
@@ -38,6 +39,22 @@ def _buffer(rank: RankCase, unusable: list[Unusable]) -> RankDump | None:
     return max(found, key=last)
 
 
+def _bare_names(samples: list[StackSample]) -> list[StackSample]:
+    """Functions by their own name, as Flight Recorder and tracebacks have them.
+
+    From Python 3.11 on py-spy gives qualified names.
+    """
+    for sample in samples:
+        for thread in sample.threads:
+            thread.frames = [
+                Frame(frame.function.rpartition(".")[2], frame.file, frame.line)
+                if "." in frame.function
+                else frame
+                for frame in thread.frames
+            ]
+    return samples
+
+
 def _view(rank: RankCase) -> RankView:
     return RankView(
         rank=rank.rank,
@@ -45,7 +62,7 @@ def _view(rank: RankCase) -> RankView:
         process=rank.process,
         progress=rank.progress,
         groups=rank.groups,
-        stacks=rank.stacks,
+        stacks=_bare_names(rank.stacks),
         processes=rank.processes,
         movement=rank.movement,
         exit=rank.exit,

@@ -1,0 +1,78 @@
+"""The verdict's words and its schema are contracts: users' dashboards read them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+from hanglab.analyzer.verdict import (
+    Alternative,
+    Category,
+    Cause,
+    CollectiveRef,
+    Effect,
+    Evidence,
+    Finding,
+    Inputs,
+    Location,
+    Status,
+    Unusable,
+    Verdict,
+    json_schema,
+)
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "verdict.schema.json"
+
+#: The keys that the design fixes, in their order.
+KEYS = (
+    "schema status category cause culprits victims collective location confidence summary "
+    "evidence advice effect alternatives findings inputs"
+).split()
+
+FULL = Verdict(
+    status=Status.HUNG,
+    category=Category.SYNCHRONIZATION,
+    cause=Cause.SKIPPED_COLLECTIVE,
+    culprits=[1],
+    victims=[0, 2],
+    collective=CollectiveRef("default_pg", "0", [0, 1, 2], 12, "all_reduce"),
+    location=Location("train.py", 18, "train_step", 1),
+    confidence=0.98,
+    summary="Rank 1 skipped an all_reduce.",
+    evidence=[Evidence("flight_recorder", 1, "...")],
+    advice="Look.",
+    effect=Effect("forward", 8.2, 0.31),
+    alternatives=[Alternative(Cause.MISSING_RANK, [2], 0.1)],
+    findings=[Finding(status=Status.HUNG, cause=Cause.SKIPPED_COLLECTIVE)],
+    inputs=Inputs(ranks=3, unusable=[Unusable("a", "b")], would_decide=["rank 5's dump"]),
+)
+
+
+def test_schema_on_disk_is_the_schema_of_the_code() -> None:
+    assert json.loads(SCHEMA.read_text()) == json_schema(), (
+        "regenerate it with: python -m hanglab.analyzer.verdict > docs/verdict.schema.json"
+    )
+
+
+def test_verdicts_have_exactly_the_fixed_keys_and_satisfy_the_schema() -> None:
+    for verdict in (FULL, Verdict(status=Status.HEALTHY)):
+        document = json.loads(verdict.to_json())
+        assert list(document) == KEYS
+        jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    assert json.loads(Verdict(status=Status.HEALTHY).to_json())["cause"] is None
+
+
+def test_findings_carry_the_keys_from_status_to_effect() -> None:
+    finding = json.loads(FULL.to_json())["findings"][0]
+    assert list(finding) == KEYS[1 : KEYS.index("effect") + 1]
+
+
+def test_every_cause_has_a_category_and_advice() -> None:
+    from hanglab.analyzer.advice import advice_for
+
+    assert {cause.category for cause in Cause} == set(Category)
+    assert Cause.HOST_SYNC.category is Category.SOFTWARE
+    assert Cause.GPU_OOM.category is Category.RESOURCE
+    for cause in Cause:
+        assert advice_for(cause)

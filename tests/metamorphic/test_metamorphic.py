@@ -1,0 +1,80 @@
+"""No peeking: rewritten scenarios get the same verdict, or a weaker one, on the same ranks.
+
+See rewriting.py for what is changed.  The verdict must be the analyzer's own
+conclusion from the Case, so it may lose certainty but never move to a rank
+that did nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rewriting import rewrite
+
+SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*/*.py"))
+
+#: Neighbouring ranks stay neighbours, so that programs made of pairs keep their pairs.
+PERMUTED: dict[int, dict[int, int]] = {
+    3: {0: 1, 1: 0, 2: 2, 3: 2},
+    4: {0: 2, 1: 3, 2: 0, 3: 1},
+    5: {0: 3, 1: 2, 2: 1, 3: 0, 4: 4},
+}
+
+
+def run_rewritten(
+    folder: Path, world_size: int, ranks: Mapping[int, int]
+) -> list[tuple[str, dict[str, Any]]]:
+    """(original scenario, result) of fault and control of every rewritten scenario."""
+    originals: dict[str, str] = {}
+    files = []
+    for source in SCENARIOS:
+        if source.stem == "__init__":
+            continue
+        file, name = rewrite(source, folder, ranks)
+        originals[name] = source.stem
+        files.append(str(file))
+    command = [sys.executable, "-m", "hanglab.harness.cli", "run", *files]
+    command += ["--json", "--jobs", "2", "--world-size", str(world_size)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
+    results = json.loads(done.stdout)["results"]
+    return [(originals[result["scenario"]], result) for result in results]
+
+
+@pytest.mark.parametrize(
+    "world_size",
+    [4, pytest.param(3, marks=pytest.mark.long), pytest.param(5, marks=pytest.mark.long)],
+)
+@pytest.mark.timeout(900)
+def test_verdicts_survive_another_name_rank_and_step(tmp_path: Path, world_size: int) -> None:
+    results = run_rewritten(tmp_path, world_size, PERMUTED[world_size])
+    assert len(results) >= 28
+    same, weaker, wrong = 0, [], []
+    for scenario, result in results:
+        verdict = result["verdict"]
+        title = f"{scenario} {result['variant']}"
+        if verdict is None:
+            wrong.append(f"{title}: {result['outcome']}: {result['reason']}")
+            continue
+        said = (verdict["status"], verdict["cause"], verdict["culprits"])
+        if result["variant"] == "control":
+            if verdict["status"] != "healthy":
+                wrong.append(f"{title}: {said}")
+            continue
+        expected = result["expected"]
+        if said[1:] == (expected["cause"], expected["culprits"]):
+            same += 1
+        elif verdict["status"] == "inconclusive" or (
+            verdict["cause"] == "missing_rank" and verdict["culprits"] == expected["culprits"]
+        ):
+            weaker.append(f"{title}: {said}")
+        else:
+            wrong.append(f"{title}: {said}, expected {expected}")
+    assert not wrong, "\n".join(wrong)
+    assert len(weaker) <= 2, "\n".join(weaker)
+    assert same
