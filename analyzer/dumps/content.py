@@ -63,8 +63,8 @@ def _rows(entries: Any, damages: list[str]) -> list[dict[str, Any]]:
     rows = [entry for entry in entries if type(entry) is dict]
     if damages and rows:
         # Next to a damage an entry may lack what the others have.
-        keys = rows[0].keys() - _OPTIONAL
-        rows = [row for row in rows if row.keys() >= keys]
+        keys = max(rows, key=len).keys() - _OPTIONAL
+        rows = [row for row in rows if row and row.keys() >= keys]
     if len(rows) < len(entries):
         damages.append(f"{len(entries) - len(rows)} entries are no entries")
     return rows

@@ -93,7 +93,7 @@ def read_dump(data: bytes, *, rank: int, source: str, contained: bool) -> RankDu
             return read_content(decoded, rank=rank, source=source, from_json=False)
         except DumpError:
             raise
-        except Exception:  # noqa: BLE001, S110 - whatever C's unpickler met, the other one names
+        except Exception:
             pass
     return read_content(decode_pickle(data), rank=rank, source=source, from_json=False)
 
@@ -105,7 +105,7 @@ def _check_old_pickle(data: bytes) -> None:
         for opcode, argument, _position in pickletools.genops(data):
             if opcode.name in ("GLOBAL", "INST", "OBJ", "REDUCE", "BUILD", "PERSID", "BINPERSID"):
                 code = code or str(argument or opcode.name)[:80]
-    except Exception:  # noqa: BLE001 - it raises whatever the bytes provoke
+    except Exception:
         if code is not None:
             raise DumpError("not a dump: text") from None
         return

@@ -244,13 +244,13 @@ class Pool(Generic[T, R]):
             value = self._function(item)
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - an item of a stranger costs only itself
+        except Exception as error:
             return _LOST, pickle.dumps(f"could not be read: {type(error).__name__}: {error}"[:500])
         try:
             return _DONE, pickle.dumps(value, protocol=5)
         except MemoryError:
             raise
-        except Exception:  # noqa: BLE001 - a mistake in the function: the parent raises it
+        except Exception:
             return _BROKEN, pickle.dumps(traceback.format_exc())
 
 

@@ -1,0 +1,66 @@
+"""Whose dump a file is where its name and its content disagree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dump_builders import dump, torch_pickle
+
+from hanglab.analyzer.dumps import load_folder, map_folder
+
+
+def grid(rank: int) -> bytes:
+    """A dump of a job of 2 x 2 ranks: its groups have only this rank in common."""
+    row, column = divmod(rank, 2)
+    return torch_pickle(
+        dump(
+            pg_config={
+                "0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"},
+                "1": {"name": "1", "desc": "tp", "ranks": str([2 * row, 2 * row + 1])},
+                "2": {"name": "2", "desc": "dp", "ranks": str([column, column + 2])},
+            },
+            op=rank,
+        )
+    )
+
+
+def test_contents_win_where_names_were_shuffled(tmp_path: Path) -> None:
+    for named, rank in enumerate((2, 3, 1, 0)):
+        (tmp_path / f"dump_{named}").write_bytes(grid(rank))
+    loaded = load_folder(tmp_path)
+    assert [item.rank for item in loaded.dumps] == [0, 1, 2, 3]
+    assert [item.extra["op"] for item in loaded.dumps] == [0, 1, 2, 3]
+    mapped = map_folder(tmp_path, lambda item: (item.rank, item.extra["op"]))
+    assert mapped.results == [(0, 0), (1, 1), (2, 2), (3, 3)]
+
+
+def test_contents_tell_where_names_have_no_number(tmp_path: Path) -> None:
+    for rank, name in enumerate(("a", "b", "c", "d")):
+        (tmp_path / f"{name}.pickle").write_bytes(grid(rank))
+    assert [item.extra["op"] for item in load_folder(tmp_path).dumps] == [0, 1, 2, 3]
+
+
+def test_the_last_rank_without_a_name_is_the_one_that_is_left(tmp_path: Path) -> None:
+    plain = torch_pickle(dump())
+    (tmp_path / "dump_0").write_bytes(plain)
+    (tmp_path / "other").write_bytes(plain)
+    assert [item.rank for item in load_folder(tmp_path).dumps] == [0, 1]
+
+
+def test_without_any_sign_a_file_is_named_and_not_guessed(tmp_path: Path) -> None:
+    plain = torch_pickle(dump())
+    (tmp_path / "one").write_bytes(plain)
+    (tmp_path / "two").write_bytes(plain)
+    loaded = load_folder(tmp_path)
+    assert loaded.dumps == []
+    assert {item.reason for item in loaded.unusable} == {
+        "neither its name nor its content tells the rank"
+    }
+
+
+def test_replicas_that_number_their_ranks_alike_keep_their_names(tmp_path: Path) -> None:
+    for rank in range(8):
+        (tmp_path / f"dump_{rank}").write_bytes(grid(rank % 4))
+    loaded = load_folder(tmp_path)
+    assert [item.rank for item in loaded.dumps] == list(range(8))
+    assert [item.extra["op"] for item in loaded.dumps] == [0, 1, 2, 3] * 2
