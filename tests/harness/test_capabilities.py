@@ -1,0 +1,29 @@
+"""What this machine can run: every answer has its reason, every no its remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from hanglab.harness import capabilities
+
+
+def test_every_answer_has_a_reason_and_every_no_a_remedy() -> None:
+    found = capabilities.all_capabilities()
+    assert [capability.name for capability in found] == list(capabilities.names())
+    for capability in found:
+        assert capability.reason
+        assert capability.available or capability.remedy
+
+
+def test_an_unreachable_docker_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    capabilities.capability.cache_clear()
+    found = capabilities.capability("docker")
+    capabilities.capability.cache_clear()
+    assert not found.available
+    assert "/nowhere/docker.sock" in found.reason
+
+
+def test_an_unknown_capability_is_a_mistake() -> None:
+    with pytest.raises(KeyError):
+        capabilities.capability("teleport")

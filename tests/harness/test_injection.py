@@ -1,0 +1,126 @@
+"""Faults strike once, when the progress file says so, and tell when they could not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hanglab.harness.faults.conditions import Operations, Seen, Steps
+from hanglab.harness.faults.fault import Fault
+from hanglab.harness.faults.freeze import Freeze
+from hanglab.harness.faults.kill import Kill
+from hanglab.harness.faults.terminate import Terminate
+from hanglab.harness.injection import Injector
+from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case.layout import Slot
+
+
+def write_progress(case: Path, rank: int, step: int, operations: int) -> None:
+    """The head of a progress file, as far as conditions read it."""
+    folder = folders.rank_folder(case, "host", rank)
+    folder.mkdir(parents=True, exist_ok=True)
+    slots = [0] * 512
+    slots[Slot.MAGIC] = layout.MAGIC
+    slots[Slot.VERSION] = layout.VERSION
+    slots[Slot.RANK] = rank
+    slots[Slot.STEP] = step
+    slots[Slot.OPERATIONS_TOTAL] = operations
+    (folder / folders.PROGRESS).write_bytes(struct.pack("<512q", *slots))
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+@pytest.mark.parametrize("kind", [Kill, Terminate])
+def test_a_signal_strikes_at_its_step(
+    kind: type[Fault], victim: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    injector = Injector([kind(rank=1, at_step=5)], tmp_path, 2)
+    strike = injector.strikes[0]
+    pids = {0: os.getpid(), 1: victim.pid}
+    injector.poll(pids)
+    write_progress(tmp_path, 1, 4, 40)
+    injector.poll(pids)
+    assert injector.pending
+    assert not strike.struck
+    write_progress(tmp_path, 1, 6, 60)
+    injector.poll(pids)
+    assert not injector.pending
+    assert (strike.pid, strike.step, strike.operations) == (victim.pid, 6, 60)
+    signals = {Kill: signal.SIGKILL, Terminate: signal.SIGTERM}
+    assert victim.wait(20) == -signals[kind]
+    injector.close()
+
+
+def test_freeze_stops_its_process(victim: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    fault = Freeze(rank=0, when=Operations(rank=1, at_least=3))
+    injector = Injector([fault], tmp_path, 2)
+    write_progress(tmp_path, 1, -1, 3)
+    injector.poll({0: victim.pid})
+    assert injector.strikes[0].struck
+    _, status = os.waitpid(victim.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    injector.close()
+
+
+def test_a_rank_that_has_ended_is_not_struck(tmp_path: Path) -> None:
+    injector = Injector([Kill(rank=1, at_step=0)], tmp_path, 2)
+    write_progress(tmp_path, 1, 3, 3)
+    injector.poll({0: os.getpid()})
+    strike = injector.strikes[0]
+    assert not strike.struck
+    assert not injector.pending
+    assert "rank 1 had ended" in strike.describe()
+    injector.close()
+
+
+def test_time_counts_from_when_all_ranks_are_there(
+    victim: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    injector = Injector([Kill(rank=0, after_s=0.0)], tmp_path, 2)
+    write_progress(tmp_path, 0, -1, 0)
+    injector.poll({0: victim.pid})
+    assert injector.pending
+    write_progress(tmp_path, 1, -1, 0)
+    injector.poll({0: victim.pid})
+    assert injector.strikes[0].struck
+    injector.close()
+
+
+def test_damaged_progress_files_are_passed_over(tmp_path: Path) -> None:
+    injector = Injector([Kill(rank=0, at_step=0)], tmp_path, 1)
+    folder = folders.rank_folder(tmp_path, "host", 0)
+    folder.mkdir(parents=True)
+    (folder / folders.PROGRESS).write_bytes(b"short")
+    injector.poll({0: os.getpid()})
+    assert injector.pending
+    injector.close()
+
+
+def test_conditions() -> None:
+    seen = {0: Seen(step=4, operations=9)}
+    assert Steps(0, 4).holds(seen, 0.0)
+    assert not Steps(0, 5).holds(seen, 0.0)
+    assert not Steps(1, 0).holds(seen, 0.0)
+    assert Operations(0, 9).holds(seen, 0.0)
+    assert not Operations(0, 10).holds(seen, 0.0)
+
+
+@pytest.mark.parametrize("moments", [{}, {"at_step": 1, "after_s": 1.0}])
+def test_a_fault_has_exactly_one_moment(moments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="exactly one"):
+        Freeze(rank=0, **moments)  # type: ignore[arg-type]
