@@ -159,6 +159,7 @@ def _place(verdict: Verdict) -> str:
 
 def print_failures(console: Console, results: Sequence[Result]) -> None:
     """What went wrong in each job that did not pass, and how to run it again."""
+    shown: set[str] = set()
     for result in results:
         if result.outcome is Outcome.PASS:
             continue
@@ -169,7 +170,8 @@ def print_failures(console: Console, results: Sequence[Result]) -> None:
         )
         if result.outcome is Outcome.SKIPPED:
             continue
-        if result.detail:
+        if result.detail and result.detail not in shown:
+            shown.add(result.detail)
             console.print(Text(result.detail.rstrip(), style="dim"))
         if result.folder is not None and result.request is not None:
             console.print(f"    artifacts  {escape(str(result.folder))}")
