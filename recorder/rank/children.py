@@ -29,10 +29,13 @@ class ChildWatch:
         self._is_worker = is_worker
         self._told: set[int] = set()
 
-    def look(self) -> list[dict[str, Any]]:
-        """Children found dead since the last look, as records.ChildExit has them."""
+    def look(self, workers: Iterable[Any] = ()) -> list[dict[str, Any]]:
+        """Children found dead since the last look, as records.ChildExit has them.
+
+        ``workers`` are counted on as well as those that ``serving`` gives.
+        """
         found: list[dict[str, Any]] = []
-        for worker in self._serving():
+        for worker in (*workers, *self._serving()):
             self._look_at(worker, found, counted_on=True)
         process = sys.modules.get("multiprocessing.process")
         for child in list(getattr(process, "_children", ())):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -15,10 +16,15 @@ _INPUT = 1
 
 
 class LoaderWatch:
-    """Wraps ``__next__`` of torch's DataLoader iterators."""
+    """Wraps ``__next__`` of torch's DataLoader iterators, and what ends their workers.
 
-    def __init__(self, sections: Sections) -> None:
+    ``before_end(workers)`` is called before an iterator joins the workers that it
+    counts on: afterwards nobody could tell that one was dead already.
+    """
+
+    def __init__(self, sections: Sections, before_end: Callable[[Iterable[Any]], None]) -> None:
         self._sections = sections
+        self._before_end = before_end
         #: Process ids of every worker that was ever started.
         self.worker_pids: set[int] = set()
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -32,6 +38,9 @@ class LoaderWatch:
         self._wrap(base, "__next__", self._next_wrapper(base.__dict__["__next__"]))
         workers = dataloader._MultiProcessingDataLoaderIter
         self._wrap(workers, "__init__", self._init_wrapper(workers.__dict__["__init__"]))
+        end = workers.__dict__.get("_shutdown_workers")
+        if end is not None:
+            self._wrap(workers, "_shutdown_workers", self._end_wrapper(end))
 
     def uninstall(self) -> None:
         while self._wrapped:
@@ -41,12 +50,7 @@ class LoaderWatch:
     def serving(self) -> Iterator[Any]:
         """The worker processes that a live iterator still counts on."""
         for iterator in list(self._iterators):
-            if getattr(iterator, "_shutdown", True):
-                continue
-            workers = getattr(iterator, "_workers", ())
-            status = getattr(iterator, "_workers_status", ())
-            # A worker of an exhausted iterable data set has said goodbye: not status.
-            yield from (w for w, serves in zip(workers, status, strict=False) if serves)
+            yield from _serving(iterator)
 
     def _wrap(self, owner: type, name: str, wrapper: Callable[..., Any]) -> None:
         self._wrapped.append((owner, name, owner.__dict__[name]))
@@ -71,3 +75,22 @@ class LoaderWatch:
             pids.update(worker.pid for worker in getattr(iterator, "_workers", ()))
 
         return __init__
+
+    def _end_wrapper(self, original: Callable[..., None]) -> Callable[..., None]:
+        before_end = self._before_end
+
+        def _shutdown_workers(iterator: Any, *args: Any, **kwargs: Any) -> None:
+            with contextlib.suppress(Exception):
+                before_end(_serving(iterator))
+            original(iterator, *args, **kwargs)
+
+        return _shutdown_workers
+
+
+def _serving(iterator: Any) -> list[Any]:
+    if getattr(iterator, "_shutdown", True):
+        return []
+    workers = getattr(iterator, "_workers", ())
+    status = getattr(iterator, "_workers_status", ())
+    # A worker of an exhausted iterable data set has said goodbye: no status.
+    return [worker for worker, serves in zip(workers, status, strict=False) if serves]

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,12 +58,12 @@ class RankRecorder:
         )
         self._groups = Groups(rank)
         self._boundary = Boundary(
-            self._progress, CallSites(user_code, self._progress.text), self._groups.note
+            self._progress, CallSites(user_code, self._progress.text), self._group_seen
         )
         self._user_code = user_code
         self._group_calls = GroupCalls(self._boundary)
         self._lines = LineSampler(user_code)
-        self._loader = LoaderWatch(self._sections)
+        self._loader = LoaderWatch(self._sections, self._write_children)
         self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
         self._exceptions = ExceptionWatch(self._write_exception)
         self._imports = AfterImport()
@@ -104,6 +104,12 @@ class RankRecorder:
 
         self._boundary.install(ProcessGroup, Work)
         self._group_calls.install(module)
+
+    def _group_seen(self, group: object) -> None:
+        # At once: the rank may be killed before the next beat.
+        self._groups.note(group)
+        if self._groups.changed:
+            self._write_groups()
 
     # What the job itself calls.
 
@@ -208,8 +214,8 @@ class RankRecorder:
         self._groups.changed = False
         self._write(folders.GROUPS, self._groups.rows())
 
-    def _write_children(self) -> None:
-        for child in self._children.look():
+    def _write_children(self, workers: Iterable[Any] = ()) -> None:
+        for child in self._children.look(workers):
             self._append(folders.CHILDREN, child)
 
     def _write_exception(

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from recorder_support import Job, Zygote, short_folder
+
+StartJob = Callable[..., Job]
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    pytest.importorskip("torch")
+    zygote = Zygote()
+    try:
+        yield zygote
+    finally:
+        zygote.close()
+
+
+@pytest.fixture
+def start_job(zygote: Zygote, tmp_path: Path) -> Iterator[StartJob]:
+    """``start_job(program, world_size, environment={}, agent=None, record=True)``."""
+    with ExitStack() as stack:
+
+        def start(
+            program: str,
+            world_size: int = 2,
+            environment: dict[str, str] | None = None,
+            agent: tuple[str, ...] | None = None,
+            record: bool = True,
+        ) -> Job:
+            runtime = stack.enter_context(short_folder())
+            folder = tmp_path / f"job{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            job = Job(
+                zygote, folder, runtime, program, world_size, environment or {}, agent, record
+            )
+            stack.callback(job.close)
+            return job
+
+        yield start

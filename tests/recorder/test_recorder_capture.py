@@ -1,0 +1,140 @@
+"""The agent beside real jobs that hang, fail, or only look as if."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import time
+
+import pytest
+from recorder_support import wait_for
+
+STATES = "states_program.py"
+
+
+def start(start_job, roles: str, hang_after: float = 0.8):
+    job = start_job(STATES, len(roles), {"ROLES": roles}, agent=("--hang-after", str(hang_after)))
+    for rank in range(len(roles)):
+        wait_for(lambda rank=rank: "stuck" in job.printed(rank), f"rank {rank} to be stuck")
+    return job
+
+
+def functions(case, kind: str = "rank") -> set[str]:
+    return {
+        frame.function
+        for sample in case.stacks
+        if sample.kind == kind and sample.capture
+        for thread in sample.threads
+        for frame in thread.frames
+    }
+
+
+def test_hang_is_captured(start_job):
+    job = start(start_job, "wwws")
+    event = job.agent.wait("captured")
+    assert event["trigger"]["kind"] == "no_progress"
+    assert event["seconds"] < 5
+    job.agent.finish(ended_by_recorder=True)
+    case = job.read()
+    assert case.manifest is not None and case.job is not None
+    assert case.job.world_size == 4 and case.job.ended_by_recorder
+    assert case.problems == []
+    assert case.absent == []
+    for rank in case.ranks:
+        assert rank.flight_recorder and rank.flight_recorder_stacks
+        assert rank.movement is not None and rank.movement.quiet_s >= 0.8
+        assert rank.movement.stack_samples >= 3
+        assert len([s for s in rank.stacks if not s.capture]) >= 3
+        assert {s.state for s in rank.processes} <= {"S", "R"}
+        assert not any(t.name.startswith("hanglab") for s in rank.stacks for t in s.threads)
+    assert "sleep_for_ever" in functions(case.ranks[3])
+    assert "play" in functions(case.ranks[0])
+    listed = {entry.path for entry in case.manifest.files}
+    assert any(path.endswith("0.0/progress.bin") for path in listed)
+    assert job.case.stat().st_mode & 0o777 == 0o700
+    for path in job.case.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.timeout(180)
+def test_each_state_is_named_in_one_job(start_job):
+    job = start(start_job, "wwgwtw", hang_after=1.5)
+    job.kill(1, signal.SIGSTOP)
+    job.kill(3, signal.SIGKILL)
+    assert job.status(3) == signal.SIGKILL
+    job.report(3, code=None, signal=9, by_recorder=False)
+    # The others lose their connection to rank 3 and raise, which they may do at any time.
+    event = job.agent.wait("captured")
+    assert event["trigger"]["kind"] in ("exit", "no_progress")
+    job.agent.finish(ended_by_recorder=True)
+    case = job.read()
+    by_rank = {rank.rank: rank for rank in case.ranks}
+    reasons = {(a.rank, a.what): a.reason for a in case.absent}
+    assert "stopped" in reasons[1, "flight_recorder.pickle"]
+    assert "T" in {s.state for s in by_rank[1].processes}
+    assert functions(by_rank[1]), "a stopped process is readable from outside"
+    assert "lock" in reasons[2, "flight_recorder.pickle"]
+    assert any(t.owns_gil for s in by_rank[2].stacks for t in s.threads)
+    assert by_rank[3].exit is not None and by_rank[3].exit.signal == 9
+    assert by_rank[3].progress is not None and by_rank[3].progress.step == 4
+    assert by_rank[4].progress is not None and by_rank[4].progress.phase == "exiting"
+    assert "sleep_for_ever" in functions(by_rank[4])
+    assert by_rank[4].flight_recorder
+
+
+def test_exception_is_written_and_survivors_are_captured(start_job):
+    # The group breaks when rank 1 leaves, so that a sleeper is the survivor.
+    job = start(start_job, "sx")
+    assert job.status(1) == 1 << 8
+    job.report(1, code=1, signal=None, by_recorder=False)
+    event = job.agent.wait("captured")
+    assert event["trigger"]["kind"] == "exit"
+    assert "rank 1" in event["trigger"]["detail"]
+    job.agent.finish(ended_by_recorder=True)
+    case = job.read()
+    zero, one = case.ranks
+    (raised,) = one.exceptions
+    assert (raised.type, raised.message) == ("RuntimeError", "the reason of it all")
+    assert raised.frames[0].function == "play" and raised.main
+    assert one.exit is not None and one.exit.code == 1
+    assert "the reason of it all" in one.stderr
+    assert one.flight_recorder and one.progress is not None and one.progress.phase == "exiting"
+    assert "sleep_for_ever" in functions(zero) and zero.flight_recorder
+
+
+def test_a_rank_that_vanishes_untold_is_noticed(start_job):
+    job = start(start_job, "ss", hang_after=30)
+    job.kill(1)
+    assert job.agent.wait("captured")["trigger"]["kind"] == "exit"
+    job.agent.finish()
+
+
+def test_moving_functions_are_movement(start_job):
+    job = start(start_job, "wn", hang_after=0.6)
+    watched = time.monotonic() + 5 * 0.6
+    wait_for(lambda: time.monotonic() > watched, "five times the threshold")
+    job.agent.tell(command="capture", kind="deadline", detail="enough")
+    event = job.agent.wait("captured")
+    assert event["trigger"]["kind"] == "deadline"
+    job.agent.finish(ended_by_recorder=True)
+    case = job.read()
+    assert case.job is not None and case.job.trigger is not None
+    assert case.job.trigger.detail == "enough"
+    assert case.ranks[1].movement is not None and case.ranks[1].movement.quiet_s < 0.6
+
+
+def test_busy_rank_gets_more_time(start_job):
+    job = start(start_job, "wb", hang_after=0.5)
+    event = job.agent.wait("captured")
+    job.agent.finish(ended_by_recorder=True)
+    movement = job.read().ranks[1].movement
+    assert movement is not None
+    # On a starved machine the loop may not get most of a core.
+    if movement.cpu_share >= 0.8:
+        assert event["trigger"]["quiet_s"] >= 1.5
+
+
+def test_end_of_input_finishes_the_case(start_job):
+    job = start(start_job, "ss", hang_after=30)
+    assert job.agent.close_input() == 0
+    assert job.read().manifest is not None

@@ -1,0 +1,57 @@
+"""A recorder, working or failing, never changes or stops the job."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def outputs(job) -> list[str]:
+    assert [job.status(rank) for rank in (0, 1)] == [0, 0]
+    return [job.printed(rank) for rank in (0, 1)]
+
+
+def test_losses_and_weights_are_the_same_bit_for_bit(start_job):
+    plain = outputs(start_job("seeded_program.py", record=False))
+    recorded = outputs(start_job("seeded_program.py", agent=("--hang-after", "30")))
+    assert plain == recorded
+    assert plain[0].count("\n") == 9
+
+
+def test_unwritable_case_folder(start_job, tmp_path):
+    obstacle = tmp_path / "file"
+    obstacle.touch()
+    job = start_job("seeded_program.py", environment={"HANGLAB_CASE": str(obstacle), "SHOW": "1"})
+    assert all("unrecorded" in text for text in outputs(job))
+    assert list(job.runtime.glob("not-recorded-*.txt")), "the reason is left behind"
+
+
+def test_no_space_for_the_progress_file(start_job):
+    # A file-size limit refuses the allocation as a full disk does.
+    job = start_job(
+        "seeded_program.py", environment={"FILE_LIMIT": "262144"}, agent=("--hang-after", "30")
+    )
+    for rank, text in enumerate(outputs(job)):
+        assert text.count("\n") == 9
+        job.report(rank, code=0, signal=None, by_recorder=False)
+    job.agent.finish()
+    case = job.read()
+    assert [rank.progress for rank in case.ranks] == [None, None]
+    assert all(rank.flight_recorder for rank in case.ranks)
+
+
+def test_no_runtime_folder_and_no_agent(start_job):
+    outputs(start_job("seeded_program.py", environment={"HANGLAB_RUNTIME": "/nowhere/at/all"}))
+
+
+@pytest.mark.parametrize("replace", ["0", "1"])
+def test_exception_hooks_are_chained(start_job, replace):
+    job = start_job("hooks_program.py", 1, {"REPLACE": replace})
+    assert job.status(0) == 1 << 8
+    raised = job.rank(0).exceptions
+    assert {(r.type, r.main) for r in raised} == {("ValueError", False), ("KeyError", True)}
+    helper = next(r for r in raised if not r.main)
+    assert (helper.thread, helper.frames[0].function) == ("helper", "fail")
+    if replace == "1":
+        assert "main KeyError" in job.printed(0)
+    else:
+        assert "KeyError" in (job.runtime / "rank0.err").read_text()
