@@ -69,6 +69,8 @@ class Divergence:
     #: True where each deviating rank's later operations continue its peers' order
     #: with some removed.
     skipped: bool = False
+    #: True where every known member finished it all the same, so that the job went on for a while.
+    finished: bool = False
 
 
 class WaitKind(str, Enum):
@@ -105,6 +107,9 @@ class Sink:
     victims: tuple[int, ...] = ()
     #: Its last call that is known.
     last: Call | None = None
+    #: It issued operations that its dump does not show (point-to-point on gloo), so it may
+    #: be in one of them.
+    hidden: bool = False
 
 
 @dataclass
@@ -115,6 +120,10 @@ class Cycle:
     calls: tuple[Call, ...]
     #: True where every call of the ring is a send or receive.
     p2p: bool
+    #: Ranks that left the order of the others; empty where nothing tells the sides apart.
+    deviating: tuple[int, ...] = ()
+    #: False where sends and receives could not be counted from their beginning.
+    certain: bool = True
 
 
 @dataclass
@@ -122,6 +131,10 @@ class Unmatched:
     """A send or receive whose other half never came, although its peer is past it."""
 
     call: Call
+    #: Where the peer waits instead.
+    instead: Call | None = None
+    #: Who left the order kept before; empty where nothing tells the sides apart.
+    deviating: tuple[int, ...] = ()
 
 
 @dataclass
@@ -146,6 +159,11 @@ class Picture:
     agreed: dict[Group, int] = field(default_factory=dict)
     #: Evidence that would settle what stays open, such as "rank 5's dump".
     would_decide: list[str] = field(default_factory=list)
+    #: Ranks without evidence that alone could be what holds some rank up.
+    open: tuple[int, ...] = ()
+    #: Only the ranks that matter were read in full: the calls of others lack
+    #: arguments and stacks, and ``unfinished`` lacks most of them.
+    abridged: bool = False
 
     @property
     def missing(self) -> tuple[int, ...]:

@@ -1,0 +1,374 @@
+"""The first number of a group at which its members do not do the same, and who deviates."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hanglab.analyzer.communication.groups import ResolvedGroup
+from hanglab.analyzer.communication.lookup import Lookup
+from hanglab.analyzer.communication.merging import History, Merged
+from hanglab.analyzer.communication.order import continuation, left_out
+from hanglab.analyzer.communication.picture import Call, Difference, Divergence
+from hanglab.analyzer.communication.signatures import (
+    EXTRA,
+    OPERATION,
+    SITE,
+    SIZE,
+    UInt64,
+    argument_difference,
+    call_site,
+    difference,
+)
+from hanglab.analyzer.communication.summary import GAP
+from hanglab.analyzer.dumps.columns import Int32, Int64
+
+#: So many suspicious numbers of a group are looked at closely.
+_SUSPECTS = 64
+#: So many histories of a group are compared with each other.
+_COMPARED = 64
+#: Calls of so many ranks are read in full.
+_CALLS = 64
+#: A call site may be ahead of its peers' by so many operations.
+_SHIFT = 256
+#: So many call sites in a row are no chance.
+_AGREEING = 3
+
+Signature = tuple[int, ...]
+
+
+@dataclass
+class Sequences:
+    """What each member of one group did, by sequence number."""
+
+    group: ResolvedGroup
+    histories: list[History]
+    table: UInt64
+
+    def of(self, rank: int) -> tuple[int, Int32]:
+        """First sequence number and codes of one rank."""
+        for history in self.histories:
+            window = history.windows.get(rank)
+            if window is not None:
+                low, high = window
+                return low, history.codes[low - history.base : high - history.base]
+        return 0, np.zeros(0, dtype=np.int32)
+
+    def code(self, rank: int, seq: int) -> int:
+        base, codes = self.of(rank)
+        return int(codes[seq - base]) if base <= seq < base + len(codes) else GAP
+
+    def signature(self, code: int) -> Signature | None:
+        """Operation, sizes, dtype and call site; None in a gap."""
+        if code == GAP:
+            return None
+        row = self.table[code]
+        return tuple(int(row[i]) for i in range(len(row)) if i != EXTRA)
+
+    def signatures(self, rank: int, low: int | None, high: int | None) -> list[Signature | None]:
+        """Signatures of one rank from ``low`` to one before ``high``."""
+        base, codes = self.of(rank)
+        start = 0 if low is None else max(0, low - base)
+        stop = len(codes) if high is None else max(0, high - base)
+        return [self.signature(code) for code in codes[start:stop].tolist()]
+
+
+def sequences_of(merged: Merged, group: ResolvedGroup, table: UInt64) -> Sequences:
+    members = set(group.standings)
+    histories = []
+    for key in group.histories:
+        for history in merged.histories.get(key, ()):
+            if members.isdisjoint(history.windows):
+                continue
+            histories.append(history)
+    return Sequences(group, histories, table)
+
+
+def find_divergence(sequences: Sequences, lookup: Lookup, *, stuck: bool) -> Divergence | None:
+    """``stuck`` says that some member waits in this group."""
+    if len(sequences.histories) < 2:
+        return None
+    hard = _hard_divergence(sequences, lookup)
+    if stuck:
+        soft = _shifted(sequences, lookup, hard.seq if hard is not None else None)
+        if soft is not None:
+            return soft
+    return hard
+
+
+def _overlap(a: History, b: History) -> tuple[int, Int32, Int32]:
+    low = max(a.base, b.base)
+    high = max(low, min(a.base + len(a.codes), b.base + len(b.codes)))
+    return low, a.codes[low - a.base : high - a.base], b.codes[low - b.base : high - b.base]
+
+
+def _suspects(sequences: Sequences) -> list[int]:
+    """Sequence numbers at which some two members differ in what both know, call sites aside."""
+    histories = sequences.histories[:_COMPARED]
+    found: set[int] = set()
+    for i, a in enumerate(histories):
+        for b in histories[i + 1 :]:
+            low, mine, others = _overlap(a, b)
+            places = np.flatnonzero((mine != others) & (mine != GAP) & (others != GAP))
+            if not len(places):
+                continue
+            x, y = sequences.table[mine[places]], sequences.table[others[places]]
+            differ = (x != y) & (x != 0) & (y != 0)
+            differ[:, SITE] = False
+            found.update((places[differ.any(axis=1)] + low).tolist()[:_SUSPECTS])
+    return sorted(found)[:_SUSPECTS]
+
+
+@dataclass
+class _Side:
+    """Members that do the same under one number."""
+
+    call: Call
+    code: int
+    ranks: list[int]
+
+
+def _sides(sequences: Sequences, lookup: Lookup, seq: int) -> list[_Side]:
+    by_code: dict[int, list[int]] = {}
+    for rank in sequences.group.members:
+        code = sequences.code(rank, seq)
+        if code != GAP:
+            by_code.setdefault(code, []).append(rank)
+    sides: list[_Side] = []
+    for code, ranks in sorted(by_code.items(), key=lambda item: (-len(item[1]), item[1])):
+        call = lookup.collective(ranks[0], sequences.group, seq)
+        if call is None:
+            continue
+        for side in sides:
+            if difference(side.call, call, sites=False) is None:
+                side.ranks += ranks
+                break
+        else:
+            sides.append(_Side(call, code, list(ranks)))
+    return sorted(sides, key=lambda side: (-len(side.ranks), side.ranks))
+
+
+def _hard_divergence(sequences: Sequences, lookup: Lookup) -> Divergence | None:
+    for seq in _suspects(sequences):
+        sides = _sides(sequences, lookup, seq)
+        if len(sides) > 1:
+            return _judge(sequences, lookup, seq, sides)
+    return None
+
+
+def _judge(
+    sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]
+) -> Divergence:
+    conforming = _conforming(sequences, seq, sides)
+    ranks = sorted(rank for side in sides for rank in side.ranks)
+    deviating: tuple[int, ...] = ()
+    if conforming is not None:
+        others = [side for side in sides if side is not conforming]
+        deviating = tuple(sorted(rank for side in others for rank in side.ranks))
+    base = conforming or sides[0]
+    other = next(side for side in sides if side is not base)
+    kind = _kind(sequences, seq, base, other)
+    skipped = bool(deviating) and all(
+        _skips(sequences, seq, base.ranks[0], side, kind)
+        for side in sides
+        if side is not base
+    )
+    return Divergence(
+        group=sequences.group.group,
+        seq=seq,
+        difference=kind,
+        calls=_calls(sequences, lookup, seq, ranks, deviating),
+        deviating=deviating,
+        candidates=() if deviating else tuple(ranks),
+        skipped=skipped,
+        finished=all(
+            standing.finished(seq)
+            for rank in ranks
+            if (standing := sequences.group.standings.get(rank)) is not None
+        ),
+    )
+
+
+def _conforming(sequences: Sequences, seq: int, sides: list[_Side]) -> _Side | None:
+    """The side that does right: the majority, or who goes on as the group did before."""
+    known = sum(len(side.ranks) for side in sides)
+    silent = 0
+    for rank in sequences.group.members:
+        standing = sequences.group.standings.get(rank)
+        entered = standing.entered if standing is not None else None
+        if entered is None or (entered >= seq and sequences.code(rank, seq) == GAP):
+            silent += 1
+    if 2 * len(sides[0].ranks) > known + silent:
+        return sides[0]
+    fitting = []
+    for side in sides:
+        past = sequences.signatures(side.ranks[0], None, seq)
+        expected = continuation(past, 1)
+        now = sequences.signature(side.code)
+        # Without call sites a pattern of operations proves too little.
+        if expected and now is not None and now[-1] and expected[0] == now:
+            fitting.append(side)
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _kind(sequences: Sequences, seq: int, base: _Side, other: _Side) -> Difference:
+    found = difference(base.call, other.call)
+    if found is Difference.CALL_SITE:
+        # The same place of the program may be two lines, if it has been so before.
+        pair = (_site(sequences, base.code), _site(sequences, other.code))
+        before = zip(
+            reversed(sequences.signatures(base.ranks[0], None, seq)),
+            reversed(sequences.signatures(other.ranks[0], None, seq)),
+            strict=False,
+        )
+        if any(x and y and (x[-1], y[-1]) == pair for x, y in before):
+            return argument_difference(base.call, other.call) or Difference.SIZE
+    assert found is not None
+    return found
+
+
+def _site(sequences: Sequences, code: int) -> int:
+    return int(sequences.table[code][SITE])
+
+
+def _skips(
+    sequences: Sequences, seq: int, base: int, side: _Side, kind: Difference
+) -> bool:
+    """Whether a side goes on with its peers' operations, with some left out."""
+    mine = sequences.signatures(side.ranks[0], seq, None)
+    past = sequences.signatures(base, None, seq)
+    peers: list[Hashable] = [*sequences.signatures(base, seq, None)]
+    peers += continuation(past + peers, len(past) + len(mine))
+    if not any(signature and signature[-1] for signature in mine):
+        # Without call sites on this side, compare the rest.
+        peers = [isinstance(one, tuple) and (*one[:-1], 0) for one in peers]
+    same_site = kind in (Difference.SIZE, Difference.DTYPE, Difference.ROOT, Difference.REDUCE_OP)
+    if same_site and len(mine) < 2 and mine and mine[0] and mine[0][-1]:
+        # One call from the same line with other arguments is just that.
+        return False
+    return left_out(mine, peers) is not None
+
+
+def _calls(
+    sequences: Sequences, lookup: Lookup, seq: int, ranks: list[int], first: tuple[int, ...]
+) -> dict[int, Call]:
+    calls = {}
+    for rank in [*first, *(rank for rank in ranks if rank not in first)][:_CALLS]:
+        call = lookup.collective(rank, sequences.group, seq)
+        if call is not None:
+            calls[rank] = call
+    return dict(sorted(calls.items()))
+
+
+def _shifted(sequences: Sequences, lookup: Lookup, before: int | None) -> Divergence | None:
+    """Members that call the same operation from the places of different ones.
+
+    Different lines for one operation are normal (a branch on the rank), as long
+    as the same lines go together.  A rank whose lines are all ahead of its
+    peers' from some number on has left something out there; behind, put
+    something in.
+    """
+    histories = sequences.histories[:_COMPARED]
+    best: tuple[int, History, History, int] | None = None
+    for a in histories:
+        for b in histories:
+            if a is b:
+                continue
+            low, mine, others = _overlap(a, b)
+            size = len(mine) if before is None else max(0, min(len(mine), before - low))
+            place = _first_break(sequences.table, mine[:size], others[:size])
+            if place is None or (best is not None and low + place >= best[0]):
+                continue
+            shift = _shift_of(sequences.table, a, b, low + place)
+            if shift:
+                best = (low + place, a, b, shift)
+    if best is None:
+        return None
+    seq, ahead, behind, shift = best
+    return _judge_shift(sequences, lookup, seq, ahead, behind)
+
+
+def _first_break(table: UInt64, mine: Int32, others: Int32) -> int | None:
+    """First place at which two call sites meet that used to go with other ones."""
+    differ = (mine != others) & (mine != GAP) & (others != GAP)
+    if not differ.any():
+        return None
+    known = (mine != GAP) & (others != GAP)
+    a = np.where(known, table[mine, SITE], 0)
+    b = np.where(known, table[others, SITE], 0)
+    partner: dict[int, int] = {}
+    reverse: dict[int, int] = {}
+    for place, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        if not x or not y:
+            continue
+        if partner.setdefault(x, y) != y or reverse.setdefault(y, x) != x:
+            return place
+    return None
+
+
+def _shift_of(table: UInt64, ahead: History, behind: History, seq: int) -> int:
+    """By how many operations ``ahead`` is ahead of ``behind`` from ``seq`` on; 0 if it is not."""
+    mine = ahead.codes[seq - ahead.base :]
+    others = behind.codes[seq - behind.base :]
+    for shift in range(1, min(_SHIFT, len(others) - 1) + 1):
+        size = min(len(mine), len(others) - shift)
+        # A few calls may agree by chance; then it has to be behind by just as many.
+        enough = size >= _AGREEING or (size > 0 and len(others) - len(mine) == shift)
+        if enough and _same(table, mine[:size], others[shift : shift + size]):
+            return shift
+    return 0
+
+
+def _same(table: UInt64, mine: Int32, others: Int32) -> bool:
+    if (mine == GAP).any() or (others == GAP).any():
+        return False
+    columns: Int64 = np.array([OPERATION, SIZE, SITE])
+    return bool((table[mine][:, columns] == table[others][:, columns]).all())
+
+
+def _judge_shift(
+    sequences: Sequences, lookup: Lookup, seq: int, ahead: History, behind: History
+) -> Divergence | None:
+    members = set(sequences.group.members)
+    leaders = sorted(
+        rank for rank, (low, high) in ahead.windows.items() if low <= seq < high and rank in members
+    )
+    followers = sorted(
+        rank
+        for rank, (low, high) in behind.windows.items()
+        if low <= seq < high and rank in members
+    )
+    if not leaders or not followers:
+        return None
+    silent = len(members) - len(leaders) - len(followers)
+    conforming: list[int] | None = None
+    if 2 * max(len(leaders), len(followers)) > len(leaders) + len(followers) + silent:
+        conforming = max(leaders, followers, key=len)
+    else:
+        fitting = []
+        for ranks in (leaders, followers):
+            expected = continuation(sequences.signatures(ranks[0], None, seq), 1)
+            now = sequences.signature(sequences.code(ranks[0], seq))
+            if expected and expected[0] == now:
+                fitting.append(ranks)
+        conforming = fitting[0] if len(fitting) == 1 else None
+    deviating: tuple[int, ...] = ()
+    if conforming is not None:
+        deviating = tuple(leaders if conforming is followers else followers)
+    ranks = sorted(leaders + followers)
+    calls = _calls(sequences, lookup, seq, ranks, deviating)
+    first, last = calls.get(leaders[0]), calls.get(followers[0])
+    if first is None or last is None or call_site(first.stack) is None:
+        return None
+    return Divergence(
+        group=sequences.group.group,
+        seq=seq,
+        difference=Difference.CALL_SITE,
+        calls=calls,
+        deviating=deviating,
+        candidates=() if deviating else tuple(ranks),
+        skipped=bool(deviating) and deviating == tuple(leaders),
+        finished=True,
+    )

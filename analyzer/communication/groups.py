@@ -1,0 +1,185 @@
+"""Which process groups there are, who belongs to them, and how far each member has come.
+
+A group is its name and its member set: split groups share a name, and gloo's
+dumps give no members at all.  A status is keyed by a number of the rank's own,
+which the entries of its peers tie to a name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hanglab.analyzer.communication.merging import Merged, group_key
+from hanglab.analyzer.communication.picture import Group
+from hanglab.analyzer.communication.summary import Members, Part, Summary
+from hanglab.analyzer.dumps.columns import ABSENT
+
+DEFAULT_NAME = "0"
+DEFAULT_DESCRIPTION = "default_pg"
+
+
+@dataclass
+class Standing:
+    """How far one member has come in one group."""
+
+    #: Highest collective sequence number entered; None if not known.
+    entered: int | None
+    unfinished: frozenset[int] = frozenset()
+    part: Part | None = None
+
+    def finished(self, seq: int) -> bool:
+        return self.entered is not None and seq <= self.entered and seq not in self.unfinished
+
+
+@dataclass
+class ResolvedGroup:
+    """A group with its members in group order, and what is known of each of them."""
+
+    group: Group
+    standings: dict[int, Standing] = field(default_factory=dict)
+    #: Members were guessed from who has entries, so there may be more.
+    guessed: bool = False
+    #: Some member used point-to-point on it.
+    p2p: bool = False
+    #: Keys of :attr:`Merged.histories` that belong here.
+    histories: list[tuple[str, Members | None]] = field(default_factory=list)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        return self.group.members
+
+    def unknown(self) -> list[int]:
+        """Members of whom nothing is known in this group."""
+        return [
+            rank
+            for rank in self.members
+            if (standing := self.standings.get(rank)) is None or standing.entered is None
+        ]
+
+
+@dataclass
+class Cast:
+    """All groups, and which one each part of each rank belongs to."""
+
+    groups: list[ResolvedGroup]
+    #: (rank, index of the part) -> index of the group
+    places: dict[tuple[int, int], int]
+    expected: tuple[int, ...]
+
+
+def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
+    everybody = _expected(merged, expected)
+    cast = Cast([], {}, everybody)
+    index: dict[tuple[str, Members], int] = {}
+    descriptions: dict[int, Counter[str]] = {}
+    loose: dict[str, list[tuple[int, int]]] = {}
+    names: dict[str, list[int]] = {}
+
+    def enter(rank: int, number: int, part: Part, place: int) -> None:
+        cast.places[rank, number] = place
+        group = cast.groups[place]
+        group.standings[rank] = Standing(part.entered, frozenset(part.unfinished), part)
+        group.p2p = group.p2p or part.p2p
+        key = group_key(part)
+        if key not in group.histories:
+            group.histories.append(key)
+        if part.description:
+            descriptions.setdefault(place, Counter())[part.description] += 1
+
+    def create(name: str, members: Members, guessed: bool) -> int:
+        place = len(cast.groups)
+        cast.groups.append(ResolvedGroup(Group(name, tuple(members)), guessed=guessed))
+        names.setdefault(name, []).append(place)
+        return place
+
+    for rank, summary in merged.ranks.items():
+        for number, part in enumerate(summary.parts):
+            if not part.members:
+                loose.setdefault(part.name, []).append((rank, number))
+                continue
+            place = index.get((part.name, part.members))
+            if place is None:
+                place = index[part.name, part.members] = create(part.name, part.members, False)
+            enter(rank, number, part, place)
+    for name, owners in loose.items():
+        left = []
+        for rank, number in owners:
+            fitting = [p for p in names.get(name, ()) if rank in cast.groups[p].members]
+            if len(fitting) == 1:
+                enter(rank, number, merged.ranks[rank].parts[number], fitting[0])
+            else:
+                left.append((rank, number))
+        if not left:
+            continue
+        parts = [merged.ranks[rank].parts[number] for rank, number in left]
+        default = name == DEFAULT_NAME or any(
+            part.description == DEFAULT_DESCRIPTION for part in parts
+        )
+        members = everybody if default else tuple(sorted({rank for rank, _ in left}))
+        place = create(name, members, not default or expected is None)
+        for (rank, number), part in zip(left, parts, strict=True):
+            enter(rank, number, part, place)
+    for place, group in enumerate(cast.groups):
+        if place in descriptions:
+            found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
+            group.group = Group(group.group.name, group.members, found[0][0])
+    _learn(merged, cast)
+    return cast
+
+
+def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[int, ...]:
+    if expected is not None:
+        return tuple(sorted(set(expected) | set(merged.ranks)))
+    seen = set(merged.ranks)
+    for members in {part.members for s in merged.ranks.values() for part in s.parts}:
+        seen.update(members or ())
+    return tuple(sorted(seen))
+
+
+def _learn(merged: Merged, cast: Cast) -> None:
+    """Tie statuses to groups by the numbers that peers give the same group."""
+    for group in cast.groups:
+        votes = {
+            standing.part.pg_id
+            for standing in group.standings.values()
+            if standing.part is not None and standing.part.pg_id != ABSENT
+        }
+        if len(votes) != 1:
+            continue
+        pg_id = votes.pop()
+        for rank in group.members:
+            summary = merged.ranks.get(rank)
+            if summary is None or not summary.tells:
+                continue
+            standing = group.standings.get(rank)
+            if standing is None:
+                standing = group.standings[rank] = Standing(None)
+            if standing.entered is None:
+                _take_status(summary, standing, pg_id, group)
+
+
+def _take_status(
+    summary: Summary, standing: Standing, pg_id: int, group: ResolvedGroup
+) -> None:
+    if summary.whole:
+        standing.entered = 0
+        return
+    own = {part.pg_id for part in summary.parts if part is not standing.part}
+    if pg_id in own or not summary.has_status:
+        return
+    if group.p2p or any(s.part is not None and s.part.hidden for s in group.standings.values()):
+        # The status counts point-to-point operations as well.
+        return
+    # A group gets a status with its first operation.
+    enqueued, completed = summary.untied.get(pg_id, (0, 0))
+    enqueued, completed = max(enqueued, 0), max(completed, 0)
+    known = [s for s in group.standings.values() if s.entered is not None]
+    finished = max((min(s.unfinished, default=(s.entered or 0) + 1) - 1 for s in known), default=0)
+    entered = min((s.entered or 0 for s in known), default=0)
+    if enqueued < finished or completed > entered:
+        # Nobody finishes what a member has not entered: this number means another group.
+        return
+    standing.entered = enqueued
+    standing.unfinished = frozenset(range(completed + 1, enqueued + 1))

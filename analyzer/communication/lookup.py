@@ -1,0 +1,87 @@
+"""The second look: calls with arguments and stacks, of those ranks only that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hanglab.analyzer.communication.groups import ResolvedGroup, Standing
+from hanglab.analyzer.communication.picture import Call, Group
+from hanglab.analyzer.communication.summary import Pending
+from hanglab.analyzer.dumps.columns import ABSENT, Entries, RankDump
+
+SecondLook = Callable[[int], RankDump | None]
+
+
+class Lookup:
+    """Reads each rank at most once, and none but those that it is asked for."""
+
+    def __init__(self, second_look: SecondLook) -> None:
+        self._second_look = second_look
+        self._dumps: dict[int, RankDump | None] = {}
+
+    def dump(self, rank: int) -> RankDump | None:
+        if rank not in self._dumps:
+            self._dumps[rank] = self._second_look(rank)
+        return self._dumps[rank]
+
+    def entries(self, rank: int) -> Entries | None:
+        dump = self.dump(rank)
+        if dump is None or dump.entries is None or not len(dump.entries):
+            return None
+        return dump.entries
+
+    def at(self, rank: int, index: int, group: Group, *, completed: bool) -> Call | None:
+        """The call of the entry at ``index``."""
+        entries = self.entries(rank)
+        if entries is None or not 0 <= index < len(entries):
+            return None
+        operation = entries.operations[int(entries.operation[index])]
+        stack = int(entries.stack[index])
+        created = int(entries.created_ns[index])
+        p2p = bool(entries.is_p2p[index]) or operation.op in ("send", "recv")
+        peer: int | None = None
+        if p2p:
+            other = operation.dst if operation.op.endswith("send") else operation.src
+            peer = group.members[other] if 0 <= other < len(group.members) else None
+        return Call(
+            rank=rank,
+            group=group,
+            seq=None if p2p else int(entries.seq[index]),
+            op=operation.op,
+            arguments=entries.arguments[int(entries.argument[index])],
+            stack=entries.stacks[stack] if stack >= 0 else (),
+            created_ns=created if created > 0 else None,
+            peer=peer,
+            completed=completed,
+        )
+
+    def collective(self, rank: int, resolved: ResolvedGroup, seq: int) -> Call | None:
+        """The rank's call under a sequence number; None if its ring does not hold it."""
+        entries = self.entries(rank)
+        if entries is None:
+            return None
+        names = [i for i, g in enumerate(entries.group_names) if g.name == resolved.group.name]
+        mine = np.isin(entries.group, names) & (entries.seq == seq) & ~entries.is_p2p
+        rows = np.flatnonzero(mine)
+        if not len(rows):
+            return None
+        standing = resolved.standings.get(rank, Standing(None))
+        return self.at(rank, int(rows[-1]), resolved.group, completed=standing.finished(seq))
+
+    def pending(self, rank: int, pending: Pending, group: Group) -> Call:
+        """The call of an unfinished operation, as well as it is known."""
+        call = None
+        if pending.index != ABSENT:
+            call = self.at(rank, pending.index, group, completed=False)
+        return call or plain_call(rank, pending, group)
+
+
+def plain_call(rank: int, pending: Pending, group: Group) -> Call:
+    """A call without arguments and stack, from what the summary has."""
+    other = pending.dst if pending.op.endswith("send") else pending.src
+    peer = None
+    if pending.seq is None and 0 <= other < len(group.members):
+        peer = group.members[other]
+    return Call(rank=rank, group=group, seq=pending.seq, op=pending.op, peer=peer)

@@ -1,0 +1,265 @@
+"""From ranks' dumps to the picture of the job: match, see who waits for whom, and where it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from hanglab.analyzer.communication.blame import Blame, End, find_blame, reaching
+from hanglab.analyzer.communication.divergence import find_divergence, sequences_of
+from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
+from hanglab.analyzer.communication.lookup import Lookup, SecondLook, plain_call
+from hanglab.analyzer.communication.merging import Merged, merge_all
+from hanglab.analyzer.communication.picture import (
+    Call,
+    Cycle,
+    Divergence,
+    Group,
+    Picture,
+    Sink,
+    Unmatched,
+    Wait,
+    WaitKind,
+)
+from hanglab.analyzer.communication.summary import Pending, summarise
+from hanglab.analyzer.communication.waits import Waiting, Waits, find_waits
+from hanglab.analyzer.dumps.columns import ABSENT, RankDump
+
+#: Jobs up to this size are read in full a second time, of larger ones the ranks that matter.
+SMALL = 64
+#: So many unfinished operations of a rank are listed in the picture.
+_LISTED = 256
+
+
+def build_picture(
+    dumps: Iterable[RankDump], *, expected: Sequence[int] | None = None
+) -> Picture:
+    """The picture of a job whose dumps are all at hand.
+
+    ``expected`` are the global ranks that the job should have; without it, the
+    ranks that the dumps name.
+    """
+    by_rank: dict[int, RankDump] = {}
+    for dump in dumps:
+        by_rank.setdefault(dump.rank, dump)
+    merged = merge_all(summarise(dump) for dump in by_rank.values())
+    return picture(merged, by_rank.get, expected=expected)
+
+
+def picture(
+    merged: Merged, second_look: SecondLook, *, expected: Sequence[int] | None = None
+) -> Picture:
+    """The picture of a job from its united summaries.
+
+    ``second_look`` reads a rank's dump once more; it is asked for few ranks in
+    large jobs, and may return None.
+    """
+    cast = resolve(merged, expected)
+    painter = _Painter(merged, cast, Lookup(second_look))
+    return painter.paint()
+
+
+class _Painter:
+    def __init__(self, merged: Merged, cast: Cast, lookup: Lookup) -> None:
+        self._merged = merged
+        self._cast = cast
+        self._lookup = lookup
+        self._small = len(merged.ranks) <= SMALL
+        self._calls: dict[tuple[int, int], Call] = {}
+
+    def paint(self) -> Picture:
+        merged, cast = self._merged, self._cast
+        divergences, places = self._divergences()
+        waits = find_waits(merged, cast, places)
+        blame = find_blame(merged, waits)
+        picture = Picture(
+            ranks=tuple(sorted(merged.ranks)),
+            expected=cast.expected,
+            groups=[group.group for group in cast.groups],
+            divergences=divergences,
+            open=tuple(blame.open),
+            abridged=not self._small,
+        )
+        important = {end.rank for end in blame.ends}
+        important.update(rank for divergence in divergences for rank in divergence.deviating)
+        picture.sinks = [self._sink(end, waits) for end in blame.ends]
+        picture.cycles, picture.unmatched = self._rings(blame, important)
+        for rank in sorted(merged.ranks):
+            mine = waits.by_rank.get(rank, [])
+            full = self._small or rank in important
+            picture.unfinished[rank] = [
+                self._call(rank, pending, waiting.group.group, full)
+                for pending, waiting in mine[: _LISTED if full else 1]
+            ]
+            for waiting in waits.first(rank):
+                picture.waits.append(self._wait(rank, waiting, waits, full))
+            if full:
+                last = self._last(rank)
+                if last is not None:
+                    picture.last_calls[rank] = last
+        picture.stalled = [
+            self._wait(min(waiting.waiters), waiting, waits, self._small)
+            for waiting in blame.stalled
+        ]
+        picture.agreed = _agreed(cast)
+        picture.would_decide = [
+            f"rank {end.rank}'s {'stack' if end.rank in merged.ranks else 'dump'}"
+            for end in blame.ends
+            if end.kind == "unknown" or end.hidden
+        ]
+        return picture
+
+    def _divergences(self) -> tuple[list[Divergence], dict[int, int]]:
+        table = self._merged.table()
+        found: list[Divergence] = []
+        places: dict[int, int] = {}
+        for place, group in enumerate(self._cast.groups):
+            sequences = sequences_of(self._merged, group, table)
+            if len(sequences.histories) < 2:
+                continue
+            stuck = any(standing.unfinished for standing in group.standings.values())
+            divergence = find_divergence(sequences, self._lookup, stuck=stuck)
+            if divergence is not None:
+                found.append(divergence)
+                places[place] = divergence.seq
+        return found, places
+
+    def _call(self, rank: int, pending: Pending, group: Group, full: bool) -> Call:
+        if not full:
+            return plain_call(rank, pending, group)
+        if pending.index == ABSENT:
+            return self._lookup.pending(rank, pending, group)
+        key = rank, pending.index
+        if key not in self._calls:
+            self._calls[key] = self._lookup.pending(rank, pending, group)
+        return self._calls[key]
+
+    def _wait(self, rank: int, waiting: Waiting, waits: Waits, full: bool) -> Wait:
+        call = self._call(rank, waiting.waiters[rank], waiting.group.group, full)
+        if rank in waits.stopped and waiting.finished:
+            return Wait(call, WaitKind.DEVICE, ())
+        on = tuple(sorted({other for other in waiting.blockers if other != rank}))
+        if waiting.seq is None:
+            if waiting.peer is not None and not on:
+                return Wait(call, WaitKind.STALLED, (waiting.peer,))
+            return Wait(call, WaitKind.PEER, on)
+        if not on:
+            return Wait(call, WaitKind.STALLED, ())
+        return Wait(call, WaitKind.NOT_ENTERED, on)
+
+    def _last(self, rank: int) -> Call | None:
+        summary = self._merged.ranks.get(rank)
+        entries = self._lookup.entries(rank) if summary is not None else None
+        if summary is None or entries is None or summary.last == ABSENT:
+            return None
+        name = entries.group_names[int(entries.group[summary.last])].name
+        for number, part in enumerate(summary.parts):
+            if part.name == name:
+                group = self._cast.groups[self._cast.places[rank, number]]
+                open_ = {pending.index for pending in summary.pending}
+                return self._lookup.at(
+                    rank, summary.last, group.group, completed=summary.last not in open_
+                )
+        return None
+
+    def _sink(self, end: End, waits: Waits) -> Sink:
+        waiting = _next_awaited(end)
+        waiter = min(other for other in waiting.waiters if other != end.rank)
+        theirs = self._call(waiter, waiting.waiters[waiter], waiting.group.group, True)
+        own = self._lookup.collective(end.rank, waiting.group, waiting.seq) if waiting.seq else None
+        awaited = own or Call(
+            rank=end.rank,
+            group=waiting.group.group,
+            seq=waiting.seq,
+            op=_other_half(theirs),
+            arguments=theirs.arguments,
+            peer=waiter if waiting.seq is None else None,
+        )
+        victims = reaching(waits, [end.rank]) - {end.rank}
+        return Sink(
+            rank=end.rank,
+            awaited=awaited,
+            outside=end.kind == "outside",
+            unknown=end.kind == "unknown",
+            stopped_device=end.kind == "stopped",
+            victims=tuple(sorted(victims)),
+            last=self._last(end.rank),
+            hidden=end.hidden,
+        )
+
+    def _rings(self, blame: Blame, important: set[int]) -> tuple[list[Cycle], list[Unmatched]]:
+        cycles: list[Cycle] = []
+        unmatched: list[Unmatched] = []
+        for ring in blame.rings:
+            ranks = tuple(sorted(ring.places))
+            full = self._small or len(ranks) <= SMALL
+            if full:
+                important.update(ranks)
+            calls = {}
+            for rank in ranks:
+                waiting = ring.places[rank]
+                pending = waiting.waiters[rank]
+                calls[rank] = self._call(rank, pending, waiting.group.group, full)
+            p2p = [waiting.seq is None for waiting in ring.places.values()]
+            deviating = _minority(ring.places)
+            cycles.append(
+                Cycle(ranks, tuple(calls.values()), all(p2p), deviating, ring.certain)
+            )
+            if any(p2p) and not all(p2p):
+                for rank in ranks:
+                    peer = ring.places[rank].peer
+                    if peer in calls and ring.places[peer].seq is not None:
+                        unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
+        return cycles, unmatched
+
+
+def _next_awaited(end: End) -> Waiting:
+    """What the rank would have to enter next, as far as its waiters show."""
+
+    def place(waiting: Waiting) -> tuple[int, int, int]:
+        others = [pending.order for rank, pending in waiting.waiters.items() if rank != end.rank]
+        behind = 0 if waiting.seq is not None else 1
+        return min(others), behind, -len(others)
+
+    waited = [w for w in end.awaited if any(rank != end.rank for rank in w.waiters)]
+    collective = [waiting for waiting in waited if waiting.seq is not None]
+    # Positions in different ranks' rings cannot be compared; numbers of one group can.
+    if collective:
+        by_group: dict[int, list[Waiting]] = {}
+        for waiting in collective:
+            by_group.setdefault(waiting.key[0], []).append(waiting)
+        largest = max(by_group.values(), key=lambda ws: (max(len(w.waiters) for w in ws), len(ws)))
+        return min(largest, key=lambda waiting: waiting.seq or 0)
+    return min(waited, key=place)
+
+
+def _other_half(call: Call) -> str:
+    if call.seq is None:
+        return "recv" if call.op.endswith("send") else "send"
+    return call.op
+
+
+def _minority(places: dict[int, Waiting]) -> tuple[int, ...]:
+    """The ranks of a ring that wait elsewhere than most of them; () where there is no most."""
+    counts = Counter(waiting.key for waiting in places.values())
+    key, most = counts.most_common(1)[0]
+    if 2 * most > len(places):
+        return tuple(sorted(rank for rank, waiting in places.items() if waiting.key != key))
+    return ()
+
+
+def _agreed(cast: Cast) -> dict[Group, int]:
+    """Up to which number every member has provably finished everything."""
+    agreed: dict[Group, int] = {}
+    for group in cast.groups:
+        ups = [_finished_up_to(group, rank) for rank in group.members]
+        if ups and None not in ups:
+            agreed[group.group] = min(up for up in ups if up is not None)
+    return agreed
+
+
+def _finished_up_to(group: ResolvedGroup, rank: int) -> int | None:
+    standing = group.standings.get(rank)
+    if standing is None or standing.entered is None:
+        return None
+    return min(standing.unfinished, default=standing.entered + 1) - 1

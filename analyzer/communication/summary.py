@@ -1,0 +1,402 @@
+"""One rank's dump, boiled down to what matching needs of it.
+
+A summary is small (a few kilobytes for 2,000 entries), can be pickled, and
+holds no stacks: whoever is implicated is read in full a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hanglab.analyzer.communication.signatures import UInt64, is_batch_end, signature_table
+from hanglab.analyzer.dumps.columns import (
+    ABSENT,
+    Bool,
+    Entries,
+    Int32,
+    Int64,
+    RankDump,
+    State,
+)
+
+#: Members of a group: a range where they are evenly spaced, which they nearly always are.
+Members = range | tuple[int, ...]
+
+#: In :attr:`Part.codes`: no entry has this sequence number.
+GAP = -1
+#: Longest run of sequence numbers that is kept of one group.
+_LONGEST = 1 << 17
+#: A completion this near to the timeout is the abort's doing.
+_FREED = 0.97
+_STATEFUL = frozenset({"nccl", "nccl2", "xccl", "ncclx", "rccl"})
+
+
+@dataclass
+class Pending:
+    """An operation that has not finished."""
+
+    #: Index of its entry in the dump.
+    index: int
+    #: Position in the rank's own order; the same for all members of a batch.
+    order: int
+    #: Index into :attr:`Summary.parts`.
+    part: int
+    #: None for point-to-point.
+    seq: int | None
+    op: str
+    #: Ranks within the group, ABSENT where there is none.
+    src: int = ABSENT
+    dst: int = ABSENT
+    #: Which one it is among the entries of its channel, from 0.
+    position: int = 0
+
+
+@dataclass
+class Channel:
+    """Sends, or receives, of one rank with one peer of one group, as far as the ring has them."""
+
+    src: int
+    dst: int
+    sends: bool
+    posted: int
+    done: int
+    #: Positions of those that have not finished.
+    open: tuple[int, ...] = ()
+
+
+@dataclass
+class Part:
+    """What one rank's dump says of one group."""
+
+    name: str
+    description: str = ""
+    members: Members | None = None
+    pg_id: int = ABSENT
+    #: Sequence number of ``codes[0]``.
+    base: int = 0
+    #: How many sequence numbers there are from ``base`` to the last entry.
+    length: int = 0
+    #: Index into :attr:`Summary.table` per sequence number, GAP without entry; None
+    #: once merging has moved it into the group's histories.
+    codes: Int32 | None = None
+    #: Highest collective sequence number that the rank entered; None if not known.
+    entered: int | None = None
+    #: Sequence numbers of collectives that have not finished.
+    unfinished: tuple[int, ...] = ()
+    channels: list[Channel] = field(default_factory=list)
+    #: Point-to-point operations were seen, so the group's status may count them.
+    p2p: bool = False
+    #: The channels are known from their first operation on.
+    counted: bool = False
+    #: Operations were issued that the ring does not show (point-to-point on gloo).
+    hidden: bool = False
+
+
+@dataclass
+class Summary:
+    """One rank.  ``table`` has shape ``(k, 5)``, see :func:`signatures.signature_table`."""
+
+    rank: int
+    gloo: bool = False
+    #: The ring still holds the first operation that the rank ever made.
+    whole: bool = False
+    #: False where the dump can tell nothing about operations.
+    tells: bool = True
+    #: The dump has group statuses at all (formats before 2.4 do not).
+    has_status: bool = False
+    parts: list[Part] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+    #: Status by pg_id that no entry ties to a name: (enqueued, completed).
+    untied: dict[int, tuple[int, int]] = field(default_factory=dict)
+    table: UInt64 = field(default_factory=lambda: np.zeros((0, 5), dtype=np.uint64))
+    #: Index of the rank's last entry, ABSENT without entries.
+    last: int = ABSENT
+
+
+def compact(ranks: Iterable[int]) -> Members:
+    """Members in their shortest form; the order, which numbers ranks in the group, is kept."""
+    given = tuple(ranks)
+    if len(given) > 1:
+        step = given[1] - given[0]
+        if step and given == tuple(range(given[0], given[-1] + (1 if step > 0 else -1), step)):
+            return range(given[0], given[-1] + (1 if step > 0 else -1), step)
+    return given
+
+
+def summarise(dump: RankDump) -> Summary:
+    """Boil one rank's dump down.  Never raises for strange contents."""
+    entries = dump.entries
+    if entries is not None and len(entries) == 0:
+        entries = None
+    members = _members_of(dump)
+    summary = Summary(rank=dump.rank, has_status=bool(dump.status))
+    named: dict[str, Part] = {}
+
+    def part_of(name: str, description: str = "") -> Part:
+        part = named.get(name)
+        if part is None:
+            description = description or dump.descriptions.get(name, "")
+            part = named[name] = Part(name, description, members.get(name))
+            summary.parts.append(part)
+        return part
+
+    if entries is not None:
+        _read_entries(entries, dump, summary, part_of)
+    for name in members:
+        part_of(name)
+    if entries is None and not dump.status:
+        # The recorder lists groups from their creation and statuses from the first
+        # operation: a rank with the former alone has entered nothing yet.
+        summary.tells = bool(dump.members) and not _before_status(dump.version)
+        summary.whole = summary.tells
+    tied = {part.pg_id for part in summary.parts if part.pg_id != ABSENT}
+    for pg_id, name in dump.names.items():
+        part = named.get(name)
+        if part is not None and part.pg_id == ABSENT and pg_id not in tied:
+            part.pg_id = pg_id
+    for pg_id, status in dump.status.items():
+        if pg_id not in tied:
+            summary.untied[pg_id] = (status.enqueued or 0, status.completed or 0)
+    if summary.whole or (summary.has_status and not summary.untied):
+        # Neither an entry nor a status that could be the group's: it was never used.
+        for part in summary.parts:
+            if part.pg_id == ABSENT:
+                part.entered = 0
+    return summary
+
+
+def _before_status(version: str) -> bool:
+    """Whether a format has no statuses: 2.4 brought them."""
+    try:
+        major, minor = (int(number) for number in version.split(".")[:2])
+    except ValueError:
+        return True
+    return (major, minor) < (2, 4)
+
+
+def _members_of(dump: RankDump) -> dict[str, Members]:
+    """Global ranks per group name.
+
+    Replica groups of torchft number their ranks from 0 again, while the file
+    has the global rank: then the members are shifted to where the rank is.
+    """
+    default = next(
+        (
+            ranks
+            for name, ranks in dump.members.items()
+            if ranks and (name == "0" or dump.descriptions.get(name) == "default_pg")
+        ),
+        (),
+    )
+    shift = 0
+    if default and min(default) == 0 and max(default) == len(default) - 1 < dump.rank:
+        shift = dump.rank // len(default) * len(default)
+    found: dict[str, Members] = {}
+    for name, ranks in dump.members.items():
+        if not ranks:
+            if name:
+                found[name] = ()
+            continue
+        found[name] = compact(rank + shift for rank in ranks) if shift else compact(ranks)
+    return found
+
+
+def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: Any) -> None:
+    count = len(entries)
+    operations = entries.operations
+    ops = [operation.op for operation in operations]
+    by_name: dict[str, int] = {}
+    to_part = np.zeros(len(entries.group_names), dtype=np.int32)
+    for index, group in enumerate(entries.group_names):
+        part_of(group.name, group.description)
+        to_part[index] = by_name.setdefault(group.name, len(by_name))
+    part_index = to_part[entries.group]
+    is_p2p = np.array([op in ("send", "recv") for op in ops], dtype=np.bool_)
+    p2p = entries.is_p2p | is_p2p[entries.operation]
+    gloo = np.array([o.backend == "gloo" for o in operations], dtype=np.bool_)[entries.operation]
+    summary.gloo = bool(gloo.any())
+    known_ids = entries.record_id[entries.record_id >= 0]
+    summary.whole = not dump.partial and len(known_ids) > 0 and int(known_ids.min()) == 0
+    summary.last = count - 1
+
+    done, stopped = _own_account(entries, operations, gloo)
+    ends = np.array([is_batch_end(op) for op in ops], dtype=np.bool_)[entries.operation]
+    codes, summary.table = _codes(entries)
+    parts = summary.parts[: len(by_name)]
+    boundary = bool(dump.extra.get("boundary")) or bool((entries.record_id < 0).any())
+    for number, part in enumerate(parts):
+        mine = part_index == number
+        rows = np.flatnonzero(mine)
+        part.p2p = bool(p2p[rows].any()) or (
+            not summary.gloo and bool((entries.p2p_seq[rows] > 0).any())
+        )
+        pg_ids = entries.pg_id[rows]
+        part.pg_id = int(pg_ids[-1])
+        collective = rows[~p2p[rows] & (entries.seq[rows] >= 0)]
+        status = dump.status.get(part.pg_id)
+        if status is not None and status.completed is not None and not summary.gloo:
+            if not part.p2p:
+                limit = status.completed
+                halted = collective[stopped[collective]]
+                if len(halted):
+                    limit = min(limit, int(entries.seq[halted].min()) - 1)
+                done[collective[entries.seq[collective] <= limit]] = True
+        halted = collective[stopped[collective]]
+        if len(halted):
+            done[collective[entries.seq[collective] >= int(entries.seq[halted].min())]] = False
+        if ends[rows].any():
+            _close_batches(entries, rows, p2p, ends, done)
+        _read_collectives(part, entries.seq[collective], codes[collective], done[collective])
+        part.counted = summary.whole
+        if summary.gloo:
+            _read_gaps(part, entries, rows, collective, boundary)
+    _read_pending(entries, summary, part_index, p2p, ends, done)
+
+
+def _read_gaps(
+    part: Part, entries: Entries, rows: Int64, collective: Int64, boundary: bool
+) -> None:
+    """Gloo numbers sends and receives too, and records none of them."""
+    numbers = entries.op_id[rows]
+    numbers = np.unique(numbers[numbers > 0])
+    gapless = len(numbers) > 0 and int(numbers[0]) == 1 and int(numbers[-1]) == len(numbers)
+    part.counted = gapless
+    if not boundary and not part.p2p:
+        given = collective[entries.op_id[collective] > 0]
+        part.hidden = bool((entries.op_id[given] > entries.seq[given]).any())
+
+
+def _own_account(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, Bool]:
+    """Per entry: it says that it finished; it says that it timed out or was aborted."""
+    completed = entries.state == State.COMPLETED
+    stateful = np.array([o.backend in _STATEFUL for o in operations], dtype=np.bool_)
+    keeps_state = stateful[entries.operation]
+    if not keeps_state.all() and bool((entries.state > State.SCHEDULED).any()):
+        keeps_state = ~gloo
+    done = completed | (entries.retired & ~keeps_state)
+    limit = entries.timeout_ms.astype(np.float64) * 1e6 * _FREED
+    freed = (
+        completed
+        & (entries.completed_ns > 0)
+        & (entries.timeout_ms > 0)
+        & ((entries.completed_ns - entries.created_ns) >= limit)
+    )
+    stopped = freed | (entries.retired & ~completed & keeps_state)
+    return done & ~freed, stopped
+
+
+def _codes(entries: Entries) -> tuple[Int32, UInt64]:
+    """Index of each entry's signature, and the table of signatures."""
+    arguments, stacks = len(entries.arguments), len(entries.stacks) + 1
+    key = (entries.operation.astype(np.int64) * arguments + entries.argument) * stacks
+    key += entries.stack + 1
+    found, codes = np.unique(key, return_inverse=True)
+    keys = [
+        (int(k) // stacks // arguments, int(k) // stacks % arguments, int(k) % stacks - 1)
+        for k in found
+    ]
+    table = signature_table(entries.operations, entries.arguments, entries.stacks, keys)
+    return codes.astype(np.int32), table
+
+
+def _close_batches(entries: Entries, rows: Int64, p2p: Bool, ends: Bool, done: Bool) -> None:
+    """Members of a batch have finished once the entry that closes it has."""
+    for kind in (True, False):
+        mine = rows[p2p[rows] == kind]
+        numbers = (entries.p2p_seq if kind else entries.seq)[mine]
+        closed = numbers[ends[mine] & done[mine]]
+        if len(closed):
+            done[mine[np.isin(numbers, closed)]] = True
+
+
+def _read_collectives(part: Part, seqs: Int64, codes: Int32, done: Bool) -> None:
+    if not len(seqs):
+        return
+    if len(seqs) > 1 and not bool((np.diff(seqs) > 0).all()):
+        # Several entries under one number are a batch: the last one stands for it,
+        # since the ring may have dropped its beginning.
+        order = np.argsort(seqs, kind="stable")
+        seqs, codes, done = seqs[order], codes[order], done[order]
+        last = np.append(seqs[1:] != seqs[:-1], True)
+        firsts = np.flatnonzero(np.append(True, last[:-1]))
+        done = np.logical_and.reduceat(done, firsts)
+        seqs, codes = seqs[last], codes[last]
+    part.entered = int(seqs[-1])
+    part.unfinished = tuple(seqs[~done].tolist())
+    if int(seqs[-1]) - int(seqs[0]) + 1 != len(seqs):
+        near = seqs > seqs[-1] - _LONGEST
+        seqs, codes = seqs[near], codes[near]
+    part.base = int(seqs[0])
+    part.length = span = int(seqs[-1]) - part.base + 1
+    if span == len(seqs):
+        part.codes = np.ascontiguousarray(codes)
+    else:
+        part.codes = np.full(span, GAP, dtype=np.int32)
+        part.codes[seqs - part.base] = codes
+
+
+def _read_pending(
+    entries: Entries, summary: Summary, part_index: Int32, p2p: Bool, ends: Bool, done: Bool
+) -> None:
+    positions: npt.NDArray[np.int64] = np.zeros(len(entries), dtype=np.int64)
+    _read_channels(entries, summary, part_index, p2p & ~ends, done, positions)
+    batches: dict[tuple[int, bool, int], int] = {}
+    for index in np.flatnonzero(~done).tolist():
+        operation = entries.operations[entries.operation[index]]
+        number, kind = int(part_index[index]), bool(p2p[index])
+        if not kind and entries.seq[index] < 0:
+            continue
+        order = index
+        counter = int(entries.p2p_seq[index]) if kind else int(entries.seq[index])
+        if counter > 0:
+            order = batches.setdefault((number, kind, counter), index)
+        if ends[index] and order != index:
+            # Its members stand for it.
+            continue
+        summary.pending.append(
+            Pending(
+                index=index,
+                order=order,
+                part=number,
+                seq=None if kind else int(entries.seq[index]),
+                op=operation.op,
+                src=operation.src if kind else ABSENT,
+                dst=operation.dst if kind else ABSENT,
+                position=int(positions[index]),
+            )
+        )
+
+
+def _read_channels(
+    entries: Entries,
+    summary: Summary,
+    part_index: Int32,
+    chosen: Bool,
+    done: Bool,
+    positions: Int64,
+) -> None:
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return
+    key = part_index[rows].astype(np.int64) * len(entries.operations) + entries.operation[rows]
+    for channel in np.unique(key).tolist():
+        mine = rows[key == channel]
+        number, operation = divmod(channel, len(entries.operations))
+        what = entries.operations[operation]
+        positions[mine] = np.arange(len(mine))
+        finished = done[mine]
+        summary.parts[number].channels.append(
+            Channel(
+                src=what.src,
+                dst=what.dst,
+                sends=what.op.endswith("send"),
+                posted=len(mine),
+                done=int(finished.sum()),
+                open=tuple(np.flatnonzero(~finished).tolist()),
+            )
+        )

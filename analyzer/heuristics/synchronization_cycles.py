@@ -1,0 +1,76 @@
+"""Ranks that wait for each other in a ring: groups in opposite order, sends that face sends."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.communication.picture import Cycle, Picture, Unmatched
+from hanglab.analyzer.heuristics.proposal import name_ranks
+from hanglab.analyzer.heuristics.synchronization_words import (
+    all_victims,
+    location,
+    name_call,
+    observation,
+    reference,
+)
+from hanglab.analyzer.verdict import Cause, Finding, Status
+
+
+def cycle_findings(picture: Picture) -> list[Finding]:
+    """Rings that are nothing but sends and receives, or nothing but collectives."""
+    mixed = {id(u.call) for u in picture.unmatched}
+    return [
+        _of_ring(picture, cycle)
+        for cycle in picture.cycles
+        if cycle.certain and not any(id(call) in mixed for call in cycle.calls)
+    ]
+
+
+def unmatched_findings(picture: Picture) -> list[Finding]:
+    """Sends and receives whose other half never came, although the peer is past it."""
+    certain = {id(call) for cycle in picture.cycles if cycle.certain for call in cycle.calls}
+    return [_of_unmatched(picture, u) for u in picture.unmatched if id(u.call) in certain]
+
+
+def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
+    cause = Cause.P2P_DEADLOCK if cycle.p2p else Cause.GROUP_ORDER
+    culprits = list(cycle.deviating or cycle.ranks)
+    calls = {call.rank: call for call in cycle.calls}
+    chain = "; ".join(f"rank {call.rank} in {name_call(call)}" for call in cycle.calls[:8])
+    first = calls[culprits[0]]
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=culprits,
+        victims=all_victims(picture, culprits),
+        collective=reference(first),
+        location=location(first),
+        confidence=0.95 if cycle.p2p else 0.9 if cycle.deviating else 0.75,
+        summary=f"{name_ranks(cycle.ranks).capitalize()} wait for each other: {chain}.",
+        evidence=[observation(call, "waits in") for call in cycle.calls[:64]],
+        advice=advice_for(cause),
+    )
+
+
+def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
+    cause = Cause.P2P_UNMATCHED
+    call, instead = unmatched.call, unmatched.instead
+    sides = [call.rank] + ([instead.rank] if instead is not None else [])
+    culprits = sorted(unmatched.deviating or sides)
+    where = f", which waits in {name_call(instead)}" if instead is not None else ""
+    first = instead if instead is not None and culprits == [instead.rank] else call
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=culprits,
+        victims=all_victims(picture, culprits),
+        collective=reference(call),
+        location=location(first),
+        confidence=0.8 if unmatched.deviating else 0.5,
+        summary=(
+            f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {call.peer}{where}."
+        ),
+        evidence=[observation(c, "waits in") for c in (call, instead) if c is not None],
+        advice=advice_for(cause),
+    )

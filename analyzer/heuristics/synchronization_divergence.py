@@ -1,0 +1,108 @@
+"""Members of a group that do not do the same under one number: operations or arguments."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.communication.picture import Call, Difference, Divergence, Picture
+from hanglab.analyzer.communication.signatures import splits_of
+from hanglab.analyzer.heuristics.proposal import name_ranks
+from hanglab.analyzer.heuristics.synchronization_words import (
+    all_victims,
+    current_call,
+    location,
+    name_call,
+    observation,
+    reference,
+    waiting_ranks,
+)
+from hanglab.analyzer.verdict import Cause, Finding, Status
+
+_CAUSES = {
+    Difference.SIZE: Cause.SIZE_MISMATCH,
+    Difference.DTYPE: Cause.DTYPE_MISMATCH,
+    Difference.ROOT: Cause.ROOT_MISMATCH,
+    Difference.SPLITS: Cause.SPLIT_MISMATCH,
+}
+_WORDS = {
+    Difference.OPERATION: "another operation",
+    Difference.CALL_SITE: "an operation from another line",
+    Difference.SIZE: "tensors of another size",
+    Difference.DTYPE: "tensors of another dtype",
+    Difference.ROOT: "another root",
+    Difference.REDUCE_OP: "another reduction",
+    Difference.SPLITS: "splits that do not fit",
+}
+
+
+def divergence_findings(picture: Picture) -> list[Finding]:
+    return [_finding(picture, d) for d in picture.divergences if matters(picture, d)]
+
+
+def matters(picture: Picture, divergence: Divergence) -> bool:
+    """What all members finished in spite of it matters only if the group hangs later."""
+    return not divergence.finished or bool(waiting_ranks(picture, divergence.group))
+
+
+def cause_of(divergence: Divergence) -> Cause:
+    if divergence.skipped:
+        return Cause.SKIPPED_COLLECTIVE
+    return _CAUSES.get(divergence.difference, Cause.COLLECTIVE_MISMATCH)
+
+
+def _finding(picture: Picture, divergence: Divergence) -> Finding:
+    cause = cause_of(divergence)
+    culprits = list(divergence.deviating or divergence.candidates)
+    calls = divergence.calls
+    mine = [calls[rank] for rank in culprits if rank in calls]
+    others = [call for rank, call in calls.items() if rank not in culprits]
+    first = mine[0] if mine else next(iter(calls.values()))
+    reference_call = others[0] if others else first
+    here = current_call(picture, first.rank) if divergence.finished else first
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=culprits,
+        victims=all_victims(picture, culprits),
+        collective=reference(reference_call),
+        location=location(here),
+        confidence=_confidence(divergence),
+        summary=_summary(divergence, culprits, first, reference_call),
+        evidence=[
+            *(observation(call) for call in mine[:16]),
+            *(observation(call, "a peer called") for call in others[:4]),
+        ],
+        advice=advice_for(cause),
+    )
+
+
+def _confidence(divergence: Divergence) -> float:
+    if not divergence.deviating:
+        return 0.5
+    majority = 2 * len(divergence.deviating) < len(divergence.calls)
+    return 0.97 if majority else 0.85
+
+
+def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call) -> str:
+    who = name_ranks(culprits)
+    if not divergence.deviating:
+        return (
+            f"Under number {divergence.seq} of group {name_group(divergence)} {who} do not call "
+            f"the same ({_WORDS[divergence.difference]}), and nothing tells which of them is wrong."
+        )
+    if divergence.skipped:
+        return f"{who.capitalize()} left out {name_call(peer)} and went on to {name_call(mine)}."
+    if splits_of(mine.arguments) is not None and divergence.difference is Difference.SPLITS:
+        return f"{who.capitalize()} gave {name_call(mine)} splits that do not fit its peers'."
+    if mine.op != peer.op:
+        return f"{who.capitalize()} called {name_call(mine)} where its peers called {peer.op}."
+    return (
+        f"{who.capitalize()} called {name_call(mine)} with {_WORDS[divergence.difference]} "
+        "than its peers."
+        if divergence.difference is not Difference.CALL_SITE
+        else f"{who.capitalize()} called {name_call(mine)} from another line than its peers."
+    )
+
+
+def name_group(divergence: Divergence) -> str:
+    return divergence.group.description or divergence.group.name
