@@ -85,6 +85,11 @@ def run(
             f"{found.plain[0]} declares no scenario, and a plain script runs alone.",
             "Run it by itself, or declare what is expected of it with @scenario.",
         )
+    if repeat > 1:
+        raise discovery.UsageError(
+            "A plain script runs once: nothing is expected of it that could be counted.",
+            "Declare what is expected of it with @scenario, or leave --repeat out.",
+        )
     from hanglab.harness.suite import script_scenario
 
     return _run_script(script_scenario(found.plain[0], options, arguments), options, as_json)
@@ -133,7 +138,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     from hanglab.harness.cli.analyze import show
 
     variant: Variant = "control" if os.environ.get("HANGLAB_FAULT") == "0" else "fault"
-    asked = suite.requests_of(script, replace(options, repeat=1))
+    asked = suite.requests_of(script, replace(options, control=True))
     request = next(request for request in asked if request.variant == variant)
     folder = RunFolder.create(RUNS.absolute())
     console = report.make_console(errors=True)

@@ -257,6 +257,32 @@ def test_an_interrupted_run_ends_everything_and_keeps_its_artifacts(
     assert (tmp_path / "runs" / "latest" / "results.json").is_file()
 
 
+def test_nothing_outlives_a_killed_run(stuck: subprocess.Popen[str], tmp_path: Path) -> None:
+    wait_for("two ranks", lambda: len(registered(tmp_path)) == 2)
+    assert about(tmp_path)
+    stuck.kill()
+    stuck.wait()
+    wait_for("an end of all processes", lambda: not about(tmp_path))
+    # The recorder's agent still finished its Case.
+    assert list((tmp_path / "runs").glob("latest/train/fault/0/case/manifest.json"))
+
+
+def about(folder: Path) -> list[str]:
+    """Living processes whose command line or environment names ``folder``."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        try:
+            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+            text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if state not in "ZX" and os.fsencode(folder) in text:
+            found.append(process.name)
+    return found
+
+
 def registered(folder: Path) -> list[int]:
     """Process ids of the ranks that have registered in the latest run."""
     found = (folder / "runs").glob("latest/train/fault/0/case/hosts/*/ranks/*/process.json")
