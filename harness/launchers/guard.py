@@ -30,6 +30,10 @@ class GuardianFailed(LaunchError):
     advice = "Run `hanglab doctor`; its last lines of output are above."
 
 
+class GuardianLost(GuardianFailed):
+    """It had come up and has ended since."""
+
+
 class Guard:
     """One guardian process and the socket that hands it jobs.  Safe to share among threads."""
 
@@ -55,21 +59,26 @@ class Guard:
         return self._process.pid
 
     def alive(self) -> bool:
+        """Whether it takes jobs, or will."""
+        if self._ready and readable(self._control, timeout=0):
+            return False  # the end of the stream: after READY it never says anything
         return self._process.poll() is None
 
     def adopt(self, runtime_dir: Path) -> Channel:
         """Has a supervisor forked; returns the channel to it.
 
-        Raises :class:`GuardianFailed`, also when the process died long ago.
+        Raises :class:`GuardianFailed`, or :class:`GuardianLost` where another might do.
         """
-        near, far = socket.socketpair()
-        with far, self._lock:
+        with self._lock:
             self._wait_until_ready()
-            try:
-                hand_over(self._control, {"runtime_dir": str(runtime_dir)}, far.fileno())
-            except ChannelClosed:
-                near.close()
-                raise self._failure("ended") from None
+            near, far = socket.socketpair()
+            with far:
+                try:
+                    hand_over(self._control, {"runtime_dir": str(runtime_dir)}, far.fileno())
+                except ChannelClosed:
+                    near.close()
+                    self.kill()
+                    raise self._failure(GuardianLost, "ended") from None
         return Channel(near)
 
     def _wait_until_ready(self) -> None:
@@ -77,19 +86,19 @@ class Guard:
             return
         if not readable(self._control, timeout=_READY_S):
             self.kill()
-            raise self._failure(f"was not ready after {_READY_S:.0f} s")
+            raise self._failure(GuardianFailed, f"was not ready after {_READY_S:.0f} s")
         if self._control.recv(len(READY)) != READY:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(5)
-            raise self._failure("ended before it was ready")
+            raise self._failure(GuardianFailed, "ended before it was ready")
         self._ready = True
 
-    def _failure(self, what: str) -> GuardianFailed:
+    def _failure(self, kind: type[GuardianFailed], what: str) -> GuardianFailed:
         self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 4096))
         text = self._output.read().decode(errors="replace").strip()
         status = self._process.poll()
         ending = "" if status is None else f" (status {status})"
-        return GuardianFailed(f"the process that starts ranks {what}{ending}\n{text}".rstrip())
+        return kind(f"the process that starts ranks {what}{ending}\n{text}".rstrip())
 
     def kill(self) -> None:
         self._process.kill()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import threading
 from collections.abc import Mapping
 
 from hanglab.harness.launchers import protocol
 from hanglab.harness.launchers.channel import Message
 from hanglab.harness.launchers.environment import RANK_VARIABLES, job_environment
-from hanglab.harness.launchers.guard import Guard, GuardianFailed, new_runtime_dir
-from hanglab.harness.launchers.protocol import Plan, SupervisorLost
+from hanglab.harness.launchers.guard import Guard, GuardianLost, new_runtime_dir
+from hanglab.harness.launchers.protocol import Plan, SupervisorLost, SupervisorSilent
 from hanglab.harness.launchers.supervised import SupervisedJob
 
 Kind = frozenset[tuple[str, str]]
@@ -48,7 +49,7 @@ class GuardedLauncher:
         plan.log_dir.mkdir(parents=True, exist_ok=True)
         try:
             return self._start(plan)
-        except (GuardianFailed, SupervisorLost):
+        except (GuardianLost, SupervisorLost):
             # A guardian that died while it was idle costs one more start, not the job.
             return self._start(plan)
 
@@ -64,8 +65,15 @@ class GuardedLauncher:
             "limit_s": plan.deadline_s + protocol.GRACE_S,
             **self.order(plan, environment),
         }
-        job = SupervisedJob(plan, runtime_dir, self._guard(environment).adopt(runtime_dir))
-        job.begin(order)
+        guard = self._guard(environment)
+        job = SupervisedJob(plan, runtime_dir, guard.adopt(runtime_dir))
+        try:
+            job.begin(order)
+        except SupervisorSilent:
+            # Jobs that it has handed to supervisors go on without it.
+            guard.kill()
+            job.end()
+            raise
         return job
 
     def _guard(self, environment: Mapping[str, str]) -> Guard:
@@ -77,8 +85,8 @@ class GuardedLauncher:
             if guard is not None:
                 guard.close()
             own = {k: v for k, v in environment.items() if k not in RANK_VARIABLES}
-            # The job's folders are gone when the guardian still is there.
-            own.update({"TMPDIR": os.environ["TMPDIR"]} if "TMPDIR" in os.environ else {})
+            # That of the job is gone before the guardian is.
+            own["TMPDIR"] = tempfile.gettempdir()
             guard = self._guards[kind] = Guard(self.command(), own)
             return guard
 

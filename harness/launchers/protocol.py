@@ -26,6 +26,12 @@ class SupervisorLost(LaunchError):
     advice = "Something outside ended hanglab's processes: look for the OOM killer in `dmesg`."
 
 
+class SupervisorSilent(LaunchError):
+    """The process that starts a job's ranks does not answer."""
+
+    advice = "The machine may be overloaded, or hanglab's processes stopped: look at `ps`."
+
+
 class RemainsLeft(LaunchError):
     """Some process of a job could not be ended."""
 
@@ -90,7 +96,9 @@ class RunningJob(Protocol):
     def events(self, timeout: float) -> list[RankExit]:
         """Ranks that ended since the last call; waits up to ``timeout`` seconds for the first.
 
-        Raises :class:`SupervisorLost` when the job's supervisor is gone.
+        Raises :class:`SupervisorLost` when the job's supervisor is gone, and
+        another :class:`LaunchError` when the ranks could not be started after
+        all or the supervisor ended the job long after its deadline.
         """
 
     def alive(self) -> bool:

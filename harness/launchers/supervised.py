@@ -19,6 +19,7 @@ from hanglab.harness.launchers.protocol import (
     RankExit,
     RemainsLeft,
     SupervisorLost,
+    SupervisorSilent,
 )
 
 #: For a supervisor to start all ranks.
@@ -64,7 +65,8 @@ class SupervisedJob:
     def begin(self, order: Message) -> None:
         """Sends the order and waits until the supervisor has carried it out.
 
-        Raises :class:`SupervisorLost` or :class:`LaunchError`; the job is ended then.
+        Raises :class:`SupervisorLost`, :class:`SupervisorSilent` (the job then is
+        still to be ended) or another :class:`LaunchError`.
         """
         with self._lock:
             with suppress(ChannelClosed):  # receiving says why
@@ -72,11 +74,10 @@ class SupervisedJob:
             until = time.monotonic() + _START_S
             while self._supervisor is None and not self._gone and self._failure is None:
                 if not self._receive(until - time.monotonic()):
-                    self.end()
-                    raise LaunchError(f"the job's supervisor did not start it in {_START_S:.0f} s")
+                    raise SupervisorSilent(f"the job was not started within {_START_S:.0f} s")
             if self._failure is not None:
                 self.end()
-                raise LaunchError(f"the ranks could not be started: {self._failure}")
+                raise LaunchError(self._failure)
             if self._gone:
                 raise SupervisorLost("the job's supervisor ended before it had started the ranks")
 
@@ -89,7 +90,7 @@ class SupervisedJob:
             self._catch_up()
             exits, self._exits = self._exits, []
             if not exits and self._failure is not None:
-                raise LaunchError(f"the ranks could not be started: {self._failure}")
+                raise LaunchError(self._failure)
             if not exits and self._gone and not self._ended:
                 raise SupervisorLost("the job's supervisor was ended from outside")
             return exits
@@ -162,7 +163,9 @@ class SupervisedJob:
             stderr = self._plan.log_dir / f"rank{rank}.err"
             self._exits.append(RankExit(rank, message["code"], message["signal"], stderr))
         elif kind == "failed":
-            self._failure = message["error"]
+            self._failure = f"the ranks could not be started: {message['error']}"
+        elif kind == "overdue":
+            self._failure = "the job ran far past its deadline, so its supervisor ended it"
         elif kind == "ended":
             self._ended = True
             self._left = message["left"]

@@ -10,7 +10,6 @@ import signal
 import sys
 import tempfile
 import threading
-import warnings
 
 import numpy
 import torch
@@ -63,7 +62,6 @@ looks = {
         sys.excepthook is sys.__excepthook__,
         threading.excepthook is threading.__excepthook__,
     ],
-    "warnings": len(warnings.filters),
     "umask": os.umask(0o22),
     "nice": os.nice(0),
     "descriptors": descriptors,

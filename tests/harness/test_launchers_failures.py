@@ -1,0 +1,226 @@
+"""What launchers say, and how soon, when something below them breaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from launcher_support import all_exits, exists, make_plan, wait_until
+
+from hanglab.harness.launchers import guard, leftovers, protocol, supervised
+from hanglab.harness.launchers.channel import Channel, Message
+from hanglab.harness.launchers.guard import GuardianFailed
+from hanglab.harness.launchers.local import LocalLauncher
+from hanglab.harness.launchers.protocol import (
+    LaunchError,
+    Plan,
+    RemainsLeft,
+    SupervisorLost,
+    SupervisorSilent,
+)
+from hanglab.harness.launchers.supervised import SupervisedJob
+from hanglab.harness.launchers.torchrun import TorchrunLauncher
+
+
+@pytest.fixture
+def local() -> Iterator[LocalLauncher]:
+    launcher = LocalLauncher()
+    try:
+        yield launcher
+    finally:
+        launcher.close()
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Plan:
+    """A plan whose ranks wait for ever."""
+    script = tmp_path / "waiting.py"
+    script.write_text("import signal\nprint('waiting')\nwhile True: signal.pause()\n")
+    return make_plan(tmp_path / "run", "", script=script)
+
+
+def test_a_killed_supervisor_is_reported_and_takes_its_ranks_along(
+    local: LocalLauncher, waiting: Plan
+) -> None:
+    job = local.start(waiting)
+    ranks = list(job.pids.values())
+    assert len(ranks) == 2
+    psutil.Process(ranks[0]).parent().kill()
+    with pytest.raises(SupervisorLost):
+        while True:
+            assert job.events(30) == []
+    assert not job.alive()
+    assert not any(exists(pid) for pid in ranks)
+    assert not job.runtime_dir.exists()
+    job.end()
+    job.end()
+
+
+def test_ranks_of_another_job_survive_a_killed_supervisor(
+    local: LocalLauncher, waiting: Plan, tmp_path: Path
+) -> None:
+    first = local.start(waiting)
+    second = local.start(make_plan(tmp_path / "second", "", script=waiting.script))
+    psutil.Process(first.pids[0]).parent().kill()
+    with pytest.raises(SupervisorLost):
+        first.events(30)
+    assert all(exists(pid) for pid in second.pids.values())
+    assert second.alive()
+    second.end()
+    assert not any(exists(pid) for pid in second.pids.values())
+
+
+def test_a_dead_guardian_is_replaced_and_its_jobs_go_on(
+    local: LocalLauncher, waiting: Plan, tmp_path: Path
+) -> None:
+    job = local.start(waiting)
+    supervisor = psutil.Process(job.pids[0]).parent()
+    supervisor.parent().kill()
+    wait_until(lambda: supervisor.ppid() not in (os.getpid(), 0) and supervisor.is_running())
+    other = local.start(make_plan(tmp_path / "other", "", script=waiting.script))
+    os.kill(job.pids[1], signal.SIGKILL)
+    (exit,) = job.events(30)
+    assert (exit.rank, exit.code, exit.signal) == (1, None, signal.SIGKILL)
+    for one in (job, other):
+        one.end()
+        assert not any(exists(pid) for pid in one.pids.values())
+        assert not one.runtime_dir.exists()
+
+
+def test_a_stopped_guardian_is_noticed_and_replaced(
+    local: LocalLauncher, waiting: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = local.start(waiting)
+    guardian = psutil.Process(job.pids[0]).parent().parent()
+    guardian.suspend()
+    monkeypatch.setattr(supervised, "_START_S", 0.5)
+    with pytest.raises(SupervisorSilent):
+        local.start(make_plan(tmp_path / "other", "", script=waiting.script))
+    assert not exists(guardian.pid)
+    monkeypatch.undo()
+    again = local.start(make_plan(tmp_path / "again", "", script=waiting.script))
+    for one in (job, again):
+        one.end()
+        assert not any(exists(pid) for pid in one.pids.values())
+
+
+def test_a_stopped_supervisor_is_ended_all_the_same(
+    local: LocalLauncher, waiting: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "_END_S", 0.5)
+    job = local.start(waiting)
+    ranks = list(job.pids.values())
+    psutil.Process(ranks[0]).parent().suspend()
+    job.end()
+    assert not any(exists(pid) for pid in ranks)
+    assert not job.runtime_dir.exists()
+
+
+def test_a_job_past_its_deadline_is_ended_without_hanglab(
+    local: LocalLauncher, waiting: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "GRACE_S", 0.0)
+    plan = make_plan(tmp_path / "short", "", script=waiting.script, deadline_s=0.5)
+    job = local.start(plan)
+    ranks = list(job.pids.values())
+    wait_until(lambda: not any(exists(pid) for pid in ranks), 30)
+    with pytest.raises(LaunchError, match="deadline"):
+        job.events(30)
+    job.end()
+
+
+def test_a_warm_process_that_does_not_come_up_says_why(waiting: Plan) -> None:
+    class Broken(LocalLauncher):
+        def command(self) -> list[str]:
+            return [sys.executable, "-c", "raise SystemExit('no torch here')"]
+
+    launcher = Broken()
+    try:
+        with pytest.raises(GuardianFailed, match="no torch here"):
+            launcher.start(waiting)
+    finally:
+        launcher.close()
+
+
+def test_a_warm_process_that_never_comes_up_is_given_up(
+    waiting: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck(LocalLauncher):
+        def command(self) -> list[str]:
+            return [sys.executable, "-c", "import signal; signal.pause()"]
+
+    monkeypatch.setattr(guard, "_READY_S", 0.3)
+    launcher = Stuck()
+    try:
+        with pytest.raises(GuardianFailed, match=r"not ready after 0 s"):
+            launcher.start(waiting)
+    finally:
+        launcher.close()
+
+
+def test_a_torchrun_that_starts_no_ranks_says_why(waiting: Plan) -> None:
+    class Broken(TorchrunLauncher):
+        def order(self, plan: Plan, environment: dict[str, str]) -> Message:
+            return {"command": [sys.executable, "-c", "raise SystemExit('no rendezvous')"]}
+
+    launcher = Broken()
+    try:
+        job = launcher.start(waiting)
+        with pytest.raises(LaunchError, match=r"(?s)code 1 before .* ranks\nno rendezvous"):
+            job.events(30)
+        assert not job.alive()
+        job.end()
+    finally:
+        launcher.close()
+
+
+@pytest.mark.parametrize(
+    ("way", "code", "number"),
+    [("return", 0, None), ("exit-3", 3, None), ("kill", None, signal.SIGKILL)],
+)
+def test_the_end_of_a_rank_below_torchrun_is_reported(
+    tmp_path: Path, way: str, code: int | None, number: int | None
+) -> None:
+    launcher = TorchrunLauncher()
+    plan = make_plan(tmp_path / "run", "endings_program.py", way, tmp_path / "trace")
+    try:
+        job = launcher.start(plan)
+        begun = time.monotonic()
+        exits = all_exits(job)
+        assert (exits[0].code, exits[0].signal) == (code, number), time.monotonic() - begun
+        assert (exits[1].code, exits[1].signal) == (0, None)
+        assert set(job.pids) == {0, 1}
+        assert (plan.log_dir / "rank0.out").read_text() == "on its way\n"
+        job.end()
+    finally:
+        launcher.close()
+
+
+def test_processes_that_do_not_end_are_named(tmp_path: Path) -> None:
+    near, far = socket.socketpair()
+    job = SupervisedJob(make_plan(tmp_path, ""), tmp_path / "none", Channel(near))
+    peer = Channel(far)
+    peer.send({"event": "ended", "left": [4194305]})
+    peer.close()
+    with pytest.raises(RemainsLeft, match="4194305"):
+        job.end()
+    job.end()
+
+
+def test_a_segment_that_others_use_stays() -> None:
+    name = Path(f"/dev/shm/psm_hanglab_test_{os.getpid()}")
+    try:
+        with open(name, "wb"):
+            leftovers.remove_shared_memory([name], set())
+            assert name.exists()
+        leftovers.remove_shared_memory([name], set())
+        assert not name.exists()
+    finally:
+        name.unlink(missing_ok=True)
