@@ -40,7 +40,10 @@ def read_content(decoded: Decoded, *, rank: int, source: str, from_json: bool) -
     if entries is not None:
         rows = _rows(entries, damages)
         if rows:
-            dump.entries = read_entries(rows, dump.descriptions, from_json=from_json)
+            try:
+                dump.entries = read_entries(rows, dump.descriptions, from_json=from_json)
+            except RecursionError:
+                raise DumpError("its entries nest too deeply") from None
             dump.names = _names(dump.entries)
     dump.partial = _partial(dump)
     if damages:

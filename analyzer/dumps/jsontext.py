@@ -22,7 +22,7 @@ def decode_json(data: bytes) -> Decoded:
         data = data[3:]
     try:
         return Decoded(msgspec.json.decode(data))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     text = data.decode("utf-8", "replace")
     try:

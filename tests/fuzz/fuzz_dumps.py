@@ -1,0 +1,59 @@
+"""Coverage-guided fuzzing of the loader, with atheris.
+
+    python tests/fuzz/fuzz_dumps.py [-max_total_time=1800] [other options of libFuzzer] [CORPUS]
+
+The bytes go to the decoders that need no worker process: their effort must be
+linear in the bytes, and nothing but DumpError may leave them.  A finding stops
+the run and lies in the current folder as ``crash-*``, ``timeout-*`` or ``oom-*``.
+With a folder CORPUS the inputs that reached new code stay there for the next run.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["hanglab.analyzer.dumps"]):
+    from hanglab.analyzer.dumps.errors import DumpError
+    from hanglab.analyzer.dumps.formats import read_dump
+
+from soundness import check_sound
+
+DATA = Path(__file__).parents[1] / "data" / "dumps"
+
+
+def one_input(data: bytes) -> None:
+    try:
+        dump = read_dump(data, rank=0, source="fuzz", contained=False)
+    except DumpError as error:
+        assert error.reason and len(error.reason) < 1000
+        return
+    check_sound(dump)
+
+
+def seeds(folder: Path) -> None:
+    """Copies the small real dumps and earlier findings to where the fuzzer adds its own."""
+    for number, path in enumerate(sorted(DATA.rglob("*"))):
+        if path.is_file() and path.suffix != ".py" and path.stat().st_size < 20_000:
+            shutil.copyfile(path, folder / f"seed_{number}_{path.name}")
+
+
+def main() -> None:
+    options = [argument for argument in sys.argv[1:] if argument.startswith("-")]
+    folders = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    with tempfile.TemporaryDirectory() as made:
+        corpus = Path(folders[0]) if folders else Path(made)
+        corpus.mkdir(parents=True, exist_ok=True)
+        seeds(corpus)
+        limits = ["-max_len=8192", "-timeout=5", "-rss_limit_mb=2048"]
+        words = f"-dict={Path(__file__).with_name('dumps.dict')}"
+        atheris.Setup([sys.argv[0], *limits, words, *options, str(corpus)], one_input)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What holds of every dump that the loader returns, whatever the bytes were."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hanglab.analyzer.dumps.columns import ABSENT, Entries, RankDump, State
+
+#: Column, its type, the table that it points into.
+_COLUMNS = {
+    "record_id": (np.int64, None),
+    "pg_id": (np.int64, None),
+    "group": (np.int32, "group_names"),
+    "seq": (np.int64, None),
+    "p2p_seq": (np.int64, None),
+    "op_id": (np.int64, None),
+    "operation": (np.int32, "operations"),
+    "argument": (np.int32, "arguments"),
+    "stack": (np.int32, "stacks"),
+    "state": (np.int8, None),
+    "retired": (np.bool_, None),
+    "is_p2p": (np.bool_, None),
+    "created_ns": (np.int64, None),
+    "started_ns": (np.int64, None),
+    "completed_ns": (np.int64, None),
+    "timeout_ms": (np.int64, None),
+    "duration_ms": (np.float64, None),
+    "thread": (np.int32, "threads"),
+}
+
+
+def check_sound(dump: RankDump) -> None:
+    """Raises AssertionError where ``dump`` breaks the contract of its columns."""
+    assert type(dump.version) is str
+    assert type(dump.library_version) is str
+    assert type(dump.damage) is str
+    for name, members in dump.members.items():
+        assert type(name) is str
+        assert members
+        assert all(type(rank) is int and rank >= ABSENT for rank in members)
+    for name, text in dump.descriptions.items():
+        assert type(name) is str
+        assert type(text) is str
+    for pg_id, status in dump.status.items():
+        assert type(pg_id) is int
+        for number in (status.enqueued, status.started, status.completed):
+            assert number is None or (type(number) is int and number >= 0)
+    for pg_id, name in dump.names.items():
+        assert type(pg_id) is int
+        assert type(name) is str
+    if dump.entries is not None:
+        _check_entries(dump.entries)
+
+
+def _check_entries(entries: Entries) -> None:
+    count = len(entries)
+    assert count > 0
+    for name, (kind, table) in _COLUMNS.items():
+        column = getattr(entries, name)
+        assert column.dtype == kind, name
+        assert column.shape == (count,), name
+        if table is not None:
+            rows = getattr(entries, table)
+            lowest = ABSENT if name == "stack" else 0
+            assert column.min() >= lowest, name
+            assert column.max() < len(rows), name
+    assert set(entries.state.tolist()) <= {int(state) for state in State}
+    for operation in entries.operations:
+        assert type(operation.op) is str
+        assert operation.src >= ABSENT
+        assert operation.dst >= ABSENT
+    for group in entries.group_names:
+        assert type(group.name) is str
+        assert type(group.description) is str
+    for arguments in entries.arguments:
+        for shape in (*arguments.input_sizes, *arguments.output_sizes):
+            assert all(type(size) is int for size in shape)
+        for dtype in (*arguments.input_dtypes, *arguments.output_dtypes):
+            assert type(dtype) is str
+    for stack in entries.stacks:
+        assert stack
+        for frame in stack:
+            assert type(frame.function) is str
+            assert type(frame.file) is str
+            assert type(frame.line) is int
+    assert all(type(thread) is str for thread in entries.threads)
