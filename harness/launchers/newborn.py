@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import linecache
 import os
 import signal
 import sys
@@ -114,8 +112,6 @@ def _own_main(birth: Birth) -> None:
     sys.orig_argv = [sys.executable, *sys.argv]
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, str(birth.script.parent))
-    importlib.invalidate_caches()
-    linecache.clearcache()
 
 
 def _read_port() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import linecache
 import os
 import socket
 import tempfile
@@ -24,7 +25,7 @@ _USEFUL = (
     "torch.optim",
     "torch.utils.data.distributed",
     "torch.distributed.algorithms.join",
-    "hanglab.recorder.rank",
+    "hanglab.recorder.rank.recorder",
     "hanglab.harness.entry",
     "hanglab.harness.job",
 )
@@ -40,6 +41,7 @@ def wait_for_birth(descriptor: int) -> Birth:
     # For good, in ranks too: a collector that visits what was imported copies every
     # page that they share, which makes a rank's normal exit take 0.9 s of processor
     # time instead of 0.35 s.  What the rank itself makes is collected as ever.
+    linecache.clearcache()
     gc.collect()
     gc.freeze()
     request = guardian.serve()
