@@ -97,7 +97,7 @@ def _is_symptom(known: Known, proposal: Proposal, standing: Sequence[Proposal]) 
     reach = dict[int, set[int]]()
     for wait in known.picture.waits:
         reach.setdefault(wait.call.rank, set()).update(wait.on)
-    pending = [r for r in proposal.finding.culprits]
+    pending = list(proposal.finding.culprits)
     seen: set[int] = set()
     while pending:
         rank = pending.pop()

@@ -10,6 +10,7 @@ from hanglab.analyzer.dumps import DumpError, load_bytes, load_folder
 from hanglab.analyzer.dumps.columns import RankDump
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.evidence.boundary import join
+from hanglab.analyzer.evidence.code import CodeMap, Owner
 from hanglab.analyzer.evidence.model import Evidence, RankView
 from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
@@ -55,6 +56,15 @@ def _bare_names(samples: list[StackSample]) -> list[StackSample]:
     return samples
 
 
+def _drop_own_frames(dump: RankDump, code: CodeMap) -> None:
+    """Take the recorder and the harness out of the stacks: they are no part of the job."""
+    if dump.entries is not None:
+        dump.entries.stacks = [
+            tuple(frame for frame in stack if code.owner(frame.file) is not Owner.RECORDER)
+            for stack in dump.entries.stacks
+        ]
+
+
 def _view(rank: RankCase) -> RankView:
     return RankView(
         rank=rank.rank,
@@ -97,6 +107,7 @@ def from_case(path: Path) -> Evidence:
         view.answered = dump is not None
         joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))
         if joined is not None:
+            _drop_own_frames(joined, view.code)
             dumps.append(joined)
     unusable += [Unusable(file=str(file), reason=reason) for file, reason in reader.problems]
     size = reader.world_size

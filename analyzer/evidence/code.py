@@ -43,7 +43,7 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 def _in_standard_library(path: str) -> bool:
     """Whether a path looks like ``.../lib/python3.11/threading.py`` (an unknown machine's)."""
-    head, found, tail = path.rpartition("/lib/python3")
+    _, found, tail = path.rpartition("/lib/python3")
     return bool(found) and "/" in tail and tail.split("/", 1)[0].lstrip(".").isdigit()
 
 

@@ -32,7 +32,7 @@ _SHUTDOWN = frozenset({"_shutdown", "_exit_function", "_run_exitfuncs", "_python
 
 @dataclass(frozen=True)
 class Standing:
-    """``user`` is the innermost frame of user code, ``caller`` what surrounds it, innermost first."""
+    """``user`` is the innermost frame of user code, ``users`` all of them, innermost first."""
 
     place: Place
     user: Frame | None

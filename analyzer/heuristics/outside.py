@@ -109,9 +109,9 @@ def _busy(view: RankView) -> str:
     movement = view.movement
     if movement is None or movement.cpu_share < BUSY:
         return ""
-    samples = view.rank_stacks
-    owners = [s for s in samples if any(t.owns_gil or t.active for t in s.threads)]
-    if not owners or movement.quiet_s < BUSY_PAUSES * movement.longest_pause_s:
+    mains = [thread for s in view.rank_stacks if (thread := main_thread(s)) is not None]
+    spins = [thread for thread in mains if thread.owns_gil or thread.active]
+    if len(spins) < len(mains) or movement.quiet_s < BUSY_PAUSES * movement.longest_pause_s:
         return ""
     return (
         f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s without "

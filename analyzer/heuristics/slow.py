@@ -19,17 +19,25 @@ from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Location, Status
+from hanglab.recorder.case.boundary import Progress
 from hanglab.recorder.case.records import Frame
 
 #: Share of the time from which on waiting for input is the job's trouble.
 STARVED = 0.4
+#: Share of the time from which on a loader is always behind.
+BUSY_LOADER = 0.75
 #: A rank's own work against the median of its peers'.
 EXCESS = 1.5
 #: Share of the time that a slow rank must cost its peers.
 COST = 0.15
+#: Share of the time that its excess of processor time must fill: less than the cost, as
+#: a crowded machine stretches the work.
+WORK = 0.05
 #: Fewest operations or sections that say anything.
 FEWEST = 8
 FLOOR_MS = 2.0
+#: A rank that waits less for its input than this share of the time has a loader that keeps up.
+HIDDEN = 0.05
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,9 @@ class Inputs:
     count: int
     wall_ns: int
     span_ns: int
+    #: Share of the time that the loader needs to make the batches; None if not timed.
+    #: Near 1 it makes no batch sooner than the rank takes it, whoever waits for whom.
+    making: float | None = None
 
     @property
     def share(self) -> float:
@@ -58,7 +69,17 @@ def input_waits(view: RankView) -> Inputs | None:
     if len(events) < FEWEST:
         return None
     span = events[-1].started_ns + events[-1].wall_ns - events[0].started_ns
-    return Inputs(len(events), sum(e.wall_ns for e in events), span)
+    return Inputs(len(events), sum(e.wall_ns for e in events), span, _making(progress, span))
+
+
+def _making(progress: Progress, span_ns: int) -> float | None:
+    workers = [f for f in progress.fetches if f.count]
+    if not workers or span_ns <= 0:
+        return None
+    # The workers share the batches; they could have made them in this time.
+    needed = sum(f.wall_ns for f in workers) / len(workers)
+    lasted = max(f.last_ns for f in workers) - min(f.first_ns for f in workers)
+    return needed / lasted if lasted > 0 else None
 
 
 def _steps(known: Known, found: Arrivals | None) -> int:
@@ -72,10 +93,11 @@ def slow_job(known: Known) -> Iterator[Proposal]:
     if known.stuck or not known.case or any(v.failed for v in known.ranks.values()):
         return
     waits = {r: w for r, v in known.ranks.items() if (w := input_waits(v)) is not None}
-    starved = [r for r, w in waits.items() if w.share >= STARVED and w.ms >= FLOOR_MS]
     found = arrivals(known.dumps)
-    if starved and len(starved) == len(known.ranks):
-        yield _starved(known, waits, starved)
+    waiting = [r for r, w in waits.items() if w.share >= STARVED and w.ms >= FLOOR_MS]
+    starved = [r for r, w in waits.items() if r in waiting or (w.making or 0.0) >= BUSY_LOADER]
+    if waiting and len(starved) == len(known.ranks):
+        yield _starved(known, waits, waiting)
         return
     slow = list(_slow_input(known, waits, found))
     yield from slow
@@ -83,9 +105,11 @@ def slow_job(known: Known) -> Iterator[Proposal]:
     yield from _slow_compute(known, found, named)
 
 
-def _starved(known: Known, waits: dict[int, Inputs], ranks: list[int]) -> Proposal:
-    share = median(waits[r].share for r in ranks)
-    ms = median(waits[r].ms for r in ranks)
+def _starved(known: Known, waits: dict[int, Inputs], waiting: list[int]) -> Proposal:
+    """``waiting`` are seen to wait; the others wait for them, behind a loader no faster."""
+    ranks = sorted(known.ranks)
+    share = median(waits[r].share for r in waiting)
+    ms = median(waits[r].ms for r in waiting)
     return propose(
         known,
         Order.SLOW,
@@ -93,18 +117,19 @@ def _starved(known: Known, waits: dict[int, Inputs], ranks: list[int]) -> Propos
         ranks,
         status=Status.SLOW,
         confidence=min(0.99, 0.6 + share / 2),
-        summary=f"Every rank waits for its data loader {share:.0%} of the time: the job gets "
-        "its input too slowly.",
+        summary=f"The job waits for its data loaders {share:.0%} of the time; every rank's is "
+        "too slow.",
         evidence=[
             Evidence(
                 "progress",
                 r,
-                f"waited {w.ms:.1f} ms for each of {w.count} batches, {w.share:.0%} of the time",
+                f"waited {w.ms:.1f} ms for each of {w.count} batches, {w.share:.0%} of the time"
+                + (f"; its loader was busy {w.making:.0%}" if w.making is not None else ""),
             )
             for r, w in sorted(waits.items())
         ],
         victims=[],
-        location=_input_line(known, ranks[0]),
+        location=_input_line(known, waiting[0]),
         effect=Effect(
             section="dataloader", ms_per_step=round(ms, 3), share_of_step=round(share, 4)
         ),
@@ -129,6 +154,8 @@ def _slow_input(
         others = [w.ms for r, w in waits.items() if r != rank]
         usual = median(others)
         excess = wait.ms - usual
+        if _may_starve_unseen(waits, rank):
+            continue
         if (
             wait.share >= STARVED / 2
             and wait.ms >= EXCESS * usual
@@ -156,6 +183,12 @@ def _slow_input(
                     share_of_step=round(excess * wait.count * 1e6 / wait.span_ns, 4),
                 ),
             )
+
+
+def _may_starve_unseen(waits: dict[int, Inputs], rank: int) -> bool:
+    """Whether another rank's loader may be as slow, hidden by the time its rank waits anyway."""
+    others = [w for r, w in waits.items() if r != rank]
+    return any(w.making is None and w.share >= HIDDEN for w in others)
 
 
 def _lag(found: Arrivals, rank: int) -> Evidence:
@@ -233,7 +266,7 @@ def _slow_compute(known: Known, found: Arrivals | None, named: set[int]) -> Iter
         if (
             rank not in named
             and mine >= EXCESS * usual
-            and excess / found.span_ns >= COST
+            and excess / found.span_ns >= WORK
             and excess / steps / 1e6 >= FLOOR_MS
             and found.share(rank) >= COST
         ):

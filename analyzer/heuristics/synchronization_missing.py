@@ -34,9 +34,7 @@ def accused(picture: Picture) -> list[Sink]:
         for divergence in picture.divergences
         if matters(picture, divergence)
     }
-    deviating = {
-        rank for d in picture.divergences if matters(picture, d) for rank in d.deviating
-    }
+    deviating = {rank for d in picture.divergences if matters(picture, d) for rank in d.deviating}
     found = []
     for sink in picture.sinks:
         call = sink.awaited

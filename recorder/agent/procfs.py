@@ -48,6 +48,19 @@ def stat(pid: int) -> Stat | None:
     )
 
 
+def wanted_s(pid: int) -> float | None:
+    """Seconds that the process's main thread has run or waited for a processor to run on.
+
+    On a crowded host a thread that never waits for anything else still gets only
+    a part of a core.
+    """
+    data = _read(f"/proc/{pid}/schedstat")
+    if data is None:
+        return None
+    fields = data.split()
+    return (int(fields[0]) + int(fields[1])) / 1e9 if len(fields) >= 2 else None
+
+
 def io_bytes(pid: int) -> tuple[int, int] | None:
     """Bytes that the process has read and written by system calls, files and pipes alike."""
     data = _read(f"/proc/{pid}/io")

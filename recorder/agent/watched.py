@@ -42,7 +42,7 @@ class WatchedRank:
         self.quiet_s = 0.0
         self.longest_pause_s = 0.0
         self.last_signal = ""
-        self._cpu_at_rest: tuple[float, float] | None = None
+        self._cpu_at_rest: tuple[float, float, float] | None = None
         self.position: Position | None = None
         #: Samples of the current quiet time.
         self.samples: deque[StackSample] = deque(maxlen=8)
@@ -51,7 +51,7 @@ class WatchedRank:
     def begun(self) -> bool:
         """Whether the rank has entered any operation."""
         counters = self.counters
-        return counters is not None and counters.operation_events + counters.group_events > 0
+        return counters is not None and counters.operation_event_ns + counters.group_events > 0
 
     @property
     def phase(self) -> str:
@@ -94,15 +94,22 @@ class WatchedRank:
         self.position = None
 
     def cpu_share(self, now: float) -> float:
-        """Share of one core used since the rank has been quiet.  ``now`` is monotonic seconds."""
+        """Share of one core used, or waited for, since the rank has been quiet.
+
+        ``now`` is monotonic seconds.
+        """
         stat = self.stat()
         if stat is None:
             return 0.0
+        wanted = procfs.wanted_s(self.pid) or 0.0
         if self._cpu_at_rest is None:
-            self._cpu_at_rest = now, stat.cpu_s
+            self._cpu_at_rest = now, stat.cpu_s, wanted
             return 0.0
-        since, cpu_s = self._cpu_at_rest
-        return max(0.0, (stat.cpu_s - cpu_s) / (now - since)) if now - since > 0.1 else 0.0
+        since, used_before, wanted_before = self._cpu_at_rest
+        if now - since <= 0.1:
+            return 0.0
+        used = max(stat.cpu_s - used_before, wanted - wanted_before)
+        return max(0.0, used / (now - since))
 
     def movement(self, now: float) -> Movement:
         return Movement(
@@ -123,8 +130,8 @@ class WatchedRank:
             for name, then, now in (
                 ("steps", old.step, new.step),
                 ("steps", old.steps_total, new.steps_total),
-                ("sections", old.section_events, new.section_events),
-                ("operations", old.operation_events, new.operation_events),
+                ("sections", old.section_event_ns, new.section_event_ns),
+                ("operations", old.operation_event_ns, new.operation_event_ns),
                 ("operations", old.group_events, new.group_events),
                 ("steps", old.phase, new.phase),
             ):

@@ -78,6 +78,17 @@ class SectionTotal(msgspec.Struct):
     cpu_ns: int
 
 
+class Fetches(msgspec.Struct):
+    """What one loader worker did: the time that it took to make its batches."""
+
+    worker: int
+    count: int
+    wall_ns: int
+    cpu_ns: int
+    first_ns: int
+    last_ns: int
+
+
 class GroupCounter(msgspec.Struct):
     """Copied from a dump without entries; survives the process."""
 
@@ -104,6 +115,7 @@ class Progress(msgspec.Struct):
     section_totals: list[SectionTotal] = []
     #: The latest ended sections, oldest first.
     section_events: list[SectionEvent] = []
+    fetches: list[Fetches] = []
     counters: list[GroupCounter] = []
     #: Wall time at which the counters were copied.
     counters_at_ns: int | None = None

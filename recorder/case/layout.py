@@ -48,12 +48,10 @@ class Slot:
     STEPS_TOTAL: Final = 13
     #: Operations entered so far.
     OPERATIONS_TOTAL: Final = 14
-    #: Grows with everything that happens to an operation: entered, returned, waited for.
-    OPERATION_EVENTS: Final = 15
-    #: Sections ended so far.
-    SECTIONS_TOTAL: Final = 16
-    #: Grows when a section begins and when it ends.
-    SECTION_EVENTS: Final = 17
+    #: When anything last happened to an operation: entered, returned, waited for; 0 before.
+    OPERATION_EVENT: Final = 15
+    #: When a section last began or ended; 0 before.
+    SECTION_EVENT: Final = 16
     #: Rows in use of the table of totals.
     TOTALS_USED: Final = 18
     #: Rows in use of the table of counters.
@@ -99,8 +97,11 @@ OPEN: Final = Table(4, 64, 3 * 8)
 COUNTERS: Final = Table(5, 512, 3 * 8)
 #: Ring.  number + 1, step, started, number + 1.
 STEPS: Final = Table(6, 1024, 4 * 8)
+#: Rows, one per loader worker by its number; written by the workers themselves.
+#: batches fetched, wall time, processor time, start of the first, end of the latest.
+FETCHES: Final = Table(7, 64, 5 * 8)
 
-ALL_TABLES: Final = (TEXT, OPERATIONS, SECTIONS, TOTALS, OPEN, COUNTERS, STEPS)
+ALL_TABLES: Final = (TEXT, OPERATIONS, SECTIONS, TOTALS, OPEN, COUNTERS, STEPS, FETCHES)
 
 #: Fields of a record of OPERATIONS, in order.  Text fields hold text numbers, times
 #: 0 where it has not happened, the rest NONE where it is not known.

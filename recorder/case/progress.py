@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.boundary import (
+    Fetches,
     GroupCounter,
     OpenSection,
     Operation,
@@ -44,8 +45,9 @@ class Counters(NamedTuple):
     step: int
     steps_total: int
     operations_total: int
-    operation_events: int
-    section_events: int
+    #: Wall time of the latest event, 0 before the first.
+    operation_event_ns: int
+    section_event_ns: int
     #: Sum over all groups of operations enqueued and completed, as last copied.
     group_events: int
     dumps: int
@@ -69,8 +71,8 @@ def read_counters(data: bytes | memoryview) -> Counters:
         step=slots[Slot.STEP],
         steps_total=slots[Slot.STEPS_TOTAL],
         operations_total=slots[Slot.OPERATIONS_TOTAL],
-        operation_events=slots[Slot.OPERATION_EVENTS],
-        section_events=slots[Slot.SECTION_EVENTS],
+        operation_event_ns=slots[Slot.OPERATION_EVENT],
+        section_event_ns=slots[Slot.SECTION_EVENT],
         group_events=slots[Slot.COUNTERS_SUM],
         dumps=slots[Slot.DUMPS],
     )
@@ -111,6 +113,11 @@ def read_progress(data: bytes) -> Progress:
         section_events=[
             SectionEvent(text(name), started, wall, cpu, step)
             for _, name, started, wall, cpu, step, _ in tables.ring(layout.SECTIONS)
+        ],
+        fetches=[
+            Fetches(worker, *row)
+            for worker, row in enumerate(tables.rows(layout.FETCHES, layout.FETCHES.capacity))
+            if row[0] > 0
         ],
         counters=[
             GroupCounter(*row) for row in tables.rows(layout.COUNTERS, slots[Slot.COUNTERS_USED])

@@ -175,7 +175,7 @@ class Movement(msgspec.Struct):
     quiet_s: float
     #: The longest earlier time in which nothing of it moved.
     longest_pause_s: float
-    #: Share of one core that the rank's process used during ``quiet_s``.
+    #: Share of one core that the rank's process used, or waited for, during ``quiet_s``.
     cpu_share: float
     #: What moved last: ``operations``, ``steps``, ``sections``, ``io``, ``stack`` or "".
     last_signal: str = ""

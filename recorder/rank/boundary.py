@@ -35,16 +35,9 @@ _REDUCE_OP = _FIELD["reduce_op"]
 _FLAGS = _FIELD["flags"]
 
 
-class _Outstanding(weakref.ref):  # type: ignore[type-arg]
-    """A Work that nobody has waited for yet; it never keeps the Work alive."""
-
-    __slots__ = ("blocks", "key", "number", "slot")
-
-    slot: int
-    number: int
-    key: int
-    #: True where Work.wait returns only after the operation has finished.
-    blocks: bool
+#: A Work that nobody has waited for yet, weakly; slot and number of its record; and
+#: whether Work.wait returns only after the operation has finished.
+Outstanding = tuple["weakref.ref[Any]", int, int, bool]
 
 
 class Boundary:
@@ -67,8 +60,8 @@ class Boundary:
         self._record = Struct(f"<{len(layout.OPERATION_FIELDS)}q")
         self._first = progress.at[layout.OPERATIONS]
         self._numbers = itertools.count(1)
-        self._events = itertools.count(1)
-        self._outstanding: dict[int, _Outstanding] = {}
+        #: By the Work's id, which may belong to another object once the Work has gone.
+        self._outstanding: dict[int, Outstanding] = {}
         #: id(group) -> (the group, weakly; its name's text number)
         self._groups: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._shapes: dict[Any, tuple[int, int]] = {}
@@ -106,20 +99,22 @@ class Boundary:
         number = next(self._numbers)
         place = self._first + (number - 1) % _RING * _RECORD_BYTES
         text = self._progress.text
+        now = time.time_ns()
         self._record.pack_into(
-            self._mapping, place, number, time.time_ns(), 0, 0, 0, NONE, NONE, NONE, get_ident(),
+            self._mapping, place, number, now, 0, 0, 0, NONE, NONE, NONE, get_ident(),
             NONE, NONE, text(method), 0, 0, 0, 0, text(splits), file, function, line, 0, number,
         )  # fmt: skip
         self._slots[Slot.OPERATIONS_TOTAL] = number
-        self._slots[Slot.OPERATION_EVENTS] = next(self._events)
+        self._slots[Slot.OPERATION_EVENT] = now
         return place >> 3, number
 
     def leave(self, slot: int, number: int, failed: bool) -> None:
         """The call that ``enter`` recorded has come back."""
         if self._slots[slot] == number:
-            self._slots[slot + _RETURNED] = time.time_ns()
+            now = time.time_ns()
+            self._slots[slot + _RETURNED] = now
             self._slots[slot + _FLAGS] |= FAILED if failed else COMPLETED
-            self._slots[Slot.OPERATION_EVENTS] = next(self._events)
+            self._slots[Slot.OPERATION_EVENT] = now
 
     def read_reductions(self) -> None:
         """Add the reduce operations of the latest operations to their records."""
@@ -135,170 +130,150 @@ class Boundary:
         Asks only those on the CPU: a device's events must not be queried while a
         graph is captured, and Flight Recorder knows of them anyway.
         """
-        for outstanding in list(self._outstanding.values()):
-            work = outstanding()
-            slot = outstanding.slot
-            if work is not None and outstanding.blocks and self._slots[slot] == outstanding.number:
+        for reference, slot, number, blocks in list(self._outstanding.values()):
+            work = reference()
+            if work is not None and blocks and self._slots[slot] == number:
                 try:
                     if work.is_completed():
                         self._slots[slot + _FLAGS] |= COMPLETED
                 except Exception:  # a backend's own complaint about its own operation
                     self._slots[slot + _FLAGS] |= FAILED
 
+    def forget_the_gone(self) -> None:
+        """Drop what is kept of operations whose Work nobody holds any more."""
+        for key, entry in list(self._outstanding.items()):
+            if entry[0]() is None and self._outstanding.get(key) is entry:
+                self._outstanding.pop(key, None)
+
     def _method_wrapper(self, name: str, method: Method, owner: type) -> Callable[..., Any]:
+        # This runs at every operation of the job: everything is a local name, what
+        # is rare stands in functions of its own, what is common in none.
         original = getattr(owner, name)
         clock = time.time_ns
-        slots = self._slots
-        begin = self._begin_of(name, method)
-        outstanding = self._outstanding
-        events = self._events
-        waits = method.waits
-
-        def gone(reference: _Outstanding) -> None:
-            outstanding.pop(reference.key, None)
-
-        def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                slot, number, blocks = begin(group, args, kwargs, sys._getframe(1))
-            except Exception:
-                return original(group, *args, **kwargs)
-            try:
-                work = original(group, *args, **kwargs)
-            except BaseException:
-                if slots[slot] == number:
-                    slots[slot + _RETURNED] = clock()
-                    slots[slot + _FLAGS] |= FAILED
-                    slots[Slot.OPERATION_EVENTS] = next(events)
-                raise
-            if slots[slot] == number:
-                slots[slot + _RETURNED] = clock()
-                slots[Slot.OPERATION_EVENTS] = next(events)
-                if work is None:
-                    if waits or blocks:
-                        slots[slot + _FLAGS] |= COMPLETED
-                else:
-                    try:
-                        reference = _Outstanding(work, gone)
-                    except TypeError:  # a backend's own kind of Work
-                        return work
-                    reference.key = key = id(work)
-                    reference.slot = slot
-                    reference.number = number
-                    reference.blocks = blocks
-                    outstanding[key] = reference
-            return work
-
-        wrapper.__name__ = wrapper.__qualname__ = name
-        wrapper.__doc__ = original.__doc__
-        return wrapper
-
-    def _begin_of(self, name: str, method: Method) -> Callable[..., tuple[int, int, bool]]:
-        """The part before the call: fills the operation's record."""
-        clock = time.time_ns
+        frame_at = sys._getframe
+        thread = get_ident
+        reference = weakref.ref
         text = self._progress.text
         slots = self._slots
         mapping = self._mapping
         pack_into = self._record.pack_into
         first = self._first
         numbers = self._numbers
-        events = self._events
         find = self._sites.find
         groups = self._groups
+        look_at_group = self._look_at_group
         shapes = self._shapes
+        look_at_shape = self._look_at_shape
         dtypes = self._dtypes
+        look_at_dtype = self._look_at_dtype
         reductions = self._reductions
-        tensor_of, options_at, rooted, reduces, peer_at, tag_at, splits_at, *_ = method
-        has_peer = peer_at >= 0
-        has_tag = tag_at >= 0
+        outstanding = self._outstanding
+        total, event = Slot.OPERATIONS_TOTAL, Slot.OPERATION_EVENT
+        returned, flags = _RETURNED, _FLAGS
+        tensor_at, options_at, rooted, reduces, peer_at, tag_at, splits_at, waits, _ = method
         constant_peer = -1 if method.any_source else NONE
         method_text = text(name)
 
-        def begin(
-            group: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: Any
-        ) -> tuple[int, int, bool]:
-            known = groups.get(id(group))
-            if known is None or known[0]() is not group:
-                known = self._look_at_group(group)
+        def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                sequence = group._get_sequence_number_for_group()
-            except Exception:  # a backend without sequence numbers
-                sequence = NONE
-            shape = dtype = splits = 0
-            numel = NONE
-            root = NONE
-            peer = constant_peer
-            tag = NONE
-            blocks = True
-            # Odd arguments are recorded as unknown; the call itself will judge them.
-            try:
-                if tensor_of is not None:
-                    tensor = tensor_of(args)
-                    size = tensor.shape
-                    entry = shapes.get(size)
-                    if entry is None:
-                        entry = self._look_at_shape(size)
-                    shape, numel = entry
-                    kind = tensor.dtype
-                    dtype = dtypes.get(kind, 0) or self._look_at_dtype(kind)
-                    blocks = tensor.is_cpu
-                if has_peer:
-                    peer = args[peer_at]
-                if has_tag:
-                    tag = args[tag_at]
-                if rooted:
-                    found = root_of(method, args, kwargs)
-                    root = NONE if found is None else found
-                if splits_at >= 0:
-                    splits = text(splits_of(method, args))
+                known = groups.get(id(group))
+                if known is None or known[0]() is not group:
+                    known = look_at_group(group)
+                try:
+                    sequence = group._get_sequence_number_for_group()
+                except Exception:  # a backend without sequence numbers
+                    sequence = NONE
+                shape = dtype = splits = 0
+                numel = root = tag = NONE
+                peer = constant_peer
+                blocks = True
+                # Odd arguments are recorded as unknown; the call itself will judge them.
+                try:
+                    if tensor_at >= 0:
+                        tensor = args[tensor_at]
+                        if type(tensor) is list:
+                            tensor = tensor[0]
+                        size = tensor.shape
+                        shape, numel = shapes.get(size) or look_at_shape(size)
+                        kind = tensor.dtype
+                        dtype = dtypes.get(kind) or look_at_dtype(kind)
+                        blocks = tensor.is_cpu
+                    if peer_at >= 0:
+                        peer = args[peer_at]
+                    if tag_at >= 0:
+                        tag = args[tag_at]
+                    if rooted:
+                        root = root_of(method, args, kwargs)
+                    if splits_at >= 0:
+                        splits = text(splits_of(method, args))
+                except Exception:
+                    pass
+                file, function, line = find(frame_at(1))
+                number = next(numbers)
+                place = first + (number - 1) % _RING * _RECORD_BYTES
+                now = clock()
+                pack_into(
+                    mapping, place, number, now, 0, 0, 0, sequence, numel, tag, thread(),
+                    root, peer, method_text, known[1], 0, shape, dtype, splits,
+                    file, function, line, 0, number,
+                )  # fmt: skip
+                slot = place >> 3
+                slots[total] = number
+                slots[event] = now
+                if reduces and len(args) > options_at:
+                    reductions.append((slot, number, args[options_at]))
             except Exception:
-                pass
-            file, function, line = find(frame)
-            number = next(numbers)
-            place = first + (number - 1) % _RING * _RECORD_BYTES
-            slot = place >> 3
-            pack_into(
-                mapping, place, number, clock(), 0, 0, 0, sequence, numel, tag, get_ident(),
-                root, peer, method_text, known[1], 0, shape, dtype, splits,
-                file, function, line, 0, number,
-            )  # fmt: skip
-            slots[Slot.OPERATIONS_TOTAL] = number
-            slots[Slot.OPERATION_EVENTS] = next(events)
-            if reduces and len(args) > options_at:
-                reductions.append((slot, number, args[options_at]))
-            return slot, number, blocks
+                return original(group, *args, **kwargs)
+            try:
+                work = original(group, *args, **kwargs)
+            except BaseException:
+                if slots[slot] == number:
+                    slots[slot + returned] = slots[event] = clock()
+                    slots[slot + flags] |= FAILED
+                raise
+            # The ring may have come round while the call lasted.
+            if slots[slot] == number:
+                slots[slot + returned] = slots[event] = clock()
+                if work is None:
+                    if waits or blocks:
+                        slots[slot + flags] |= COMPLETED
+                else:
+                    try:
+                        outstanding[id(work)] = (reference(work), slot, number, blocks)
+                    except TypeError:  # a backend's own kind of Work
+                        return work
+            return work
 
-        return begin
+        wrapper.__name__ = wrapper.__qualname__ = name
+        wrapper.__doc__ = original.__doc__
+        return wrapper
 
     def _wait_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock = time.time_ns
         slots = self._slots
-        outstanding = self._outstanding
-        events = self._events
+        take = self._outstanding.pop
+        event = Slot.OPERATION_EVENT
+        wait_entered, wait_returned, flags = _WAIT_ENTERED, _WAIT_RETURNED, _FLAGS
 
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            known = outstanding.get(id(work))
+            known = take(id(work), None)
             if known is None:
                 return original(work, *args, **kwargs)
-            slot = known.slot
-            number = known.number
-            if slots[slot] == number:
-                slots[slot + _WAIT_ENTERED] = clock()
-                slots[Slot.OPERATION_EVENTS] = next(events)
+            reference, slot, number, blocks = known
+            if reference() is not work or slots[slot] != number:
+                return original(work, *args, **kwargs)
+            slots[slot + wait_entered] = slots[event] = clock()
             try:
                 result = original(work, *args, **kwargs)
             except BaseException:
                 if slots[slot] == number:
-                    slots[slot + _WAIT_RETURNED] = clock()
-                    slots[slot + _FLAGS] |= FAILED
-                    slots[Slot.OPERATION_EVENTS] = next(events)
+                    slots[slot + wait_returned] = slots[event] = clock()
+                    slots[slot + flags] |= FAILED
                 raise
             if slots[slot] == number:
-                slots[slot + _WAIT_RETURNED] = clock()
-                if known.blocks:
-                    slots[slot + _FLAGS] |= COMPLETED
-                slots[Slot.OPERATION_EVENTS] = next(events)
-            if known.blocks:
-                outstanding.pop(id(work), None)
+                slots[slot + wait_returned] = slots[event] = clock()
+                if blocks:
+                    slots[slot + flags] |= COMPLETED
             return result
 
         wait.__doc__ = original.__doc__

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from hanglab.recorder.rank.sections import Sections
+from hanglab.recorder.rank.sections import INPUT, OpenSection
 
 #: Name of the section that a wait for a batch is recorded as.
 SECTION = "dataloader"
-_INPUT = 1
 
 
 class LoaderWatch:
@@ -22,8 +21,8 @@ class LoaderWatch:
     counts on: afterwards nobody could tell that one was dead already.
     """
 
-    def __init__(self, sections: Sections, before_end: Callable[[Iterable[Any]], None]) -> None:
-        self._sections = sections
+    def __init__(self, section: OpenSection, before_end: Callable[[Iterable[Any]], None]) -> None:
+        self._section = section
         self._before_end = before_end
         #: Process ids of every worker that was ever started.
         self.worker_pids: set[int] = set()
@@ -57,10 +56,10 @@ class LoaderWatch:
         setattr(owner, name, wrapper)
 
     def _next_wrapper(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        section = self._sections.section
+        section = self._section
 
         def __next__(iterator: Any) -> Any:
-            with section(SECTION, _INPUT):
+            with section(SECTION, INPUT):
                 return original(iterator)
 
         return __next__

@@ -21,13 +21,14 @@ from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.children import ChildWatch
 from hanglab.recorder.rank.exceptions import ExceptionWatch
+from hanglab.recorder.rank.fetches import FetchWatch
 from hanglab.recorder.rank.group_calls import GroupCalls
 from hanglab.recorder.rank.groups import Groups
 from hanglab.recorder.rank.imports import AfterImport
 from hanglab.recorder.rank.lines import LineSampler
 from hanglab.recorder.rank.loader import LoaderWatch
 from hanglab.recorder.rank.progress_file import ProgressFile
-from hanglab.recorder.rank.sections import Section, Sections
+from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.rank.shapes import standing_code
 
@@ -52,7 +53,7 @@ class RankRecorder:
         self.folder, self.attempt = process.claim_folder(case, socket.gethostname(), rank, attempt)
         self._progress = self._new_progress()
         self._progress.identify(rank, self.attempt, world_size)
-        self._sections = Sections(self._progress)
+        self._section = section_type(self._progress)
         user_code = ownership.UserCode(
             ownership.stdlib_folders(), ownership.site_folders(), ownership.own_folders()
         )
@@ -63,7 +64,8 @@ class RankRecorder:
         self._user_code = user_code
         self._group_calls = GroupCalls(self._boundary)
         self._lines = LineSampler(user_code)
-        self._loader = LoaderWatch(self._sections, self._write_children)
+        self._loader = LoaderWatch(self._section, self._write_children)
+        self._fetches = FetchWatch(self._progress)
         self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
         self._exceptions = ExceptionWatch(self._write_exception)
         self._imports = AfterImport()
@@ -89,6 +91,7 @@ class RankRecorder:
         self._exceptions.install()
         self._imports.add("torch.distributed.distributed_c10d", self._distributed_imported)
         self._imports.add("torch.utils.data.dataloader", self._loader.install)
+        self._imports.add("torch.utils.data._utils.fetch", self._fetches.install)
         os.register_at_fork(after_in_child=self._leave_in_child)
         # When the main thread is through with the script, before threads are
         # joined: a rank that hangs there is known to be past its work.
@@ -113,8 +116,8 @@ class RankRecorder:
 
     # What the job itself calls.
 
-    def section(self, name: str) -> Section:
-        return self._sections.section(name)
+    def section(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return self._section(name)
 
     def step(self, number: int | None = None) -> None:
         self._progress.step(number)
@@ -132,6 +135,7 @@ class RankRecorder:
         if rows := dump.counters():
             self._progress.counters(rows)
         self._boundary.read_reductions()
+        self._boundary.forget_the_gone()
         if self._description["python"]["torch"] is None:
             self._note_torch()
         self._groups.look()

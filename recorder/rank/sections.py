@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
+from contextlib import AbstractContextManager
 from struct import Struct
 from threading import get_ident
 from types import TracebackType
+from typing import Protocol
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import Slot
@@ -18,128 +20,123 @@ _FRESH_NS = 20_000
 _RING = layout.SECTIONS.capacity
 _RECORD_BYTES = layout.SECTIONS.record
 
+#: Kinds of a section, as the table of totals has them.
+PLAIN = 0
+INPUT = 1
 
-class Sections:
-    """Opens sections and writes them to the progress file as they end."""
+
+class OpenSection(Protocol):
+    """Makes a section; ``kind`` INPUT is a wait for input."""
+
+    def __call__(self, name: str, kind: int = PLAIN) -> AbstractContextManager[None]: ...
+
+
+class _Totals:
+    """The table of totals: one row per section's name and kind."""
 
     def __init__(self, progress: ProgressFile) -> None:
-        self._slots = progress.slots
-        self._mapping = progress.mapping
         self._progress = progress
-        self._at = progress.at[layout.SECTIONS]
-        self._record = Struct("<7q")
-        self._total_record = Struct("<5q")
-        self._ended = itertools.count()
-        self._events = itertools.count(1)
-        first = progress.at[layout.OPEN] // 8
-        self._free = [first + 3 * i for i in reversed(range(layout.OPEN.capacity))]
-        #: (name, kind) -> [text number, byte offset of the row, count, wall, cpu]
-        self._totals: dict[tuple[str, int], list[int]] = {}
-        #: Thread, wall and CPU time of the latest reading of a CPU clock.
-        self._reading = (0, 0, 0)
+        self.record = Struct("<5q")
+        #: (name, kind) -> [text number, byte offset of the row or 0, count, wall, cpu]
+        self.known: dict[tuple[str, int], list[int]] = {}
 
-    def section(self, name: str, kind: int = 0) -> Section:
-        """A context manager; ``kind`` 1 is a wait for input."""
-        return Section(self, name, kind)
-
-    def _total(self, name: str, kind: int) -> list[int]:
-        number = self._progress.text(name)
-        used = len(self._totals)
-        if used < layout.TOTALS.capacity:
-            place = self._progress.at[layout.TOTALS] + used * layout.TOTALS.record
-            total = self._totals[name, kind] = [number, place, 0, 0, 0]
-            self._total_record.pack_into(self._mapping, place, number, kind, 0, 0, 0)
-            self._slots[Slot.TOTALS_USED] = used + 1
-            return total
-        self._progress.note_truncated()
-        return [number, 0, 0, 0, 0]
-
-    def begin(self, section: Section) -> None:
-        total = self._totals.get((section.name, section.kind))
-        if total is None:
-            total = self._total(section.name, section.kind)
-        section.total = total
-        thread = get_ident()
-        now = time.time_ns()
-        known, at, cpu = self._reading
-        if known == thread and 0 <= now - at < _FRESH_NS:
-            section.cpu = cpu + now - at
-        else:
-            section.cpu = time.thread_time_ns()
-            self._reading = (thread, now, section.cpu)
-        section.started = now
-        slots = self._slots
-        try:
-            row = self._free.pop()
-        except IndexError:
-            section.row = 0
-        else:
-            section.row = row
-            slots[row] = total[0]
-            slots[row + 2] = thread
-            slots[row + 1] = now
-        slots[Slot.SECTION_EVENTS] = next(self._events)
-
-    def end(self, section: Section) -> None:
-        thread = get_ident()
-        now = time.time_ns()
-        known, at, cpu = self._reading
-        if known == thread and 0 <= now - at < _FRESH_NS:
-            cpu += now - at
-        else:
-            cpu = time.thread_time_ns()
-            self._reading = (thread, now, cpu)
-        slots = self._slots
-        if section.row:
-            slots[section.row + 1] = 0
-            self._free.append(section.row)
-        started = section.started
-        wall = now - started
-        cpu -= section.cpu
-        total = section.total
-        total[2] += 1
-        total[3] += wall
-        total[4] += cpu
-        if total[1]:
-            self._total_record.pack_into(
-                self._mapping, total[1], total[0], section.kind, total[2], total[3], total[4]
-            )
-        index = next(self._ended)
-        number = index + 1
-        self._record.pack_into(
-            self._mapping,
-            self._at + index % _RING * _RECORD_BYTES,
-            number,
-            total[0],
-            started,
-            wall,
-            cpu,
-            slots[Slot.STEP],
-            number,
-        )
-        slots[Slot.SECTIONS_TOTAL] = number
-        slots[Slot.SECTION_EVENTS] = next(self._events)
+    def add(self, name: str, kind: int) -> list[int]:
+        progress = self._progress
+        number = progress.text(str(name))
+        used = len(self.known)
+        if used >= layout.TOTALS.capacity:
+            progress.note_truncated()
+            return [number, 0, 0, 0, 0]
+        place = progress.at[layout.TOTALS] + used * layout.TOTALS.record
+        total = self.known[name, kind] = [number, place, 0, 0, 0]
+        self.record.pack_into(progress.mapping, place, number, kind, 0, 0, 0)
+        progress.slots[Slot.TOTALS_USED] = used + 1
+        return total
 
 
-class Section:
-    """One section.  Never swallows an exception; may be entered again after it ended."""
+def section_type(progress: ProgressFile) -> OpenSection:
+    """The class of this file's sections, each a context manager that swallows nothing."""
+    # Sections are entered at every step: everything is a local name.
+    slots = progress.slots
+    mapping = progress.mapping
+    totals = _Totals(progress)
+    known = totals.known
+    add = totals.add
+    pack_total = totals.record.pack_into
+    pack = Struct("<7q").pack_into
+    at = progress.at[layout.SECTIONS]
+    numbers = itertools.count(1)
+    first = progress.at[layout.OPEN] // 8
+    free = [first + 3 * i for i in reversed(range(layout.OPEN.capacity))]
+    wall_clock = time.time_ns
+    cpu_clock = time.thread_time_ns
+    thread_id = get_ident
+    event, step = Slot.SECTION_EVENT, Slot.STEP
+    # Thread, wall and CPU time of the latest reading of a CPU clock.
+    reading = (0, 0, 0)
 
-    __slots__ = ("_sections", "cpu", "kind", "name", "row", "started", "total")
+    class Section:
+        __slots__ = ("_cpu", "_kind", "_row", "_started", "_total")
 
-    def __init__(self, sections: Sections, name: str, kind: int) -> None:
-        self._sections = sections
-        self.name = name
-        self.kind = kind
-        self.total: list[int] = []
-        self.started = self.cpu = self.row = 0
+        _cpu: int
+        _row: int
+        _started: int
 
-    def __enter__(self) -> None:
-        self._sections.begin(self)
+        def __init__(self, name: str, kind: int = PLAIN) -> None:
+            self._total = known.get((name, kind)) or add(name, kind)
+            self._kind = kind
 
-    def __exit__(
-        self,
-        type_: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._sections.end(self)
+        def __enter__(self) -> None:
+            nonlocal reading
+            thread = thread_id()
+            self._started = now = wall_clock()
+            who, when, cpu = reading
+            if who == thread and 0 <= now - when < _FRESH_NS:
+                self._cpu = cpu + now - when
+            else:
+                self._cpu = cpu = cpu_clock()
+                reading = (thread, now, cpu)
+            if free:
+                self._row = row = free.pop()
+                slots[row] = self._total[0]
+                slots[row + 2] = thread
+                slots[row + 1] = now
+            else:
+                self._row = 0
+            slots[event] = now
+
+        def __exit__(
+            self,
+            type_: type[BaseException] | None,
+            value: BaseException | None,
+            traceback: TracebackType | None,
+        ) -> None:
+            nonlocal reading
+            thread = thread_id()
+            now = wall_clock()
+            who, when, cpu = reading
+            if who == thread and 0 <= now - when < _FRESH_NS:
+                cpu += now - when
+            else:
+                cpu = cpu_clock()
+                reading = (thread, now, cpu)
+            row = self._row
+            if row:
+                slots[row + 1] = 0
+                free.append(row)
+            started = self._started
+            wall = now - started
+            cpu -= self._cpu
+            total = self._total
+            total[2] += 1
+            total[3] += wall
+            total[4] += cpu
+            text, place, count, all_wall, all_cpu = total
+            if place:
+                pack_total(mapping, place, text, self._kind, count, all_wall, all_cpu)
+            number = next(numbers)
+            place = at + (number - 1) % _RING * _RECORD_BYTES
+            pack(mapping, place, number, text, started, wall, cpu, slots[step], number)
+            slots[event] = now
+
+    return Section

@@ -1,0 +1,96 @@
+"""What the matched operations alone prove: the findings of the picture, placed in the order.
+
+In a Case they are sharpened by what a dump cannot know: the line at which a
+culprit stands, and whether a rank that others wait for is explained by its
+process, its stack or its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.evidence.standing import Place
+from hanglab.analyzer.heuristics.loops import left_loop, steps_compared
+from hanglab.analyzer.heuristics.outside import candidates
+from hanglab.analyzer.heuristics.proposal import Order, Proposal
+from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
+from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
+
+_CYCLES = frozenset({Cause.GROUP_ORDER, Cause.P2P_DEADLOCK, Cause.P2P_UNMATCHED})
+_OUTSIDE = frozenset({Cause.MISSING_RANK})
+#: Differences after which a rank may be found to have left its peers' loop.
+_MAY_BE_UNEVEN = frozenset({Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE})
+
+
+def synchronization(known: Known) -> Iterator[Proposal]:
+    for finding in synchronization_findings(known.picture):
+        cause = finding.cause
+        if cause is None:
+            continue
+        if cause in _OUTSIDE:
+            if known.case and not _still_unexplained(known, finding):
+                continue
+            order = Order.OUTSIDE
+        elif cause in _CYCLES:
+            order = Order.CYCLE
+        else:
+            order = Order.DIVERGENCE
+        if known.case:
+            finding = _sharpen(known, finding)
+        yield Proposal(finding=finding, order=order, excludes=_failed_by_it(known, finding))
+
+
+def _still_unexplained(known: Known, finding: Finding) -> bool:
+    """Whether a rank that others wait for is not looked at by its stack anyway."""
+    looked_at = set(candidates(known))
+    for rank in finding.culprits:
+        view = known.ranks.get(rank)
+        if rank in looked_at and view is not None and view.rank_stacks:
+            return False
+        if view is not None and view.standing.place in (
+            Place.COMMUNICATION,
+            Place.GROUP_CREATION,
+        ):
+            # Its stack contradicts its dump: it does not stand outside.
+            return False
+    return known.stuck or any(v.failed for v in known.ranks.values())
+
+
+def _failed_by_it(known: Known, finding: Finding) -> frozenset[int]:
+    """Ranks that failed in the operation which the finding is about, or for want of it."""
+    return frozenset(r for r, v in known.ranks.items() if v.failed)
+
+
+def _sharpen(known: Known, finding: Finding) -> Finding:
+    status = Status.HUNG
+    if not known.stuck and any(v.failed for v in known.ranks.values()):
+        status = Status.FAILED
+    finding = msgspec.structs.replace(finding, status=status)
+    first = finding.culprits[0] if finding.culprits else None
+    if first is None or first not in known.ranks:
+        return finding
+    view = known.ranks[first]
+    if view.ended is None and view.standing.user is not None:
+        finding = msgspec.structs.replace(finding, location=view.location())
+    if finding.cause in _MAY_BE_UNEVEN and len(finding.culprits) == 1:
+        loop = left_loop(known, first)
+        compared = steps_compared(known, first, loop) if loop is not None else None
+        if compared is not None and compared[0] < 0:
+            cause = Cause.UNEVEN_INPUTS
+            finding = msgspec.structs.replace(
+                finding,
+                cause=cause,
+                category=cause.category,
+                advice=advice_for(cause),
+                summary=f"Rank {first} has left the loop that its peers are in, after fewer steps "
+                f"({compared[1]}); its next operation meets the wrong one of theirs.",
+                evidence=[
+                    Evidence("stack", first, f"behind its peers' loop; {compared[1]}"),
+                    *finding.evidence,
+                ],
+            )
+    return finding

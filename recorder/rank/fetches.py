@@ -1,0 +1,69 @@
+"""Time that loader workers take to make their batches.
+
+A rank's wait for its loader does not say how slow the loader is: a batch may
+have been made while the rank waited for its peers.  Workers are forked, so they
+share the rank's progress file, and each writes a row of its own.  Workers that
+are spawned are not timed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from hanglab.recorder.case import layout
+from hanglab.recorder.rank.progress_file import ProgressFile
+
+_CLASSES = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+
+
+class FetchWatch:
+    """Wraps ``fetch`` of torch's fetchers; it stays in forked workers."""
+
+    def __init__(self, progress: ProgressFile) -> None:
+        self._progress = progress
+        self._installed = False
+
+    def install(self, fetching: ModuleType) -> None:
+        """``fetching`` is torch.utils.data._utils.fetch.  Installing twice does nothing."""
+        if self._installed:
+            return
+        self._installed = True
+        for name in _CLASSES:
+            owner = getattr(fetching, name, None)
+            if owner is not None and "fetch" in owner.__dict__:
+                owner.fetch = self._wrapper(owner.__dict__["fetch"])
+
+    def _wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        slots = self._progress.slots
+        first = self._progress.at[layout.FETCHES] // 8
+        width = layout.FETCHES.record // 8
+
+        def fetch(fetcher: Any, *args: Any, **kwargs: Any) -> Any:
+            started, cpu = time.time_ns(), time.thread_time_ns()
+            try:
+                return original(fetcher, *args, **kwargs)
+            finally:
+                worker = _worker_number()
+                if worker is not None and worker < layout.FETCHES.capacity:
+                    row = first + worker * width
+                    ended = time.time_ns()
+                    slots[row + 1] += ended - started
+                    slots[row + 2] += time.thread_time_ns() - cpu
+                    slots[row + 3] = slots[row + 3] or started
+                    slots[row + 4] = ended
+                    slots[row] += 1
+
+        fetch.__doc__ = original.__doc__
+        return fetch
+
+
+def _worker_number() -> int | None:
+    """Number of the loader worker that this process is; None in the rank itself."""
+    module = sys.modules.get("torch.utils.data._utils.worker")
+    info = getattr(module, "_worker_info", None)
+    number = getattr(info, "id", None)
+    return number if isinstance(number, int) else None
