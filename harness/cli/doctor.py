@@ -24,7 +24,7 @@ def doctor(
     from rich.text import Text
 
     from hanglab.harness.discovery import read_project
-    from hanglab.harness.report import make_console
+    from hanglab.harness.panel import make_console
     from hanglab.harness.suite import Options, plan
 
     console = make_console()

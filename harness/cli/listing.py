@@ -41,7 +41,7 @@ def list_scenarios(
         from rich import box
         from rich.table import Table
 
-        from hanglab.harness.report import make_console
+        from hanglab.harness.panel import make_console
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in ("category", "scenario", "ranks", "what happens", "reference"):

@@ -96,13 +96,13 @@ def run(
 
 
 def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
-    from hanglab.harness import report, suite
+    from hanglab.harness import panel, report, suite
     from hanglab.harness.artifacts import RunFolder
     from hanglab.harness.outcome import exit_code
 
     requests, settled = suite.plan(found, options)
     folder = RunFolder.create(RUNS.absolute())
-    console = report.make_console(errors=True)
+    console = panel.make_console(errors=True)
     progress = report.Progress(console, len(requests) + len(settled))
     results = list(settled)
     with progress.shown(), _stopping() as stopped:
@@ -119,7 +119,7 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
     if as_json:
         _print_json(content)
     else:
-        out = report.make_console()
+        out = panel.make_console()
         out.print(report.results_table(results))
         report.print_failures(out, results)
         out.print(f"artifacts: {folder.path}")
@@ -133,7 +133,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     """Runs a plain script once; HANGLAB_FAULT of the caller says which half of it."""
     from dataclasses import replace
 
-    from hanglab.harness import report, suite
+    from hanglab.harness import panel, report, suite
     from hanglab.harness.artifacts import RunFolder, Variant
     from hanglab.harness.cli.analyze import show
 
@@ -141,7 +141,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     asked = suite.requests_of(script, replace(options, control=True))
     request = next(request for request in asked if request.variant == variant)
     folder = RunFolder.create(RUNS.absolute())
-    console = report.make_console(errors=True)
+    console = panel.make_console(errors=True)
     progress = report.Progress(console, 1)
     with progress.shown(), _stopping() as stopped:
         launcher = suite.make_launcher(options.launcher)
