@@ -168,6 +168,16 @@ class Evidence:
     def sink(self, rank: int) -> Sink | None:
         return next((s for s in self.picture.sinks if s.rank == rank), None)
 
+    def awaited(self, rank: int) -> Call | None:
+        """The operation in which a peer waits for the rank."""
+        sink = self.sink(rank)
+        if sink is not None:
+            return sink.awaited
+        waits = [w.call for w in self.picture.waits if rank in w.on]
+        # It may have entered the operation before it came to a halt.
+        waits += [w.call for w in self.picture.waits if rank in w.call.group.members]
+        return waits[0] if waits else None
+
     def others(self, *ranks: int) -> list[int]:
         return sorted(set(self.ranks) - set(ranks))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.evidence.model import Evidence as Known
-from hanglab.analyzer.evidence.model import RankView
+from hanglab.analyzer.evidence.model import RankView, collective_ref
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 
@@ -59,6 +59,7 @@ def stopped_processes(known: Known) -> Iterator[Proposal]:
         "wait for it.",
         evidence=details,
         location=first.location(),
+        collective=collective_ref(call) if (call := known.awaited(first.rank)) else None,
     )
 
 

@@ -138,7 +138,7 @@ def _starved(known: Known, waits: dict[int, Inputs], waiting: list[int]) -> Prop
 
 def _input_line(known: Known, rank: int) -> Location | None:
     """The line that waits for the loader: where the rank was seen most often."""
-    lines = [line for line in known.ranks[rank].lines if not line.communicating]
+    lines = [line for line in known.ranks[rank].lines if line.below == "input"]
     if not lines:
         return None
     most = max(lines, key=lambda line: line.count)
@@ -240,7 +240,7 @@ def _busiest_line(known: Known, rank: int) -> Frame | None:
     for r, view in known.ranks.items():
         counts[r] = Counter()
         for line in view.lines:
-            if not line.communicating:
+            if line.below != "communication":
                 counts[r][Frame(line.function, line.file, line.line)] += line.count
     peers = [r for r in counts if r != rank]
     excess = {

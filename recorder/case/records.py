@@ -255,11 +255,11 @@ class CodeShape(msgspec.Struct):
 class LineCount(msgspec.Struct, frozen=True):
     """``lines.json`` holds a list of these: how often a line was the innermost of user code.
 
-    ``communicating``: a call into torch.distributed was below it.
+    ``below`` is what it had called at the time.
     """
 
     file: str
     function: str
     line: int
     count: int
-    communicating: bool = False
+    below: Literal["", "communication", "input"] = ""

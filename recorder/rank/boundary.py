@@ -236,7 +236,7 @@ class Boundary:
                 slots[slot + returned] = slots[event] = clock()
                 if work is None:
                     if waits or blocks:
-                        slots[slot + flags] |= COMPLETED
+                        slots[slot + flags] = COMPLETED
                 else:
                     try:
                         outstanding[id(work)] = (reference(work), slot, number, blocks)
@@ -273,15 +273,14 @@ class Boundary:
             if slots[slot] == number:
                 slots[slot + wait_returned] = slots[event] = clock()
                 if blocks:
-                    slots[slot + flags] |= COMPLETED
+                    slots[slot + flags] = COMPLETED
             return result
 
         wait.__doc__ = original.__doc__
         return wait
 
     def _look_at_group(self, group: Any) -> tuple[weakref.ref[Any], int]:
-        name = group.group_name
-        known = (weakref.ref(group), self._progress.text(str(name)))
+        known = (weakref.ref(group), self._progress.text(str(group.group_name)))
         if len(self._groups) > 4096:
             self._groups.clear()
         self._groups[id(group)] = known

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any, cast
 
 
-class AfterImport(MetaPathFinder):
+class AfterImport:
     """A finder that finds nothing of its own: it lets the others look, and watches.
 
     It leaves ``sys.meta_path`` once every module that it waits for is there.
@@ -50,19 +50,20 @@ class AfterImport(MetaPathFinder):
         spec = find_spec(fullname)
         if spec is None or spec.loader is None:
             return spec
-        spec.loader = _Watched(spec.loader, callback)
+        spec.loader = cast(Any, _Watched(spec.loader, callback))
         return spec
 
 
-class _Watched(Loader):
+class _Watched:
     """Delegates to the module's own loader and calls back when it has run."""
 
-    def __init__(self, loader: Loader, callback: Callable[[ModuleType], None]) -> None:
+    def __init__(self, loader: Any, callback: Callable[[ModuleType], None]) -> None:
         self._loader = loader
         self._callback = callback
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         # From here on the module is its own loader's, as if nobody had watched.

@@ -1,8 +1,8 @@
 """Where the rank spends its time: lines of user code, looked at now and then.
 
 A job that moves leaves no stack behind.  The recorder's thread looks at the
-main thread at every beat and counts the innermost line of user code, with
-whether a communication call was below it.
+main thread now and then and counts the innermost line of user code, with what
+it had called: a communication, the data loader, or anything else.
 """
 
 from __future__ import annotations
@@ -15,28 +15,34 @@ from types import FrameType
 
 #: Lines kept; a program that makes code as it runs would fill the memory.
 _LIMIT = 4096
-_COMMUNICATION = "torch/distributed/distributed_c10d.py"
+_BELOW = {
+    "torch/distributed/distributed_c10d.py": "communication",
+    "torch/utils/data/dataloader.py": "input",
+}
 
 
 class LineSampler:
-    """Counts (file, function, line, communicating) of the main thread."""
+    """Counts (file, function, line, what it had called) of the main thread."""
 
     def __init__(self, is_user: Callable[[str], bool]) -> None:
         self._is_user = is_user
         self._main = threading.main_thread().ident or 0
-        self._counts: Counter[tuple[str, str, int, bool]] = Counter()
+        self._counts: Counter[tuple[str, str, int, str]] = Counter()
 
     def look(self) -> None:
         frame: FrameType | None = sys._current_frames().get(self._main)
-        communicating = False
+        below = ""
         while frame is not None:
             code = frame.f_code
             if self._is_user(code.co_filename):
-                key = (code.co_filename, code.co_name, frame.f_lineno or 0, communicating)
+                key = (code.co_filename, code.co_name, frame.f_lineno or 0, below)
                 if key in self._counts or len(self._counts) < _LIMIT:
                     self._counts[key] += 1
                 return
-            communicating = communicating or code.co_filename.endswith(_COMMUNICATION)
+            if not below:
+                for file, kind in _BELOW.items():
+                    if code.co_filename.endswith(file):
+                        below = kind
             frame = frame.f_back
 
     def rows(self) -> list[dict[str, object]]:
@@ -46,8 +52,8 @@ class LineSampler:
                 "file": file,
                 "function": function,
                 "line": line,
-                "communicating": communicating,
+                "below": below,
                 "count": count,
             }
-            for (file, function, line, communicating), count in self._counts.most_common()
+            for (file, function, line, below), count in self._counts.most_common()
         ]

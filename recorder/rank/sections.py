@@ -96,13 +96,14 @@ def section_type(progress: ProgressFile) -> OpenSection:
             else:
                 self._cpu = cpu = cpu_clock()
                 reading = (thread, now, cpu)
-            if free:
+            try:
                 self._row = row = free.pop()
+            except IndexError:
+                self._row = 0
+            else:
                 slots[row] = self._total[0]
                 slots[row + 2] = thread
                 slots[row + 1] = now
-            else:
-                self._row = 0
             slots[event] = now
 
         def __exit__(
