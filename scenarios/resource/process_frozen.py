@@ -8,7 +8,7 @@ from hanglab.harness import Cause, Expect, Freeze, scenario
 
 @scenario(
     world_size=4,
-    expect=Expect(Cause.PROCESS_FROZEN, culprits={2}, group="default_pg"),
+    expect=Expect(Cause.PROCESS_FROZEN, culprits={2}),
     reference="measured by hand; no public thread",
     faults=[Freeze(rank=2, at_step=5)],
 )
