@@ -88,6 +88,9 @@ class _Rewriter(ast.NodeTransformer):
         called = ast.unparse(node.func)
         if called == "job.section" and isinstance(node.args[0], ast.Constant):
             node.args[0] = ast.Constant("part_" + str(node.args[0].value)[::-1])
+        if called == "Expect":
+            # The marks are comments: without them no line can be expected.
+            node.keywords.append(ast.keyword("location", ast.Constant(None)))
         for keyword in node.keywords:
             if keyword.arg == "rank":
                 keyword.value = _map_integers(keyword.value, self.ranks)
@@ -113,7 +116,7 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def rewrite(source: Path, folder: Path, ranks: Mapping[int, int]) -> tuple[Path, str]:
-    """Write the rewritten scenario into ``folder``; returns the file and the scenario's new name."""
+    """Write the rewritten scenario into ``folder``; returns the file and its scenario's name."""
     tree = ast.parse(source.read_text())
     collector = _Names()
     collector.visit(tree)
