@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 from rich import box
 from rich.console import Console, Group
@@ -155,6 +156,18 @@ def print_failures(console: Console, results: Sequence[Result]) -> None:
         if result.folder is not None and result.request is not None:
             console.print(f"    artifacts  {escape(str(result.folder))}")
             console.print(f"    again      {escape(_again(result.request))}")
+
+
+def print_summary(
+    console: Console, results: Sequence[Result], seconds: float, folder: Path
+) -> None:
+    """The last lines: how many jobs came out how, in which time, and where all of it lies."""
+    counts = Counter(result.outcome for result in results)
+    words = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in _STYLE if counts[outcome])
+    shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    console.print(
+        f"{len(results)} jobs in {seconds:.0f} s: {words}; artifacts in {escape(str(shown))}"
+    )
 
 
 def _again(request: Request) -> str:

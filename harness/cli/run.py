@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +101,7 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
     from hanglab.harness.artifacts import RunFolder
     from hanglab.harness.outcome import exit_code
 
+    begun = time.monotonic()
     requests, settled = suite.plan(found, options)
     folder = RunFolder.create(RUNS.absolute())
     console = panel.make_console(errors=True)
@@ -122,7 +124,7 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
         out = panel.make_console()
         out.print(report.results_table(results))
         report.print_failures(out, results)
-        out.print(f"artifacts: {folder.path}")
+        report.print_summary(out, results, time.monotonic() - begun, folder.path)
     if stopped.signal is not None:
         typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)
         return 128 + stopped.signal
