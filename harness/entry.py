@@ -15,6 +15,8 @@ from pathlib import Path
 
 from hanglab.harness.errors import HanglabError
 
+_OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
 
 class EntryError(HanglabError):
     """A scenario's function cannot be had from its file."""
@@ -55,12 +57,30 @@ def _runner() -> Callable[[types.FunctionType], None]:
     return run_body
 
 
+def report(error: BaseException) -> None:
+    """Shows an uncaught exception as the interpreter does, without hanglab's own frames."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    kind, value = type(error), error.with_traceback(trace)
+    sys.last_type, sys.last_value, sys.last_traceback = kind, value, trace
+    sys.excepthook(kind, value, trace)
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_OWN_FOLDER + os.sep)
+
+
 def main() -> None:
     file, function = Path(sys.argv[1]).absolute(), sys.argv[2]
     sys.argv = [str(file), *sys.argv[3:]]
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.path.dirname(file)
-    call(file, function)
+    try:
+        call(file, function)
+    except Exception as error:
+        report(error)
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

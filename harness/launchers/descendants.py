@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+
+from hanglab.harness.launchers.channel import readable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 #: How long the helpers that clean up after a dead process get to do so.
 _JANITOR_PATIENCE_S = 1.0
+#: How long processes get to come to a stop; one in the kernel may take longer.
+_FREEZE_S = 0.25
 _JANITORS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 
 #: Called with the process id and the wait status of each child that was reaped.
@@ -122,6 +125,27 @@ def state_of(pid: int) -> str:
     return ""
 
 
+def freeze_below() -> list[int]:
+    """Stops every descendant but janitors, so that none sees the others end; returns them all.
+
+    Otherwise the last ranks to go would write in their logs, and into the Case,
+    that their peers are gone.
+    """
+    root = os.getpid()
+    until = time.monotonic() + _FREEZE_S
+    stopped: set[int] = set()
+    while True:
+        below = descendants_of(root)
+        moving = [pid for pid in below if state_of(pid) not in "TtZX" and not is_janitor(pid)]
+        fresh = [pid for pid in below if pid not in stopped and not is_janitor(pid)]
+        if (not moving and not fresh) or time.monotonic() > until:
+            return below
+        for pid in fresh:
+            _send(pid, root, signal.SIGSTOP)
+        stopped.update(fresh)
+        time.sleep(0.001)
+
+
 def end_below(
     reaped: Reaped,
     woken: ChildSignal,
@@ -145,8 +169,8 @@ def end_below(
         for pid in left:
             # A janitor goes by itself once those it serves have gone, unless it is stopped.
             if pid not in janitors or waited > _JANITOR_PATIENCE_S or state_of(pid) in "Tt":
-                _kill(pid, os.getpid())
-        select.select([woken], [], [], 0.02)
+                _send(pid, os.getpid(), signal.SIGKILL)
+        readable(woken, timeout=0.02)
 
 
 def _below(spared: set[int]) -> Iterator[int]:
@@ -157,17 +181,17 @@ def _below(spared: set[int]) -> Iterator[int]:
             yield from descendants_of(child)
 
 
-def _kill(pid: int, root: int) -> None:
-    """Kills ``pid`` if it still is below ``root``: its number may have been given away."""
+def _send(pid: int, root: int, number: signal.Signals) -> None:
+    """Signals ``pid`` if it still is below ``root``: its number may have been given away."""
     handle = watch_process(pid)
     try:
         if not _is_below(pid, root):
             return
         with suppress(ProcessLookupError, PermissionError):
             if handle is None:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
             else:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                signal.pidfd_send_signal(handle, number)
     finally:
         if handle is not None:
             os.close(handle)

@@ -74,6 +74,9 @@ class GuardedLauncher:
             guard.kill()
             job.end()
             raise
+        except BaseException:  # Ctrl-C, too: nobody else could end the job
+            job.end()
+            raise
         return job
 
     def _guard(self, environment: Mapping[str, str]) -> Guard:

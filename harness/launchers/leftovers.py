@@ -6,10 +6,9 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -55,14 +54,10 @@ def remove_shared_memory(seen: Iterable[Path], pids: set[int]) -> None:
 
 def remove_tree(folder: Path) -> None:
     """Removes a folder whatever the modes within; what cannot be removed stays."""
-    shutil.rmtree(folder, onerror=_unlock)
-
-
-def _unlock(function: Callable[..., Any], path: str, _error: object) -> None:
-    with suppress(OSError):
-        os.chmod(os.path.dirname(path), stat.S_IRWXU)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, stat.S_IRWXU)
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            os.unlink(path)
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return
+    for path, _folders, _files in os.walk(folder):
+        with suppress(OSError):
+            os.chmod(path, stat.S_IRWXU)  # before the walk goes into it
+    shutil.rmtree(folder, ignore_errors=True)

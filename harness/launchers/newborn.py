@@ -16,7 +16,6 @@ from hanglab.harness.launchers.descendants import die_with_parent
 from hanglab.harness.launchers.forked import Birth
 
 _PORT_PIPE = 3
-_OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def grow_up(birth: Birth) -> None:
@@ -144,13 +143,3 @@ def script_code(script: Path) -> types.CodeType:
     code = compile(source, str(script), "exec", dont_inherit=True)
     assert isinstance(code, types.CodeType)
     return code
-
-
-def report(error: BaseException) -> None:
-    """Shows an uncaught exception as the interpreter does, without hanglab's own frames."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
-        trace = trace.tb_next
-    kind, value = type(error), error.with_traceback(trace)
-    sys.last_type, sys.last_value, sys.last_traceback = kind, value, trace
-    sys.excepthook(kind, value, trace)

@@ -22,8 +22,8 @@ from hanglab.harness.launchers.channel import Channel, ChannelClosed, Message, r
 from hanglab.harness.launchers.descendants import (
     ChildSignal,
     become_subreaper,
-    descendants_of,
     end_below,
+    freeze_below,
     is_janitor,
     reap,
     watch_process,
@@ -135,7 +135,7 @@ class Supervisor:
 
     def finish(self) -> None:
         """Ends every descendant, removes what the job left, says so.  Does not return."""
-        below = descendants_of(os.getpid())
+        below = freeze_below()
         self._seen.update(below)
         segments = leftovers.shared_memory_of(pid for pid in below if not is_janitor(pid))
         left = end_below(lambda pid, _status: self._seen.add(pid), self.woken)

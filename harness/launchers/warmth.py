@@ -11,6 +11,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 
+from hanglab import harness
 from hanglab.harness.launchers import forked
 from hanglab.harness.launchers.forked import Birth
 from hanglab.harness.launchers.guardian import Guardian, dying_with
@@ -27,7 +28,6 @@ _USEFUL = (
     "torch.distributed.algorithms.join",
     "hanglab.recorder.rank.recorder",
     "hanglab.harness.entry",
-    "hanglab.harness.job",
 )
 
 
@@ -55,12 +55,17 @@ def _import_all() -> None:
         OMP_NUM_THREADS="1",
         # torch._dynamo makes this folder when it is imported: one that is there already.
         TORCHINDUCTOR_CACHE_DIR=tempfile.gettempdir(),
+        # CUDA does not survive a fork: whoever asks whether it is there must not start it.
+        PYTORCH_NVML_BASED_CUDA_CHECK="1",
     ):
         for name in _NEEDED:
             importlib.import_module(name)
         for name in _USEFUL:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
+        for name in harness.__all__:  # what scenario files import
+            with contextlib.suppress(Exception):
+                getattr(harness, name)
 
 
 @contextlib.contextmanager

@@ -19,5 +19,5 @@ try:
     else:
         entry.call(birth.script, birth.function)
 except Exception as error:
-    newborn.report(error)
+    entry.report(error)
     raise SystemExit(1) from None
