@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -133,21 +133,27 @@ def map_folder(
     *,
     workers: int | None = None,
     deadline_s: float = DEADLINE_S,
+    ranks: Collection[int] | None = None,
 ) -> Mapped[T]:
     """``function`` of each rank's dump, made where the dump is loaded.
 
     ``function`` runs in worker processes (forks of this one) and its results
     come back pickled, so a dump itself never leaves its worker: memory is that
     of the results.  ``workers`` defaults to the cores that may be used,
-    ``deadline_s`` is processor time per file.  Nothing in a file is executed,
-    and a file that is no dump, or not a whole one, stands in ``unusable``.
+    ``deadline_s`` is processor time per file.  With ``ranks``, files whose names
+    speak of other ranks are passed over.  Nothing in a file is executed, and a
+    file that is no dump, or not a whole one, stands in ``unusable``.
     Raises NotADirectoryError if ``path`` is no folder.
     """
     path = Path(path)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is no folder")
-    files = [_file(candidate) for candidate in find_candidates(path)]
-    return _collect(files, function, workers, deadline_s)
+    files = [
+        _file(candidate)
+        for candidate in find_candidates(path)
+        if ranks is None or candidate.rank is None or candidate.rank in ranks
+    ]
+    return _collect(files, function, workers, deadline_s, ranks)
 
 
 def _file(candidate: Candidate) -> _File:
@@ -159,6 +165,7 @@ def _collect(
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
+    ranks: Collection[int] | None,
 ) -> Mapped[T]:
     if not files:
         return Mapped()
@@ -186,6 +193,8 @@ def _collect(
                 reads[changed[index]] = answer
     mapped: Mapped[T] = Mapped()
     for number, rank in sorted(assigned.ranks.items(), key=lambda item: item[1]):
+        if ranks is not None and rank not in ranks:  # its name was wrong
+            continue
         value = reads[number].value
         assert value is not None or function is not _identity
         mapped.ranks.append(rank)
@@ -198,10 +207,14 @@ def _collect(
 
 
 def load_folder(
-    path: Path, *, workers: int | None = None, deadline_s: float = DEADLINE_S
+    path: Path,
+    *,
+    workers: int | None = None,
+    deadline_s: float = DEADLINE_S,
+    ranks: Collection[int] | None = None,
 ) -> Loaded:
     """Every rank's dump below ``path``.  See :func:`map_folder`, which needs less memory."""
-    mapped = map_folder(path, _identity, workers=workers, deadline_s=deadline_s)
+    mapped = map_folder(path, _identity, workers=workers, deadline_s=deadline_s, ranks=ranks)
     return Loaded(mapped.results, mapped.unusable)
 
 

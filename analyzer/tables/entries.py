@@ -1,0 +1,215 @@
+"""The entries of every rank side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from hanglab.analyzer.communication.picture import Difference
+from hanglab.analyzer.dumps import Loaded
+from hanglab.analyzer.dumps.columns import (
+    ABSENT,
+    Arguments,
+    Bool,
+    Frame,
+    Int64,
+    Operation,
+    RankDump,
+    State,
+)
+from hanglab.analyzer.tables.calls import Calls, GroupOfCalls, collect_calls
+from hanglab.analyzer.tables.mismatches import mismatch
+from hanglab.analyzer.verdict import Unusable
+
+#: Rows with a mismatch that are shown, from the earliest, as torchfrtrace does.
+MISMATCH_CAP = 10
+
+
+class Absent(str, Enum):
+    """Why a rank has no call in a row."""
+
+    NOT_ENTERED = "not entered"  # a member whose buffer ends before this number
+    LEFT_OUT = "left out"  # its buffer begins later, or holds unfinished calls only
+    OTHERS = ""  # not a member, or nothing is known
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One rank's call.  ``stack`` is an index into the table's stacks, None without one."""
+
+    operation: Operation
+    arguments: Arguments
+    state: State
+    finished: bool
+    deviates: bool
+    stack: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """Calls that belong together; ``seq`` is None for a send or receive."""
+
+    group: GroupOfCalls
+    seq: int | None
+    difference: Difference | None
+    cells: dict[int, Cell | Absent]
+
+
+@dataclass
+class EntriesTable:
+    """``ranks`` are the columns; ``stacks`` are filled only where they were asked for."""
+
+    ranks: list[int]
+    rows: list[Row] = field(default_factory=list)
+    stacks: list[tuple[Frame, ...]] = field(default_factory=list)
+    #: Rows with a mismatch that the cap left out.
+    left_out: int = 0
+    unusable: list[Unusable] = field(default_factory=list)
+
+
+def entries_table(
+    loaded: Loaded,
+    *,
+    ranks: Collection[int] | None = None,
+    groups: Collection[str] | None = None,
+    seqs: tuple[int, int] | None = None,
+    stacks: bool = False,
+    only_unfinished: bool = False,
+    mismatch_cap: int | None = MISMATCH_CAP,
+) -> EntriesTable:
+    """Rows by group and sequence number, ordered by time; one cell per rank.
+
+    ``ranks``: only these columns.  ``groups``: only groups of these names or
+    descriptions.  ``seqs``: only sequence numbers from the first to the second,
+    both included.  ``only_unfinished``: only rows in which somebody's call is
+    unfinished.  ``mismatch_cap``: at most so many rows with a mismatch, None for
+    all.  Mismatches are judged over all ranks of ``loaded``, shown or not.
+    """
+    calls = collect_calls(loaded.dumps)
+    shown = [dump for dump in loaded.dumps if ranks is None or dump.rank in ranks]
+    columns = [dump.rank for dump in shown]
+    table = EntriesTable(columns, unusable=loaded.unusable)
+    wanted = _wanted(calls, columns, groups, seqs, only_unfinished)
+    order = np.argsort(calls.row[wanted], kind="stable")
+    numbers = np.flatnonzero(wanted)[order]
+    bounds = np.flatnonzero(np.diff(calls.row[numbers])) + 1
+    view = _View(calls, shown)
+    stack_places: dict[int, int] = {}
+    left = mismatch_cap
+    for piece in np.split(numbers, bounds) if len(numbers) else ():
+        difference, deviating = view.differences(piece)
+        if difference is not None and left is not None:
+            if left <= 0:
+                table.left_out += 1
+                continue
+            left -= 1
+        table.rows.append(view.row(piece, difference, deviating, stack_places if stacks else None))
+    table.stacks = [calls.stacks[number] for number in stack_places]
+    return table
+
+
+def _wanted(
+    calls: Calls,
+    columns: Sequence[int],
+    groups: Collection[str] | None,
+    seqs: tuple[int, int] | None,
+    only_unfinished: bool,
+) -> Bool:
+    """Calls in all rows that are to be shown, those of hidden ranks included."""
+    wanted = np.ones(len(calls), dtype=np.bool_)
+    if groups is not None:
+        fits = [bool({g.name, g.description} & set(groups)) for g in calls.groups]
+        wanted &= np.array(fits, dtype=np.bool_)[calls.group]
+    if seqs is not None:
+        wanted &= (calls.seq >= seqs[0]) & (calls.seq <= seqs[1])
+    visible = np.isin(calls.rank, columns)
+    if only_unfinished:
+        visible &= ~calls.finished
+    rows = np.zeros(int(calls.row.max()) + 1 if len(calls) else 0, dtype=np.bool_)
+    rows[calls.row[visible]] = True
+    return wanted & rows[calls.row]
+
+
+class _View:
+    """Rows of the table out of the columns of the calls."""
+
+    def __init__(self, calls: Calls, shown: Sequence[RankDump]) -> None:
+        self.calls = calls
+        self.shown = shown
+        self._spans: dict[tuple[int, int], tuple[int, int]] = {}
+        collective = ~calls.is_p2p & (calls.seq != ABSENT)
+        for number in range(len(calls.groups)):
+            inside = collective & (calls.group == number)
+            for dump in shown:
+                seqs = calls.seq[inside & (calls.rank == dump.rank)]
+                if len(seqs):
+                    self._spans[dump.rank, number] = int(seqs.min()), int(seqs.max())
+
+    def differences(self, piece: Int64) -> tuple[Difference | None, list[bool]]:
+        calls = self.calls
+        if len(piece) == 1:
+            return None, [False]
+        kinds = [
+            (calls.operations[calls.operation[n]], calls.arguments[calls.argument[n]])
+            for n in piece.tolist()
+        ]
+        return mismatch(kinds)
+
+    def row(
+        self,
+        piece: Int64,
+        difference: Difference | None,
+        deviating: list[bool],
+        stack_places: dict[int, int] | None,
+    ) -> Row:
+        calls = self.calls
+        first = int(piece[0])
+        number = int(calls.group[first])
+        alone = bool(calls.is_p2p[first]) or calls.seq[first] == ABSENT
+        seq = None if alone else int(calls.seq[first])
+        flags = zip(piece.tolist(), deviating, strict=True)
+        own = {int(calls.rank[n]): (n, flag) for n, flag in flags}
+        cells: dict[int, Cell | Absent] = {}
+        for dump in self.shown:
+            if dump.rank in own:
+                n, flag = own[dump.rank]
+                cells[dump.rank] = self._cell(n, flag, stack_places)
+            else:
+                cells[dump.rank] = self._absent(dump, number, seq)
+        return Row(calls.groups[number], seq, difference, cells)
+
+    def _cell(self, n: int, deviates: bool, stack_places: dict[int, int] | None) -> Cell:
+        calls = self.calls
+        stack = int(calls.stack[n])
+        place: int | None = None
+        if stack != ABSENT and stack_places is not None:
+            place = stack_places.setdefault(stack, len(stack_places))
+        return Cell(
+            operation=calls.operations[calls.operation[n]],
+            arguments=calls.arguments[calls.argument[n]],
+            state=State(int(calls.state[n])),
+            finished=bool(calls.finished[n]),
+            deviates=deviates,
+            stack=place,
+        )
+
+    def _absent(self, dump: RankDump, number: int, seq: int | None) -> Absent:
+        group = self.calls.groups[number]
+        span = self._spans.get((dump.rank, number))
+        member = span is not None or (group.members is not None and dump.rank in group.members)
+        if seq is None or not member:
+            return Absent.OTHERS
+        if span is not None and seq < span[0]:
+            return Absent.LEFT_OUT
+        known = [pg_id for pg_id, name in dump.names.items() if name == group.name]
+        enqueued = [dump.status[pg_id].enqueued for pg_id in known if pg_id in dump.status]
+        if any(value is not None and value >= seq for value in enqueued):
+            return Absent.LEFT_OUT
+        if span is None:
+            return Absent.LEFT_OUT if dump.partial else Absent.NOT_ENTERED
+        if seq <= span[1]:
+            return Absent.LEFT_OUT
+        return Absent.LEFT_OUT if dump.damage else Absent.NOT_ENTERED

@@ -1,0 +1,51 @@
+"""Which of the calls that belong together differ, and in what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from hanglab.analyzer.communication.picture import Difference
+from hanglab.analyzer.communication.signatures import comparable_dtypes, comparable_sizes
+from hanglab.analyzer.dumps.columns import Arguments, Operation
+
+Kind = tuple[Operation, Arguments]
+
+
+def _op(kind: Kind) -> Hashable:
+    return kind[0].op
+
+
+def _sizes(kind: Kind) -> Hashable:
+    return comparable_sizes(kind[0].op, kind[1])
+
+
+def _dtypes(kind: Kind) -> Hashable:
+    return comparable_dtypes(kind[1])
+
+
+_ASPECTS: tuple[tuple[Difference, Callable[[Kind], Any]], ...] = (
+    (Difference.OPERATION, _op),
+    (Difference.SIZE, _sizes),
+    (Difference.DTYPE, _dtypes),
+)
+
+
+def mismatch(kinds: Sequence[Kind]) -> tuple[Difference | None, list[bool]]:
+    """The gravest difference between calls of one row, and which of them deviate.
+
+    Those deviate that are not of the most frequent sort; all of them where no
+    sort is the most frequent.  What a dump does not know differs from nothing.
+    """
+    if len(set(kinds)) == 1:
+        return None, [False] * len(kinds)
+    for difference, aspect in _ASPECTS:
+        values = [aspect(kind) for kind in kinds]
+        counts = Counter(value for value in values if value is not None)
+        if len(counts) > 1:
+            (usual, most), (_, second) = counts.most_common(2)
+            if most == second:
+                return difference, [value is not None for value in values]
+            return difference, [value not in (usual, None) for value in values]
+    return None, [False] * len(kinds)

@@ -1,0 +1,79 @@
+"""The table of entries for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group as Stacked
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hanglab.analyzer.dumps.columns import ABSENT, Frame
+from hanglab.analyzer.tables.entries import Absent, Cell, EntriesTable
+
+#: Tensors of one call whose sizes are written out.
+_TENSORS = 2
+
+
+def render_entries(table: EntriesTable) -> RenderableType:
+    """One column per rank; what deviates is red, what is unfinished yellow.
+
+    Colour only repeats what a sign says: ``!`` deviates, ``*`` is unfinished.
+    """
+    grid = Table(show_edge=False, pad_edge=False, header_style="bold")
+    grid.add_column("group", overflow="fold")
+    grid.add_column("seq", justify="right", no_wrap=True)
+    for rank in table.ranks:
+        grid.add_column(f"rank {rank}", overflow="fold")
+    for row in table.rows:
+        seq = "" if row.seq is None else str(row.seq)
+        cells = [_cell(row.cells[rank]) for rank in table.ranks]
+        label = Text(row.group.label)
+        if row.difference is not None:
+            label.append(f"\n! {row.difference.value} differs", style="red")
+        grid.add_row(label, seq, *cells)
+    parts: list[RenderableType] = [grid] if table.rows else [Text("no entries to show")]
+    if table.left_out:
+        parts.append(Text(f"and {table.left_out} more rows with a mismatch (--mismatch-cap)"))
+    for number, stack in enumerate(table.stacks, 1):
+        parts.append(_stack(number, stack))
+    for item in table.unusable:
+        parts.append(Text(f"not used: {item.file}: {item.reason}", style="dim"))
+    return Stacked(*parts)
+
+
+def _cell(cell: Cell | Absent) -> Text:
+    if isinstance(cell, Absent):
+        return Text(cell.value, style="yellow" if cell is Absent.NOT_ENTERED else "dim")
+    text = Text()
+    if cell.deviates:
+        text.append("! ", style="bold red")
+    operation = cell.operation
+    text.append(operation.op or "?", style="red" if cell.deviates else "")
+    if operation.src != ABSENT or operation.dst != ABSENT:
+        ends = [str(end) if end != ABSENT else "any" for end in (operation.src, operation.dst)]
+        text.append(" " + "->".join(ends))
+    sizes = cell.arguments.input_sizes or cell.arguments.output_sizes
+    dtypes = cell.arguments.input_dtypes or cell.arguments.output_dtypes
+    if sizes:
+        text.append(f" {_sizes(sizes)} {'/'.join(dict.fromkeys(dtypes))}")
+    text.append(f" {cell.state.name.lower()}", style="dim")
+    if not cell.finished:
+        text.append(" *", style="bold yellow")
+    if cell.stack is not None:
+        text.append(f" #{cell.stack + 1}", style="cyan")
+    return text
+
+
+def _sizes(sizes: Sequence[Sequence[int]]) -> str:
+    shown = ["[" + ",".join(map(str, shape)) + "]" for shape in sizes[:_TENSORS]]
+    more = len(sizes) - len(shown)
+    return "".join(shown) + (f"+{more}" if more else "")
+
+
+def _stack(number: int, stack: Sequence[Frame]) -> Text:
+    text = Text(f"\n#{number}\n", style="cyan")
+    for frame in stack:
+        text.append(f"  {frame.file}:{frame.line} in {frame.function}\n", style="default")
+    return text

@@ -1,0 +1,39 @@
+"""The dumps of a Case or of a bare folder, for whoever wants to see them all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from hanglab.analyzer.dumps import DumpError, Loaded, load_folder, load_many
+from hanglab.analyzer.verdict import Unusable
+from hanglab.recorder.case.reader import CaseReader, NotACase
+
+
+def load_dumps(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
+    """Dumps of the given ranks (default: all), with stacks where a Case has them.
+
+    Raises NotADirectoryError if ``path`` is no folder.
+    """
+    try:
+        case = CaseReader(path)
+    except NotACase:
+        return load_folder(path, ranks=ranks)
+    items: list[tuple[bytes, int | None, str]] = []
+    for rank in case.ranks:
+        if ranks is not None and rank.rank not in ranks:
+            continue
+        for name in ("flight_recorder_stacks", "flight_recorder"):
+            data = getattr(rank, name)
+            if data is not None:
+                items.append((data, rank.rank, str(rank.folder / f"{name}.pickle")))
+    loaded = Loaded()
+    taken: set[int] = set()
+    for (_, _, source), result in zip(items, load_many(items), strict=True):
+        if isinstance(result, DumpError):
+            loaded.unusable.append(Unusable(source, result.reason))
+        elif result.rank not in taken:
+            taken.add(result.rank)
+            loaded.dumps.append(result)
+    loaded.dumps.sort(key=lambda dump: dump.rank)
+    return loaded

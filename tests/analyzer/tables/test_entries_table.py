@@ -1,0 +1,259 @@
+"""The entries of all ranks side by side."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from hanglab.analyzer.communication.picture import Difference
+from hanglab.analyzer.dumps import Loaded, load_folder, load_many
+from hanglab.analyzer.tables import entries_table, load_dumps, parse_numbers, parse_range
+from hanglab.analyzer.tables.entries import Absent, Cell, EntriesTable, Row
+from hanglab.analyzer.tables.render import render_entries
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "dumps"))
+from dump_builders import dump, entry, frames, torch_pickle, without
+
+GLOO = Path(__file__).parents[2] / "data" / "dumps" / "gloo"
+
+
+def loaded(*dumps: dict[str, Any]) -> Loaded:
+    results = load_many([(torch_pickle(item), n, f"dump_{n}") for n, item in enumerate(dumps)])
+    return Loaded([item for item in results if not isinstance(item, Exception)])
+
+
+def words(row: Row) -> list[str]:
+    return [
+        cell.value if isinstance(cell, Absent) else cell.operation.op for cell in row.cells.values()
+    ]
+
+
+def printed(table: EntriesTable) -> str:
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(render_entries(table))
+    return capture.get()
+
+
+def test_healthy_ranks_stand_side_by_side() -> None:
+    table = entries_table(loaded(dump(), dump()))
+    assert table.ranks == [0, 1]
+    assert [row.seq for row in table.rows] == [1, 2, 3]
+    assert [words(row) for row in table.rows] == [["all_reduce"] * 2] * 3
+    assert all(row.difference is None for row in table.rows)
+    assert table.rows[0].group.label == "default_pg"
+    assert table.rows[0].group.members == (0, 1)
+
+
+def test_rings_that_begin_at_different_places_are_aligned() -> None:
+    early = dump([entry(n) for n in range(4)])
+    late = dump([entry(n) for n in range(2, 6)])
+    table = entries_table(loaded(early, late))
+    assert [words(row) for row in table.rows] == [
+        ["all_reduce", "left out"],
+        ["all_reduce", "left out"],
+        ["all_reduce", "all_reduce"],
+        ["all_reduce", "all_reduce"],
+        ["not entered", "all_reduce"],
+        ["not entered", "all_reduce"],
+    ]
+
+
+def test_a_mismatch_marks_the_minority() -> None:
+    odd = entry(1, profiling_name="nccl:broadcast")
+    table = entries_table(loaded(dump(), dump([entry(0), odd, entry(2)]), dump()))
+    assert [row.difference for row in table.rows] == [None, Difference.OPERATION, None]
+    flags = [isinstance(cell, Cell) and cell.deviates for cell in table.rows[1].cells.values()]
+    assert flags == [False, True, False]
+    text = printed(table)
+    assert "! operation differs" in text
+    assert "! broadcast" in text
+
+
+def test_sizes_and_dtypes_are_compared_and_halves_are_both_marked() -> None:
+    sizes = dump([entry(0, input_sizes=[[9]], output_sizes=[[9]]), entry(1), entry(2)])
+    dtypes = dump([entry(0, input_dtypes=["Long"], output_dtypes=["Long"]), entry(1), entry(2)])
+    for other, difference in ((sizes, Difference.SIZE), (dtypes, Difference.DTYPE)):
+        row = entries_table(loaded(dump(), other)).rows[0]
+        assert row.difference == difference
+        assert all(isinstance(cell, Cell) and cell.deviates for cell in row.cells.values())
+
+
+def test_healthy_shapes_are_no_mismatch() -> None:
+    gather = [
+        dump([entry(0, profiling_name="nccl:gather", output_sizes=[[4, 2]] * 2)]),
+        dump([entry(0, profiling_name="nccl:gather", output_sizes=[])]),
+    ]
+    uneven = [
+        dump([entry(0, profiling_name="nccl:all_to_all", input_sizes=[[n]], output_sizes=[[3]])])
+        for n in (1, 2)
+    ]
+    unknown = [dump([entry(0)]), dump([without(entry(0), "input_sizes", "output_sizes")])]
+    for dumps in (gather, uneven, unknown):
+        assert [row.difference for row in entries_table(loaded(*dumps)).rows] == [None]
+
+
+def test_the_cap_on_mismatches() -> None:
+    good = dump([entry(n) for n in range(20)])
+    bad = dump([entry(n, profiling_name="nccl:barrier") for n in range(20)])
+    table = entries_table(loaded(good, bad), mismatch_cap=3)
+    assert [row.seq for row in table.rows] == [1, 2, 3]
+    assert table.left_out == 17
+    assert "17 more rows" in printed(table)
+    assert entries_table(loaded(good, bad), mismatch_cap=None).left_out == 0
+
+
+def test_filters() -> None:
+    rows = [
+        entry(0),
+        entry(1, pg_id=1, process_group=("7", "tp"), collective_seq_id=1),
+        entry(2, collective_seq_id=2, state="scheduled", retired=False),
+    ]
+    data = loaded(dump(rows, pg_status={}), dump(rows, pg_status={}))
+    assert len(entries_table(data).rows) == 3
+    assert [row.group.name for row in entries_table(data, groups=["tp"]).rows] == ["7"]
+    assert [row.group.name for row in entries_table(data, groups=["0"]).rows] == ["0", "0"]
+    assert [row.seq for row in entries_table(data, seqs=(2, 9)).rows] == [2]
+    assert entries_table(data, ranks=[1]).ranks == [1]
+    unfinished = entries_table(data, only_unfinished=True)
+    assert [row.seq for row in unfinished.rows] == [2]
+    assert " *" in printed(unfinished)
+    assert "no entries" in printed(entries_table(data, groups=["none"]))
+
+
+def test_stacks_are_numbered_and_printed_once() -> None:
+    rows = [entry(n, frames=frames(10 + n % 2, 99)) for n in range(4)]
+    table = entries_table(loaded(dump(rows), dump(rows)), stacks=True)
+    assert len(table.stacks) == 2
+    text = printed(table)
+    assert "train.py:10 in train" in text
+    assert text.count("train.py:11 in train") == 1
+    assert entries_table(loaded(dump(rows))).stacks == []
+
+
+def test_sends_and_receives_stand_alone() -> None:
+    p2p = {"is_p2p": True, "collective_seq_id": 1}
+    send = entry(1, profiling_name="nccl:send 0->1", **p2p)
+    recv = entry(1, profiling_name="nccl:recv 1<-0", **p2p)
+    table = entries_table(loaded(dump([entry(0), send]), dump([entry(0), recv])))
+    assert [words(row) for row in table.rows] == [["all_reduce"] * 2, ["send", ""], ["", "recv"]]
+    assert [row.seq for row in table.rows] == [1, None, None]
+    assert "send 0->1" in printed(table)
+
+
+def test_coalesced_operations_share_a_number() -> None:
+    rows = [
+        entry(0, profiling_name="nccl:all_gather", collective_seq_id=1),
+        entry(1, profiling_name="nccl:broadcast", collective_seq_id=1),
+        entry(2, profiling_name="nccl:coalesced", collective_seq_id=1),
+    ]
+    table = entries_table(loaded(dump(rows), dump(rows)))
+    assert [words(row)[0] for row in table.rows] == ["all_gather", "broadcast", "coalesced"]
+    assert all(row.difference is None for row in table.rows)
+
+
+def test_clocks_that_differ_do_not_disturb_the_order() -> None:
+    fast = [entry(n, time_created_ns=10**18 + n) for n in range(4)]
+    slow = [entry(n, time_created_ns=10**17 + n) for n in range(2, 4)]
+    table = entries_table(loaded(dump(fast), dump(slow)))
+    assert [row.seq for row in table.rows] == [1, 2, 3, 4]
+
+
+def test_split_groups_that_share_a_name_are_kept_apart() -> None:
+    def member(ranks: str) -> dict[str, Any]:
+        return dump([entry(0)], pg_config={"0": {"name": "0", "desc": "tp", "ranks": ranks}})
+
+    table = entries_table(
+        loaded(member("[0, 1]"), member("[0, 1]"), member("[2, 3]"), member("[2, 3]"))
+    )
+    assert [words(row) for row in table.rows] == [
+        ["all_reduce", "all_reduce", "", ""],
+        ["", "", "all_reduce", "all_reduce"],
+    ]
+
+
+def test_what_torch_writes_on_gloo() -> None:
+    table = entries_table(load_folder(GLOO / "stacks"), stacks=True)
+    assert table.ranks == [0, 1, 2, 3]
+    assert len(table.rows) == 9 + 2 + 2
+    assert all(row.difference is None for row in table.rows)
+    cells = [cell for row in table.rows for cell in row.cells.values() if isinstance(cell, Cell)]
+    assert len(cells) == 44
+    assert all(cell.finished for cell in cells)
+    assert "make_gloo.py" in printed(table)
+
+
+def test_a_rank_without_entries_has_an_empty_column() -> None:
+    table = entries_table(loaded(dump(), without(dump(), "entries")))
+    assert [words(row) for row in table.rows] == [["all_reduce", "left out"]] * 3
+    assert entries_table(Loaded()).rows == []
+
+
+def test_unusable_files_are_named_below(tmp_path: Path) -> None:
+    (tmp_path / "dump_0").write_bytes(torch_pickle(dump()))
+    (tmp_path / "dump_1").write_bytes(b"")
+    assert "not used: dump_1: empty" in printed(entries_table(load_dumps(tmp_path)))
+    assert load_dumps(tmp_path, ranks={1}).dumps == []
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("0", {0}), ("0,3-5", {0, 3, 4, 5}), (" 2 - 3 , 9", {2, 3, 9})]
+)
+def test_numbers(text: str, numbers: set[int]) -> None:
+    assert parse_numbers(text) == numbers
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-", "5-3", "0-99999999", "1,,2", "-1"])
+def test_numbers_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_numbers(text)
+
+
+def test_range() -> None:
+    assert parse_range("4-7") == (4, 7)
+    assert parse_range("4") == (4, 4)
+
+
+def test_same_as_torchfrtrace_where_it_works(tmp_path: Path) -> None:
+    """Healthy dumps of one group: both print the same operations, sizes and states by rank."""
+    pytest.importorskip("torch")
+    for rank in range(2):
+        rows = [
+            entry(
+                n, profiling_name=f"nccl:{op}", input_sizes=[[n + 1, 2]], output_sizes=[[n + 1, 2]]
+            )
+            for n, op in enumerate(["all_reduce", "broadcast", "reduce", "all_reduce"])
+        ]
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(torch_pickle(dump(rows)))
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", "-j", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )
+    cell = re.compile(r"(\w+)\(input_sizes=(\[\[.*?\]\]), state=(\w+)\)")
+    theirs = [cell.findall(line) for line in (done.stdout + done.stderr).splitlines()]
+    theirs = [row for row in theirs if row]
+    if not theirs:
+        pytest.skip(f"torchfrtrace printed nothing: {done.stderr[-300:]}")
+    ours = [
+        [
+            (
+                cell.operation.op,
+                str([list(shape) for shape in cell.arguments.input_sizes]),
+                cell.state.name.lower(),
+            )
+            for cell in row.cells.values()
+            if isinstance(cell, Cell)
+        ]
+        for row in entries_table(load_folder(tmp_path)).rows
+    ]
+    assert ours == theirs
