@@ -224,6 +224,8 @@ def test_range() -> None:
 def test_same_as_torchfrtrace_where_it_works(tmp_path: Path) -> None:
     """Healthy dumps of one group: both print the same operations, sizes and states by rank."""
     pytest.importorskip("torch")
+    folder = tmp_path / "dumps"
+    folder.mkdir()
     for rank in range(2):
         rows = [
             entry(
@@ -231,13 +233,18 @@ def test_same_as_torchfrtrace_where_it_works(tmp_path: Path) -> None:
             )
             for n, op in enumerate(["all_reduce", "broadcast", "reduce", "all_reduce"])
         ]
-        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(torch_pickle(dump(rows)))
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(torch_pickle(dump(rows)))
+    # It prints through a package that need not be installed here.
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "tabulate.py").write_text(
+        "def tabulate(rows, headers=()):\n    return '\\n'.join(map(str, rows))\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", "-j", str(tmp_path)],
+        [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", "-j", str(folder)],
         capture_output=True,
         text=True,
         timeout=100,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "path")},
     )
     cell = re.compile(r"(\w+)\(input_sizes=(\[\[.*?\]\]), state=(\w+)\)")
     theirs = [cell.findall(line) for line in (done.stdout + done.stderr).splitlines()]
@@ -254,6 +261,6 @@ def test_same_as_torchfrtrace_where_it_works(tmp_path: Path) -> None:
             for cell in row.cells.values()
             if isinstance(cell, Cell)
         ]
-        for row in entries_table(load_folder(tmp_path)).rows
+        for row in entries_table(load_folder(folder)).rows
     ]
     assert ours == theirs
