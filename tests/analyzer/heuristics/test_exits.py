@@ -1,0 +1,109 @@
+"""Roots and consequences: who ended by a trouble of its own, and who only felt it."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from views import C10D, ended, job, raised, user, view, waiting
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case.records import Frame
+
+LOST = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
+
+
+def lost(rank: int):  # type: ignore[no-untyped-def]
+    return raised(view(rank), "RuntimeError", LOST, Frame("all_reduce", C10D, 1), user(20), at=2000)
+
+
+@pytest.mark.parametrize(
+    ("type_", "message", "cause"),
+    [
+        ("ValueError", "label 8 of 8 classes", Cause.EXCEPTION),
+        ("OSError", "[Errno 28] No space left on device: '/data/x'", Cause.DISK_FULL),
+        ("OSError", "[Errno 24] Too many open files", Cause.FD_EXHAUSTED),
+        ("RuntimeError", "can't start new thread", Cause.PIDS_EXHAUSTED),
+        (
+            "RuntimeError",
+            "DataLoader worker (pid(s) 77) exited unexpectedly",
+            Cause.LOADER_WORKER_DIED,
+        ),
+        (
+            "RuntimeError",
+            "DataLoader worker (pid 5) is killed by signal: Killed.",
+            Cause.LOADER_WORKER_DIED,
+        ),
+        ("torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate", Cause.GPU_OOM),
+        (
+            "RuntimeError",
+            "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible "
+            "that dataloader's workers are out of shared memory: insufficient shared memory (shm)",
+            Cause.SHM_EXHAUSTED,
+        ),
+    ],
+)
+def test_the_first_error_that_is_nobody_else_s_names_the_cause(
+    type_: str, message: str, cause: Cause
+) -> None:
+    culprit = raised(view(1), type_, message, user(14, "check"), user(40))
+    verdict = conclude(job([culprit, lost(0), lost(2), lost(3)], trigger=None))
+    assert (verdict.status, verdict.cause) == (Status.FAILED, cause)
+    assert verdict.culprits == [1]
+    assert verdict.victims == [0, 2, 3]
+    assert verdict.location is not None and verdict.location.line == 14
+
+
+def test_a_killed_rank_crashed_and_has_no_line() -> None:
+    killed = ended(view(2), code=None, signal=signal.SIGKILL)
+    verdict = conclude(job([killed, lost(0), lost(1), lost(3)], trigger=None))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [2])
+    assert verdict.location is None
+
+
+def test_errors_that_are_all_consequences_accuse_nobody() -> None:
+    verdict = conclude(job([lost(r) for r in range(4)], trigger=None))
+    assert verdict.status is Status.INCONCLUSIVE
+    assert verdict.culprits == []
+
+
+def test_an_exception_while_the_rest_hangs_is_hung() -> None:
+    culprit = raised(view(0), "KeyError", "'x'", user(3))
+    known = job([culprit, waiting(1), waiting(2)], outside=[0])
+    verdict = conclude(known)
+    assert (verdict.status, verdict.cause, verdict.culprits) == (
+        Status.HUNG,
+        Cause.EXCEPTION,
+        [0],
+    )
+
+
+def test_a_swallowed_exception_is_found_on_stderr() -> None:
+    culprit = view(1, user(50), wchan="do_poll")
+    culprit.stderr = (
+        "Traceback (most recent call last):\n"
+        '  File "/home/me/train.py", line 44, in step\n'
+        "    loss()\n"
+        "ZeroDivisionError: division by zero\n"
+    )
+    verdict = conclude(job([culprit, waiting(0), waiting(2)], outside=[1]))
+    assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [1])
+    assert verdict.location is not None and verdict.location.line == 44
+
+
+def test_a_rank_that_finished_early_left_the_rest_alone() -> None:
+    known = job([ended(view(1)), lost(0), lost(2)], trigger=None)
+    known.__dict__["heads"] = {"0": {0: 9, 1: 6, 2: 9}}
+    verdict = conclude(known)
+    assert (verdict.status, verdict.cause, verdict.culprits) == (
+        Status.FAILED,
+        Cause.UNEVEN_INPUTS,
+        [1],
+    )
+    assert verdict.confidence < 0.9
+    assert [a.cause for a in verdict.alternatives] == [Cause.SKIPPED_COLLECTIVE]
+
+
+def test_all_ended_well_is_healthy() -> None:
+    assert conclude(job([ended(view(r)) for r in range(3)], trigger=None)).status is Status.HEALTHY

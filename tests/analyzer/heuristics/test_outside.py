@@ -1,0 +1,131 @@
+"""What a rank outside communication does, told by one kind of evidence at a time."""
+
+from __future__ import annotations
+
+import pytest
+from views import C10D, QUEUE, THREADING, job, progress, sample, user, view, waiting
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case.records import CodeLoop, CodeShape, Frame
+
+LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
+
+
+def verdict_on(culprit_view, **kwargs):  # type: ignore[no-untyped-def]
+    views = [culprit_view, *(waiting(r) for r in range(4) if r != culprit_view.rank)]
+    return conclude(job(views, outside=[culprit_view.rank], **kwargs))
+
+
+def test_a_sleeping_rank_is_merely_missing() -> None:
+    verdict = verdict_on(view(2, user(31), wchan="hrtimer_nanosleep"))
+    assert (verdict.status, verdict.cause) == (Status.HUNG, Cause.MISSING_RANK)
+    assert verdict.culprits == [2]
+    assert verdict.victims == [0, 1, 3]
+    assert verdict.location is not None and verdict.location.line == 31
+    assert verdict.collective is not None and verdict.collective.group == "default_pg"
+
+
+@pytest.mark.parametrize(
+    ("frames", "wchan", "cause"),
+    [
+        ([user(5)], "futex_do_wait", Cause.PYTHON_DEADLOCK),
+        (
+            [Frame("wait", THREADING, 1), Frame("get", QUEUE, 2), user(5)],
+            "futex_do_wait",
+            Cause.PYTHON_DEADLOCK,
+        ),
+        ([Frame("join", THREADING, 1), user(5)], "futex_do_wait", Cause.PYTHON_DEADLOCK),
+        # an event may have a timeout that nobody sees
+        ([Frame("wait", THREADING, 1), user(5)], "futex_do_wait", Cause.MISSING_RANK),
+        ([user(5)], "unix_stream_read_generic", Cause.MISSING_RANK),
+        ([Frame("_try_get_data", LOADER, 1), user(5)], "do_poll", Cause.LOADER_STUCK),
+        ([Frame("_shutdown", THREADING, 1)], "futex_do_wait", Cause.TEARDOWN),
+    ],
+)
+def test_what_the_stack_and_the_kernel_say_decides(
+    frames: list[Frame], wchan: str, cause: Cause
+) -> None:
+    verdict = verdict_on(view(1, *frames, wchan=wchan))
+    assert verdict.cause is cause
+    assert verdict.culprits == [1]
+
+
+def test_a_spinning_rank_is_a_busy_loop_only_beyond_ten_pauses() -> None:
+    spinning = view(3, user(9), state="R", wchan="0", cpu_share=0.99, gil=True)
+    assert verdict_on(spinning).cause is Cause.BUSY_LOOP
+    paused = view(3, user(9), state="R", wchan="0", cpu_share=0.99, gil=True)
+    assert paused.movement is not None
+    paused.movement.longest_pause_s = 1.0
+    verdict = verdict_on(paused)
+    assert verdict.cause is not Cause.BUSY_LOOP
+    assert verdict.confidence < 0.5
+
+
+def test_a_rank_that_holds_the_gil_and_does_not_answer() -> None:
+    verdict = verdict_on(view(1, user(9), wchan="hrtimer_nanosleep", gil=True, answered=False))
+    assert verdict.cause is Cause.GIL_HELD
+
+
+def test_a_loader_worker_s_own_line_is_the_place() -> None:
+    rank = view(1, Frame("_try_get_data", LOADER, 1), user(5), wchan="do_poll")
+    worker = Frame("_worker_loop", "/x/site-packages/torch/utils/data/_utils/worker.py", 300)
+    rank.stacks.append(
+        sample(900, user(77, "__getitem__", "/home/me/data.py"), worker, user(5), kind="worker")
+    )
+    verdict = verdict_on(rank)
+    assert verdict.cause is Cause.LOADER_STUCK
+    assert verdict.location is not None and verdict.location.line == 77
+
+
+def in_loop(rank: int, line: int, counter: int | None):  # type: ignore[no-untyped-def]
+    v = waiting(rank, line)
+    v.shapes = [CodeShape("/home/me/train.py", "train", 10, 40, [CodeLoop(15, 25, counter)])]
+    return v
+
+
+def past_loop(rank: int, counter: int | None):  # type: ignore[no-untyped-def]
+    v = view(rank, user(30), wchan="do_poll")
+    v.shapes = [CodeShape("/home/me/train.py", "train", 10, 40, [CodeLoop(15, 25, counter)])]
+    return v
+
+
+@pytest.mark.parametrize(
+    ("counters", "steps", "cause"),
+    [
+        ((3, 5), (None, None), Cause.UNEVEN_INPUTS),
+        ((5, 5), (None, None), Cause.SKIPPED_COLLECTIVE),
+        ((None, None), (6, 9), Cause.UNEVEN_INPUTS),
+        ((None, None), (9, 9), Cause.SKIPPED_COLLECTIVE),
+    ],
+)
+def test_a_rank_behind_its_peers_loop(
+    counters: tuple[int | None, int | None], steps: tuple[int | None, int | None], cause: Cause
+) -> None:
+    views = [past_loop(0, counters[0]), *(in_loop(r, 20, counters[1]) for r in (1, 2, 3))]
+    if steps[0] is not None and steps[1] is not None:
+        views = [progress(views[0], steps[0]), *(progress(v, steps[1]) for v in views[1:])]
+    known = job(views, outside=[0])
+    # by its dump, rank 0 has entered fewer operations
+    known.__dict__["heads"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (cause, [0])
+
+
+def test_a_rank_still_inside_the_loop_has_not_left_it() -> None:
+    inside = view(0, user(24), wchan="do_poll")
+    known = job([inside, *(in_loop(r, 20, 5) for r in (1, 2, 3))], outside=[0])
+    known.__dict__["heads"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
+    assert conclude(known).cause is Cause.MISSING_RANK
+
+
+def test_a_stack_inside_communication_contradicts_a_dump_that_says_outside() -> None:
+    verdict = verdict_on(view(1, Frame("all_reduce", C10D, 9), user(20)))
+    assert verdict.status is Status.INCONCLUSIVE
+    assert verdict.culprits == []
+
+
+def test_everybody_inside_is_not_blamed_on_anybody() -> None:
+    verdict = conclude(job([waiting(r) for r in range(4)]))
+    assert verdict.status is Status.INCONCLUSIVE
+    assert verdict.culprits == []

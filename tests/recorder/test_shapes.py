@@ -1,0 +1,76 @@
+"""Loops and their counters are read off code that is really on a stack."""
+
+from __future__ import annotations
+
+from hanglab.recorder.rank.shapes import loops_of, standing_code
+
+
+def lines_of(function: object) -> tuple[int, list[tuple[int, int, tuple[str, ...]]]]:
+    code = function.__code__  # type: ignore[attr-defined]
+    first = code.co_firstlineno
+    return first, [(one.first - first, one.last - first, one.targets) for one in loops_of(code)]
+
+
+def for_and_while(rows: list[tuple[int, tuple[int, int]]]) -> int:
+    total = 0
+    for index, (x, y) in rows:
+        if index == 3:
+            continue
+        while total < 5:
+            total += x
+        total += y
+    while True:
+        total += 1
+        if total > 9:
+            break
+    return total
+
+
+def straight(x: int) -> int:
+    if x:
+        return 1
+    return 2
+
+
+def test_loops_span_their_bodies_outermost_first() -> None:
+    _, loops = lines_of(for_and_while)
+    spans = [(first, last) for first, last, _ in loops]
+    assert spans[0] == (2, 7)
+    assert (5, 6) in spans
+    assert any(first >= 8 and last >= 9 for first, last in spans)
+    assert loops[0][2][0] == "index"
+
+
+def test_code_without_loops_has_none() -> None:
+    assert lines_of(straight)[1] == []
+
+
+def counting() -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for step, name in enumerate("abc"):
+        if name == "b":
+            found = standing_code(lambda file: file == __file__)
+            assert step == 1
+            break
+    return found
+
+
+def test_the_counter_of_a_loop_on_the_stack_is_kept_and_nothing_else() -> None:
+    shapes = {shape["function"]: shape for shape in counting()}
+    (loop,) = shapes["counting"]["loops"]  # type: ignore[misc]
+    assert loop["counter"] == 1
+    text = repr(shapes)
+    assert "'b'" not in text
+
+
+def test_shapes_are_what_the_reader_expects() -> None:
+    import json
+
+    import msgspec
+
+    from hanglab.recorder.case.records import CodeShape
+
+    shapes = msgspec.json.decode(json.dumps(counting()).encode(), type=list[CodeShape])
+    shape = next(s for s in shapes if s.function == "counting")
+    assert shape.encloses(shape.loops[0].first)
+    assert not shape.encloses(shape.first_line - 1)
