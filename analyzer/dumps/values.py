@@ -16,8 +16,8 @@ _INT64 = 1 << 63
 MAX_TEXT = 2000
 _NUMBER = re.compile(r"-?\d{1,19}")
 _PEERS = re.compile(r"\s*(-?\d{1,9})\s*(->|<-)\s*(-?\d{1,9})\s*\Z")
-#: Members of a group that are believed.
-MAX_MEMBERS = 1 << 20
+#: No job has so many ranks.
+MAX_RANK = 1 << 24
 
 
 def as_int(value: Any, default: int = ABSENT) -> int:
@@ -73,7 +73,13 @@ def as_bool(value: Any) -> bool:
 
 @lru_cache(maxsize=256)
 def _ranks_in(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in _NUMBER.findall(text)[:MAX_MEMBERS])
+    return _believable([int(number) for number in _NUMBER.findall(text)])
+
+
+def _believable(ranks: list[int]) -> tuple[int, ...]:
+    if ranks and (min(ranks) < 0 or max(ranks) >= MAX_RANK or len(set(ranks)) < len(ranks)):
+        return ()
+    return tuple(ranks)
 
 
 def as_ranks(value: Any) -> tuple[int, ...]:
@@ -82,8 +88,7 @@ def as_ranks(value: Any) -> tuple[int, ...]:
         # Most of the dumps of a job repeat the same few lists.
         return _ranks_in(value) if len(value) < 100_000 else _ranks_in.__wrapped__(value)
     if type(value) in (list, tuple):
-        ranks = [as_int(member) for member in value[:MAX_MEMBERS]]
-        return () if any(rank < 0 for rank in ranks) else tuple(ranks)
+        return _believable([as_int(member) for member in value])
     return ()
 
 

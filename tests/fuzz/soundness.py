@@ -37,7 +37,8 @@ def check_sound(dump: RankDump) -> None:
     for name, members in dump.members.items():
         assert type(name) is str
         assert members
-        assert all(type(rank) is int and rank >= ABSENT for rank in members)
+        assert all(type(rank) is int and 0 <= rank < 1 << 24 for rank in members)
+        assert len(set(members)) == len(members)
     for name, text in dump.descriptions.items():
         assert type(name) is str
         assert type(text) is str
