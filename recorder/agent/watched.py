@@ -133,6 +133,7 @@ class WatchedRank:
                 ("sections", old.section_event_ns, new.section_event_ns),
                 ("operations", old.operation_event_ns, new.operation_event_ns),
                 ("operations", old.group_events, new.group_events),
+                ("stack", old.standing_changes, new.standing_changes),
                 ("steps", old.phase, new.phase),
             ):
                 if then != now:

@@ -69,6 +69,8 @@ class Slot:
     CPU_FIRST_AT: Final = 25
     CPU_LAST: Final = 26
     CPU_LAST_AT: Final = 27
+    #: Grows when the user functions on the main thread's stack were seen to have changed.
+    STANDING_CHANGES: Final = 17
     #: First of three slots (offset, capacity in records or bytes, record size) per table.
     TABLES: Final = 32
 

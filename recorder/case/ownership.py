@@ -21,6 +21,7 @@ class UserCode:
     """
 
     def __init__(self, stdlib: Sequence[str], site: Sequence[str], own: Sequence[str]) -> None:
+        self._known: dict[str, bool] = {}
         self._own = tuple(_prefix(p) for p in own)
         self._foreign = tuple(_prefix(p) for p in (*stdlib, *site))
         self._scenarios = tuple(
@@ -28,6 +29,14 @@ class UserCode:
         )
 
     def __call__(self, file: str) -> bool:
+        known = self._known.get(file)
+        if known is None:
+            known = self._judge(file)
+            if len(self._known) < 4096:
+                self._known[file] = known
+        return known
+
+    def _judge(self, file: str) -> bool:
         if not file or file.startswith("<"):
             return False
         if file.startswith(self._scenarios):

@@ -50,6 +50,8 @@ class Counters(NamedTuple):
     section_event_ns: int
     #: Sum over all groups of operations enqueued and completed, as last copied.
     group_events: int
+    #: Changes seen of the user functions on the main thread's stack.
+    standing_changes: int
     dumps: int
 
 
@@ -74,6 +76,7 @@ def read_counters(data: bytes | memoryview) -> Counters:
         operation_event_ns=slots[Slot.OPERATION_EVENT],
         section_event_ns=slots[Slot.SECTION_EVENT],
         group_events=slots[Slot.COUNTERS_SUM],
+        standing_changes=slots[Slot.STANDING_CHANGES],
         dumps=slots[Slot.DUMPS],
     )
 

@@ -31,6 +31,7 @@ from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.rank.shapes import standing_code
+from hanglab.recorder.rank.standing import StandingWatch
 
 
 class RankRecorder:
@@ -64,6 +65,7 @@ class RankRecorder:
         self._user_code = user_code
         self._group_calls = GroupCalls(self._boundary)
         self._lines = LineSampler(user_code)
+        self._standing = StandingWatch(self._progress, user_code)
         self._loader = LoaderWatch(self._section, self._write_children)
         self._fetches = FetchWatch(self._progress)
         self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
@@ -72,7 +74,7 @@ class RankRecorder:
         self._writing = threading.Lock()
         self._service = Service(
             (runtime or self.folder) / f"rank-{rank}.{self.attempt}.sock",
-            self._lines.look,
+            self._look,
             self._beat,
             self._answer,
         )
@@ -128,6 +130,10 @@ class RankRecorder:
             part()
 
     # What the thread does.
+
+    def _look(self) -> None:
+        self._standing.look()
+        self._lines.look()
 
     def _beat(self) -> None:
         self._progress.read_clocks()

@@ -1,4 +1,4 @@
-"""A rank with a DataLoader; WORKER says what its worker does at sample 12: stuck, killed, exit, fine."""
+"""A rank with a DataLoader; WORKER says what befalls its worker: stuck, killed, exit or fine."""
 
 import os
 import signal

@@ -1,0 +1,40 @@
+"""Noticing that the main thread has gone on to other functions of the user's code.
+
+The agent's own look at the stack, from outside, is too dear to be taken often:
+of two functions that take turns, a few samples may well catch the same one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType
+
+from hanglab.recorder.case.layout import Slot
+from hanglab.recorder.rank.progress_file import ProgressFile
+
+
+class StandingWatch:
+    """Writes to the progress file when the user functions on the main stack were seen to change.
+
+    Lines do not count, so a loop that only spins stands still.
+    """
+
+    def __init__(self, progress: ProgressFile, user_code: Callable[[str], bool]) -> None:
+        self._slots = progress.slots
+        self._user_code = user_code
+        self._main = threading.main_thread().ident or 0
+        self._seen: list[CodeType] = []
+
+    def look(self) -> None:
+        frame: FrameType | None = sys._current_frames().get(self._main)
+        standing = []
+        while frame is not None:
+            if self._user_code(frame.f_code.co_filename):
+                standing.append(frame.f_code)
+            frame = frame.f_back
+        # Two functions of equal text are equal code; that they differ hardly matters.
+        if standing != self._seen:
+            self._seen = standing
+            self._slots[Slot.STANDING_CHANGES] += 1
