@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hanglab.analyzer.communication.merging import Merged
+from hanglab.analyzer.communication.summary import Summary
 from hanglab.analyzer.communication.waits import Waiting, Waits
 
 
@@ -23,10 +24,14 @@ class End:
 
 @dataclass
 class Ring:
-    """Ranks that wait for each other, each with the operation in which it does."""
+    """Ranks that wait for each other, each for the next, with the operation in which it does."""
 
     places: dict[int, Waiting]
     certain: bool
+    #: Any one of them, had it gone on, would have freed all.
+    keys: tuple[int, ...]
+    #: All that are caught in this ring or in others that share ranks with it.
+    caught: tuple[int, ...]
 
 
 @dataclass
@@ -38,12 +43,16 @@ class Blame:
     open: list[int] = field(default_factory=list)
 
 
+#: From so many ranks the shortest ring is looked for.
+_STARTS = 256
+
+
 def find_blame(merged: Merged, waits: Waits) -> Blame:
     blame = Blame()
     awaited: dict[int, list[Waiting]] = {}
     for waiting in waits.operations.values():
-        for rank in waiting.blockers:
-            if any(other != rank and other not in waits.stopped for other in waiting.waiters):
+        for rank in {*waiting.absent, *waiting.behind, *waiting.unknown}:
+            if any(other not in waits.stopped for other in waiting.held_up_by(rank)):
                 awaited.setdefault(rank, []).append(waiting)
     for rank in sorted(awaited):
         end = _end_of(rank, awaited[rank], merged, waits)
@@ -79,6 +88,8 @@ def _end_of(rank: int, awaited: list[Waiting], merged: Merged, waits: Waits) -> 
         return End(rank, awaited, "stopped")
     if rank in waits.by_rank:
         return None
+    if summary.cut and not _status_tells(summary):
+        return End(rank, awaited, "unknown")
     strict = [waiting for waiting in awaited if rank in waiting.absent]
     if not strict:
         return End(rank, awaited, "unknown")
@@ -89,22 +100,38 @@ def _end_of(rank: int, awaited: list[Waiting], merged: Merged, waits: Waits) -> 
     return End(rank, strict, "outside", hidden)
 
 
+def _status_tells(summary: Summary) -> bool:
+    """Whether statuses show all operations that a file that breaks off may hide."""
+    return (
+        summary.has_status
+        and not summary.gloo
+        and all(done >= queued for queued, done in summary.untied.values())
+        and not any(part.p2p for part in summary.parts)
+    )
+
+
 def reaching(waits: Waits, goals: Iterable[int]) -> set[int]:
     """Ranks that wait, directly or not, for one of ``goals``."""
-    held_by: dict[int, list[Waiting]] = {}
+    holds: dict[int, list[Waiting]] = {}
     for waiting in waits.operations.values():
-        for rank in waiting.blockers:
-            held_by.setdefault(rank, []).append(waiting)
+        if not waiting.explained:
+            for rank in {*waiting.absent, *waiting.behind, *waiting.unknown}:
+                holds.setdefault(rank, []).append(waiting)
     found: set[int] = set()
     todo = list(goals)
     seen = set(todo)
-    visited: set[int] = set()
+    # An operation is gone through at most twice: for those who have not entered
+    # it, and for those who are held up by something older.
+    visited: set[tuple[int, bool]] = set()
     while todo:
-        for waiting in held_by.get(todo.pop(), ()):
-            if id(waiting) in visited:
+        blocker = todo.pop()
+        for waiting in holds.get(blocker, ()):
+            mark = id(waiting), blocker in waiting.absent
+            if mark in visited:
                 continue
-            visited.add(id(waiting))
-            for rank in waiting.waiters:
+            if not waiting.behind:
+                visited.add(mark)
+            for rank in waiting.held_up_by(blocker):
                 found.add(rank)
                 if rank not in seen:
                     seen.add(rank)
@@ -119,29 +146,86 @@ def _rings(waits: Waits, ends: set[int], known: set[int]) -> list[Ring]:
         # Whoever is in an operation that is explained otherwise waits for no ring.
         if waiting.explained or waiting.stalled or (waiting.seq is None and waiting.peer is None):
             freed.update(waiting.waiters)
-        freed.update(rank for rank in waiting.blockers if rank not in waits.by_rank)
+        freed.update(
+            rank
+            for rank in (*waiting.absent, *(waiting.unknown if waiting.open else ()))
+            if rank not in waits.by_rank
+        )
     left = set(waits.by_rank) - freed - reaching(waits, freed)
     edges: dict[int, set[int]] = {}
     for rank in left:
         edges[rank] = {
             other
-            for _, waiting in waits.by_rank[rank]
-            for other in waiting.blockers
-            if other != rank and other in left
+            for waiting in waits.first(rank)
+            for other in waiting.blockers(rank)
+            if other in left
         }
-    rings = []
-    for component in _bottom_components(edges):
-        if len(component) < 2:
-            continue
-        places = {}
-        for rank in sorted(component):
-            places[rank] = next(
-                waiting
-                for _, waiting in waits.by_rank[rank]
-                if any(other in component and other != rank for other in waiting.blockers)
-            )
-        rings.append(Ring(places, all(waiting.certain for waiting in places.values())))
-    return rings
+    return [
+        _ring(component, {rank: edges[rank] & component for rank in component}, waits)
+        for component in _bottom_components(edges)
+        if len(component) > 1
+    ]
+
+
+def _ring(component: set[int], edges: dict[int, set[int]], waits: Waits) -> Ring:
+    cycle = _shortest_cycle(edges)
+    keys = [rank for rank in cycle if not _has_cycle(edges, rank)]
+    if keys and keys[0] != cycle[0]:
+        at = cycle.index(keys[0])
+        cycle = cycle[at:] + cycle[:at]
+    places = {}
+    for rank, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+        places[rank] = next(
+            waiting for waiting in waits.first(rank) if following in waiting.blockers(rank)
+        )
+    certain = all(waiting.certain for waiting in places.values())
+    return Ring(places, certain, tuple(keys), tuple(sorted(component)))
+
+
+def _shortest_cycle(edges: dict[int, set[int]]) -> list[int]:
+    best: list[int] = []
+    for start in sorted(edges)[:_STARTS]:
+        came: dict[int, int] = {}
+        level = [start]
+        while level and start not in came:
+            following = []
+            for node in level:
+                for target in sorted(edges[node]):
+                    if target not in came:
+                        came[target] = node
+                        following.append(target)
+            level = following
+        path = [start]
+        while (before := came[path[-1]]) != start:
+            path.append(before)
+        if not best or len(path) < len(best):
+            best = path[::-1]
+        if len(best) == 2:
+            break
+    return best
+
+
+def _has_cycle(edges: dict[int, set[int]], without: int) -> bool:
+    """Whether ranks still wait for each other once ``without`` is taken to go on."""
+    waiting = {
+        node: {target for target in targets if target != without}
+        for node, targets in edges.items()
+        if node != without
+    }
+    held_by: dict[int, list[int]] = {}
+    for node, targets in waiting.items():
+        for target in targets:
+            held_by.setdefault(target, []).append(node)
+    free = [node for node, targets in waiting.items() if not targets]
+    left = len(waiting)
+    while free:
+        node = free.pop()
+        left -= 1
+        for other in held_by.get(node, ()):
+            waiting[other].discard(node)
+            if not waiting[other]:
+                free.append(other)
+    return left > 0
 
 
 def _bottom_components(edges: dict[int, set[int]]) -> list[set[int]]:

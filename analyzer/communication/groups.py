@@ -28,9 +28,22 @@ class Standing:
     entered: int | None
     unfinished: frozenset[int] = frozenset()
     part: Part | None = None
+    #: It may have entered more: its file breaks off.
+    at_least: bool = False
+
+    def has_entered(self, seq: int) -> bool | None:
+        """None where it is not known."""
+        if self.entered is None:
+            return None
+        if seq <= self.entered:
+            return True
+        return None if self.at_least else False
 
     def finished(self, seq: int) -> bool:
-        return self.entered is not None and seq <= self.entered and seq not in self.unfinished
+        """Whether it provably has."""
+        if self.entered is None or seq > self.entered or seq in self.unfinished:
+            return False
+        return self.part is None or not self.part.dim or seq >= self.part.base
 
 
 @dataclass
@@ -80,7 +93,12 @@ def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
     def enter(rank: int, number: int, part: Part, place: int) -> None:
         cast.places[rank, number] = place
         group = cast.groups[place]
-        group.standings[rank] = Standing(part.entered, frozenset(part.unfinished), part)
+        summary = merged.ranks[rank]
+        # A status that can be read says all; without one, a cut file hides the rest.
+        sure = summary.has_status and not summary.gloo and not part.p2p
+        group.standings[rank] = Standing(
+            part.entered, frozenset(part.unfinished), part, summary.cut and not sure
+        )
         group.p2p = group.p2p or part.p2p
         key = group_key(part)
         if key not in group.histories:

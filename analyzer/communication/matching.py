@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from hanglab.analyzer.communication.blame import Blame, End, find_blame, reaching
@@ -138,7 +137,7 @@ class _Painter:
         call = self._call(rank, waiting.waiters[rank], waiting.group.group, full)
         if rank in waits.stopped and waiting.finished:
             return Wait(call, WaitKind.DEVICE, ())
-        on = tuple(sorted({other for other in waiting.blockers if other != rank}))
+        on = tuple(sorted(set(waiting.blockers(rank))))
         if waiting.seq is None:
             if waiting.peer is not None and not on:
                 return Wait(call, WaitKind.STALLED, (waiting.peer,))
@@ -191,7 +190,7 @@ class _Painter:
         cycles: list[Cycle] = []
         unmatched: list[Unmatched] = []
         for ring in blame.rings:
-            ranks = tuple(sorted(ring.places))
+            ranks = tuple(ring.places)
             full = self._small or len(ranks) <= SMALL
             if full:
                 important.update(ranks)
@@ -201,9 +200,16 @@ class _Painter:
                 pending = waiting.waiters[rank]
                 calls[rank] = self._call(rank, pending, waiting.group.group, full)
             p2p = [waiting.seq is None for waiting in ring.places.values()]
-            deviating = _minority(ring.places)
+            deviating = ring.keys if len(ring.keys) == 1 else ()
             cycles.append(
-                Cycle(ranks, tuple(calls.values()), all(p2p), deviating, ring.certain)
+                Cycle(
+                    ranks,
+                    tuple(calls.values()),
+                    all(p2p),
+                    deviating=deviating,
+                    candidates=tuple(sorted(ring.keys or ranks)),
+                    certain=ring.certain,
+                )
             )
             if any(p2p) and not all(p2p):
                 for rank in ranks:
@@ -237,15 +243,6 @@ def _other_half(call: Call) -> str:
     if call.seq is None:
         return "recv" if call.op.endswith("send") else "send"
     return call.op
-
-
-def _minority(places: dict[int, Waiting]) -> tuple[int, ...]:
-    """The ranks of a ring that wait elsewhere than most of them; () where there is no most."""
-    counts = Counter(waiting.key for waiting in places.values())
-    key, most = counts.most_common(1)[0]
-    if 2 * most > len(places):
-        return tuple(sorted(rank for rank, waiting in places.items() if waiting.key != key))
-    return ()
 
 
 def _agreed(cast: Cast) -> dict[Group, int]:

@@ -114,14 +114,19 @@ class Sink:
 
 @dataclass
 class Cycle:
-    """Ranks that wait for each other in a ring, with the call in which each one waits."""
+    """Ranks that wait for each other in a ring, with the call in which each one waits.
+
+    Each rank waits for the one after it, the last for the first.
+    """
 
     ranks: tuple[int, ...]
     calls: tuple[Call, ...]
     #: True where every call of the ring is a send or receive.
     p2p: bool
-    #: Ranks that left the order of the others; empty where nothing tells the sides apart.
+    #: The rank that left the order of the others; empty where nothing tells them apart.
     deviating: tuple[int, ...] = ()
+    #: Ranks of which any one, had it gone on, would have freed all.
+    candidates: tuple[int, ...] = ()
     #: False where sends and receives could not be counted from their beginning.
     certain: bool = True
 

@@ -6,6 +6,7 @@ holds no stacks: whoever is implicated is read in full a second time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from hanglab.analyzer.dumps.columns import (
     ABSENT,
     Bool,
     Entries,
+    GroupStatus,
     Int32,
     Int64,
     RankDump,
@@ -33,6 +35,8 @@ GAP = -1
 _LONGEST = 1 << 17
 #: A completion this near to the timeout is the abort's doing.
 _FREED = 0.97
+#: So many unfinished operations of one status are believed.
+_FROM_STATUS = 64
 _STATEFUL = frozenset({"nccl", "nccl2", "xccl", "ncclx", "rccl"})
 
 
@@ -91,6 +95,8 @@ class Part:
     channels: list[Channel] = field(default_factory=list)
     #: Point-to-point operations were seen, so the group's status may count them.
     p2p: bool = False
+    #: Below ``base`` the ring may have dropped operations that had not finished.
+    dim: bool = False
     #: The channels are known from their first operation on.
     counted: bool = False
     #: Operations were issued that the ring does not show (point-to-point on gloo).
@@ -109,6 +115,8 @@ class Summary:
     tells: bool = True
     #: The dump has group statuses at all (formats before 2.4 do not).
     has_status: bool = False
+    #: The file breaks off, so operations may follow that nobody can read.
+    cut: bool = False
     parts: list[Part] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     #: Status by pg_id that no entry ties to a name: (enqueued, completed).
@@ -134,7 +142,7 @@ def summarise(dump: RankDump) -> Summary:
     if entries is not None and len(entries) == 0:
         entries = None
     members = _members_of(dump)
-    summary = Summary(rank=dump.rank, has_status=bool(dump.status))
+    summary = Summary(rank=dump.rank, has_status=bool(dump.status), cut=bool(dump.damage))
     named: dict[str, Part] = {}
 
     def part_of(name: str, description: str = "") -> Part:
@@ -152,7 +160,8 @@ def summarise(dump: RankDump) -> Summary:
     if entries is None and not dump.status:
         # The recorder lists groups from their creation and statuses from the first
         # operation: a rank with the former alone has entered nothing yet.
-        summary.tells = bool(dump.members) and not _before_status(dump.version)
+        listed = bool(dump.members) or "" in dump.descriptions
+        summary.tells = listed and not summary.cut and not _before_status(dump.version)
         summary.whole = summary.tells
     tied = {part.pg_id for part in summary.parts if part.pg_id != ABSENT}
     for pg_id, name in dump.names.items():
@@ -221,11 +230,17 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
     gloo = np.array([o.backend == "gloo" for o in operations], dtype=np.bool_)[entries.operation]
     summary.gloo = bool(gloo.any())
     known_ids = entries.record_id[entries.record_id >= 0]
-    summary.whole = not dump.partial and len(known_ids) > 0 and int(known_ids.min()) == 0
+    summary.whole = (
+        not summary.cut
+        and len(known_ids) > 0
+        and int(known_ids[0]) == 0
+        and int(known_ids[-1]) == len(known_ids) - 1
+    )
     summary.last = count - 1
 
     done, stopped = _own_account(entries, operations, gloo)
     ends = np.array([is_batch_end(op) for op in ops], dtype=np.bool_)[entries.operation]
+    active_only = _shows_active_only(entries, dump)
     codes, summary.table = _codes(entries)
     parts = summary.parts[: len(by_name)]
     boundary = bool(dump.extra.get("boundary")) or bool((entries.record_id < 0).any())
@@ -249,13 +264,35 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
         halted = collective[stopped[collective]]
         if len(halted):
             done[collective[entries.seq[collective] >= int(entries.seq[halted].min())]] = False
-        if ends[rows].any():
-            _close_batches(entries, rows, p2p, ends, done)
+        _close_batches(entries, rows, p2p, ends, done)
+        if active_only:
+            _close_silent_batches(entries, rows, p2p, ends, done, status)
         _read_collectives(part, entries.seq[collective], codes[collective], done[collective])
-        part.counted = summary.whole
+        if part.length and part.base > 1:
+            # Numbered from the beginning, but a later one: the recorder was reset.
+            summary.whole = False
         if summary.gloo:
             _read_gaps(part, entries, rows, collective, boundary)
+        elif status is not None and not part.p2p:
+            _extend(part, status.enqueued or 0, status.completed or 0)
+        if not active_only and part.base > 1 and part.base in part.unfinished:
+            finished = -1
+            if status is not None and not part.p2p and not summary.gloo:
+                finished = status.completed or 0
+            part.dim = finished < part.base - 1
+    for part in parts:
+        if not summary.gloo:
+            part.counted = summary.whole
     _read_pending(entries, summary, part_index, p2p, ends, done)
+
+
+def _extend(part: Part, enqueued: int, completed: int) -> None:
+    """The status may tell of operations after the last entry (only active ones, a cut file)."""
+    entered = part.entered or 0
+    if enqueued > entered:
+        part.entered = enqueued
+        later = range(max(entered, completed) + 1, enqueued + 1)
+        part.unfinished += tuple(later[-_FROM_STATUS:])
 
 
 def _read_gaps(
@@ -269,6 +306,36 @@ def _read_gaps(
     if not boundary and not part.p2p:
         given = collective[entries.op_id[collective] > 0]
         part.hidden = bool((entries.op_id[given] > entries.seq[given]).any())
+
+
+def _shows_active_only(entries: Entries, dump: RankDump) -> bool:
+    """Whether what has finished was left out of the dump."""
+    if bool((entries.state == State.COMPLETED).any()) or bool(entries.retired.any()):
+        return False
+    if len(entries) > 1 and bool((np.diff(entries.record_id) > 1).any()):
+        return True
+    return any((status.completed or 0) > 0 for status in dump.status.values())
+
+
+def _close_silent_batches(
+    entries: Entries,
+    rows: Int64,
+    p2p: Bool,
+    ends: Bool,
+    done: Bool,
+    status: GroupStatus | None,
+) -> None:
+    """Members of a batch never change their state, and a dump of active entries lacks its end."""
+    mine = rows[p2p[rows]]
+    if not len(mine):
+        return
+    idle = status is not None and status.enqueued == status.completed
+    numbers = entries.p2p_seq[mine]
+    open_ends = set(numbers[ends[mine]].tolist())
+    counts = Counter(numbers.tolist())
+    for row, number in zip(mine.tolist(), numbers.tolist(), strict=True):
+        if number not in open_ends and (idle or counts[number] > 1):
+            done[row] = True
 
 
 def _own_account(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, Bool]:

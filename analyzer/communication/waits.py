@@ -44,6 +44,8 @@ class Waiting:
     finished: list[int] = field(default_factory=list)
     #: Have entered it behind an older operation that they have not finished.
     behind: list[int] = field(default_factory=list)
+    #: Of the waiters, those that are held up here and not by something older.
+    leaders: set[int] = field(default_factory=set)
     #: The other side of a send or receive; None for any source and for collectives.
     peer: int | None = None
     #: False where counts of sends and receives could only be guessed.
@@ -58,14 +60,24 @@ class Waiting:
             self.absent or self.behind or self.finished or self.explained
         )
 
-    @property
-    def blockers(self) -> Iterator[int]:
-        """Ranks that hold it up, as far as is known."""
-        if not self.explained:
-            yield from self.absent
-            yield from self.behind
+    def blockers(self, rank: int) -> Iterator[int]:
+        """Other ranks that hold ``rank`` up here, as far as is known."""
+        if self.explained:
+            return
+        yield from self.absent
+        if rank in self.leaders:
+            yield from (other for other in self.behind if other != rank)
             if self.open:
                 yield from self.unknown
+
+    def held_up_by(self, rank: int) -> Iterator[int]:
+        """Waiters that ``rank`` holds up."""
+        if self.explained:
+            return
+        if rank in self.absent:
+            yield from self.waiters
+        elif rank in self.behind or (self.open and rank in self.unknown):
+            yield from (other for other in self.leaders if other != rank)
 
     @property
     def stalled(self) -> bool:
@@ -104,6 +116,9 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
             _complete_collective(waiting)
             waiting.explained = waiting.seq >= divergent.get(key[0], waiting.seq + 1)
     for waiting in waits.operations.values():
+        waiting.leaders = {
+            rank for rank, pending in waiting.waiters.items() if pending.order == oldest[rank]
+        }
         _find_behind(waiting, waits, oldest)
         _find_stopped(waiting, waits.stopped)
     return waits
@@ -130,11 +145,11 @@ def _collect(merged: Merged, cast: Cast, waits: Waits) -> None:
             enter(rank, cast.places[rank, pending.part], pending)
     for place, group in enumerate(cast.groups):
         for rank, standing in group.standings.items():
-            if standing.part is not None and standing.part.length:
-                continue
             for seq in sorted(standing.unfinished)[-_FROM_STATUS:]:
-                # Only the rank's status tells of it: what it is, its peers know.
+                # Where only the rank's status tells of it, its peers know what it is.
                 known = waits.operations.get((place, seq))
+                if known is not None and rank in known.waiters:
+                    continue
                 op = known.op if known is not None else ""
                 enter(rank, place, Pending(ABSENT, _UNORDERED, ABSENT, seq, op))
 
@@ -146,12 +161,15 @@ def _complete_collective(waiting: Waiting) -> None:
         if rank in waiting.waiters:
             continue
         standing = waiting.group.standings.get(rank)
-        if standing is None or standing.entered is None:
+        entered = standing.has_entered(seq) if standing is not None else None
+        if standing is None or entered is None:
             waiting.unknown.append(rank)
-        elif standing.entered < seq:
+        elif not entered:
             waiting.absent.append(rank)
-        elif seq not in standing.unfinished:
+        elif standing.finished(seq):
             waiting.finished.append(rank)
+        elif seq not in standing.unfinished:
+            waiting.unknown.append(rank)
     if waiting.finished and waiting.absent and waiting.op not in ROOTED:
         # Nobody finishes what another has not entered: this account is not to be trusted.
         waiting.unknown += waiting.absent
@@ -219,7 +237,7 @@ class _Matcher:
         if peer == rank:
             return
         summary = self._merged.ranks.get(peer)
-        if summary is None or not summary.tells:
+        if summary is None or not summary.tells or summary.cut:
             waiting.unknown.append(peer)
             return
         theirs = waiting.group.standings.get(peer)

@@ -21,19 +21,19 @@ def cycle_findings(picture: Picture) -> list[Finding]:
     return [
         _of_ring(picture, cycle)
         for cycle in picture.cycles
-        if cycle.certain and not any(id(call) in mixed for call in cycle.calls)
+        if not any(id(call) in mixed for call in cycle.calls)
     ]
 
 
 def unmatched_findings(picture: Picture) -> list[Finding]:
     """Sends and receives whose other half never came, although the peer is past it."""
-    certain = {id(call) for cycle in picture.cycles if cycle.certain for call in cycle.calls}
-    return [_of_unmatched(picture, u) for u in picture.unmatched if id(u.call) in certain]
+    return [_of_unmatched(picture, unmatched) for unmatched in picture.unmatched]
 
 
 def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
     cause = Cause.P2P_DEADLOCK if cycle.p2p else Cause.GROUP_ORDER
-    culprits = list(cycle.deviating or cycle.ranks)
+    # A ring of sends and receives is nobody's fault alone.
+    culprits = sorted(cycle.ranks if cycle.p2p else cycle.deviating or cycle.candidates)
     calls = {call.rank: call for call in cycle.calls}
     chain = "; ".join(f"rank {call.rank} in {name_call(call)}" for call in cycle.calls[:8])
     first = calls[culprits[0]]
@@ -45,11 +45,19 @@ def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
         victims=all_victims(picture, culprits),
         collective=reference(first),
         location=location(first),
-        confidence=0.95 if cycle.p2p else 0.9 if cycle.deviating else 0.75,
+        confidence=_confidence(cycle),
         summary=f"{name_ranks(cycle.ranks).capitalize()} wait for each other: {chain}.",
         evidence=[observation(call, "waits in") for call in cycle.calls[:64]],
         advice=advice_for(cause),
     )
+
+
+def _confidence(cycle: Cycle) -> float:
+    if not cycle.certain:
+        return 0.5
+    if cycle.p2p:
+        return 0.95
+    return 0.9 if cycle.deviating else 0.6
 
 
 def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:

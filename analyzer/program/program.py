@@ -1,0 +1,77 @@
+"""The Program: for each rank the sequence of operations that it makes over process groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+#: Operations that every member of a group takes part in.
+COLLECTIVES = (
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "reduce_scatter",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "barrier",
+)
+ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
+P2P = frozenset({"send", "recv"})
+
+
+@dataclass(frozen=True)
+class ProgramGroup:
+    """A process group; ``members`` are global ranks in group order."""
+
+    name: str
+    members: tuple[int, ...]
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One rank's part in one operation."""
+
+    op: str
+    #: Index into :attr:`Program.groups`.
+    group: int
+    #: Line of the program that makes the call.
+    site: int = 0
+    #: Elements of the rank's own tensor.
+    numel: int = 1
+    #: As Flight Recorder names it.
+    dtype: str = "Float"
+    #: Rank within the group, for operations that have a root.
+    root: int | None = None
+    #: Rank within the group; None for any source.
+    peer: int | None = None
+    #: The host goes on without waiting.
+    overlap: bool = False
+    #: The host waits for this operation and for all that it left running.
+    joins: bool = False
+    #: Neighbours with the same number, if not 0, are one coalesced batch.
+    batch: int = 0
+
+    @property
+    def p2p(self) -> bool:
+        return self.op in P2P
+
+
+@dataclass(frozen=True)
+class Program:
+    """``actions[r]`` is what rank r does, in its order."""
+
+    groups: tuple[ProgramGroup, ...]
+    actions: tuple[tuple[Action, ...], ...] = field(default=())
+
+    @property
+    def world_size(self) -> int:
+        return len(self.actions)
+
+    def with_actions(self, rank: int, actions: Iterable[Action]) -> Program:
+        """The same program, but for what ``rank`` does."""
+        changed = list(self.actions)
+        changed[rank] = tuple(actions)
+        return replace(self, actions=tuple(changed))

@@ -1,0 +1,254 @@
+"""Runs a Program the way gloo or NCCL would, until it ends or nothing moves any more.
+
+gloo blocks the host in every operation that does not overlap.  NCCL only
+enqueues: the device runs a group's operations in order, behind what the
+compute stream waits for, and the host blocks where it joins the device or runs
+too far ahead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hanglab.analyzer.program.program import Action, Program
+
+Backend = Literal["gloo", "nccl"]
+
+
+@dataclass
+class Issued:
+    """An action that a rank's host has issued.  Numbers are as the backend would count."""
+
+    action: Action
+    #: collective_seq_id: of the operation, or for point-to-point of the last one before.
+    seq: int
+    p2p_seq: int
+    op_id: int
+    done: bool = False
+    #: It runs on the rank's device (on gloo: it is entered).
+    running: bool = False
+
+
+@dataclass
+class RankRun:
+    issued: list[Issued] = field(default_factory=list)
+    #: The host made all of its actions and waits for nothing.
+    ended: bool = False
+
+
+@dataclass
+class Run:
+    """Where each rank of a Program stands once nothing moves."""
+
+    program: Program
+    backend: Backend
+    ranks: list[RankRun]
+
+    @property
+    def stuck(self) -> bool:
+        return not all(rank.ended and all(i.done for i in rank.issued) for rank in self.ranks)
+
+
+def simulate(
+    program: Program,
+    backend: Backend,
+    *,
+    stops: Mapping[int, int] | None = None,
+    device_stops: Mapping[int, int] | None = None,
+    ahead: int = 12,
+) -> Run:
+    """Run ``program`` to its end or to its hang.
+
+    ``stops``: before which of its actions a rank's host stops for ever.
+    ``device_stops``: which of its actions a rank's device never finishes,
+    although it does its part for the peers.  ``ahead``: how many unfinished
+    operations a host may have enqueued on NCCL.
+    """
+    return _Machine(program, backend, stops or {}, device_stops or {}, ahead).run()
+
+
+class _Machine:
+    def __init__(
+        self,
+        program: Program,
+        backend: Backend,
+        stops: Mapping[int, int],
+        device_stops: Mapping[int, int],
+        ahead: int,
+    ) -> None:
+        self._program = program
+        self._backend = backend
+        self._stops = stops
+        self._device_stops = device_stops
+        self._ahead = ahead
+        self._ranks = [RankRun() for _ in program.actions]
+        size = program.world_size
+        self._seqs = [defaultdict[int, int](int) for _ in range(size)]
+        self._p2p_seqs = [defaultdict[int, int](int) for _ in range(size)]
+        self._op_ids = [defaultdict[int, int](int) for _ in range(size)]
+        #: Issued actions that have not finished, by index.
+        self._open: list[list[int]] = [[] for _ in range(size)]
+        #: (group, seq) -> rank -> index of its action
+        self._collectives: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        #: (group, src, dst) -> running sends and receives, in order
+        self._sends: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+        self._receives: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+
+    def run(self) -> Run:
+        moved = True
+        while moved:
+            moved = False
+            for rank in range(len(self._ranks)):
+                while self._issue(rank):
+                    moved = True
+                if self._start(rank):
+                    moved = True
+            if self._finish():
+                moved = True
+        for rank, state in enumerate(self._ranks):
+            actions = self._program.actions[rank]
+            state.ended = len(state.issued) == len(actions) and not self._waits(rank)
+        return Run(self._program, self._backend, self._ranks)
+
+    def _waits(self, rank: int) -> bool:
+        """Whether the rank's host is blocked by what it has issued."""
+        issued, open_ = self._ranks[rank].issued, self._open[rank]
+        if not issued or not open_:
+            return False
+        last = issued[-1].action
+        actions = self._program.actions[rank]
+        if last.batch and len(issued) < len(actions):
+            if actions[len(issued)].batch == last.batch:
+                return False
+        if self._backend == "nccl":
+            return last.joins or len(open_) >= self._ahead
+        if last.batch:
+            return any(issued[i].action.batch == last.batch for i in open_)
+        if last.joins:
+            return True
+        return not last.overlap and not issued[-1].done
+
+    def _issue(self, rank: int) -> bool:
+        actions = self._program.actions[rank]
+        issued = self._ranks[rank].issued
+        following = len(issued)
+        if following >= len(actions) or self._stops.get(rank) == following or self._waits(rank):
+            return False
+        action = actions[following]
+        same_batch = bool(
+            action.batch and issued and issued[-1].action.batch == action.batch
+        )
+        group = action.group
+        self._op_ids[rank][group] += 1
+        if action.p2p:
+            if not same_batch:
+                self._p2p_seqs[rank][group] += 1
+        else:
+            self._seqs[rank][group] += 1
+        issued.append(
+            Issued(
+                action,
+                self._seqs[rank][group],
+                self._p2p_seqs[rank][group],
+                self._op_ids[rank][group],
+            )
+        )
+        self._open[rank].append(following)
+        return True
+
+    def _start(self, rank: int) -> bool:
+        """Start what the rank's device (on gloo: its host) can start."""
+        issued, open_ = self._ranks[rank].issued, self._open[rank]
+        moved = False
+        for index in open_:
+            entry = issued[index]
+            if entry.running or not self._may_start(issued, open_, index):
+                continue
+            entry.running = True
+            moved = True
+            self._enter(rank, index, entry)
+        return moved
+
+    def _may_start(self, issued: list[Issued], open_: list[int], index: int) -> bool:
+        if self._backend == "gloo":
+            return True
+        entry = issued[index]
+        for other in open_:
+            if other >= index:
+                return True
+            before = issued[other].action
+            if before.batch and before.batch == entry.action.batch:
+                continue
+            if not before.overlap or before.group == entry.action.group:
+                return False
+            if entry.action.joins:
+                return False
+        return True
+
+    def _enter(self, rank: int, index: int, entry: Issued) -> None:
+        action = entry.action
+        if not action.p2p:
+            self._collectives[action.group, entry.seq][rank] = index
+            return
+        members = self._program.groups[action.group].members
+        me = members.index(rank)
+        peer = -1 if action.peer is None else action.peer
+        if action.op == "send":
+            self._sends[action.group, me, peer].append((rank, index))
+        else:
+            self._receives[action.group, peer, me].append((rank, index))
+
+    def _done(self, rank: int, index: int) -> None:
+        if self._device_stops.get(rank, len(self._ranks[rank].issued)) <= index:
+            return
+        self._ranks[rank].issued[index].done = True
+        self._open[rank].remove(index)
+
+    def _finish(self) -> bool:
+        moved = False
+        for (group, _), entered in list(self._collectives.items()):
+            members = self._program.groups[group].members
+            if len(entered) == len(members) and self._agree(entered):
+                moved = True
+                for rank, index in entered.items():
+                    self._done(rank, index)
+        self._collectives = defaultdict(
+            dict,
+            {
+                key: entered
+                for key, entered in self._collectives.items()
+                if len(entered) < len(self._program.groups[key[0]].members)
+                or not self._agree(entered)
+            },
+        )
+        for channel, sends in list(self._sends.items()):
+            while sends:
+                receives = self._receives[channel]
+                if not receives:
+                    receives = self._receives[channel[0], -1, channel[2]]
+                if not receives:
+                    break
+                moved = True
+                self._done(*sends.pop(0))
+                self._done(*receives.pop(0))
+        return moved
+
+    def _agree(self, entered: Mapping[int, int]) -> bool:
+        """Whether the calls under one number can finish together."""
+        first: tuple[object, ...] | None = None
+        for rank, index in entered.items():
+            action = self._ranks[rank].issued[index].action
+            shape = (
+                action.op,
+                None if action.op == "all_to_all" else action.numel,
+                action.dtype,
+                action.root,
+            )
+            if first is None:
+                first = shape
+            elif first != shape:
+                return False
+        return True
