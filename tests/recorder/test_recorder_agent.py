@@ -1,0 +1,199 @@
+"""The agent on ranks that a test plays itself, and against what may befall it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from recorder_support import Agent, short_folder, wait_for
+
+from hanglab.recorder.agent import samples, stacks
+from hanglab.recorder.agent.stacks import NoStacks, position, threads_of
+from hanglab.recorder.agent.watched import WatchedRank, find_ranks
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.case.records import Frame, ThreadStack
+from hanglab.recorder.rank import process
+from hanglab.recorder.rank.progress_file import ProgressFile
+from hanglab.recorder.rank.service import Service, current_stacks
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.fixture
+def runtime() -> Iterator[Path]:
+    with short_folder() as folder:
+        yield folder
+
+
+def play_rank(case: Path, pid: int) -> ProgressFile:
+    """Register a process as rank 0, as if it recorded itself."""
+    folder = folders.make_private(folders.rank_folder(case, os.uname().nodename, 0))
+    progress = ProgressFile(folder / folders.PROGRESS)
+    progress.identify(0, 0, 1)
+    progress.counters([(0, 1, 1)])
+    description = {**process.description(0, 1, 0, 0), "pid": pid}
+    folders.write_whole(folder / folders.PROCESS, json.dumps(description).encode())
+    return progress
+
+
+@pytest.fixture
+def start_agent(tmp_path, runtime) -> Iterator[Callable[..., Agent]]:
+    agents = []
+
+    def start(hang_after: float = 0.5) -> Agent:
+        agent = Agent(tmp_path / "case", runtime, "--hang-after", str(hang_after))
+        agents.append(agent)
+        agent.wait("ready")
+        return agent
+
+    yield start
+    for agent in agents:
+        agent.close()
+
+
+def test_counters_that_move_are_movement(start_agent, sleeper, tmp_path):
+    progress = play_rank(tmp_path / "case", sleeper.pid)
+    agent = start_agent(0.5)
+    assert agent.wait("rank")["pid"] == sleeper.pid
+    for _ in range(15):  # three times the threshold
+        time.sleep(0.1)
+        progress.step(None)
+    agent.tell(command="capture", kind="request")
+    assert agent.wait("captured")["trigger"]["kind"] == "request"
+    assert agent.finish()["problems"] == []
+    case = CaseReader(tmp_path / "case")
+    movement = case.ranks[0].movement
+    assert movement is not None and movement.last_signal == "steps"
+    assert ("flight_recorder.pickle", 0) in {(a.what, a.rank) for a in case.absent}
+
+
+def test_input_and_output_of_the_process_are_movement(start_agent, tmp_path):
+    code = "import time\nwhile 1: open('/proc/self/stat').read(); time.sleep(0.05)"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        play_rank(tmp_path / "case", child.pid)
+        agent = start_agent(0.3)
+        agent.wait("rank")
+        seen = threading.Event()
+        seen.wait(1.5)
+        agent.tell(command="capture", kind="deadline")
+        assert agent.wait("captured")["trigger"]["kind"] == "deadline"
+        agent.finish()
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_commands_that_make_no_sense(start_agent):
+    agent = start_agent()
+    agent.tell(command="dance")
+    assert "dance" in agent.wait("error")["detail"]
+    agent.tell(order=1)
+    agent.wait("error")
+    agent.tell(command="exited", rank=7, code=3, stderr="/does/not/exist")
+    assert agent.wait("captured")["trigger"]["detail"] == "rank 7 ended with code 3"
+    agent.finish()
+
+
+def test_case_folder_deleted_meanwhile(start_agent, sleeper, tmp_path):
+    play_rank(tmp_path / "case", sleeper.pid)
+    agent = start_agent(30)
+    agent.wait("rank")
+    shutil.rmtree(tmp_path / "case")
+    agent.tell(command="capture", kind="request")
+    agent.wait("captured")
+    agent.finish()
+
+
+def test_case_folder_that_cannot_be(runtime, tmp_path):
+    (tmp_path / "file").touch()
+    agent = Agent(tmp_path / "file" / "case", runtime)
+    try:
+        agent.wait("ready")
+        agent.tell(command="capture", kind="request")
+        agent.wait("captured")
+        assert agent.finish()["problems"] != []
+    finally:
+        agent.close()
+
+
+def watched(case: Path, pid: int) -> WatchedRank:
+    play_rank(case, pid)
+    (rank,) = find_ranks(folders.host_folder(case, os.uname().nodename), set())
+    return rank
+
+
+def test_stacks_without_py_spy_come_from_the_rank(monkeypatch, runtime, tmp_path, sleeper):
+    """The service runs in this process, the rank is another: what it says is passed on."""
+    rank = watched(tmp_path, sleeper.pid)
+    monkeypatch.setattr(stacks, "py_spy", lambda: None)
+    with pytest.raises(NoStacks, match="not installed"):
+        samples.rank_stacks(rank, runtime, capture=True)
+    service = Service(
+        samples.socket_of(rank, runtime),
+        lambda: None,
+        lambda: None,
+        lambda command: [lambda: {"threads": current_stacks()}],
+    )
+    service.start()
+    sample = samples.rank_stacks(rank, runtime, capture=True)
+    assert sample.source == "in-rank"
+    main = next(t for t in sample.threads if t.main)
+    assert "test_stacks_without_py_spy_come_from_the_rank" in {f.function for f in main.frames}
+    assert not any(t.name.startswith("hanglab") for t in sample.threads)
+    service.stop()
+
+
+def test_refused_ptrace_is_said(monkeypatch, tmp_path):
+    fake = tmp_path / "py-spy"
+    fake.write_text("#!/bin/sh\necho 'Error: Permission denied (os error 13)' >&2\nexit 1\n")
+    fake.chmod(0o700)
+    monkeypatch.setattr(stacks, "py_spy", lambda: str(fake))
+    with pytest.raises(NoStacks, match="ptrace is refused"):
+        threads_of(os.getpid(), stopped=False)
+
+
+def test_vanished_process_and_reused_id(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    rank = watched(tmp_path, child.pid)
+    wait_for(lambda: (s := rank.stat()) is None or s.state == "Z", "the end")
+    rank.look(0.05, learn=True)
+    assert rank.gone
+    child.wait()
+    assert rank.stat() is None
+    with pytest.raises(NoStacks, match="ended"):
+        samples.rank_stacks(rank, tmp_path, capture=True)
+
+
+def thread(*functions: str, main: bool = True, file: str = "train.py") -> ThreadStack:
+    return ThreadStack([Frame(f, file, 1) for f in functions], main=main)
+
+
+def test_position_is_that_of_user_functions():
+    def user(file: str) -> bool:
+        return file == "train.py"
+
+    stuck = ThreadStack([Frame("wait", "lib.py", 3), Frame("train", "train.py", 7)], main=True)
+    later = ThreadStack([Frame("poll", "lib.py", 9), Frame("train", "train.py", 8)], main=True)
+    assert position([stuck], user) == position([later], user)
+    assert position([thread("a")], user) != position([thread("b")], user)
+    library = thread("x", main=False, file="lib.py")
+    assert position([stuck, library], user) == position([stuck], user)
+    assert position([thread("x", file="lib.py")], user) != frozenset()
