@@ -18,9 +18,9 @@ RESULTS = "results.json"
 
 
 class ArtifactsError(HanglabError, OSError):
-    """The run's folder cannot be created or written."""
+    """What hanglab wants to leave on disk cannot be written."""
 
-    advice = "Run from a folder that you may write to, with space left on its disk."
+    advice = "Write into a folder that you may write to, with space left on its disk."
 
 
 class JobFolder:

@@ -10,13 +10,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives its exit code; errors are told, not raised."""
     import typer
 
+    from hanglab.analyzer.errors import InputError
     from hanglab.harness.cli.app import app
     from hanglab.harness.errors import HanglabError
 
     own, script_arguments = _split(list(sys.argv[1:] if arguments is None else arguments))
     try:
         code = app(args=own, prog_name="hanglab", standalone_mode=False, obj=script_arguments)
-    except HanglabError as error:
+    except (HanglabError, InputError) as error:
         _tell(error)
         return int(getattr(error, "exit_code", 4))
     except (KeyboardInterrupt, typer.Abort):

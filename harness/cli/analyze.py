@@ -16,16 +16,8 @@ def analyze(
 ) -> int:
     """Name the cause of a hang from what its job left behind."""
     from hanglab.analyzer.engine import analyze as conclude
-    from hanglab.analyzer.errors import InputError
 
-    try:
-        verdict = conclude(folder)
-    except InputError as error:
-        typer.echo(f"hanglab: {error}", err=True)
-        if error.advice:
-            typer.echo(f"  {error.advice}", err=True)
-        return 4
-    return show(verdict, as_json)
+    return show(conclude(folder), as_json)
 
 
 def show(verdict: object, as_json: bool) -> int:

@@ -8,6 +8,7 @@ import typer
 
 from hanglab.harness.cli.analyze import analyze
 from hanglab.harness.cli.doctor import doctor
+from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.listing import list_scenarios
 from hanglab.harness.cli.run import run
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command("list")(list_scenarios)
 app.command()(run)
 app.command()(analyze)
+app.command()(entries)
 app.command()(doctor)
 
 

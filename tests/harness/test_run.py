@@ -362,6 +362,31 @@ def test_analyze_prints_what_the_run_concluded(suite: dict[str, Any]) -> None:
     assert "sound.py" in shown.stdout
 
 
+def test_entries_shows_the_calls_of_all_ranks(suite: dict[str, Any], tmp_path: Path) -> None:
+    case = str(Path(result_of(suite, "sound")["artifacts"]) / "case")
+
+    def entries(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*HANGLAB, "entries", case, *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    shown = entries("--unfinished")
+    assert shown.returncode == 0
+    assert "all_reduce" in shown.stdout
+    assert "operation differs" in shown.stdout
+    assert entries("--parquet", str(tmp_path / "tables")).returncode == 0
+    assert (tmp_path / "tables" / "calls.parquet").is_file()
+    (tmp_path / "file").touch()
+    refused = entries("--parquet", str(tmp_path / "file"))
+    assert refused.returncode == 4
+    assert "Traceback" not in refused.stderr
+    assert entries("--seq", "x").returncode == 64
+
+
 def test_list_prints_every_scenario(tmp_path: Path) -> None:
     listed = subprocess.run(
         [*HANGLAB, "list", "--json"], capture_output=True, text=True, check=True, timeout=60
