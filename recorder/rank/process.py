@@ -56,11 +56,11 @@ def torch_facts() -> dict[str, str | None]:
 
 
 def environment(names: Any) -> dict[str, str]:
-    """The part of an environment that is on the allow-list."""
+    """The part of an environment that is on the allow-list, without values that are paths."""
     return {
         name: value
         for name, value in names.items()
-        if _ALLOWED.fullmatch(name) and not _SECRET.search(name)
+        if _ALLOWED.fullmatch(name) and not _SECRET.search(name) and os.sep not in value
     }
 
 
