@@ -30,12 +30,10 @@ class Claim:
 
     @classmethod
     def of(cls, dump: RankDump, named: int | None) -> Claim:
-        common: set[int] | None = None
-        for members in {id(m): m for m in dump.members.values()}.values():
-            common = set(members) if common is None else common.intersection(members)
         possible = None
-        if common and named not in common and len(common) <= _FEW:
-            possible = tuple(sorted(common))
+        groups = {id(members): members for members in dump.members.values()}.values()
+        if named is None or not all(_has(members, named) for members in groups):
+            possible = _in_all(dump)
         entries = dump.entries
         return cls(
             named=named,
@@ -49,6 +47,19 @@ class Claim:
     @property
     def worth(self) -> tuple[int, bool, bool]:
         return self.entries, self.whole, self.frames
+
+
+def _has(members: tuple[int, ...], rank: int) -> bool:
+    # The group of all ranks is large and in order.
+    return (rank < len(members) and members[rank] == rank) or rank in members
+
+
+def _in_all(dump: RankDump) -> tuple[int, ...] | None:
+    """Ranks that belong to every group; None if there are none, or too many to tell."""
+    common: set[int] | None = None
+    for members in dump.members.values():
+        common = set(members) if common is None else common.intersection(members)
+    return tuple(sorted(common)) if common and len(common) <= _FEW else None
 
 
 @dataclass

@@ -16,6 +16,8 @@ _INT64 = 1 << 63
 MAX_TEXT = 2000
 _NUMBER = re.compile(r"-?\d{1,19}")
 _PEERS = re.compile(r"\s*(-?\d{1,9})\s*(->|<-)\s*(-?\d{1,9})\s*\Z")
+#: Longest member list, in characters, that is remembered: 50,000 ranks.
+_CACHED = 400_000
 #: No job has so many ranks.
 MAX_RANK = 1 << 24
 
@@ -71,7 +73,7 @@ def as_bool(value: Any) -> bool:
     return value is True or (type(value) is int and value != 0)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _ranks_in(text: str) -> tuple[int, ...]:
     return _believable([int(number) for number in _NUMBER.findall(text)])
 
@@ -86,7 +88,7 @@ def as_ranks(value: Any) -> tuple[int, ...]:
     """The members of a group: ``"[0, 4]"`` or a list; () where they are not given."""
     if type(value) is str:
         # Most of the dumps of a job repeat the same few lists.
-        return _ranks_in(value) if len(value) < 100_000 else _ranks_in.__wrapped__(value)
+        return _ranks_in(value) if len(value) < _CACHED else _ranks_in.__wrapped__(value)
     if type(value) in (list, tuple):
         return _believable([as_int(member) for member in value])
     return ()

@@ -36,6 +36,7 @@ _AHEAD = 3
 _WALL_FACTOR = 6.0
 _WALL_GRACE_S = 10.0
 _COLLECT_EVERY = 16
+_DEATH_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Pool(Generic[T, R]):
             if child.assigned:
                 yield self._bury(child, "")
             else:
-                self._end(child)
+                self._end(child, dying=True)
             return
         child.received += piece
         child.since = time.monotonic()
@@ -182,30 +183,23 @@ class Pool(Generic[T, R]):
         """The child died or must: its first item is to blame, the others go elsewhere."""
         number = child.assigned.popleft()
         self._waiting.extendleft(reversed(child.assigned))
-        status = self._end(child)
+        status = self._end(child, dying=not reason)
         if not reason:
             seconds = self._limits(self._items[number]).seconds
             reason = _cause_of_death(status, seconds)
         return number, Lost(reason)
 
-    def _end(self, child: _Child) -> int | None:
+    def _end(self, child: _Child, *, dying: bool = False) -> int | None:
+        """Ends a child, or waits for one that has closed its pipe; its status if it died."""
         del self._children[child.replies]
         self._selector.unregister(child.replies)
         os.close(child.tasks)
         os.close(child.replies)
-        with contextlib.suppress(ProcessLookupError):
-            # Not yet waited for, so the id is still this child's.
-            done, status = os.waitpid(child.pid, os.WNOHANG)
-            if done:
-                return status
-            os.kill(child.pid, signal.SIGKILL)
-        # A child that is stuck in a dead file system cannot be killed: do not wait for ever.
-        deadline = time.monotonic() + 5.0
-        while time.monotonic() < deadline:
-            done, status = os.waitpid(child.pid, os.WNOHANG)
-            if done:
-                return None
-            time.sleep(0.001)
+        if dying and (status := _await(child.pid)) is not None:
+            return status
+        # Not yet waited for, so the id is still this child's.
+        os.kill(child.pid, signal.SIGKILL)
+        _await(child.pid)
         return None
 
     # In the child.
@@ -223,19 +217,15 @@ class Pool(Generic[T, R]):
             limits = self._limits(item)
             _limit_memory(base + limits.memory)
             signal.setitimer(signal.ITIMER_PROF, limits.seconds)
-            last = False
             try:
                 kind, payload = self._answer(item)
             except MemoryError:
                 gc.collect()
-                last = True
                 kind, payload = _LOST, pickle.dumps("asks for more memory than a dump needs")
             signal.setitimer(signal.ITIMER_PROF, 0)
             _write(replies, _HEADER.pack(number, kind, len(payload)) + payload)
             del payload
             served += 1
-            if last:
-                return
             if served % _COLLECT_EVERY == 0:
                 gc.collect()
 
@@ -266,6 +256,17 @@ def _settle() -> None:
         signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _await(pid: int) -> int | None:
+    """The status of a child that ends; None if it is stuck, as in a dead file system."""
+    deadline = time.monotonic() + _DEATH_S
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.0005)
+    return None
 
 
 def _address_space() -> int:
