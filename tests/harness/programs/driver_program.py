@@ -5,6 +5,7 @@ Arguments: launcher, run folder, announcement folder, ``wait`` or ``end``.
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from hanglab.harness.launchers.local import LocalLauncher
 from hanglab.harness.launchers.protocol import Plan
 from hanglab.harness.launchers.torchrun import TorchrunLauncher
 
+# As in a terminal's foreground, even if whoever runs the tests ignores Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 launcher = {"local": LocalLauncher, "torchrun": TorchrunLauncher}[sys.argv[1]]()
 run_dir = Path(sys.argv[2])
 job = launcher.start(
