@@ -21,10 +21,14 @@ class AfterImport:
         self._waiting: dict[str, Callable[[ModuleType], None]] = {}
 
     def add(self, name: str, callback: Callable[[ModuleType], None]) -> None:
-        """Call ``callback(module)`` after the module's import, at once if it is there already."""
+        """Call ``callback(module)`` after the module's import, at once if it is there already.
+
+        What the callback raises is dropped.
+        """
         module = sys.modules.get(name)
         if module is not None and not _importing(module):
-            callback(module)
+            with contextlib.suppress(Exception):
+                callback(module)
             return
         self._waiting[name] = callback
         if self not in sys.meta_path:
