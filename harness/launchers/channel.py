@@ -6,6 +6,7 @@ import json
 import select
 import socket
 import time
+from contextlib import suppress
 from typing import Any, Protocol
 
 Message = dict[str, Any]
@@ -69,6 +70,17 @@ class Channel:
 
     def close(self) -> None:
         self._socket.close()
+
+    def hang_up(self) -> None:
+        """Closes the channel also for processes that hold a copy of this end."""
+        hang_up(self._socket)
+
+
+def hang_up(end: socket.socket) -> None:
+    """Ends the connection, whoever else was forked off with a copy of ``end``."""
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
 
 
 def hand_over(end: socket.socket, message: Message, descriptor: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hanglab.harness.launchers.channel import Channel, ChannelClosed, hand_over, readable
+from hanglab.harness.launchers.channel import Channel, ChannelClosed, hand_over, hang_up, readable
 from hanglab.harness.launchers.guardian import READY
 from hanglab.harness.launchers.protocol import LaunchError
 
@@ -105,7 +105,7 @@ class Guard:
 
     def close(self) -> None:
         """Ends the process, and with it every job that it has; waits for that."""
-        self._control.close()
+        hang_up(self._control)
         try:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:

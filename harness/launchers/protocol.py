@@ -115,6 +115,9 @@ class RunningJob(Protocol):
 class Launcher(Protocol):
     name: str
 
+    def prepare(self) -> None:
+        """Begins in the background what the first start would have to wait for."""
+
     def start(self, plan: Plan) -> RunningJob:
         """Starts the ranks.  Raises :class:`LaunchError`."""
 

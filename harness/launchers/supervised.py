@@ -130,7 +130,7 @@ class SupervisedJob:
 
     def _let_go(self) -> None:
         self._gone = True
-        self._channel.close()
+        self._channel.hang_up()
         if self._supervisor is not None:
             os.close(self._supervisor)
             self._supervisor = None

@@ -136,6 +136,45 @@ def test_a_job_past_its_deadline_is_ended_without_hanglab(
     job.end()
 
 
+def test_a_forked_copy_of_hanglab_keeps_nothing_alive(local: LocalLauncher, waiting: Plan) -> None:
+    job = local.start(waiting)
+    copy = os.fork()
+    if copy == 0:
+        try:
+            signal.pause()
+        finally:
+            os._exit(0)
+    try:
+        begun = time.monotonic()
+        local.close()
+        assert time.monotonic() - begun < 20
+        assert not any(exists(pid) for pid in job.pids.values())
+        job.end()
+    finally:
+        os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
+
+
+def test_no_rank_notices_the_end_of_another(local: LocalLauncher, tmp_path: Path) -> None:
+    script = tmp_path / "stuck.py"
+    script.write_text(
+        "import signal, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "dist.all_reduce(torch.ones(1))\n"
+        "print('up', flush=True)\n"
+        "if dist.get_rank() == 0: signal.pause()\n"
+        "dist.all_reduce(torch.ones(1))\n"
+    )
+    plan = make_plan(tmp_path / "run", "", script=script, world_size=4)
+    job = local.start(plan)
+    try:
+        outputs = [plan.log_dir / f"rank{rank}.out" for rank in range(4)]
+        wait_until(lambda: all(o.exists() and o.read_text() == "up\n" for o in outputs))
+    finally:
+        job.end()
+    assert "".join((plan.log_dir / f"rank{rank}.err").read_text() for rank in range(4)) == ""
+
+
 def test_a_warm_process_that_does_not_come_up_says_why(waiting: Plan) -> None:
     class Broken(LocalLauncher):
         def command(self) -> list[str]:
