@@ -21,7 +21,9 @@ _MAX_PG_ID = 1 << 31
 _OPTIONAL = frozenset({"duration_ms"})
 
 
-def read_content(decoded: Decoded, *, rank: int, source: str, from_json: bool) -> RankDump:
+def read_content(
+    decoded: Decoded, *, rank: int, source: str, from_json: bool, contained: bool
+) -> RankDump:
     """The dump in ``decoded``; raises DumpError where it is something else."""
     top = decoded.value
     if type(top) is not dict:
@@ -41,7 +43,9 @@ def read_content(decoded: Decoded, *, rank: int, source: str, from_json: bool) -
         rows = _rows(entries, damages)
         if rows:
             try:
-                dump.entries = read_entries(rows, dump.descriptions, from_json=from_json)
+                dump.entries = read_entries(
+                    rows, dump.descriptions, from_json=from_json, contained=contained
+                )
             except RecursionError:
                 raise DumpError("its entries nest too deeply") from None
             dump.names = _names(dump.entries)

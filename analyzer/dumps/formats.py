@@ -84,18 +84,21 @@ def read_dump(data: bytes, *, rank: int, source: str, contained: bool) -> RankDu
     from_json = _JSON_START.match(data) is not None and data[:2] not in (b"](", b"]q", b"].")
     if from_json:
         decoded = decode_json(data)
-        return read_content(decoded, rank=rank, source=source, from_json=True)
-    if data[0] != 0x80:
-        _check_old_pickle(data)
-    if contained:
-        try:
-            decoded = Decoded(_DataOnly(_buffered(data)).load())
-            return read_content(decoded, rank=rank, source=source, from_json=False)
-        except DumpError:
-            raise
-        except Exception:
-            pass
-    return read_content(decode_pickle(data), rank=rank, source=source, from_json=False)
+    else:
+        if data[0] != 0x80:
+            _check_old_pickle(data)
+        decoded = (_by_c(data) if contained else None) or decode_pickle(data)
+    return read_content(decoded, rank=rank, source=source, from_json=from_json, contained=contained)
+
+
+def _by_c(data: bytes) -> Decoded | None:
+    """What C's unpickler makes of ``data``; None if anything about it is not sound."""
+    try:
+        return Decoded(_DataOnly(_buffered(data)).load())
+    except RefusedDump:
+        raise
+    except Exception:
+        return None
 
 
 def _check_old_pickle(data: bytes) -> None:

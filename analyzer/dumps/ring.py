@@ -1,38 +1,38 @@
 """The entries of one dump, from dictionaries to columns.
 
-Entries of one dump nearly always have the same keys and plain values: then every
-column is made by a handful of calls that run in C.  A column that does not fit
-is made value by value, and nothing that it holds can raise.
+Entries of one dump nearly always have the same keys, and most of an entry
+repeats: a dump holds few kinds of entries.  So the columns are made by a handful
+of calls that run in C, and only the kinds are looked at one by one.  What does
+not fit is made value by value, and nothing that it holds can raise.
 """
 
 from __future__ import annotations
 
 import marshal
 from array import array
-from collections.abc import Callable, Hashable, Sequence
-from itertools import chain
+from collections.abc import Hashable, Sequence
+from itertools import repeat
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hanglab.analyzer.dumps.columns import (
     ABSENT,
     Arguments,
-    Bool,
     Entries,
     Float64,
-    Frame,
     GroupName,
     Int32,
     Int64,
+    Operation,
     State,
 )
-from hanglab.analyzer.dumps.interning import intern, intern_equal
+from hanglab.analyzer.dumps.interning import intern
+from hanglab.analyzer.dumps.tracebacks import stacks
 from hanglab.analyzer.dumps.values import as_bool, as_float, as_int, as_operation, as_text
 
-#: Beyond these, the rest of one entry's stack, tensors or dimensions is left out.
-MAX_FRAMES = 512
+#: Beyond these, the rest of one entry's tensors or dimensions is left out.
 MAX_TENSORS = 1 << 16
 MAX_DIMENSIONS = 64
 
@@ -41,36 +41,61 @@ _STATES = {
     "started": State.STARTED,
     "completed": State.COMPLETED,
 }
-_ARGUMENT_KEYS = ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
-_TEXT_KEYS = ("profiling_name", "thread_name", "thread_id", "state")
+#: Keys whose values repeat from entry to entry.
+_REPEATING = (
+    "profiling_name",
+    "process_group",
+    "thread_name",
+    "thread_id",
+    "state",
+    "input_sizes",
+    "output_sizes",
+    "input_dtypes",
+    "output_dtypes",
+    "pg_id",
+    "timeout_ms",
+    "retired",
+    "is_p2p",
+)
+_NUMBERS = {"record_id": "record_id", "p2p_seq": "p2p_seq_id", "op_id": "op_id"}
+_TIMES = {
+    "created_ns": "time_created_ns",
+    "started_ns": "time_discovered_started_ns",
+    "completed_ns": "time_discovered_completed_ns",
+}
+#: Before 2.1 there was one number for both kinds of operation.
+_SEQ = ("collective_seq_id", "seq_id")
 Column = Sequence[Any]
+Dicts = list[dict[str, Any]]
 
 
-class Table:
-    """Entries by column: ``table[key]`` has one value per entry, None where it is absent."""
+class _Kind(NamedTuple):
+    """What the entries of one kind have in common."""
 
-    def __init__(self, entries: list[dict[str, Any]]) -> None:
-        self.size = len(entries)
-        self._entries = entries
-        self._none: Column = [None] * self.size
-        self._columns: dict[str, Column] = {}
-        keys = list(entries[0])
-        if len(keys) > 1 and set(map(len, entries)) == {len(keys)}:
-            try:
-                rows = map(itemgetter(*keys), entries)
-                self._columns = dict(zip(keys, zip(*rows, strict=True), strict=True))
-            except KeyError:
-                pass
+    operation: Operation
+    group: GroupName
+    thread: str
+    argument: Arguments
+    state: int
+    pg_id: int
+    timeout_ms: int
+    retired: bool
+    is_p2p: bool
 
-    def __getitem__(self, key: str) -> Column:
-        if self._columns:
-            return self._columns.get(key, self._none)
-        return [entry.get(key) for entry in self._entries]
 
-    def has(self, key: str) -> bool:
-        if self._columns:
-            return key in self._columns
-        return any(key in entry for entry in self._entries)
+def rows_of(entries: Dicts, keys: Sequence[str]) -> list[tuple[Any, ...]]:
+    """The values of ``keys`` in each entry, None where an entry lacks one."""
+    try:
+        return list(map(itemgetter(*keys), entries))
+    except KeyError:
+        return [tuple(map(entry.get, keys)) for entry in entries]
+
+
+def _present(entries: Dicts, keys: Sequence[str]) -> list[str]:
+    """Those of ``keys`` that some entry has; two at least, so that a row is a tuple."""
+    first = entries[0]
+    found = [key for key in keys if key in first or any(key in entry for entry in entries)]
+    return found if len(found) > 1 else list(keys)
 
 
 def ints(column: Column) -> Int64:
@@ -91,41 +116,10 @@ def times(column: Column, *, zero_is_absent: bool) -> Int64:
     return values
 
 
-def bools(column: Column) -> Bool:
-    if set(map(type, column)) == {bool}:
-        return np.frombuffer(bytes(column), dtype=np.bool_)
-    return np.fromiter(map(as_bool, column), np.bool_, len(column))
-
-
 def floats(column: Column) -> Float64:
     if column.count(None) == len(column):
         return np.full(len(column), np.nan)
     return np.fromiter(map(as_float, column), np.float64, len(column))
-
-
-def texts(column: Column) -> Column:
-    """Only text: what can be hashed without a surprise."""
-    if set(map(type, column)) == {str}:
-        return column
-    return list(map(as_text, column))
-
-
-def _pair(value: Any) -> tuple[str, str]:
-    """Name and description of a process group, written as a pair or as one text."""
-    if type(value) not in (tuple, list):
-        return as_text(value), ""
-    name = as_text(value[0]) if value else ""
-    return name, as_text(value[1]) if len(value) > 1 else ""
-
-
-def pairs(column: Column) -> tuple[Column, Column]:
-    """Names and descriptions of process groups."""
-    if set(map(type, column)) <= {tuple, list} and set(map(len, column)) == {2}:
-        parts = list(chain.from_iterable(column))
-        if set(map(type, parts)) == {str}:
-            return parts[::2], parts[1::2]
-    names, descriptions = zip(*map(_pair, column), strict=True)
-    return names, descriptions
 
 
 def _shapes(value: Any) -> tuple[tuple[int, ...], ...]:
@@ -146,147 +140,118 @@ def _dtypes(value: Any) -> tuple[str, ...]:
     return tuple(map(as_text, value[:MAX_TENSORS]))
 
 
-def _arguments(row: tuple[Any, ...]) -> Arguments:
-    return Arguments(
-        input_sizes=_shapes(row[0]),
-        output_sizes=_shapes(row[1]),
-        input_dtypes=_dtypes(row[2]),
-        output_dtypes=_dtypes(row[3]),
+def _group(value: Any, pg_id: Any, descriptions: dict[str, str]) -> GroupName:
+    """A process group, written as a pair of name and description, as one text, or not at all."""
+    description = ""
+    if type(value) in (tuple, list):
+        name = as_text(value[0]) if value else ""
+        description = as_text(value[1]) if len(value) > 1 else ""
+    else:
+        name = as_text(pg_id if value is None else value)
+    return GroupName(name, description or descriptions.get(name, ""))
+
+
+def _kind(row: dict[str, Any], descriptions: dict[str, str]) -> _Kind:
+    get = row.get
+    operation = as_operation(as_text(get("profiling_name")))
+    is_p2p = get("is_p2p")
+    return _Kind(
+        operation=operation,
+        group=_group(get("process_group"), get("pg_id"), descriptions),
+        thread=as_text(f"{as_text(get('thread_name'))} {as_text(get('thread_id'))}".strip()),
+        argument=Arguments(
+            input_sizes=_shapes(get("input_sizes")),
+            output_sizes=_shapes(get("output_sizes")),
+            input_dtypes=_dtypes(get("input_dtypes")),
+            output_dtypes=_dtypes(get("output_dtypes")),
+        ),
+        state=int(_STATES.get(as_text(get("state")), State.UNKNOWN)),
+        pg_id=as_int(get("pg_id")),
+        timeout_ms=as_int(get("timeout_ms")),
+        retired=as_bool(get("retired")),
+        is_p2p=operation.op in ("send", "recv") if is_p2p is None else as_bool(is_p2p),
     )
 
 
-def _argument_keys(rows: Sequence[tuple[Any, ...]]) -> Sequence[Hashable]:
-    """Something to hash for each row: equal keys mean equal arguments."""
+def _keys(rows: list[tuple[Any, ...]], *, contained: bool) -> Sequence[Hashable] | None:
+    """Bytes that are equal only for equal rows: marshal is the cheapest way to something to hash.
+
+    The old format of marshal is faster, but writes a shared part once for each
+    of its uses: where memory has no limit it is not for strangers.
+    """
+    if contained:
+        try:
+            return list(map(marshal.dumps, rows, repeat(2)))
+        except (ValueError, MemoryError):
+            pass
     try:
-        # marshal is the cheapest way from nested lists to bytes.
         return list(map(marshal.dumps, rows))
     except ValueError:  # nests too deeply
-        return list(map(_arguments, rows))
+        return None
 
 
-class _Stacks:
-    """Frames repeat by identity in a dump as torch writes it, and by content elsewhere."""
+def _kinds(
+    entries: Dicts, descriptions: dict[str, str], *, contained: bool
+) -> tuple[Int32, list[_Kind]]:
+    """The kinds of entries, and which one each entry is of."""
+    names = _present(entries, _REPEATING)
+    rows = rows_of(entries, names)
 
-    def __init__(self) -> None:
-        self._by_id: dict[int, Frame] = {}
-        self._frames: dict[tuple[str, str, int], Frame] = {}
+    def kind(row: tuple[Any, ...]) -> _Kind:
+        return _kind(dict(zip(names, row, strict=True)), descriptions)
 
-    def frame(self, value: Any) -> Frame:
-        known = self._by_id.get(id(value))
-        if known is not None:
-            return known
-        if type(value) is not dict:
-            frame = Frame(as_text(value), "", ABSENT)
-        else:
-            line = as_int(value.get("line"))
-            key = (as_text(value.get("name")), as_text(value.get("filename")), line)
-            frame = self._frames.setdefault(key, Frame(*key))
-        # The entries keep every value alive, so an id stays with its value.
-        self._by_id[id(value)] = frame
-        return frame
-
-    @staticmethod
-    def guess(value: Any) -> int:
-        """Tells most stacks apart without walking them: their middles, by identity."""
-        if type(value) is not list or not value:
-            return 0
-        size = len(value)
-        return id(value[size >> 1]) + size
-
-    def stack(self, value: Any) -> tuple[Frame, ...]:
-        if type(value) not in (list, tuple):
-            return ()
-        return tuple(map(self.frame, value[:MAX_FRAMES]))
+    keys = _keys(rows, contained=contained)
+    if keys is None:
+        return intern(list(map(kind, rows)))
+    of_entry, distinct = intern(keys)
+    first = np.zeros(len(distinct), dtype=np.int64)
+    # Of equal indices the last one assigned counts.
+    first[of_entry[::-1]] = np.arange(len(rows) - 1, -1, -1)
+    return of_entry, [kind(rows[number]) for number in first.tolist()]
 
 
-def stacks(column: Column) -> tuple[Int32, list[tuple[Frame, ...]]]:
-    """Indices into the distinct stacks; ABSENT for an entry without frames."""
-    if column.count(None) == len(column):
-        return np.full(len(column), ABSENT, dtype=np.int32), []
-    maker = _Stacks()
-    indices, found = intern_equal(column, maker.guess, maker.stack)
-    if () not in found:
-        return indices, found
-    # An entry without frames has no stack at all.
-    empty = found.index(())
-    indices = np.where(indices == empty, ABSENT, indices - (indices > empty)).astype(np.int32)
-    return indices, [stack for stack in found if stack]
-
-
-def _kinds(table: Table, descriptions: dict[str, str]) -> dict[str, Any]:
-    """Columns and tables of what has few distinct values.
-
-    A dump holds few kinds of entries, so the values are interned together, and
-    only the kinds are looked at one by one.
-    """
-    if table.has("process_group"):
-        names, descriptions_given = pairs(table["process_group"])
-    else:
-        names, descriptions_given = list(map(as_text, table["pg_id"])), [""] * table.size
-    given = list(zip(*map(table.__getitem__, _ARGUMENT_KEYS), strict=True))
-    plain = (texts(table[key]) for key in _TEXT_KEYS)
-    rows = zip(_argument_keys(given), names, descriptions_given, *plain, strict=True)
-    of_row, kinds = intern(list(rows))
-    first = np.zeros(len(kinds), dtype=np.int64)
-    first[of_row[::-1]] = np.arange(table.size - 1, -1, -1)  # of equal indices the last one counts
-
-    made: dict[Hashable, Arguments] = {}
-    for kind, row in zip(kinds, first.tolist(), strict=True):
-        if kind[0] not in made:
-            made[kind[0]] = _arguments(given[row])
+def _common_columns(of_entry: Int32, kinds: list[_Kind]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
-    for column, where, values in (
-        ("argument", "arguments", [made[kind[0]] for kind in kinds]),
-        ("group", "group_names", [_group_name(kind[1], kind[2], descriptions) for kind in kinds]),
-        ("operation", "operations", [as_operation(as_text(kind[3])) for kind in kinds]),
-        ("thread", "threads", [as_text(f"{kind[4]} {kind[5]}".strip()) for kind in kinds]),
+    by_kind = _Kind(*zip(*kinds, strict=True))  # type: ignore[arg-type]
+    for column, table in (
+        ("operation", "operations"),
+        ("group", "group_names"),
+        ("thread", "threads"),
+        ("argument", "arguments"),
     ):
-        indices, columns[where] = intern(values)
-        columns[column] = indices[of_row]
-    states = [_STATES.get(kind[6], State.UNKNOWN) for kind in kinds]
-    columns["state"] = np.array(states, dtype=np.int8)[of_row]
+        indices, columns[table] = intern(getattr(by_kind, column))
+        columns[column] = indices[of_entry]
+    for column, dtype in (
+        ("state", np.int8),
+        ("pg_id", np.int64),
+        ("timeout_ms", np.int64),
+        ("retired", np.bool_),
+        ("is_p2p", np.bool_),
+    ):
+        columns[column] = np.array(getattr(by_kind, column), dtype=dtype)[of_entry]
     return columns
 
 
-def _group_name(name: str, description: str, descriptions: dict[str, str]) -> GroupName:
-    name = as_text(name)
-    return GroupName(name, as_text(description) or descriptions.get(name, ""))
-
-
 def read_entries(
-    entries: list[dict[str, Any]], descriptions: dict[str, str], *, from_json: bool
+    entries: Dicts, descriptions: dict[str, str], *, from_json: bool, contained: bool
 ) -> Entries:
-    """Columns of ``entries`` (at least one), oldest first."""
-    table = Table(entries)
-    columns: dict[str, Any] = {}
-    simple: dict[str, tuple[str, Callable[[Column], Any]]] = {
-        "pg_id": ("pg_id", ints),
-        "p2p_seq": ("p2p_seq_id", ints),
-        "op_id": ("op_id", ints),
-        "retired": ("retired", bools),
-        "timeout_ms": ("timeout_ms", ints),
-        "duration_ms": ("duration_ms", floats),
-    }
-    for name, (key, convert) in simple.items():
-        columns[name] = convert(table[key])
-    for name, key in (
-        ("created_ns", "time_created_ns"),
-        ("started_ns", "time_discovered_started_ns"),
-        ("completed_ns", "time_discovered_completed_ns"),
-    ):
-        columns[name] = times(table[key], zero_is_absent=from_json)
-    # Before 2.1 there was one number for both kinds of operation.
-    columns["seq"] = ints(
-        table["collective_seq_id" if table.has("collective_seq_id") else "seq_id"]
+    """Columns of ``entries`` (at least one), oldest first.
+
+    ``contained`` says that this process may run into limits of its own.
+    """
+    columns = _common_columns(*_kinds(entries, descriptions, contained=contained))
+    names = _present(entries, ("frames", *_NUMBERS.values(), *_SEQ, *_TIMES.values()))
+    values: dict[str, Column] = dict(
+        zip(names, zip(*rows_of(entries, names), strict=True), strict=True)
     )
-    columns["record_id"] = ints(table["record_id"])
-    columns.update(_kinds(table, descriptions))
-    columns["stack"], columns["stacks"] = stacks(table["frames"])
-    if table.has("is_p2p"):
-        columns["is_p2p"] = bools(table["is_p2p"])
-    else:
-        p2p = [operation.op in ("send", "recv") for operation in columns["operations"]]
-        columns["is_p2p"] = np.array(p2p, dtype=np.bool_)[columns["operation"]]
+    none: Column = (None,) * len(entries)
+    for column, key in _NUMBERS.items():
+        columns[column] = ints(values.get(key, none))
+    for column, key in _TIMES.items():
+        columns[column] = times(values.get(key, none), zero_is_absent=from_json)
+    columns["seq"] = ints(values[_SEQ[0]] if _SEQ[0] in values else values.get(_SEQ[1], none))
+    columns["duration_ms"] = floats([entry.get("duration_ms") for entry in entries])
+    columns["stack"], columns["stacks"] = stacks(values.get("frames", none))
     _sort(columns)
     return Entries(**columns)
 
