@@ -114,6 +114,7 @@ def test_nothing_remains_when_hanglab_is_ended(
     run.assert_nothing_remains()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize(
     "up",
@@ -130,6 +131,7 @@ def test_nothing_remains_when_hanglab_is_killed_early(start: Any, launcher: str,
     run.assert_nothing_remains()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_nothing_remains_when_the_supervisor_is_killed(start: Any, launcher: str) -> None:
     run = start(launcher, "wait")
@@ -141,6 +143,7 @@ def test_nothing_remains_when_the_supervisor_is_killed(start: Any, launcher: str
     run.assert_nothing_remains()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_nothing_remains_when_the_guardian_is_killed_and_then_hanglab(
     start: Any, launcher: str
