@@ -55,7 +55,14 @@ def _has(members: tuple[int, ...], rank: int) -> bool:
 
 
 def _in_all(dump: RankDump) -> tuple[int, ...] | None:
-    """Ranks that belong to every group; None if there are none, or too many to tell."""
+    """Ranks that belong to every group; None if there are none, or too many to tell.
+
+    A dump that some tool wrote again may say its rank outright.
+    """
+    for key in ("rank", "global_rank"):
+        rank = dump.extra.get(key)
+        if type(rank) is int and rank >= 0:
+            return (rank,)
     common: set[int] | None = None
     for members in dump.members.values():
         common = set(members) if common is None else common.intersection(members)

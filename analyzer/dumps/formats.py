@@ -50,9 +50,10 @@ def foreign(head: bytes) -> str:
     if not head.strip(b"\0"):
         return "not a dump: holds only zeros"
     try:
-        head[:-4].decode("utf-8")
-    except UnicodeDecodeError:
-        return "not a dump: unknown bytes"
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        cut = len(head) == HEAD and error.start > HEAD - 4  # in the middle of a character
+        return "not a dump: text" if cut else "not a dump: unknown bytes"
     return "not a dump: text"
 
 

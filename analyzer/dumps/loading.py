@@ -86,8 +86,10 @@ def _reader(function: Callable[[RankDump], T]) -> Callable[[_File], _Read[T] | L
                 source=file.name,
                 contained=True,
             )
-        except (DumpError, OSError) as error:
-            return Lost(str(error))
+        except DumpError as error:
+            return Lost(error.reason)
+        except OSError as error:
+            return Lost(f"cannot be read: {error.strerror or error}")
         claim = Claim.of(dump, file.rank)
         # Without a rank it is read once more, when the other files have theirs.
         value = None if file.rank is None else function(dump)
@@ -195,10 +197,8 @@ def _collect(
     for number, rank in sorted(assigned.ranks.items(), key=lambda item: item[1]):
         if ranks is not None and rank not in ranks:  # its name was wrong
             continue
-        value = reads[number].value
-        assert value is not None or function is not _identity
         mapped.ranks.append(rank)
-        mapped.results.append(value)  # type: ignore[arg-type]
+        mapped.results.append(reads[number].value)  # type: ignore[arg-type]
     mapped.unusable = [Unusable(files[n].name, reasons[n]) for n in sorted(reasons)]
     if len(mapped.unusable) > MAX_UNUSABLE:
         more = len(mapped.unusable) - MAX_UNUSABLE

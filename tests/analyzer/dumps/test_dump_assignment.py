@@ -47,6 +47,11 @@ def test_the_last_rank_without_a_name_is_the_one_that_is_left(tmp_path: Path) ->
     assert [item.rank for item in load_folder(tmp_path).dumps] == [0, 1]
 
 
+def test_a_rank_in_the_content_tells_where_the_name_does_not(tmp_path: Path) -> None:
+    (tmp_path / "x.pickle").write_bytes(torch_pickle(dump(rank=5)))
+    assert [item.rank for item in load_folder(tmp_path).dumps] == [5]
+
+
 def test_without_any_sign_a_file_is_named_and_not_guessed(tmp_path: Path) -> None:
     plain = torch_pickle(dump())
     (tmp_path / "one").write_bytes(plain)

@@ -176,6 +176,7 @@ def test_foreign_files_cost_only_themselves(tmp_path: Path) -> None:
     write(tmp_path, trace_6=pickle.dumps([1, 2, 3]), trace_7=pickle.dumps({"loss": 0.5}, 2))
     write(tmp_path, **{"trace_8.json": b'{"loss": 0.5}', "trace_9.json": b"[1, 2"})
     write(tmp_path, trace_10=b"\x1f\x8b\x08" + b"\0" * 50, trace_11=b"\x80\x02N.")
+    write(tmp_path, trace_12=b"\xff", trace_13=b"a" * 4095 + "é".encode() * 9)
     loaded = load_folder(tmp_path)
     assert [item.rank for item in loaded.dumps] == [0]
     assert reasons(loaded.unusable) == {
@@ -189,6 +190,8 @@ def test_foreign_files_cost_only_themselves(tmp_path: Path) -> None:
         "trace_9.json": "not a dump: JSON that stops making sense at character 0 of 5",
         "trace_10": "not a dump: compressed with gzip: unpack it",
         "trace_11": "not a dump: a pickle of a NoneType",
+        "trace_12": "not a dump: unknown bytes",
+        "trace_13": "not a dump: text",
     }
 
 
