@@ -185,6 +185,9 @@ def _annotate(rows: list[_Row], crossings: Sequence[Crossing]) -> set[int]:
             row.stack = _site(crossing)
         if _finished(crossing):
             row.retired = True
+        elif crossing.failed:
+            # gloo retires what failed, too
+            row.retired = False
     return found
 
 

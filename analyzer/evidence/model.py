@@ -83,9 +83,31 @@ class RankView:
         sample = self.captured_stack
         return stand(main_thread(sample) if sample else None, self.code)
 
+    @cached_property
+    def user_frames(self) -> tuple[Frame, ...]:
+        """User code on the stack at capture; of a rank that raised, on its traceback."""
+        if self.standing.users or not self.exceptions:
+            return self.standing.users
+        main = [raised for raised in self.exceptions if raised.main]
+        return tuple(self.code.user_frames(main[0].frames)) if main else ()
+
     def standings(self) -> list[Standing]:
         """Where the main thread stood in each sample, oldest first."""
         return [stand(main_thread(sample), self.code) for sample in self.rank_stacks]
+
+    @property
+    def inside_operation(self) -> bool:
+        """True where the boundary saw it enter a call or a wait that has not come back.
+
+        ``work.wait()`` is C: on the stack it is just a line of the user's.
+        """
+        if self.progress is None:
+            return False
+        return any(
+            (o.returned_ns is None and o.method != "new_group")
+            or (o.wait_entered_ns is not None and o.wait_returned_ns is None)
+            for o in self.progress.operations
+        )
 
     def worker_stacks(self) -> list[StackSample]:
         """The latest sample of each child process."""
@@ -194,7 +216,10 @@ class Evidence:
         view = self.ranks.get(rank)
         if view is None:
             return False
-        return view.standing.place not in (Place.COMMUNICATION, Place.GROUP_CREATION)
+        return not view.inside_operation and view.standing.place not in (
+            Place.COMMUNICATION,
+            Place.GROUP_CREATION,
+        )
 
 
 def collective_ref(call: Call) -> CollectiveRef:

@@ -225,6 +225,27 @@ def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
         )
 
 
+def _one_too_many(known: Known, culprits: list[int], finished: list[int]) -> Proposal:
+    """Most ranks came to their end together; the few left over issued operations of their own."""
+    first = known.ranks[culprits[0]]
+    location = first.location(first.user_frames[0]) if first.user_frames else None
+    return propose(
+        known,
+        Order.EXIT,
+        Cause.COLLECTIVE_MISMATCH,
+        culprits,
+        status=Status.HUNG if known.stuck else Status.FAILED,
+        confidence=0.85,
+        summary=f"{name_ranks(culprits).capitalize()} issued more operations than "
+        f"{name_ranks(finished)}, which had come to the end of the program.",
+        evidence=[
+            Evidence("flight_recorder", rank, "entered more operations than most of its peers")
+            for rank in culprits
+        ],
+        location=location,
+    )
+
+
 def early_finish(known: Known) -> Iterator[Proposal]:
     """A rank that ended well while its peers still had operations to do with it."""
     ended = {r: v for r, v in known.ranks.items() if v.ended is not None}
@@ -239,6 +260,9 @@ def early_finish(known: Known) -> Iterator[Proposal]:
         return
     early = [r for r, v in ended.items() if not v.failed and known.fell_short(r) > 0]
     if not early:
+        return
+    if len(early) > len(suffering):
+        yield _one_too_many(known, sorted(suffering), early)
         return
     cause, confidence, detail, alternatives = label_left_loop(known, early[0])
     yield propose(

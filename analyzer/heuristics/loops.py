@@ -32,7 +32,7 @@ class Loop:
 def loops_around(view: RankView) -> list[Loop]:
     """Loops that enclose the lines on the rank's stack, innermost function first."""
     loops: list[Loop] = []
-    frames = view.standing.users
+    frames = view.user_frames
     for depth, frame in enumerate(frames):
         for shape in view.shapes:
             if shape.file != frame.file or shape.function != frame.function:
@@ -67,11 +67,12 @@ def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
 def left_loop(known: Known, rank: int) -> Loop | None:
     """The innermost loop that a waiting peer is in and that ``rank`` stands behind."""
     view = known.ranks[rank]
-    frames = view.standing.users
+    frames = () if view.ended is not None else view.standing.users
     gone = view.ended is not None or view.standing.place is Place.TEARDOWN
     if not frames and not gone:
         return None
     waiting = {wait.call.rank for wait in known.picture.waits} - {rank}
+    waiting |= {r for r, v in known.ranks.items() if v.failed and r != rank}
     peers = waiting or set(known.others(rank))
     for peer in sorted(peers):
         for loop in loops_around(known.ranks[peer]) if peer in known.ranks else []:
@@ -108,9 +109,8 @@ def steps_compared(known: Known, rank: int, loop: Loop | None) -> tuple[int, str
     None where nothing counts steps.
     """
     view = known.ranks[rank]
-    others = [v for r, v in known.ranks.items() if r != rank and v.ended is None]
-    if not others:
-        others = [v for r, v in known.ranks.items() if r != rank]
+    # Those that finished as well say nothing about the loop that the others are in.
+    others = [v for r, v in known.ranks.items() if r != rank and (v.ended is None or v.failed)]
     mine_steps = view.progress.step if view.progress else -1
     peer_steps = [v.progress.step for v in others if v.progress and v.progress.step >= 0]
     if mine_steps >= 0 and peer_steps:

@@ -38,8 +38,8 @@ def candidates(known: Known) -> list[int]:
         for rank in sorted(outside)
         if rank in known.ranks
         and known.ranks[rank].ended is None
-        and known.ranks[rank].standing.place
-        not in (Place.COMMUNICATION, Place.GROUP_CREATION, Place.RENDEZVOUS)
+        and known.stands_outside(rank)
+        and known.ranks[rank].standing.place is not Place.RENDEZVOUS
     ]
 
 

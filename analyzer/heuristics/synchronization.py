@@ -13,7 +13,6 @@ import msgspec
 
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.evidence.model import Evidence as Known
-from hanglab.analyzer.evidence.standing import Place
 from hanglab.analyzer.heuristics.loops import left_loop, steps_compared
 from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import Order, Proposal
@@ -51,10 +50,7 @@ def _still_unexplained(known: Known, finding: Finding) -> bool:
         view = known.ranks.get(rank)
         if rank in looked_at and view is not None and view.rank_stacks:
             return False
-        if view is not None and view.standing.place in (
-            Place.COMMUNICATION,
-            Place.GROUP_CREATION,
-        ):
+        if view is not None and view.ended is None and not known.stands_outside(rank):
             # Its stack contradicts its dump: it does not stand outside.
             return False
     return known.stuck or any(v.failed for v in known.ranks.values())
@@ -77,20 +73,28 @@ def _sharpen(known: Known, finding: Finding) -> Finding:
     if view.ended is None and view.standing.user is not None:
         finding = msgspec.structs.replace(finding, location=view.location())
     if finding.cause in _MAY_BE_UNEVEN and len(finding.culprits) == 1:
-        loop = left_loop(known, first)
-        compared = steps_compared(known, first, loop) if loop is not None else None
-        if compared is not None and compared[0] < 0:
-            cause = Cause.UNEVEN_INPUTS
-            finding = msgspec.structs.replace(
-                finding,
-                cause=cause,
-                category=cause.category,
-                advice=advice_for(cause),
-                summary=f"Rank {first} has left the loop that its peers are in, after fewer steps "
-                f"({compared[1]}); its next operation meets the wrong one of theirs.",
-                evidence=[
-                    Evidence("stack", first, f"behind its peers' loop; {compared[1]}"),
-                    *finding.evidence,
-                ],
-            )
+        finding = _past_the_loop(known, finding, first)
     return finding
+
+
+def _past_the_loop(known: Known, finding: Finding, rank: int) -> Finding:
+    """The root of a difference, where the rank has left the loop that its peers are in."""
+    loop = left_loop(known, rank)
+    compared = steps_compared(known, rank, loop) if loop is not None else None
+    if compared is None or compared[0] > 0:
+        return finding
+    fewer = compared[0] < 0
+    cause = Cause.UNEVEN_INPUTS if fewer else Cause.SKIPPED_COLLECTIVE
+    done = "after fewer steps" if fewer else "after as many steps but fewer operations"
+    return msgspec.structs.replace(
+        finding,
+        cause=cause,
+        category=cause.category,
+        advice=advice_for(cause),
+        summary=f"Rank {rank} has left the loop that its peers are in, {done} ({compared[1]}); "
+        "its next operation meets the wrong one of theirs.",
+        evidence=[
+            Evidence("stack", rank, f"behind its peers' loop; {compared[1]}"),
+            *finding.evidence,
+        ],
+    )

@@ -18,11 +18,13 @@ Write = Callable[[str, str, list[dict[str, Any]], str, bool], None]
 class ExceptionWatch:
     """Puts itself before sys.excepthook and threading.excepthook, whoever set them before.
 
-    ``write`` gets the exception; whatever it raises is dropped.
+    ``write`` gets the exception, ``look`` before it the traceback of the main
+    thread's; whatever they raise is dropped.
     """
 
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, look: Callable[[TracebackType | None], None]) -> None:
         self._write = write
+        self._look = look
         self._seen: BaseException | None = None
         self._hooks: tuple[Any, Any] | None = None
 
@@ -75,6 +77,8 @@ class ExceptionWatch:
             return
         self._seen = value
         try:
+            if main:
+                self._look(traceback)
             type_ = type(value)
             name = type_.__qualname__
             if type_.__module__ not in ("builtins", "__main__"):

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from hanglab.recorder.case import folders, layout, ownership
@@ -30,7 +30,7 @@ from hanglab.recorder.rank.loader import LoaderWatch
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.rank.service import Service, current_stacks
-from hanglab.recorder.rank.shapes import standing_code
+from hanglab.recorder.rank.shapes import raised_code, standing_code
 from hanglab.recorder.rank.standing import StandingWatch
 
 
@@ -63,13 +63,14 @@ class RankRecorder:
             self._progress, CallSites(user_code, self._progress.text), self._group_seen
         )
         self._user_code = user_code
-        self._group_calls = GroupCalls(self._boundary)
+        self._group_calls = GroupCalls(self._boundary, self._write_standing)
         self._lines = LineSampler(user_code)
         self._standing = StandingWatch(self._progress, user_code)
         self._loader = LoaderWatch(self._section, self._write_children)
         self._fetches = FetchWatch(self._progress)
         self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
-        self._exceptions = ExceptionWatch(self._write_exception)
+        self._shapes: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._exceptions = ExceptionWatch(self._write_exception, self._write_raised)
         self._imports = AfterImport()
         self._writing = threading.Lock()
         self._service = Service(
@@ -108,7 +109,7 @@ class RankRecorder:
         from torch._C._distributed_c10d import ProcessGroup, Work
 
         self._boundary.install(ProcessGroup, Work)
-        self._group_calls.install(module)
+        self._group_calls.install(module, ProcessGroup)
 
     def _group_seen(self, group: object) -> None:
         # At once: the rank may be killed before the next beat.
@@ -181,8 +182,19 @@ class RankRecorder:
     def _write_standing(self) -> None:
         """Where the user's code stands and stood: its loops, and its most frequent lines."""
         with contextlib.suppress(Exception):
-            self._write(folders.CODE, standing_code(self._user_code))
+            self._note_shapes(standing_code(self._user_code))
         self._write_lines()
+
+    def _note_shapes(self, shapes: list[dict[str, Any]]) -> None:
+        """Keep the latest of each function: those of frames that are gone, too."""
+        for shape in shapes:
+            self._shapes[shape["file"], shape["function"], shape["first_line"]] = shape
+        if shapes:
+            self._write(folders.CODE, list(self._shapes.values()))
+
+    def _write_raised(self, traceback: TracebackType | None) -> None:
+        if os.getpid() == self._pid:
+            self._note_shapes(raised_code(traceback, self._user_code))
 
     def _write_lines(self) -> None:
         self._write(folders.LINES, self._lines.rows())

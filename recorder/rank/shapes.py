@@ -9,8 +9,8 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
-from typing import NamedTuple
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple
 
 
 class LoopLines(NamedTuple):
@@ -83,7 +83,7 @@ def _counter(loop: LoopLines, frame: FrameType) -> int | None:
     return None
 
 
-def _shape(frame: FrameType) -> dict[str, object]:
+def _shape(frame: FrameType) -> dict[str, Any]:
     code = frame.f_code
     return {
         "file": code.co_filename,
@@ -97,13 +97,32 @@ def _shape(frame: FrameType) -> dict[str, object]:
     }
 
 
-def standing_code(is_user: Callable[[str], bool]) -> list[dict[str, object]]:
+def standing_code(is_user: Callable[[str], bool]) -> list[dict[str, Any]]:
     """Shapes of all user code on the stacks of this process's threads, each once."""
-    shapes: dict[CodeType, dict[str, object]] = {}
-    for frame in list(sys._current_frames().values()):
-        at: FrameType | None = frame
+    frames: list[FrameType] = []
+    for top in list(sys._current_frames().values()):
+        at: FrameType | None = top
         while at is not None:
-            if at.f_code not in shapes and is_user(at.f_code.co_filename):
-                shapes[at.f_code] = _shape(at)
+            frames.append(at)
             at = at.f_back
+    return _shapes(frames, is_user)
+
+
+def raised_code(
+    traceback: TracebackType | None, is_user: Callable[[str], bool]
+) -> list[dict[str, Any]]:
+    """Shapes of all user code on a traceback, each once."""
+    frames: list[FrameType] = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return _shapes(frames[::-1], is_user)
+
+
+def _shapes(frames: list[FrameType], is_user: Callable[[str], bool]) -> list[dict[str, Any]]:
+    shapes: dict[CodeType, dict[str, Any]] = {}
+    for frame in frames:
+        code = frame.f_code
+        if code not in shapes and is_user(code.co_filename):
+            shapes[code] = _shape(frame)
     return list(shapes.values())
