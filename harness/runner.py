@@ -94,7 +94,7 @@ def run(
 
     Never raises for what happens to the job: an error of hanglab, of the
     launcher or of the analyzer is an outcome.  Artifacts are written whatever
-    happens.
+    happens; raises ArtifactsError where that is not possible.
     """
     name = request.scenario.name
     started = time.time_ns()
@@ -113,7 +113,8 @@ def run(
                 result.detail = _first_error(folder, ending)
     except Exception as failure:  # whatever it is, it is this job's outcome
         detail = _explain(failure)
-        folder.harness_log.write_text(detail)
+        with contextlib.suppress(OSError):
+            folder.harness_log.write_text(detail)
         reason = f"{type(failure).__name__}: {failure}"
         result = Result(name, request, Judgement(Outcome.HARNESS_ERROR, reason), detail=detail)
     result.folder = folder.path

@@ -5,13 +5,13 @@ from __future__ import annotations
 import concurrent.futures
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from hanglab.harness import capabilities
-from hanglab.harness.artifacts import RunFolder, Variant, write_json
+from hanglab.harness.artifacts import ArtifactsError, RunFolder, Variant, write_json
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.discovery import BrokenFile, Found
 from hanglab.harness.launchers.protocol import Launcher
@@ -140,8 +140,7 @@ def run_all(
         with slots.lease(stop, tell) as slot:
             if slot is None:
                 return None
-            here = folder.job(request.scenario.name, request.variant, request.repetition)
-            result = run(request, here, launcher, stop, tell)
+            result = _run_one(request, folder, launcher, stop, tell)
         listener.result(result)
         return result
 
@@ -153,6 +152,22 @@ def run_all(
             stop.set()
             raise
     return [result for future in futures if (result := future.result()) is not None]
+
+
+def _run_one(
+    request: Request,
+    folder: RunFolder,
+    launcher: Launcher,
+    stop: threading.Event,
+    tell: Callable[[str], None],
+) -> Result:
+    name = request.scenario.name
+    try:
+        here = folder.job(name, request.variant, request.repetition)
+        return run(request, here, launcher, stop, tell)
+    except ArtifactsError as failure:
+        judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
+        return Result(name, request, judgement, detail=failure.advice)
 
 
 def write_results(
