@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 from rich.console import Group as Stacked
 from rich.console import RenderableType
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hanglab.analyzer.dumps.columns import ABSENT, Frame
+from hanglab.analyzer.tables.calls import GroupOfCalls
 from hanglab.analyzer.tables.entries import Absent, Cell, EntriesTable
 
 #: Tensors of one call whose sizes are written out.
@@ -26,10 +28,11 @@ def render_entries(table: EntriesTable) -> RenderableType:
     grid.add_column("seq", justify="right", no_wrap=True)
     for rank in table.ranks:
         grid.add_column(f"rank {rank}", overflow="fold")
+    labels = _labels({row.group for row in table.rows})
     for row in table.rows:
         seq = "" if row.seq is None else str(row.seq)
         cells = [_cell(row.cells[rank]) for rank in table.ranks]
-        label = Text(row.group.label)
+        label = Text(labels[row.group])
         if row.difference is not None:
             label.append(f"\n! {row.difference.value} differs", style="red")
         grid.add_row(label, seq, *cells)
@@ -41,6 +44,28 @@ def render_entries(table: EntriesTable) -> RenderableType:
     for item in table.unusable:
         parts.append(Text(f"not used: {item.file}: {item.reason}", style="dim"))
     return Stacked(*parts)
+
+
+def _labels(groups: Collection[GroupOfCalls]) -> dict[GroupOfCalls, str]:
+    """What to call each group; groups that people call the same are told apart by members."""
+    counts = Counter(group.label for group in groups)
+    return {
+        group: group.label
+        if counts[group.label] == 1
+        else f"{group.label} ({ranks_text(group.members) if group.members else group.name})"
+        for group in groups
+    }
+
+
+def ranks_text(ranks: Collection[int]) -> str:
+    """``0-3, 8``"""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and rank == parts[-1][1] + 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def _cell(cell: Cell | Absent) -> Text:

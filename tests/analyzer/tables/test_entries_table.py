@@ -177,6 +177,8 @@ def test_split_groups_that_share_a_name_are_kept_apart() -> None:
         ["all_reduce", "all_reduce", "", ""],
         ["", "", "all_reduce", "all_reduce"],
     ]
+    assert "tp (0-1)" in printed(table)
+    assert "tp (2-3)" in printed(table)
 
 
 def test_what_torch_writes_on_gloo() -> None:
