@@ -17,7 +17,7 @@ from statistics import median
 from hanglab.analyzer.evidence.arrival import Arrivals, arrivals
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
-from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Location, Status
 from hanglab.recorder.case.boundary import Progress
 from hanglab.recorder.case.records import Frame
@@ -36,6 +36,11 @@ WORK = 0.05
 #: Fewest operations or sections that say anything.
 FEWEST = 8
 FLOOR_MS = 2.0
+#: Without more processor time: share of the time that a rank must cost its peers, share of
+#: the operations that it must be last in, and share of its samples at one line of its own.
+LATE = 0.3
+ALWAYS = 0.8
+OWN_LINE = 0.5
 #: A rank that waits less for its input than this share of the time has a loader that keeps up.
 HIDDEN = 0.05
 
@@ -234,6 +239,61 @@ def _heaviest_section(known: Known, rank: int) -> tuple[str, float] | None:
     return best
 
 
+def _slow_elsewhere(
+    known: Known, found: Arrivals, named: set[int], steps: int
+) -> Iterator[Proposal]:
+    """A rank that its peers always wait for, seen at a line of its own, without computing more."""
+    for rank, view in known.ranks.items():
+        if (
+            rank in named
+            or found.share(rank) < LATE
+            or found.last[rank] < ALWAYS * found.operations
+        ):
+            continue
+        line = _busiest_line(known, rank)
+        if line is None:
+            continue
+        own = _share_of_line(view, line)
+        peers = [_share_of_line(v, line) for r, v in known.ranks.items() if r != rank]
+        if own < OWN_LINE or not peers or own < 3 * max(peers):
+            continue
+        location = view.location(line)
+        lost_ms = found.lost_ns[rank] / steps / 1e6
+        yield propose(
+            known,
+            Order.SLOW,
+            Cause.SLOW_COMPUTE,
+            [rank],
+            status=Status.SLOW,
+            confidence=0.7,
+            summary=f"Rank {rank} is always last: it spends {own:.0%} of its time"
+            f"{name_line(location)}, where its peers spend next to none; it does not compute more "
+            "than they do, so it waits for something there.",
+            evidence=[
+                _lag(found, rank),
+                Evidence("progress", rank, f"{own:.0%} of its samples{name_line(location)}"),
+            ],
+            location=location,
+            effect=Effect(
+                section=None,
+                ms_per_step=round(lost_ms, 3),
+                share_of_step=round(found.share(rank), 4),
+            ),
+        )
+
+
+def _share_of_line(view: RankView, frame: Frame) -> float:
+    """Share of the rank's samples whose innermost user line is the frame's."""
+    total = sum(line.count for line in view.lines)
+    here = sum(
+        line.count
+        for line in view.lines
+        if (line.file, line.function, line.line) == (frame.file, frame.function, frame.line)
+        and line.below != "communication"
+    )
+    return here / total if total else 0.0
+
+
 def _busiest_line(known: Known, rank: int) -> Frame | None:
     """The line that the rank was seen at most often beyond its peers, calls to them aside."""
     counts: dict[int, Counter[Frame]] = {}
@@ -272,6 +332,7 @@ def _slow_compute(known: Known, found: Arrivals | None, named: set[int]) -> Iter
         ):
             culprits.append((rank, excess, usual))
     if not culprits:
+        yield from _slow_elsewhere(known, found, named, steps)
         return
     rank, excess, usual = max(culprits, key=lambda c: c[1])
     line = _busiest_line(known, rank)
