@@ -17,8 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+from hanglab.recorder.rank import hook_dir
 
 ROUNDS = 7
 
@@ -97,13 +100,19 @@ def each(work: Callable[[], None], count: int = 5000) -> float:
 
 
 STEP = """
-import os, sys, time, torch, torch.distributed as dist
+import os, sys, threading, time, torch, torch.distributed as dist
 torch.set_num_threads(1)
+from torch._C._distributed_c10d import ProcessGroup, Work
 from hanglab import recorder
 dist.init_process_group("gloo", init_method="file://" + os.environ["STORE"],
                         rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
 x = torch.ones(8, 64)
+active, hooks = recorder._active, recorder._active._boundary
+thread = next(t.native_id for t in threading.enumerate() if t.name == "hanglab-recorder")
+def in_thread():
+    with open(f"/proc/self/task/{thread}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
 def step():
     recorder.step()
     with recorder.section("forward"):
@@ -111,62 +120,85 @@ def step():
     with recorder.section("backward"):
         y.backward()
     dist.all_reduce(torch.ones(8))
+times = {True: [], False: []}
+began, used = time.perf_counter(), in_thread()
+for number in range(600):
+    record = number // 10 % 2 == 0
+    if number % 10 == 0:
+        recorder._active = active if record else None
+        hooks.install(ProcessGroup, Work) if record else hooks.uninstall()
+    begin, cpu = time.perf_counter(), time.thread_time()
+    step()
+    times[record].append(time.thread_time() - cpu)
     # The rest of a step of ten milliseconds, without competing for the processor.
     time.sleep(max(0.0, begin + 0.01 - time.perf_counter()))
-times = []
-for number in range(60):
-    begin = time.perf_counter()
-    cpu = time.process_time()
-    step()
-    times.append(time.process_time() - cpu)
-times = sorted(times[10:])
-print(times[len(times) // 2])
+median = {record: sorted(found)[len(found) // 2] for record, found in times.items()}
+share = (in_thread() - used) / (time.perf_counter() - began)
+print(median[True] - median[False], share)
 """
 
 
 def step(world_size: int = 4) -> None:
-    """Processor time of a DDP step of 10 ms, recorded (agent included) and not, by turns."""
-    from hanglab.recorder.rank import hook_dir
+    """A DDP step of 10 ms on each of 4 ranks: processor time that recording adds.
 
-    found: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(3):
-        for record in found:
-            with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as folder:
-                found[record] += run_step(Path(folder), world_size, record, hook_dir())
-    plain, recorded = (statistics.median(times) * 1e3 for times in found.values())
-    print(
-        f"step of 10 ms, {world_size} ranks     {recorded - plain:8.3f} ms of processor time a "
-        f"rank  ({(recorded - plain) / 10:.2%} of the step)"
-    )
+    In the training thread: the median with the hooks against that without, by
+    turns in one job.  Beside it: the recorder's thread and the agent.
+    """
+    with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as name:
+        outputs, agent_share = run_job(Path(name), STEP, world_size)
+    added, share = (statistics.mean(values) for values in zip(*outputs, strict=True))
+    print(f"step of 10 ms: in its thread {added * 1e6:6.1f} us ({added / 0.01:.2%} of the step)")
+    print(f"               beside it     {share * 1e4:6.1f} us ({share:.2%})")
+    print(f"               agent         {agent_share * 1e4:6.1f} us ({agent_share:.2%} of a core)")
 
 
-def run_step(folder: Path, world_size: int, record: bool, hook: Path) -> list[float]:
-    program = folder / "step.py"
-    program.write_text(STEP)
+def run_job(folder: Path, text: str, world_size: int) -> tuple[list[list[float]], float]:
+    """Numbers that each rank printed, and the agent's share of a core meanwhile."""
+    case, runtime = str(folder / "case"), str(folder)
+    agent = start_agent(case, runtime, "60")
+    ranks = start_ranks(folder, text, world_size, stdout=subprocess.PIPE)
+    for event in events(agent):
+        if event["event"] == "rank":
+            break
+    begin, used = time.perf_counter(), cpu_of(agent.pid)
+    outputs = [rank.communicate()[0].split() for rank in ranks]
+    share = (cpu_of(agent.pid) - used) / (time.perf_counter() - begin)
+    agent.communicate()
+    return [[float(word) for word in output] for output in outputs], share
+
+
+def cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def events(agent: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+    assert agent.stdout is not None
+    for line in agent.stdout:
+        yield json.loads(line)
+
+
+def start_ranks(
+    folder: Path, text: str, world_size: int, **options: Any
+) -> list[subprocess.Popen[bytes]]:
+    program = folder / "job.py"
+    program.write_text(text)
     environment = {
         **os.environ,
         "WORLD_SIZE": str(world_size),
         "STORE": str(folder / "store"),
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
+        "HANGLAB_CASE": str(folder / "case"),
+        "HANGLAB_RUNTIME": str(folder),
+        "PYTHONPATH": str(hook_dir()),
     }
-    agent = None
-    if record:
-        case, runtime = str(folder / "case"), str(folder)
-        environment.update(HANGLAB_CASE=case, HANGLAB_RUNTIME=runtime, PYTHONPATH=str(hook))
-        agent = start_agent(case, runtime, "60")
-    ranks = [
+    return [
         subprocess.Popen(
-            [sys.executable, str(program)],
-            env={**environment, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
+            [sys.executable, str(program)], env={**environment, "RANK": str(rank)}, **options
         )
         for rank in range(world_size)
     ]
-    outputs = [rank.communicate()[0] for rank in ranks]
-    if agent is not None:
-        agent.communicate()
-    return [float(output) for output in outputs]
 
 
 def start_agent(case: str, runtime: str, hang_after: str) -> subprocess.Popen[bytes]:
@@ -196,32 +228,12 @@ import time; time.sleep(600)
 
 def capture(world_size: int = 4) -> None:
     """Time of one capture of a job that hangs."""
-    from hanglab.recorder.rank import hook_dir
-
     with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as name:
         folder = Path(name)
-        program = folder / "hang.py"
-        program.write_text(HANG)
-        case = str(folder / "case")
-        agent = start_agent(case, name, "2")
-        environment = {
-            **os.environ,
-            "WORLD_SIZE": str(world_size),
-            "STORE": str(folder / "store"),
-            "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-            "HANGLAB_CASE": case,
-            "HANGLAB_RUNTIME": name,
-            "PYTHONPATH": str(hook_dir()),
-        }
-        ranks = [
-            subprocess.Popen([sys.executable, str(program)], env={**environment, "RANK": str(rank)})
-            for rank in range(world_size)
-        ]
+        agent = start_agent(str(folder / "case"), name, "2")
+        ranks = start_ranks(folder, HANG, world_size, stderr=subprocess.DEVNULL)
         try:
-            assert agent.stdout is not None
-            for line in agent.stdout:
-                event = json.loads(line)
+            for event in events(agent):
                 if event["event"] == "captured":
                     print(f"capture of {world_size} ranks         {event['seconds']:8.2f} s")
                     break

@@ -41,6 +41,8 @@ from hanglab.recorder.case.writer import clock, write_manifest, write_record, wr
 _GRACE_QUIET = 0.3
 #: ... or this long after it, in any case.
 _GRACE = 3.0
+#: Seconds between two searches for ranks that have registered.
+_DISCOVERY = 0.15
 #: For a rank that vanished, the launcher may still tell how.
 _WAIT_FOR_EXIT = 0.5
 _KINDS: dict[str, TriggerKind] = {
@@ -80,6 +82,7 @@ class Session:
         self._watcher = Watcher(self._host_folder, runtime, hang_after)
         self._job = Job(world_size, clock(), hang_after)
         self._captured = False
+        self._last_discovery = 0.0
         #: When a rank was seen to have failed (monotonic), and how.
         self._failure: tuple[float, str] | None = None
         self._vanished: dict[Path, float] = {}
@@ -105,7 +108,8 @@ class Session:
 
     def _look(self) -> None:
         watcher = self._watcher
-        self._discover()
+        if time.monotonic() - self._last_discovery > _DISCOVERY:
+            self._discover()
         watcher.look()
         self._notice_exits()
         if self._captured:
@@ -119,6 +123,7 @@ class Session:
             self._take("no_progress", "")
 
     def _discover(self) -> None:
+        self._last_discovery = time.monotonic()
         for rank in self._watcher.discover():
             self._tell(
                 {"event": "rank", "rank": rank.rank, "attempt": rank.attempt, "pid": rank.pid}

@@ -69,15 +69,20 @@ class WatchedRank:
 
         ``learn``: a pause that ends here counts as one that the job makes.
         """
-        stat = self.stat()
-        if stat is None or stat.state in "ZX":
-            moved = not self.gone
-            self.gone = True
-            if stat is not None and stat.exit_status:
-                self.seen_status = stat.exit_status
-            self._read_counters()
-            return moved
-        signal = self._signal()
+        signal = self._counters_moved()
+        if signal:
+            # Bytes are not looked at while counters move: there is nothing to compare with.
+            self._io = {}
+        else:
+            stat = self.stat()
+            if stat is None or stat.state in "ZX":
+                moved = not self.gone
+                self.gone = True
+                if stat is not None and stat.exit_status:
+                    self.seen_status = stat.exit_status
+                return moved
+            if self._io_moved():
+                signal = "io"
         if signal:
             self.rest_ends(signal, learn)
             return True
@@ -120,8 +125,8 @@ class WatchedRank:
             stack_samples=len(self.samples),
         )
 
-    def _signal(self) -> str:
-        """What has changed since the last call; "" if nothing."""
+    def _counters_moved(self) -> str:
+        """Which counters have changed since the last call; "" if none."""
         old = self.counters
         new = self._read_counters()
         if new is not None and new != old:
@@ -138,7 +143,7 @@ class WatchedRank:
             ):
                 if then != now:
                     return name
-        return "io" if self._io_moved() else ""
+        return ""
 
     def _read_counters(self) -> Counters | None:
         if self._header is None:

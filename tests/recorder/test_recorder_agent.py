@@ -174,6 +174,7 @@ def test_vanished_process_and_reused_id(tmp_path):
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     rank = watched(tmp_path, child.pid)
     wait_for(lambda: (s := rank.stat()) is None or s.state == "Z", "the end")
+    assert rank.look(0.05, learn=True), "counters seen for the first time"
     rank.look(0.05, learn=True)
     assert rank.gone
     child.wait()
