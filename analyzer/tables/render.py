@@ -37,6 +37,7 @@ def render_entries(table: EntriesTable) -> RenderableType:
             label.append(f"\n! {row.difference.value} differs", style="red")
         grid.add_row(label, seq, *cells)
     parts: list[RenderableType] = [grid] if table.rows else [Text("no entries to show")]
+    parts.extend(_legend(table))
     if table.left_out:
         parts.append(Text(f"and {table.left_out} more rows with a mismatch (--mismatch-cap)"))
     for number, stack in enumerate(table.stacks, 1):
@@ -44,6 +45,16 @@ def render_entries(table: EntriesTable) -> RenderableType:
     for item in table.unusable:
         parts.append(Text(f"not used: {item.file}: {item.reason}", style="dim"))
     return Stacked(*parts)
+
+
+def _legend(table: EntriesTable) -> list[Text]:
+    cells = [cell for row in table.rows for cell in row.cells.values() if isinstance(cell, Cell)]
+    signs = []
+    if any(cell.deviates for cell in cells):
+        signs.append("! differs from its peers")
+    if any(not cell.finished for cell in cells):
+        signs.append("* unfinished")
+    return [Text("\n" + "   ".join(signs), style="dim")] if signs else []
 
 
 def _labels(groups: Collection[GroupOfCalls]) -> dict[GroupOfCalls, str]:

@@ -124,7 +124,9 @@ def test_filters() -> None:
     assert entries_table(data, ranks=[1]).ranks == [1]
     unfinished = entries_table(data, only_unfinished=True)
     assert [row.seq for row in unfinished.rows] == [2]
-    assert " *" in printed(unfinished)
+    assert "scheduled *" in printed(unfinished)
+    assert "* unfinished" in printed(unfinished)
+    assert "unfinished" not in printed(entries_table(data, seqs=(1, 1)))
     assert "no entries" in printed(entries_table(data, groups=["none"]))
 
 
