@@ -73,14 +73,14 @@ class Channel:
 
     def hang_up(self) -> None:
         """Closes the channel also for processes that hold a copy of this end."""
-        hang_up(self._socket)
+        shut_down(self._socket)
+        self._socket.close()
 
 
-def hang_up(end: socket.socket) -> None:
+def shut_down(end: socket.socket) -> None:
     """Ends the connection, whoever else was forked off with a copy of ``end``."""
     with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
-    end.close()
 
 
 def hand_over(end: socket.socket, message: Message, descriptor: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hanglab.harness.launchers.channel import Channel, ChannelClosed, hand_over, hang_up, readable
+from hanglab.harness.launchers.channel import Channel, ChannelClosed, hand_over, readable, shut_down
 from hanglab.harness.launchers.guardian import READY
 from hanglab.harness.launchers.protocol import LaunchError
 
@@ -94,24 +94,30 @@ class Guard:
         self._ready = True
 
     def _failure(self, kind: type[GuardianFailed], what: str) -> GuardianFailed:
-        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 4096))
-        text = self._output.read().decode(errors="replace").strip()
+        text = ""
+        if not self._output.closed:
+            self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 4096))
+            text = self._output.read().decode(errors="replace").strip()
         status = self._process.poll()
         ending = "" if status is None else f" (status {status})"
         return kind(f"the process that starts ranks {what}{ending}\n{text}".rstrip())
 
     def kill(self) -> None:
         self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
 
     def close(self) -> None:
         """Ends the process, and with it every job that it has; waits for that."""
-        hang_up(self._control)
-        try:
-            self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._output.close()
+        # First, so that a thread that waits for the process holds the lock no longer.
+        shut_down(self._control)
+        with self._lock:
+            try:
+                self._process.wait(_CLOSE_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self._control.close()
+            self._output.close()
 
 
 def new_runtime_dir() -> Path:
