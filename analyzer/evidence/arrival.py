@@ -24,10 +24,17 @@ class Arrivals:
     lost_ns: dict[int, int]
     #: How many operations each rank entered last.
     last: dict[int, int]
+    #: The longest single wait for each rank.
+    longest_ns: dict[int, int]
 
     def share(self, rank: int) -> float:
-        """Share of the observed time that the rank's peers lost to it."""
-        return self.lost_ns.get(rank, 0) / self.span_ns if self.span_ns > 0 else 0.0
+        """Share of the observed time that the rank's peers lost to it, again and again.
+
+        Its longest wait is left out: once is no habit.
+        """
+        longest = self.longest_ns.get(rank, 0)
+        span = self.span_ns - longest
+        return (self.lost_ns.get(rank, 0) - longest) / span if span > 0 else 0.0
 
 
 def arrivals(dumps: Mapping[int, RankDump]) -> Arrivals | None:
@@ -46,6 +53,7 @@ def arrivals(dumps: Mapping[int, RankDump]) -> Arrivals | None:
             members.setdefault(group.name, set()).update(dump.members.get(group.name, (rank,)))
     lost: dict[int, int] = dict.fromkeys(dumps, 0)
     last: dict[int, int] = dict.fromkeys(dumps, 0)
+    longest = dict.fromkeys(dumps, 0)
     operations = 0
     first_ns, last_ns = 0, 0
     for name, ranks in by_group.items():
@@ -58,9 +66,10 @@ def arrivals(dumps: Mapping[int, RankDump]) -> Arrivals | None:
             others = float(np.median([time for time, _ in order[:-1]]))
             lost[culprit] += int(latest - others)
             last[culprit] += 1
+            longest[culprit] = max(longest[culprit], int(latest - others))
             operations += 1
             first_ns = min(first_ns or order[0][0], order[0][0])
             last_ns = max(last_ns, latest)
     if not operations:
         return None
-    return Arrivals(operations, last_ns - first_ns, lost, last)
+    return Arrivals(operations, last_ns - first_ns, lost, last, longest)

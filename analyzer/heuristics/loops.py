@@ -8,6 +8,7 @@ decides anything.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hanglab.analyzer.evidence.model import Evidence as Known
@@ -64,21 +65,25 @@ def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
     return True
 
 
-def left_loop(known: Known, rank: int) -> Loop | None:
-    """The innermost loop that a waiting peer is in and that ``rank`` stands behind."""
+def left_loops(known: Known, rank: int) -> list[Loop]:
+    """Loops that a waiting peer is in and that ``rank`` stands behind, innermost first."""
     view = known.ranks[rank]
     frames = () if view.ended is not None else view.standing.users
     gone = view.ended is not None or view.standing.place is Place.TEARDOWN
     if not frames and not gone:
-        return None
+        return []
     waiting = {wait.call.rank for wait in known.picture.waits} - {rank}
     waiting |= {r for r, v in known.ranks.items() if v.failed and r != rank}
     peers = waiting or set(known.others(rank))
     for peer in sorted(peers):
-        for loop in loops_around(known.ranks[peer]) if peer in known.ranks else []:
-            if (gone and not frames) or _has_left(frames, loop):
-                return loop
-    return None
+        left = [
+            loop
+            for loop in (loops_around(known.ranks[peer]) if peer in known.ranks else [])
+            if (gone and not frames) or _has_left(frames, loop)
+        ]
+        if left:
+            return left
+    return []
 
 
 def _counter_of(view: RankView, loop: Loop) -> int | None:
@@ -103,7 +108,7 @@ def _compare(mine: int, peers: list[int]) -> int:
     return mine - min(peers)
 
 
-def steps_compared(known: Known, rank: int, loop: Loop | None) -> tuple[int, str] | None:
+def steps_compared(known: Known, rank: int, loops: Sequence[Loop]) -> tuple[int, str] | None:
     """How many steps fewer (negative) or more the rank did than its peers, and by what.
 
     None where nothing counts steps.
@@ -117,11 +122,17 @@ def steps_compared(known: Known, rank: int, loop: Loop | None) -> tuple[int, str
         return _compare(mine_steps, peer_steps), (
             f"step {mine_steps}, its peers step {min(peer_steps)}"
         )
-    if loop is not None:
+    counted: tuple[int, str] | None = None
+    for loop in reversed(loops):
+        # From the outermost in, as epochs come before their steps.
         mine = _counter_of(view, loop)
         peers = [c for v in others if (c := _counter_of(v, loop)) is not None]
         if mine is not None and peers:
-            return _compare(mine, peers), (f"loop counter {mine}, its peers' {min(peers)}")
+            counted = _compare(mine, peers), f"loop counter {mine}, its peers' {min(peers)}"
+            if counted[0]:
+                break
+    if counted is not None:
+        return counted
     batches = _batches(view)
     peer_batches = [b for v in others if (b := _batches(v)) is not None]
     if batches is not None and peer_batches:
@@ -157,8 +168,8 @@ def label_left_loop(
     known: Known, rank: int
 ) -> tuple[Cause, float, str, list[tuple[Cause, list[int], float]]]:
     """Cause, confidence, words and alternatives for a rank that left its peers' loop."""
-    loop = left_loop(known, rank)
-    compared = steps_compared(known, rank, loop)
+    loops = left_loops(known, rank)
+    compared = steps_compared(known, rank, loops)
     if compared is not None:
         difference, words = compared
         if difference < 0:
@@ -166,9 +177,9 @@ def label_left_loop(
         return Cause.SKIPPED_COLLECTIVE, 0.9, f"; it reached {words}, but fewer operations", []
     short = known.fell_short(rank)
     per_step = None
-    if loop is not None:
+    if loops:
         peer = next((w.call.rank for w in known.picture.waits if w.call.rank != rank), None)
-        per_step = _operations_per_iteration(known, peer, loop) if peer is not None else None
+        per_step = _operations_per_iteration(known, peer, loops[-1]) if peer is not None else None
     if per_step and per_step > 1 and short % per_step:
         return (
             Cause.SKIPPED_COLLECTIVE,

@@ -14,7 +14,7 @@ from hanglab.analyzer.evidence.code import Owner
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView, collective_ref
 from hanglab.analyzer.evidence.standing import Place, main_thread, stand
-from hanglab.analyzer.heuristics.loops import label_left_loop, left_loop
+from hanglab.analyzer.heuristics.loops import label_left_loop, left_loops
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.recorder.case.records import Frame, StackSample, ThreadStack
@@ -68,7 +68,7 @@ def _label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | 
     """Cause, confidence, what shows it, and the line."""
     standing = view.standing
     here = view.location()
-    if left_loop(known, view.rank) is not None and known.fell_short(view.rank):
+    if left_loops(known, view.rank) and known.fell_short(view.rank):
         cause, confidence, words, _ = label_left_loop(known, view.rank)
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
     if standing.place is Place.LOADER:

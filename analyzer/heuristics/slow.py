@@ -36,6 +36,8 @@ WORK = 0.05
 #: Fewest operations or sections that say anything.
 FEWEST = 8
 FLOOR_MS = 2.0
+#: A single wait from which on one rank's work holds the job up.
+LONG_NS = 5_000_000_000
 #: Without more processor time: share of the time that a rank must cost its peers, share of
 #: the operations that it must be last in, and share of its samples at one line of its own.
 LATE = 0.3
@@ -104,6 +106,8 @@ def slow_job(known: Known) -> Iterator[Proposal]:
     if waiting and len(starved) == len(known.ranks):
         yield _starved(known, waits, waiting)
         return
+    if found is not None:
+        yield from _alone(known, found)
     slow = list(_slow_input(known, waits, found))
     yield from slow
     named = {rank for proposal in slow for rank in proposal.finding.culprits}
@@ -139,6 +143,38 @@ def _starved(known: Known, waits: dict[int, Inputs], waiting: list[int]) -> Prop
             section="dataloader", ms_per_step=round(ms, 3), share_of_step=round(share, 4)
         ),
     )
+
+
+def _alone(known: Known, found: Arrivals) -> Iterator[Proposal]:
+    """``rank0_work``: one long stretch that only one rank worked in while the others waited."""
+    for rank, waited in found.longest_ns.items():
+        if waited < LONG_NS or waited < found.span_ns / 3:
+            continue
+        line = _busiest_line(known, rank)
+        yield propose(
+            known,
+            Order.SLOW,
+            Cause.RANK0_WORK,
+            [rank],
+            status=Status.SLOW,
+            confidence=0.85,
+            summary=f"Rank {rank} worked alone for {waited / 1e9:.1f} s"
+            f"{name_line(known.ranks[rank].location(line) if line else None)} while the others "
+            "waited for it in one operation.",
+            evidence=[
+                Evidence(
+                    "flight_recorder",
+                    rank,
+                    f"entered one operation {waited / 1e9:.1f} s after its peers",
+                )
+            ],
+            location=known.ranks[rank].location(line) if line else None,
+            effect=Effect(
+                section=None,
+                ms_per_step=round(waited / 1e6, 3),
+                share_of_step=round(waited / found.span_ns, 4),
+            ),
+        )
 
 
 def _input_line(known: Known, rank: int) -> Location | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.evidence.model import Evidence as Known
-from hanglab.analyzer.heuristics.loops import left_loop, steps_compared
+from hanglab.analyzer.heuristics.loops import left_loops, steps_compared
 from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import Order, Proposal
 from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
@@ -79,8 +79,8 @@ def _sharpen(known: Known, finding: Finding) -> Finding:
 
 def _past_the_loop(known: Known, finding: Finding, rank: int) -> Finding:
     """The root of a difference, where the rank has left the loop that its peers are in."""
-    loop = left_loop(known, rank)
-    compared = steps_compared(known, rank, loop) if loop is not None else None
+    loops = left_loops(known, rank)
+    compared = steps_compared(known, rank, loops) if loops else None
     if compared is None or compared[0] > 0:
         return finding
     fewer = compared[0] < 0
