@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import psutil
 import pytest
 from launcher_support import all_exits, exists, make_plan, wait_until
 
-from hanglab.harness.launchers import guard, leftovers, protocol, supervised
+from hanglab.harness.launchers import descendants, guard, leftovers, protocol, supervised
 from hanglab.harness.launchers.channel import Channel, Message
 from hanglab.harness.launchers.guard import GuardianFailed
 from hanglab.harness.launchers.local import LocalLauncher
@@ -251,6 +252,20 @@ def test_processes_that_do_not_end_are_named(tmp_path: Path) -> None:
     with pytest.raises(RemainsLeft, match="4194305"):
         job.end()
     job.end()
+
+
+def test_children_are_found_where_the_kernel_does_not_list_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    try:
+        listed = descendants.children_of(os.getpid())
+        monkeypatch.setattr(descendants, "_kernel_lists_children", lambda: False)
+        assert child.pid in listed
+        assert sorted(listed) == descendants.children_of(os.getpid())
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_a_segment_that_others_use_stays() -> None:
