@@ -59,9 +59,9 @@ def find_blame(merged: Merged, waits: Waits) -> Blame:
         if end is not None:
             blame.ends.append(end)
     firsts = {
-        id(waiting): None
+        id(waiting)
         for rank in waits.by_rank
-        if rank not in waits.stopped
+        if rank not in waits.stopped and not merged.ranks[rank].dim
         for waiting in waits.first(rank)
     }
     blame.stalled = [
@@ -76,7 +76,7 @@ def find_blame(merged: Merged, waits: Waits) -> Blame:
     blame.ends = [end for end in blame.ends if end.kind != "unknown" or end.rank in held]
     blame.open = sorted(held)
     ends = {end.rank for end in blame.ends} | waits.stopped
-    blame.rings = _rings(waits, ends, set(merged.ranks))
+    blame.rings = _rings(merged, waits, ends)
     return blame
 
 
@@ -139,13 +139,14 @@ def reaching(waits: Waits, goals: Iterable[int]) -> set[int]:
     return found
 
 
-def _rings(waits: Waits, ends: set[int], known: set[int]) -> list[Ring]:
+def _rings(merged: Merged, waits: Waits, ends: set[int]) -> list[Ring]:
     """Closed rings: nobody in them can be freed from outside of them."""
-    freed = set(ends)
+    # What a ring of entries no longer shows may be what a rank is really held up by.
+    freed = set(ends) | {rank for rank in waits.by_rank if merged.ranks[rank].dim}
     for waiting in waits.operations.values():
         # Whoever is in an operation that is explained otherwise waits for no ring.
         if waiting.explained or waiting.stalled or (waiting.seq is None and waiting.peer is None):
-            freed.update(waiting.waiters)
+            freed.update(waiting.leaders)
         freed.update(
             rank
             for rank in (*waiting.absent, *(waiting.unknown if waiting.open else ()))

@@ -211,7 +211,7 @@ class _Painter:
                     certain=ring.certain,
                 )
             )
-            if any(p2p) and not all(p2p):
+            if any(p2p) and not all(p2p) and len(ranks) == 2:
                 for rank in ranks:
                     peer = ring.places[rank].peer
                     if peer in calls and ring.places[peer].seq is not None:

@@ -122,6 +122,8 @@ class Summary:
     #: Status by pg_id that no entry ties to a name: (enqueued, completed).
     untied: dict[int, tuple[int, int]] = field(default_factory=dict)
     table: UInt64 = field(default_factory=lambda: np.zeros((0, 5), dtype=np.uint64))
+    #: The ring may have dropped operations that had not finished.
+    dim: bool = False
     #: Index of the rank's last entry, ABSENT without entries.
     last: int = ABSENT
 
@@ -142,7 +144,10 @@ def summarise(dump: RankDump) -> Summary:
     if entries is not None and len(entries) == 0:
         entries = None
     members = _members_of(dump)
-    summary = Summary(rank=dump.rank, has_status=bool(dump.status), cut=bool(dump.damage))
+    cut = bool(dump.damage)
+    # A group gets its status with its first operation: without any, none was made.
+    has_status = bool(dump.status) or not (cut or _before_status(dump.version))
+    summary = Summary(rank=dump.rank, has_status=has_status, cut=cut)
     named: dict[str, Part] = {}
 
     def part_of(name: str, description: str = "") -> Part:
@@ -230,17 +235,21 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
     gloo = np.array([o.backend == "gloo" for o in operations], dtype=np.bool_)[entries.operation]
     summary.gloo = bool(gloo.any())
     known_ids = entries.record_id[entries.record_id >= 0]
+    collectives = entries.seq[~p2p & (entries.seq >= 0)]
     summary.whole = (
         not summary.cut
         and len(known_ids) > 0
         and int(known_ids[0]) == 0
         and int(known_ids[-1]) == len(known_ids) - 1
+        # Numbered from the beginning, but a later one: the recorder was reset.
+        and (not len(collectives) or int(collectives[0]) <= 1)
     )
     summary.last = count - 1
 
     done, stopped = _own_account(entries, operations, gloo)
     ends = np.array([is_batch_end(op) for op in ops], dtype=np.bool_)[entries.operation]
-    active_only = _shows_active_only(entries, dump)
+    sparse = len(entries) > 1 and bool((np.diff(known_ids) > 1).any())
+    active_only = _shows_active_only(entries, dump, sparse)
     codes, summary.table = _codes(entries)
     parts = summary.parts[: len(by_name)]
     boundary = bool(dump.extra.get("boundary")) or bool((entries.record_id < 0).any())
@@ -250,13 +259,12 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
         part.p2p = bool(p2p[rows].any()) or (
             not summary.gloo and bool((entries.p2p_seq[rows] > 0).any())
         )
-        pg_ids = entries.pg_id[rows]
-        part.pg_id = int(pg_ids[-1])
+        part.pg_id = int(entries.pg_id[rows].max())
         collective = rows[~p2p[rows] & (entries.seq[rows] >= 0)]
         status = dump.status.get(part.pg_id)
-        if status is not None and status.completed is not None and not summary.gloo:
+        if status is not None and not summary.gloo:
             if not part.p2p:
-                limit = status.completed
+                limit = status.completed or 0
                 halted = collective[stopped[collective]]
                 if len(halted):
                     limit = min(limit, int(entries.seq[halted].min()) - 1)
@@ -268,21 +276,31 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
         if active_only:
             _close_silent_batches(entries, rows, p2p, ends, done, status)
         _read_collectives(part, entries.seq[collective], codes[collective], done[collective])
-        if part.length and part.base > 1:
-            # Numbered from the beginning, but a later one: the recorder was reset.
-            summary.whole = False
+        if not summary.gloo:
+            sent = entries.p2p_seq[rows[p2p[rows]]]
+            part.counted = len(sent) > 0 and int(sent[0]) <= 1 and not active_only
+            if len(sent) and not active_only:
+                # A send or receive carries the number of the last collective before it.
+                part.entered = max(part.entered or 0, int(entries.seq[rows].max()))
         if summary.gloo:
             _read_gaps(part, entries, rows, collective, boundary)
         elif status is not None and not part.p2p:
             _extend(part, status.enqueued or 0, status.completed or 0)
-        if not active_only and part.base > 1 and part.base in part.unfinished:
-            finished = -1
-            if status is not None and not part.p2p and not summary.gloo:
-                finished = status.completed or 0
-            part.dim = finished < part.base - 1
-    for part in parts:
-        if not summary.gloo:
-            part.counted = summary.whole
+        if not sparse and part.base > 1 and part.base in part.unfinished:
+            part.dim = not _accounted(part, entries, rows, status, done, summary.gloo)
+    # The oldest entry that there is has not finished, so neither may older ones.
+    if not (summary.whole or sparse or bool(done[0])):
+        summary.dim = not all(
+            _accounted(
+                part,
+                entries,
+                np.flatnonzero(part_index == number),
+                dump.status.get(part.pg_id),
+                done,
+                summary.gloo,
+            )
+            for number, part in enumerate(parts)
+        )
     _read_pending(entries, summary, part_index, p2p, ends, done)
 
 
@@ -303,18 +321,40 @@ def _read_gaps(
     numbers = np.unique(numbers[numbers > 0])
     gapless = len(numbers) > 0 and int(numbers[0]) == 1 and int(numbers[-1]) == len(numbers)
     part.counted = gapless
+    if gapless and part.entered is None and (boundary or not part.hidden):
+        # All that it ever did in the group is there, and it is point-to-point.
+        part.entered = 0
     if not boundary and not part.p2p:
         given = collective[entries.op_id[collective] > 0]
         part.hidden = bool((entries.op_id[given] > entries.seq[given]).any())
 
 
-def _shows_active_only(entries: Entries, dump: RankDump) -> bool:
-    """Whether what has finished was left out of the dump."""
+def _shows_active_only(entries: Entries, dump: RankDump, sparse: bool) -> bool:
+    """Whether what has finished was left out of the dump, as far as can be seen."""
     if bool((entries.state == State.COMPLETED).any()) or bool(entries.retired.any()):
         return False
-    if len(entries) > 1 and bool((np.diff(entries.record_id) > 1).any()):
+    return sparse or any((status.completed or 0) > 0 for status in dump.status.values())
+
+
+def _accounted(
+    part: Part,
+    entries: Entries,
+    rows: Int64,
+    status: GroupStatus | None,
+    done: Bool,
+    gloo: bool,
+) -> bool:
+    """Whether the group's status proves that nothing older than its first entry is unfinished."""
+    if part.counted:
         return True
-    return any((status.completed or 0) > 0 for status in dump.status.values())
+    still_open = rows[~done[rows]]
+    if not len(still_open):
+        return gloo or (status is not None and status.enqueued == status.completed)
+    first = int(still_open[0])
+    number = int((entries.p2p_seq if bool(entries.is_p2p[first]) else entries.seq)[first])
+    if gloo or status is None:
+        return number == 1 and not part.p2p
+    return (status.completed or 0) >= number - 1
 
 
 def _close_silent_batches(
@@ -329,8 +369,12 @@ def _close_silent_batches(
     mine = rows[p2p[rows]]
     if not len(mine):
         return
-    idle = status is not None and status.enqueued == status.completed
     numbers = entries.p2p_seq[mine]
+    idle = status is not None and status.enqueued == status.completed
+    if status is not None and status.enqueued == int(numbers[-1]) <= int(entries.seq[mine[-1]]):
+        # The last one enqueued is a send or receive, the last one finished may be the
+        # collective of the same number.
+        idle = False
     open_ends = set(numbers[ends[mine]].tolist())
     counts = Counter(numbers.tolist())
     for row, number in zip(mine.tolist(), numbers.tolist(), strict=True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup
 from hanglab.analyzer.communication.merging import Merged
 from hanglab.analyzer.communication.signatures import ROOTED
-from hanglab.analyzer.communication.summary import Channel, Pending
+from hanglab.analyzer.communication.summary import Channel, Part, Pending, Summary
 from hanglab.analyzer.dumps.columns import ABSENT
 
 #: Order of an operation that only a status tells of: nobody knows what came before it.
@@ -117,7 +117,9 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
             waiting.explained = waiting.seq >= divergent.get(key[0], waiting.seq + 1)
     for waiting in waits.operations.values():
         waiting.leaders = {
-            rank for rank, pending in waiting.waiters.items() if pending.order == oldest[rank]
+            rank
+            for rank, pending in waiting.waiters.items()
+            if pending.order == oldest[rank] and not merged.ranks[rank].dim
         }
         _find_behind(waiting, waits, oldest)
         _find_stopped(waiting, waits.stopped)
@@ -248,8 +250,9 @@ class _Matcher:
         mine = waiting.group.standings[rank].part
         assert mine is not None
         channel = _channel(part.channels, pending, not sends) if part is not None else None
-        counted = mine.counted and (part.counted if part is not None else summary.whole)
-        waiting.certain = counted or self._merged.ranks[rank].gloo
+        own_summary = self._merged.ranks[rank]
+        counted = _counted(own_summary, mine) and _counted(summary, part)
+        waiting.certain = counted or own_summary.gloo
         if channel is None:
             if part is None and not summary.whole and not summary.gloo:
                 waiting.certain = False
@@ -271,6 +274,14 @@ class _Matcher:
         assert own is not None
         if own.open.index(pending.position) >= len(channel.open):
             waiting.absent.append(peer)
+
+
+def _counted(summary: Summary, part: Part | None) -> bool:
+    """Whether all sends and receives of a rank in a group are known."""
+    if part is not None and part.counted:
+        return True
+    # On gloo the ring may be whole, but has no point-to-point.
+    return summary.whole and not summary.gloo
 
 
 def _channel(channels: list[Channel], pending: Pending, sends: bool) -> Channel | None:

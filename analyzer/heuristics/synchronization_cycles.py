@@ -53,7 +53,7 @@ def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
 
 
 def _confidence(cycle: Cycle) -> float:
-    if not cycle.certain:
+    if not cycle.certain or (any(call.seq is None for call in cycle.calls) and not cycle.p2p):
         return 0.5
     if cycle.p2p:
         return 0.95

@@ -279,7 +279,9 @@ def to_rank_dump(run: Run, rank: int, style: Style | None = None) -> RankDump:
     """The columns that loading the dump of ``rank`` gives, and what the boundary adds to them."""
     style = style or Style()
     content = Decoded(render(run, rank, style))
-    dump = read_content(content, rank=rank, source=f"rank {rank}", from_json=False)
+    dump = read_content(
+        content, rank=rank, source=f"rank {rank}", from_json=False, contained=True
+    )
     if style.boundary:
         dump.extra["boundary"] = True
         _add_roots(dump, run, rank)
