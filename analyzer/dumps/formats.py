@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import pickletools
 import re
 from typing import Any, NoReturn
 
@@ -104,6 +103,8 @@ def _by_c(data: bytes) -> Decoded | None:
 
 def _check_old_pickle(data: bytes) -> None:
     """Protocols 0 and 1 start with no signature: text must not pass for code."""
+    import pickletools  # rarely needed, and it takes as long as loading a dump
+
     code: str | None = None
     try:
         for opcode, argument, _position in pickletools.genops(data):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hanglab.analyzer.dumps.decoding import Decoded
 from hanglab.analyzer.dumps.errors import DumpError
 
+if TYPE_CHECKING:
+    from json import JSONDecoder
+
 _SPACE = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
 _ENTRY_LISTS = frozenset({"entries"})
 
 
@@ -24,17 +25,18 @@ def decode_json(data: bytes) -> Decoded:
         return Decoded(msgspec.json.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
+    import json  # only for damaged documents
+
     text = data.decode("utf-8", "replace")
     try:
         # More lenient than msgspec: NaN, lone surrogates, repeated garbage in strings.
         return Decoded(json.loads(text))
     except (ValueError, RecursionError):
         pass
-    return _salvage(text)
+    return _salvage(_Scan(text, json.JSONDecoder()))
 
 
-def _salvage(text: str) -> Decoded:
-    scan = _Scan(text)
+def _salvage(scan: _Scan) -> Decoded:
     value: dict[str, Any] = {}
     damage = ""
     try:
@@ -55,15 +57,16 @@ def _salvage(text: str) -> Decoded:
                 break
     except (ValueError, RecursionError) as reason:
         what = "nests too deeply" if isinstance(reason, RecursionError) else "stops making sense"
-        damage = f"{what} at character {scan.pos} of {len(text)}"
+        damage = f"{what} at character {scan.pos} of {len(scan.text)}"
     if not value:
         raise DumpError(f"not a dump: JSON that {damage or 'holds nothing'}")
     return Decoded(value, damage or "is no valid JSON")
 
 
 class _Scan:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, decoder: JSONDecoder) -> None:
         self.text = text
+        self.decoder = decoder
         self.pos = 0
 
     def _skip(self) -> None:
@@ -84,7 +87,7 @@ class _Scan:
 
     def value(self) -> Any:
         self._skip()
-        value, self.pos = _DECODER.raw_decode(self.text, self.pos)
+        value, self.pos = self.decoder.raw_decode(self.text, self.pos)
         return value
 
     def items(self, into: list[Any]) -> None:
