@@ -16,17 +16,10 @@ from typing import Any
 
 from hanglab.harness import capabilities, declaration
 from hanglab.harness.declaration import Scenario
-from hanglab.harness.errors import HanglabError
+from hanglab.harness.errors import UsageError
 from hanglab.harness.literals import NotLiteral, call_arguments, offered_names, resolve
 
 _MARK = re.compile(r"#+\s*(FAULT|SEEN)\b")
-
-
-class UsageError(HanglabError):
-    """The command was called with something that does not exist or does not fit."""
-
-    advice = "`hanglab --help` shows what can be asked for."
-    exit_code = 64
 
 
 @dataclass(frozen=True)
@@ -122,12 +115,18 @@ def select(wanted: Sequence[str], project: Found | None = None) -> Found:
     by_name = {scenario.name: scenario for scenario in project.scenarios}
     for word in dict.fromkeys(wanted):
         path = Path(word)
-        if path.is_dir():
-            found.add(read_folder(path))
-        elif word.endswith(".py") or os.sep in word:
-            found.add(read_file(path))
-        elif word in by_name:
+        if word in by_name:
             found.scenarios.append(by_name[word])
+        elif path.is_dir():
+            inside = read_folder(path)
+            if not inside.scenarios and not inside.broken:
+                raise UsageError(
+                    f"No file in {path} declares a scenario.",
+                    "A plain script is run by its own path.",
+                )
+            found.add(inside)
+        elif word.endswith(".py") or os.sep in word or path.is_file():
+            found.add(read_file(path))
         else:
             raise UsageError(f"There is no scenario {word!r}.", _nearest(word, by_name))
     _refuse_namesakes(found.scenarios)
@@ -241,6 +240,8 @@ def _check(scenario: Scenario) -> None:
         raise ValueError(f"control_script {scenario.control_program} does not exist")
     if not isinstance(scenario.expect, declaration.Expect):
         raise TypeError("expect= must be an Expect(...)")
+    if not re.fullmatch(r"[\w.-]+", scenario.name):
+        raise ValueError(f"{scenario.name!r} cannot name a folder; use letters, digits and _ . -")
     for need in scenario.needs:
         if need not in capabilities.names():
             known = ", ".join(capabilities.names())

@@ -165,9 +165,8 @@ def print_summary(
     counts = Counter(result.outcome for result in results)
     words = ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in _STYLE if counts[outcome])
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    console.print(
-        f"{len(results)} jobs in {seconds:.0f} s: {words}; artifacts in {escape(str(shown))}"
-    )
+    jobs = "1 job" if len(results) == 1 else f"{len(results)} jobs"
+    console.print(f"{jobs} in {seconds:.0f} s: {words}; artifacts in {escape(str(shown))}")
 
 
 def _again(request: Request) -> str:

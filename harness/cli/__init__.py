@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(args=own, prog_name="hanglab", standalone_mode=False, obj=script_arguments)
     except (HanglabError, InputError) as error:
         _tell(error)
-        return int(getattr(error, "exit_code", 4))
+        return getattr(error, "exit_code", 4)
     except (KeyboardInterrupt, typer.Abort):
         print("hanglab: interrupted", file=sys.stderr)
         return 130

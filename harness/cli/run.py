@@ -58,7 +58,8 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> int:
     """Run scenarios and judge their verdicts; of a plain script, print the verdict."""
-    from hanglab.harness import discovery
+    from hanglab.harness import capabilities, discovery
+    from hanglab.harness.errors import MissingExtra, UsageError
     from hanglab.harness.suite import Options
 
     options = Options(
@@ -72,22 +73,25 @@ def run(
         hang_after_s=hang_after,
         deadline_s=deadline,
     )
+    torch = capabilities.capability("torch")
+    if not torch.available:
+        raise MissingExtra("`hanglab run` needs torch, which is not installed.", torch.remedy)
     found = discovery.select(scenarios or [])
     arguments: list[str] = context.obj or []
     if not found.plain:
         if arguments:
-            raise discovery.UsageError(
+            raise UsageError(
                 "Arguments after -- are for a plain script.",
                 "A scenario declares its script's arguments with arguments=.",
             )
         return _run_scenarios(found, options, as_json)
     if len(found.plain) > 1 or found.scenarios or found.broken:
-        raise discovery.UsageError(
+        raise UsageError(
             f"{found.plain[0]} declares no scenario, and a plain script runs alone.",
             "Run it by itself, or declare what is expected of it with @scenario.",
         )
     if repeat > 1:
-        raise discovery.UsageError(
+        raise UsageError(
             "A plain script runs once: nothing is expected of it that could be counted.",
             "Declare what is expected of it with @scenario, or leave --repeat out.",
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
 import pytest
 
 from hanglab.harness import capabilities
@@ -27,3 +29,19 @@ def test_an_unreachable_docker_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_capability_is_a_mistake() -> None:
     with pytest.raises(KeyError):
         capabilities.capability("teleport")
+
+
+def test_run_without_torch_says_which_extra_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hanglab.harness.cli import main
+
+    def missing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    capabilities.capability.cache_clear()
+    code = main(["run", "skipped_collective"])
+    capabilities.capability.cache_clear()
+    assert code == 4
+    assert "hanglab[run]" in capsys.readouterr().err

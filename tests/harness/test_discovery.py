@@ -9,7 +9,8 @@ import pytest
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.harness import discovery
 from hanglab.harness.declaration import Expect, Scenario
-from hanglab.harness.discovery import Found, UsageError
+from hanglab.harness.discovery import Found
+from hanglab.harness.errors import UsageError
 from hanglab.harness.faults.conditions import Operations
 from hanglab.harness.faults.freeze import Freeze
 
@@ -248,6 +249,21 @@ def test_namesakes_are_refused_and_repeats_are_not(tmp_path: Path) -> None:
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         discovery.select([str(tmp_path / "none.py")])
+
+
+def test_a_folder_without_scenarios_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    with pytest.raises(UsageError, match="declares a scenario"):
+        discovery.select([str(tmp_path)])
+
+
+def test_a_name_must_fit_into_a_path(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("loop()  # FAULT\n")
+    found = read(
+        tmp_path,
+        "scenario(script='train.py', name='../up', expect=Expect(Cause.BUSY_LOOP, {0}))\n",
+    )
+    assert "cannot name a folder" in reason(found)
 
 
 def test_every_scenario_of_the_project_can_be_read() -> None:
