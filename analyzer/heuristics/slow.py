@@ -49,7 +49,10 @@ HIDDEN = 0.05
 
 @dataclass(frozen=True)
 class Inputs:
-    """Waits for a data loader, without each loader's first."""
+    """Waits for a data loader, without the first and without the longest tenth.
+
+    Workers that start, or one cache that is cold, are no habit.
+    """
 
     count: int
     wall_ns: int
@@ -76,6 +79,10 @@ def input_waits(view: RankView) -> Inputs | None:
     if len(events) < FEWEST:
         return None
     span = events[-1].started_ns + events[-1].wall_ns - events[0].started_ns
+    events.sort(key=lambda e: e.wall_ns)
+    rare = events[-max(1, len(events) // 10) :]
+    events = events[: -len(rare)]
+    span -= sum(e.wall_ns for e in rare)
     return Inputs(len(events), sum(e.wall_ns for e in events), span, _making(progress, span))
 
 
