@@ -20,6 +20,7 @@ from hanglab.analyzer.communication.picture import (
     Wait,
     WaitKind,
 )
+from hanglab.analyzer.communication.signatures import difference
 from hanglab.analyzer.communication.summary import Pending, summarise
 from hanglab.analyzer.communication.waits import Waiting, Waits, find_waits
 from hanglab.analyzer.dumps.columns import ABSENT, RankDump
@@ -70,6 +71,8 @@ class _Painter:
         merged, cast = self._merged, self._cast
         divergences, places = self._divergences()
         waits = find_waits(merged, cast, places)
+        for divergence in divergences:
+            _settle(divergence, cast, waits)
         blame = find_blame(merged, waits)
         picture = Picture(
             ranks=tuple(sorted(merged.ranks)),
@@ -217,6 +220,33 @@ class _Painter:
                     if peer in calls and ring.places[peer].seq is not None:
                         unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
         return cycles, unmatched
+
+
+def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:
+    """Let the order of other groups decide where the group alone cannot.
+
+    A member that waits for a candidate in another operation, and has yet to come
+    here, does that operation first; the candidate came here first.
+    """
+    if divergence.deviating:
+        return
+    group = next(g for g in cast.groups if g.group == divergence.group)
+    late = {
+        rank
+        for rank, standing in group.standings.items()
+        if standing.has_entered(divergence.seq) is False
+    }
+    against = {
+        rank
+        for waiting in waits.operations.values()
+        if waiting.seq is not None and not late.isdisjoint(waiting.waiters)
+        for rank in waiting.absent
+        if rank in divergence.calls
+    }
+    rest = [call for rank, call in divergence.calls.items() if rank not in against]
+    if against and rest and all(difference(rest[0], c, sites=False) is None for c in rest):
+        divergence.deviating = tuple(sorted(against))
+        divergence.candidates = ()
 
 
 def _next_awaited(end: End) -> Waiting:

@@ -277,9 +277,8 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
             _close_silent_batches(entries, rows, p2p, ends, done, status)
         _read_collectives(part, entries.seq[collective], codes[collective], done[collective])
         if not summary.gloo:
-            sent = entries.p2p_seq[rows[p2p[rows]]]
-            part.counted = len(sent) > 0 and int(sent[0]) <= 1 and not active_only
-            if len(sent) and not active_only:
+            part.counted = int(entries.op_id[rows[0]]) == 1 and not active_only
+            if part.p2p and not active_only:
                 # A send or receive carries the number of the last collective before it.
                 part.entered = max(part.entered or 0, int(entries.seq[rows].max()))
         if summary.gloo:

@@ -122,7 +122,8 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
             if pending.order == oldest[rank] and not merged.ranks[rank].dim
         }
         _find_behind(waiting, waits, oldest)
-        _find_stopped(waiting, waits.stopped)
+    for waiting in waits.operations.values():
+        _find_stopped(waiting, waits)
     return waits
 
 
@@ -204,20 +205,23 @@ def _find_behind(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> None
             return
 
 
-def _find_stopped(waiting: Waiting, stopped: set[int]) -> None:
+def _find_stopped(waiting: Waiting, waits: Waits) -> None:
     """A peer finished it and everybody has entered it: what holds a rank up is its own."""
     if not waiting.finished or waiting.absent or waiting.explained:
         return
     if waiting.seq is None:
-        if waiting.certain:
-            stopped.update(waiting.waiters)
+        (rank, pending), *_ = waiting.waiters.items()
+        # A batch finishes as a whole: each member's peer must have.
+        batch = [w for p, w in waits.by_rank[rank] if p.order == pending.order]
+        if all(w.certain and w.finished for w in batch):
+            waits.stopped.add(rank)
         return
     if waiting.op in ROOTED:
         alone = len(waiting.waiters) == 1 and not waiting.unknown
     else:
         alone = len(waiting.waiters) + len(waiting.unknown) <= len(waiting.finished)
     if alone:
-        stopped.update(waiting.waiters)
+        waits.stopped.update(waiting.waiters)
 
 
 class _Matcher:
