@@ -255,7 +255,9 @@ def _calls(
     sequences: Sequences, lookup: Lookup, seq: int, ranks: list[int], first: tuple[int, ...]
 ) -> dict[int, Call]:
     calls = {}
-    for rank in [*first, *(rank for rank in ranks if rank not in first)][:_CALLS]:
+    chosen = [*first, *(rank for rank in ranks if rank not in first)][:_CALLS]
+    lookup.prefetch(chosen)
+    for rank in chosen:
         call = lookup.collective(rank, sequences.group, seq)
         if call is not None:
             calls[rank] = call

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -11,15 +12,41 @@ from hanglab.analyzer.communication.picture import Call, Group
 from hanglab.analyzer.communication.summary import Pending
 from hanglab.analyzer.dumps.columns import ABSENT, Entries, RankDump
 
-SecondLook = Callable[[int], RankDump | None]
+class SecondLook(Protocol):
+    """Reads ranks' dumps once more; None, or no entry, for what cannot be had."""
+
+    def __call__(self, rank: int) -> RankDump | None: ...
+
+    def many(self, ranks: Collection[int]) -> Mapping[int, RankDump]: ...
+
+
+class InMemory:
+    """A second look at dumps that are at hand."""
+
+    def __init__(self, dumps: Mapping[int, RankDump]) -> None:
+        self._dumps = dumps
+
+    def __call__(self, rank: int) -> RankDump | None:
+        return self._dumps.get(rank)
+
+    def many(self, ranks: Collection[int]) -> Mapping[int, RankDump]:
+        return {rank: self._dumps[rank] for rank in ranks if rank in self._dumps}
 
 
 class Lookup:
     """Reads each rank at most once, and none but those that it is asked for."""
 
-    def __init__(self, second_look: SecondLook) -> None:
+    def __init__(self, second_look: SecondLook | Callable[[int], RankDump | None]) -> None:
         self._second_look = second_look
         self._dumps: dict[int, RankDump | None] = {}
+
+    def prefetch(self, ranks: Iterable[int]) -> None:
+        """Read many ranks in one go where the second look can."""
+        wanted = [rank for rank in dict.fromkeys(ranks) if rank not in self._dumps]
+        many = getattr(self._second_look, "many", None)
+        if len(wanted) > 1 and many is not None:
+            found = many(wanted)
+            self._dumps.update((rank, found.get(rank)) for rank in wanted)
 
     def dump(self, rank: int) -> RankDump | None:
         if rank not in self._dumps:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.communication.blame import Blame, End, find_blame, reaching
 from hanglab.analyzer.communication.divergence import find_divergence, sequences_of
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
-from hanglab.analyzer.communication.lookup import Lookup, SecondLook, plain_call
+from hanglab.analyzer.communication.lookup import InMemory, Lookup, SecondLook, plain_call
 from hanglab.analyzer.communication.merging import Merged, merge_all
 from hanglab.analyzer.communication.picture import (
     Call,
@@ -27,6 +27,8 @@ from hanglab.analyzer.dumps.columns import ABSENT, RankDump
 
 #: Jobs up to this size are read in full a second time, of larger ones the ranks that matter.
 SMALL = 64
+#: Of large jobs so many ranks are read in full a second time.
+_READ = 256
 #: So many unfinished operations of a rank are listed in the picture.
 _LISTED = 256
 
@@ -43,16 +45,20 @@ def build_picture(
     for dump in dumps:
         by_rank.setdefault(dump.rank, dump)
     merged = merge_all(summarise(dump) for dump in by_rank.values())
-    return picture(merged, by_rank.get, expected=expected)
+    return picture(merged, InMemory(by_rank), expected=expected)
 
 
 def picture(
-    merged: Merged, second_look: SecondLook, *, expected: Sequence[int] | None = None
+    merged: Merged,
+    second_look: SecondLook | Callable[[int], RankDump | None],
+    *,
+    expected: Sequence[int] | None = None,
 ) -> Picture:
     """The picture of a job from its united summaries.
 
     ``second_look`` reads a rank's dump once more; it is asked for few ranks in
-    large jobs, and may return None.
+    large jobs, and may return None.  Where it has a method ``many``, that is
+    asked for several ranks at once.
     """
     cast = resolve(merged, expected)
     painter = _Painter(merged, cast, Lookup(second_look))
@@ -82,9 +88,12 @@ class _Painter:
             open=tuple(blame.open),
             abridged=not self._small,
         )
-        important = {end.rank for end in blame.ends}
+        important = {end.rank for end in blame.ends if end.kind != "unknown"}
         important.update(rank for divergence in divergences for rank in divergence.deviating)
-        picture.sinks = [self._sink(end, waits) for end in blame.ends]
+        important = set(sorted(important)[:_READ])
+        self._lookup.prefetch(sorted(important)[:_READ])
+        everybody = reaching(waits, important) if len(blame.ends) > SMALL else set()
+        picture.sinks = [self._sink(end, waits, everybody) for end in blame.ends]
         picture.cycles, picture.unmatched = self._rings(blame, important)
         for rank in sorted(merged.ranks):
             mine = waits.by_rank.get(rank, [])
@@ -164,11 +173,13 @@ class _Painter:
                 )
         return None
 
-    def _sink(self, end: End, waits: Waits) -> Sink:
+    def _sink(self, end: End, waits: Waits, everybody: set[int]) -> Sink:
         waiting = _next_awaited(end)
         waiter = min(other for other in waiting.waiters if other != end.rank)
-        theirs = self._call(waiter, waiting.waiters[waiter], waiting.group.group, True)
-        own = self._lookup.collective(end.rank, waiting.group, waiting.seq) if waiting.seq else None
+        theirs = self._call(waiter, waiting.waiters[waiter], waiting.group.group, self._small)
+        own = None
+        if waiting.seq is not None and end.kind == "stopped":
+            own = self._lookup.collective(end.rank, waiting.group, waiting.seq)
         awaited = own or Call(
             rank=end.rank,
             group=waiting.group.group,
@@ -177,7 +188,8 @@ class _Painter:
             arguments=theirs.arguments,
             peer=waiter if waiting.seq is None else None,
         )
-        victims = reaching(waits, [end.rank]) - {end.rank}
+        # Of very many ends, each one's own victims are not told apart.
+        victims = (everybody or reaching(waits, [end.rank])) - {end.rank}
         return Sink(
             rank=end.rank,
             awaited=awaited,
@@ -251,22 +263,25 @@ def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:
 
 def _next_awaited(end: End) -> Waiting:
     """What the rank would have to enter next, as far as its waiters show."""
-
-    def place(waiting: Waiting) -> tuple[int, int, int]:
-        others = [pending.order for rank, pending in waiting.waiters.items() if rank != end.rank]
-        behind = 0 if waiting.seq is not None else 1
-        return min(others), behind, -len(others)
-
-    waited = [w for w in end.awaited if any(rank != end.rank for rank in w.waiters)]
-    collective = [waiting for waiting in waited if waiting.seq is not None]
-    # Positions in different ranks' rings cannot be compared; numbers of one group can.
-    if collective:
-        by_group: dict[int, list[Waiting]] = {}
-        for waiting in collective:
-            by_group.setdefault(waiting.key[0], []).append(waiting)
-        largest = max(by_group.values(), key=lambda ws: (max(len(w.waiters) for w in ws), len(ws)))
-        return min(largest, key=lambda waiting: waiting.seq or 0)
-    return min(waited, key=place)
+    earliest: dict[int, Waiting] = {}
+    for waiting in end.awaited:
+        if waiting.seq is not None and any(rank != end.rank for rank in waiting.waiters):
+            known = earliest.get(waiting.key[0])
+            if known is None or waiting.seq < (known.seq or 0):
+                earliest[waiting.key[0]] = waiting
+    if not earliest:
+        others = [w for w in end.awaited if any(rank != end.rank for rank in w.waiters)]
+        return min(others, key=lambda w: min(p.order for p in w.waiters.values()))
+    # Who waits in one of them and has yet to enter another does the one first.
+    first = [
+        waiting
+        for waiting in earliest.values()
+        if not any(
+            other is not waiting and not set(waiting.absent).isdisjoint(other.waiters)
+            for other in earliest.values()
+        )
+    ]
+    return max(first or earliest.values(), key=lambda waiting: len(waiting.waiters))
 
 
 def _other_half(call: Call) -> str:
