@@ -30,7 +30,7 @@ _MAGIC = {
 }
 _OLD_PICKLE = (b"(d", b"(l", b"}q", b"]q", b"}(", b"}.", b"].")
 _OLD_CODE = re.compile(rb"\(?[ci][A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|\([SVU]")
-_JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
+_JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*{")
 #: Bytes that :func:`foreign` needs.
 HEAD = 4096
 
@@ -81,7 +81,7 @@ def read_dump(data: bytes, *, rank: int, source: str, contained: bool) -> RankDu
     what = foreign(data[:HEAD])
     if what:
         raise DumpError(what)
-    from_json = _JSON_START.match(data) is not None and data[:2] not in (b"](", b"]q", b"].")
+    from_json = _JSON_START.match(data) is not None
     if from_json:
         decoded = decode_json(data)
     else:

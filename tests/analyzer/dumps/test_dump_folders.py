@@ -187,7 +187,7 @@ def test_foreign_files_cost_only_themselves(tmp_path: Path) -> None:
         "trace_6": "not a dump: a pickle of a list",
         "trace_7": "not a dump: a pickle without a dump's keys",
         "trace_8.json": "not a dump: JSON without a dump's keys",
-        "trace_9.json": "not a dump: JSON that stops making sense at character 0 of 5",
+        "trace_9.json": "not a dump: text",
         "trace_10": "not a dump: compressed with gzip: unpack it",
         "trace_11": "not a dump: a pickle of a NoneType",
         "trace_12": "not a dump: unknown bytes",
