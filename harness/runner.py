@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hanglab.analyzer.verdict import Verdict
 from hanglab.harness.agent import Agent
 from hanglab.harness.artifacts import JobFolder, Variant, write_json
 from hanglab.harness.declaration import Scenario
+from hanglab.harness.ending import Ending, first_error, raised_elsewhere
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.injection import Injector, Strike
-from hanglab.harness.launchers.protocol import Launcher, Plan, RankExit, RunningJob
+from hanglab.harness.launchers.protocol import Launcher, Plan, RunningJob
 from hanglab.harness.outcome import Facts, Judgement, Outcome, expected_location, judge
 
 #: Pause between two looks at the agent and the ranks, in seconds.
@@ -67,22 +66,6 @@ class Result:
         return self.judgement.outcome
 
 
-@dataclass
-class Ending:
-    """How a job came to its end, as the harness saw it."""
-
-    strikes: list[Strike] = field(default_factory=list)
-    #: In the order in which they were seen; those that hanglab ended are not among them.
-    exits: list[RankExit] = field(default_factory=list)
-    #: The agent's trigger; None where every rank ended by itself.
-    trigger: dict[str, Any] | None = None
-    interrupted: bool = False
-
-    @property
-    def failed(self) -> list[RankExit]:
-        return [ended for ended in self.exits if ended.code != 0 or ended.signal]
-
-
 def run(
     request: Request,
     folder: JobFolder,
@@ -110,7 +93,7 @@ def run(
             verdict = _analyze(folder.case)
             result = Result(name, request, _judge(request, folder, verdict, ending), verdict)
             if result.outcome is Outcome.HARNESS_ERROR:
-                result.detail = _first_error(folder, ending)
+                result.detail = first_error(folder.case, ending)
     except Exception as failure:  # whatever it is, it is this job's outcome
         detail = _explain(failure)
         with contextlib.suppress(OSError):
@@ -241,7 +224,7 @@ def _judge(request: Request, folder: JobFolder, verdict: Verdict, ending: Ending
         failed=failed,
         finished=not failed and len(ending.exits) >= request.world_size,
         missed=tuple(strike.describe() for strike in ending.strikes if not strike.struck),
-        raised=_raised_elsewhere(request.scenario, folder, ending),
+        raised=raised_elsewhere(request.scenario, folder.case, ending),
     )
     return judge(
         request.scenario,
@@ -251,56 +234,6 @@ def _judge(request: Request, folder: JobFolder, verdict: Verdict, ending: Ending
         verdict,
         facts,
     )
-
-
-_TRACE_LINE = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
-
-
-def _raised_elsewhere(scenario: Scenario, folder: JobFolder, ending: Ending) -> str | None:
-    """Traceback of the first rank that failed, if it never came past a marked line.
-
-    Victims raise too, when their peer dies, so the first one decides; after a
-    fault from outside nothing is held against the body.
-    """
-    if not ending.failed or any(strike.struck for strike in ending.strikes):
-        return None
-    text = _first_error(folder, ending)
-    if "Traceback (most recent call last)" not in text:
-        return None
-    marked = {*scenario.fault_lines, *scenario.seen_lines}
-    for match in _TRACE_LINE.finditer(text):
-        if Path(match["file"]).name == scenario.program.name and int(match["line"]) in marked:
-            return None
-    return text
-
-
-def _first_error(folder: JobFolder, ending: Ending) -> str:
-    """End of the standard error of the rank that raised first, or else failed first."""
-    if not ending.failed:
-        return ""
-    first = ending.failed[0]
-    raised_at = _raised_at(folder.case)
-    known = [ended for ended in ending.failed if ended.rank in raised_at]
-    if known and first.signal is None:
-        first = min(known, key=lambda ended: raised_at[ended.rank])
-    with contextlib.suppress(OSError):
-        return first.stderr.read_text(errors="replace")[-8000:]
-    return ""
-
-
-def _raised_at(case: Path) -> dict[int, int]:
-    """Wall time at which each rank's first exception reached the top, by the Case."""
-    from hanglab.recorder.case.reader import CaseReader, NotACase
-
-    try:
-        ranks = CaseReader(case).ranks
-    except NotACase:
-        return {}
-    return {
-        rank.rank: min(raised.at.wall_ns for raised in rank.exceptions)
-        for rank in ranks
-        if rank.exceptions
-    }
 
 
 def _explain(failure: Exception) -> str:
@@ -368,4 +301,4 @@ def _strike(strike: Strike) -> dict[str, object]:
     }
 
 
-__all__ = ["Ending", "Request", "Result", "expectation", "run"]
+__all__ = ["Request", "Result", "expectation", "run"]
