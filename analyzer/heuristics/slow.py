@@ -24,8 +24,9 @@ from hanglab.recorder.case.records import Frame
 
 #: Share of the time from which on waiting for input is the job's trouble.
 STARVED = 0.4
-#: Share of the time from which on a loader is always behind.
-BUSY_LOADER = 0.75
+#: Share of the time that a loader must need to make its batches to be behind as well: where
+#: all are too slow, the slowest keeps the others waiting, and those rest for that time.
+BUSY_LOADER = 0.6
 #: A rank's own work against the median of its peers'.
 EXCESS = 1.5
 #: Share of the time that a slow rank must cost its peers.
@@ -33,11 +34,12 @@ COST = 0.15
 #: Share of the time that its excess of processor time must fill: less than the cost, as
 #: a crowded machine stretches the work.
 WORK = 0.05
-#: Fewest operations or sections that say anything.
-FEWEST = 8
+#: Fewest operations or sections, and shortest time, that say anything.
+FEWEST = 12
+SHORTEST_NS = 500_000_000
 FLOOR_MS = 2.0
 #: A single wait from which on one rank's work holds the job up.
-LONG_NS = 5_000_000_000
+LONG_NS = 8_000_000_000
 #: Without more processor time: share of the time that a rank must cost its peers, share of
 #: the operations that it must be last in, and share of its samples at one line of its own.
 LATE = 0.3
@@ -196,7 +198,7 @@ def _input_line(known: Known, rank: int) -> Location | None:
 def _slow_input(
     known: Known, waits: dict[int, Inputs], found: Arrivals | None
 ) -> Iterator[Proposal]:
-    if len(waits) < 2 or found is None:
+    if len(waits) < 2 or found is None or found.span_ns < SHORTEST_NS:
         return
     for rank, wait in waits.items():
         others = [w.ms for r, w in waits.items() if r != rank]
@@ -235,7 +237,10 @@ def _slow_input(
 
 def _may_starve_unseen(waits: dict[int, Inputs], rank: int) -> bool:
     """Whether another rank's loader may be as slow, hidden by the time its rank waits anyway."""
+    mine = waits[rank].making
     others = [w for r, w in waits.items() if r != rank]
+    if mine is not None and all(w.making is not None for w in others):
+        return mine < EXCESS * median(w.making or 0.0 for w in others)
     return any(w.making is None and w.share >= HIDDEN for w in others)
 
 
@@ -356,7 +361,7 @@ def _busiest_line(known: Known, rank: int) -> Frame | None:
 
 
 def _slow_compute(known: Known, found: Arrivals | None, named: set[int]) -> Iterator[Proposal]:
-    if found is None or found.operations < FEWEST or found.span_ns <= 0:
+    if found is None or found.operations < FEWEST or found.span_ns < SHORTEST_NS:
         return
     work = {r: w for r, v in known.ranks.items() if (w := _work_ns(v)) is not None}
     if len(work) < 2 or len(work) < len(known.ranks):
