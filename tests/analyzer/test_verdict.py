@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+
 from hanglab.analyzer.verdict import (
     Alternative,
     Category,

@@ -6,6 +6,7 @@ import sysconfig
 import threading
 
 import pytest
+
 from hanglab.analyzer.evidence.code import CodeMap, Owner
 from hanglab.recorder.case.records import Frame, Python
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from hanglab.analyzer.evidence.code import CodeMap
 from hanglab.analyzer.evidence.standing import Place, stand
 from hanglab.recorder.case.records import Frame, ThreadStack
@@ -80,18 +81,35 @@ USER = Frame("main", "/home/me/train.py", 7)
     ("frames", "place"),
     [
         ([Frame("all_reduce", C10D, 1), USER], Place.COMMUNICATION),
-        ([Frame("_store_based_barrier", C10D, 1), Frame("new_group", C10D, 2), USER],
-         Place.GROUP_CREATION),
-        ([Frame("_store_based_barrier", C10D, 1), Frame("init_process_group", C10D, 2), USER],
-         Place.RENDEZVOUS),
+        (
+            [Frame("_store_based_barrier", C10D, 1), Frame("new_group", C10D, 2), USER],
+            Place.GROUP_CREATION,
+        ),
+        (
+            [Frame("_store_based_barrier", C10D, 1), Frame("init_process_group", C10D, 2), USER],
+            Place.RENDEZVOUS,
+        ),
         ([Frame("destroy_process_group", C10D, 2), USER], Place.TEARDOWN),
-        ([Frame("select", "/usr/lib/python3.11/selectors.py", 1),
-          Frame("_try_get_data", LOADER, 1), USER], Place.LOADER),
+        (
+            [
+                Frame("select", "/usr/lib/python3.11/selectors.py", 1),
+                Frame("_try_get_data", LOADER, 1),
+                USER,
+            ],
+            Place.LOADER,
+        ),
         # a dataset that runs in the rank itself: the loader is around it
-        ([Frame("__getitem__", "/home/me/data.py", 3), Frame("__next__", LOADER, 1), USER],
-         Place.LOADER),
-        ([Frame("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py", 1),
-          Frame("_shutdown", "/usr/lib/python3.11/threading.py", 2)], Place.TEARDOWN),
+        (
+            [Frame("__getitem__", "/home/me/data.py", 3), Frame("__next__", LOADER, 1), USER],
+            Place.LOADER,
+        ),
+        (
+            [
+                Frame("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py", 1),
+                Frame("_shutdown", "/usr/lib/python3.11/threading.py", 2),
+            ],
+            Place.TEARDOWN,
+        ),
         ([USER], Place.USER),
         ([], Place.UNKNOWN),
     ],

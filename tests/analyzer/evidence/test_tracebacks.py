@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hanglab.analyzer.evidence.tracebacks import printed_tracebacks
 
-PROGRAM = '''
+PROGRAM = """
 import logging
 
 def inner(n):
@@ -23,7 +23,7 @@ except ValueError:
     logging.exception("skipped")
 
 raise KeyError("late")
-'''
+"""
 
 
 def test_every_printed_traceback_is_found_in_order(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_every_printed_traceback_is_found_in_order(tmp_path: Path) -> None:
 
 def test_torchrun_prefixes_and_cut_tails_are_no_obstacle() -> None:
     text = (
-        "e most recent call last):\n  File \"x.py\", line 1, in f\nOops: cut\n"
-        '[rank1]: Traceback (most recent call last):\n'
+        'e most recent call last):\n  File "x.py", line 1, in f\nOops: cut\n'
+        "[rank1]: Traceback (most recent call last):\n"
         '[rank1]:   File "/a/train.py", line 3, in <module>\n'
         "[rank1]:     main()\n"
         "[rank1]: torch.distributed.DistBackendError: NCCL error\n"
