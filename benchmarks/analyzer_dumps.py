@@ -88,8 +88,9 @@ def _step(kind: Kind) -> list[tuple[str, str, list[int], list[int], int]]:
     if kind.stage < PIPELINE - 1:
         step.append(("pipeline", f"nccl:send {kind.stage}->{kind.stage + 1}", [4096], [4096], 17))
     for bucket in range(6):
-        step.append(("data", "nccl:all_reduce", [25_000_000 + bucket], [25_000_000 + bucket],
-                     18 + bucket))
+        step.append(
+            ("data", "nccl:all_reduce", [25_000_000 + bucket], [25_000_000 + bucket], 18 + bucket)
+        )
     step.append(("world", "nccl:all_reduce", [1], [1], 30))
     return step
 

@@ -64,9 +64,7 @@ def find_blame(merged: Merged, waits: Waits) -> Blame:
         if rank not in waits.stopped and not merged.ranks[rank].dim
         for waiting in waits.first(rank)
     }
-    blame.stalled = [
-        w for w in waits.operations.values() if w.stalled and id(w) in firsts
-    ]
+    blame.stalled = [w for w in waits.operations.values() if w.stalled and id(w) in firsts]
     held = {
         rank
         for waiting in waits.operations.values()

@@ -158,9 +158,7 @@ def _hard_divergence(sequences: Sequences, lookup: Lookup) -> Divergence | None:
     return None
 
 
-def _judge(
-    sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]
-) -> Divergence:
+def _judge(sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]) -> Divergence:
     conforming = _conforming(sequences, seq, sides)
     ranks = sorted(rank for side in sides for rank in side.ranks)
     deviating: tuple[int, ...] = ()
@@ -171,9 +169,7 @@ def _judge(
     other = next(side for side in sides if side is not base)
     kind = _kind(sequences, seq, base, other)
     skipped = bool(deviating) and all(
-        _skips(sequences, seq, base.ranks[0], side, kind)
-        for side in sides
-        if side is not base
+        _skips(sequences, seq, base.ranks[0], side, kind) for side in sides if side is not base
     )
     return Divergence(
         group=sequences.group.group,
@@ -233,9 +229,7 @@ def _site(sequences: Sequences, code: int) -> int:
     return int(sequences.table[code][SITE])
 
 
-def _skips(
-    sequences: Sequences, seq: int, base: int, side: _Side, kind: Difference
-) -> bool:
+def _skips(sequences: Sequences, seq: int, base: int, side: _Side, kind: Difference) -> bool:
     """Whether a side goes on with its peers' operations, with some left out."""
     mine = sequences.signatures(side.ranks[0], seq, None)
     past = sequences.signatures(base, None, seq)

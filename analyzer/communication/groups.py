@@ -178,9 +178,7 @@ def _learn(merged: Merged, cast: Cast) -> None:
                 _take_status(summary, standing, pg_id, group)
 
 
-def _take_status(
-    summary: Summary, standing: Standing, pg_id: int, group: ResolvedGroup
-) -> None:
+def _take_status(summary: Summary, standing: Standing, pg_id: int, group: ResolvedGroup) -> None:
     if summary.whole:
         standing.entered = 0
         return

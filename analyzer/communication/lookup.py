@@ -12,6 +12,7 @@ from hanglab.analyzer.communication.picture import Call, Group
 from hanglab.analyzer.communication.summary import Pending
 from hanglab.analyzer.dumps.columns import ABSENT, Entries, RankDump
 
+
 class SecondLook(Protocol):
     """Reads ranks' dumps once more; None, or no entry, for what cannot be had."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.communication.blame import Blame, End, find_blame, reaching
 from hanglab.analyzer.communication.divergence import find_divergence, sequences_of
+from hanglab.analyzer.communication.exchange import find_misfit
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
 from hanglab.analyzer.communication.lookup import InMemory, Lookup, SecondLook, plain_call
 from hanglab.analyzer.communication.merging import Merged, merge_all
@@ -20,7 +21,7 @@ from hanglab.analyzer.communication.picture import (
     Wait,
     WaitKind,
 )
-from hanglab.analyzer.communication.signatures import difference
+from hanglab.analyzer.communication.signatures import difference, is_all_to_all
 from hanglab.analyzer.communication.summary import Pending, summarise
 from hanglab.analyzer.communication.waits import Waiting, Waits, find_waits
 from hanglab.analyzer.dumps.columns import ABSENT, RankDump
@@ -33,9 +34,7 @@ _READ = 256
 _LISTED = 256
 
 
-def build_picture(
-    dumps: Iterable[RankDump], *, expected: Sequence[int] | None = None
-) -> Picture:
+def build_picture(dumps: Iterable[RankDump], *, expected: Sequence[int] | None = None) -> Picture:
     """The picture of a job whose dumps are all at hand.
 
     ``expected`` are the global ranks that the job should have; without it, the
@@ -122,14 +121,20 @@ class _Painter:
 
     def _divergences(self) -> tuple[list[Divergence], dict[int, int]]:
         table = self._merged.table()
+        exchanging = {
+            self._cast.places[rank, pending.part]
+            for rank, summary in self._merged.ranks.items()
+            for pending in summary.pending
+            if is_all_to_all(pending.op)
+        }
         found: list[Divergence] = []
         places: dict[int, int] = {}
         for place, group in enumerate(self._cast.groups):
             sequences = sequences_of(self._merged, group, table)
-            if len(sequences.histories) < 2:
-                continue
             stuck = any(standing.unfinished for standing in group.standings.values())
             divergence = find_divergence(sequences, self._lookup, stuck=stuck)
+            if divergence is None and stuck and place in exchanging:
+                divergence = find_misfit(group, self._lookup)
             if divergence is not None:
                 found.append(divergence)
                 places[place] = divergence.seq

@@ -48,6 +48,7 @@ def random_layout(random: Random, world: int) -> tuple[ProgramGroup, ...]:
             groups.append(ProgramGroup(str(number + 1), members, f"group_{number + 1}"))
     return tuple(groups)
 
+
 #: An operation, and for point-to-point sender and receiver within the group.
 Event = tuple[Action, tuple[int, int] | None]
 
@@ -109,9 +110,7 @@ def _random_event(
     return event, None
 
 
-def _everywhere(
-    random: Random, groups: tuple[ProgramGroup, ...], event: Event
-) -> list[Event]:
+def _everywhere(random: Random, groups: tuple[ProgramGroup, ...], event: Event) -> list[Event]:
     """The event in all groups of its kind, as parallel layouts do it, or in its group alone."""
     action, peers = event
     description = groups[action.group].description

@@ -90,8 +90,11 @@ class _Frames:
 
     def of(self, action: Action) -> list[dict[str, Any]]:
         inner = [
-            (action.op, "/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py",
-             2000 + len(action.op)),
+            (
+                action.op,
+                "/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py",
+                2000 + len(action.op),
+            ),
             ("wrapper", "/opt/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", 83),
         ]
         outer = [(f"layer_{n}", "/srv/train/model.py", 100 + n) for n in range(self._depth)]
@@ -207,9 +210,7 @@ class _Renderer:
     @staticmethod
     def _ends_batch(issued: list[Issued], index: int) -> bool:
         batch = issued[index].action.batch
-        return bool(batch) and (
-            index + 1 == len(issued) or issued[index + 1].action.batch != batch
-        )
+        return bool(batch) and (index + 1 == len(issued) or issued[index + 1].action.batch != batch)
 
     def _row(self, issued: Issued, index: int, record: int) -> dict[str, Any]:
         action = issued.action
@@ -279,9 +280,7 @@ def to_rank_dump(run: Run, rank: int, style: Style | None = None) -> RankDump:
     """The columns that loading the dump of ``rank`` gives, and what the boundary adds to them."""
     style = style or Style()
     content = Decoded(render(run, rank, style))
-    dump = read_content(
-        content, rank=rank, source=f"rank {rank}", from_json=False, contained=True
-    )
+    dump = read_content(content, rank=rank, source=f"rank {rank}", from_json=False, contained=True)
     if style.boundary:
         dump.extra["boundary"] = True
         _add_roots(dump, run, rank)
@@ -294,8 +293,7 @@ def _add_roots(dump: RankDump, run: Run, rank: int) -> None:
         return
     ids = {number: index for index, number in group_ids(run.program, rank).items()}
     roots = {
-        (issued.action.group, issued.op_id): issued.action.root
-        for issued in run.ranks[rank].issued
+        (issued.action.group, issued.op_id): issued.action.root for issued in run.ranks[rank].issued
     }
     known: dict[tuple[int, int], int] = {}
     for row in range(len(entries)):

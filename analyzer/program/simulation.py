@@ -138,9 +138,7 @@ class _Machine:
         if following >= len(actions) or self._stops.get(rank) == following or self._waits(rank):
             return False
         action = actions[following]
-        same_batch = bool(
-            action.batch and issued and issued[-1].action.batch == action.batch
-        )
+        same_batch = bool(action.batch and issued and issued[-1].action.batch == action.batch)
         group = action.group
         self._op_ids[rank][group] += 1
         if action.p2p:

@@ -47,9 +47,7 @@ def random_trial(
     fault: Fault | None = None
     if not healthy:
         kinds = [k for k in FAULTS if backend == "nccl" or k not in NCCL_ONLY]
-        fault = make_fault(
-            program, kind or random.choice(kinds), random.randrange(world), random
-        )
+        fault = make_fault(program, kind or random.choice(kinds), random.randrange(world), random)
         if fault is None:
             return None
     ahead = random.choice((2, 6, 12, 40))

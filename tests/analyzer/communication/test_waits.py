@@ -1,0 +1,308 @@
+"""Who waits for whom, and where the waiting ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from picture_rows import Row, columns, world
+
+from hanglab.analyzer.communication import build_picture
+from hanglab.analyzer.communication.picture import Picture, WaitKind
+from hanglab.analyzer.heuristics.synchronization_findings import (
+    open_question,
+    synchronization_findings,
+)
+from hanglab.analyzer.verdict import Cause, Status
+
+GRID = {"0": range(4), "1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]}
+
+
+def open_(op: str, seq: int, group: str = "0", **more: Any) -> Row:
+    return Row(op, seq, group=group, done=False, **more)
+
+
+def picture_of(rows: dict[int, list[Row]], **details: Any) -> Picture:
+    details.setdefault("members", GRID)
+    dumps = [columns(rank, mine, **details) for rank, mine in rows.items()]
+    return build_picture(dumps, expected=range(4))
+
+
+def test_blame_passes_through_groups_to_the_one_rank_outside() -> None:
+    # 3 left group 2; 2 waits for it there, 0 waits for 2, 1 for 0 in the world.
+    done = Row("all_reduce", 1)
+    picture = picture_of(
+        {
+            0: [done, open_("all_reduce", 1, "3")],
+            1: [done, open_("all_reduce", 2)],
+            2: [done, open_("all_reduce", 1, "2")],
+            3: [done],
+        }
+    )
+    assert [(sink.rank, sink.outside) for sink in picture.sinks] == [(3, True)]
+    assert picture.sinks[0].victims == (0, 1, 2)
+    assert picture.sinks[0].awaited.group.name == "2"
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [3])
+
+
+def test_groups_in_opposite_order() -> None:
+    picture = picture_of(
+        {
+            0: [open_("all_reduce", 1, "1")],
+            1: [open_("all_reduce", 1, "0")],
+            2: [open_("all_reduce", 1, "0")],
+            3: [open_("all_reduce", 1, "0")],
+        }
+    )
+    (cycle,) = picture.cycles
+    assert set(cycle.ranks) == {0, 1} and not cycle.p2p
+    (finding,) = synchronization_findings(picture)
+    assert finding.cause is Cause.GROUP_ORDER
+    assert set(finding.culprits) == {0, 1}
+    assert finding.victims == [2, 3]
+
+
+def test_the_one_rank_whose_order_differs_is_named() -> None:
+    picture = picture_of(
+        {
+            0: [open_("all_reduce", 1, "5")],
+            1: [open_("all_reduce", 1)],
+            2: [open_("all_reduce", 1)],
+            3: [open_("all_reduce", 1)],
+        },
+        members={"0": range(4), "5": range(4)},
+    )
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.GROUP_ORDER, [0])
+
+
+def test_order_on_the_device_alone() -> None:
+    # NCCL: every rank has enqueued both, in another order.
+    one = [open_("all_reduce", 1, "1"), open_("all_reduce", 1)]
+    picture = picture_of({0: one, 1: one[::-1]}, members={"0": range(2), "1": range(2)})
+    (finding,) = synchronization_findings(picture)
+    assert finding.cause is Cause.GROUP_ORDER
+    assert set(finding.culprits) == {0, 1}
+
+
+def test_sends_that_face_sends() -> None:
+    picture = picture_of(
+        {
+            0: [open_("send 0->1", 0, "1", p2p_seq=1)],
+            1: [open_("send 1->0", 0, "1", p2p_seq=1)],
+            2: [open_("all_reduce", 1)],
+            3: [open_("all_reduce", 1)],
+        }
+    )
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1])
+    assert finding.victims == [2, 3]
+    assert finding.collective is not None and finding.collective.seq is None
+
+
+def test_a_ring_of_three() -> None:
+    def around(rank: int) -> list[Row]:
+        return [open_(f"recv {rank}<-{(rank - 1) % 3}", 0, p2p_seq=1)]
+
+    picture = build_picture([columns(r, around(r), members=world(3)) for r in range(3)])
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1, 2])
+
+
+def test_members_of_a_batch_do_not_block_each_other() -> None:
+    # Both post a send and a receive at once: nothing is wrong with the order.
+    def batch(me: int, other: int) -> list[Row]:
+        return [
+            open_(f"send {me}->{other}", 0, "1", p2p_seq=1, retired=False),
+            open_(f"recv {me}<-{other}", 0, "1", p2p_seq=1, retired=False),
+            open_("coalesced", 0, "1", p2p_seq=1, inputs=()),
+        ]
+
+    picture = picture_of({0: batch(0, 1), 1: batch(1, 0)}, members={"1": [0, 1]})
+    assert not picture.cycles
+    assert synchronization_findings(picture) == []
+
+
+def test_members_of_a_batch_that_has_ended_wait_for_nobody() -> None:
+    rows = [
+        open_("send 0->1", 0, "1", p2p_seq=1, retired=False),
+        open_("recv 0<-1", 0, "1", p2p_seq=1, retired=False),
+        Row("coalesced", 0, "1", p2p_seq=1, inputs=()),
+    ]
+    picture = picture_of({0: rows, 1: []}, members={"1": [0, 1]})
+    assert not picture.waits
+
+
+def test_healthy_point_to_point_in_a_larger_group() -> None:
+    picture = picture_of(
+        {
+            0: [Row("send 0->1", 0, p2p_seq=1), Row("send 0->2", 0, p2p_seq=2)],
+            1: [Row("recv 1<-0", 0, p2p_seq=1)],
+            2: [Row("recv 2<-0", 0, p2p_seq=1), Row("all_reduce", 1, "2", p2p_seq=0)],
+            3: [Row("all_reduce", 1, "2")],
+        }
+    )
+    assert synchronization_findings(picture) == []
+    assert not picture.waits
+
+
+def test_receive_from_any_source() -> None:
+    picture = picture_of({0: [open_("send 0->1", 0, "1", p2p_seq=1)], 1: [open_("recv 1<--1", 0)]})
+    assert synchronization_findings(picture) == []
+
+
+def test_a_send_whose_peer_waits_elsewhere() -> None:
+    picture = picture_of(
+        {
+            0: [open_("send 0->1", 0, "1", p2p_seq=1)],
+            1: [open_("barrier", 1, "1", inputs=())],
+        },
+        members={"1": [0, 1]},
+    )
+    (finding,) = synchronization_findings(picture)
+    assert finding.cause is Cause.P2P_UNMATCHED
+    assert set(finding.culprits) == {0, 1}
+    assert finding.confidence <= 0.5
+    (unmatched,) = picture.unmatched
+    assert unmatched.call.peer == 1
+
+
+def test_a_device_that_stopped_is_where_it_ends() -> None:
+    ahead = [Row("all_reduce", 1), Row("all_reduce", 2), open_("all_reduce", 3)]
+    behind = [Row("all_reduce", 1), open_("all_reduce", 2)]
+    picture = build_picture(
+        [columns(r, behind if r == 2 else ahead, members=world(4)) for r in range(4)]
+    )
+    (sink,) = picture.sinks
+    assert (sink.rank, sink.stopped_device) == (2, True)
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
+    assert {wait.kind for wait in picture.waits if wait.call.rank == 2} == {WaitKind.DEVICE}
+
+
+def test_broadcast_finishes_early_on_its_root() -> None:
+    # The root is through although 2 never came: 1 did not stop, it waits.
+    picture = build_picture(
+        [
+            columns(0, [Row("broadcast", 1), open_("all_reduce", 2)], members=world(3)),
+            columns(1, [open_("broadcast", 1)], members=world(3)),
+            columns(2, [], members=world(3), status={}),
+        ]
+    )
+    (finding,) = synchronization_findings(picture)
+    assert finding.culprits == [2]
+
+
+def test_the_known_laggard_is_named_although_a_dump_is_missing() -> None:
+    waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
+    picture = build_picture(
+        [
+            columns(0, waits, members=world(4)),
+            columns(1, [Row("all_reduce", 1)], members=world(4)),
+            columns(2, waits, members=world(4)),
+        ]
+    )
+    assert picture.missing == (3,)
+    (finding,) = synchronization_findings(picture)
+    assert finding.culprits == [1]
+
+
+def test_a_missing_dump_that_alone_is_awaited_leaves_it_open() -> None:
+    waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
+    picture = build_picture([columns(r, waits, members=world(3)) for r in (0, 2)])
+    assert synchronization_findings(picture) == []
+    assert picture.would_decide == ["rank 1's dump"]
+    question = open_question(picture)
+    assert question is not None and question.status is Status.INCONCLUSIVE
+    assert question.culprits == []
+
+
+def test_a_rank_without_entries_entered_nothing() -> None:
+    waits = [open_("all_reduce", 1)]
+    dumps = [columns(r, waits if r else [], members=world(3), status={}) for r in range(3)]
+    (finding,) = synchronization_findings(build_picture(dumps))
+    assert finding.culprits == [0]
+
+
+def test_an_idle_status_without_entries_puts_a_rank_outside() -> None:
+    waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
+    dumps = [columns(r, waits, members=world(3)) for r in (0, 2)]
+    dumps.append(columns(1, [], members=world(3), status={0: (1, 1)}))
+    (finding,) = synchronization_findings(build_picture(dumps))
+    assert finding.culprits == [1]
+
+
+def test_a_status_that_is_ahead_puts_a_rank_inside() -> None:
+    waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
+    dumps = [columns(r, waits, members=world(3)) for r in (0, 2)]
+    dumps.append(columns(1, [], members=world(3), status={0: (2, 1)}))
+    picture = build_picture(dumps)
+    assert synchronization_findings(picture) == []
+    assert len(picture.stalled) == 1
+
+
+def test_gloo_retires_what_has_finished() -> None:
+    rows = [Row("all_reduce", 1), open_("all_reduce", 2)]
+    dumps = [columns(0, rows, backend="gloo"), columns(1, rows[:1], backend="gloo")]
+    picture = build_picture(dumps, expected=range(2))
+    (finding,) = synchronization_findings(picture)
+    assert finding.culprits == [1]
+
+
+def test_retired_but_not_completed_is_unfinished_on_nccl() -> None:
+    timed_out = [Row("all_reduce", 1), Row("all_reduce", 2, state="scheduled", retired=True)]
+    status = {0: (2, 2)}
+    dumps = [columns(0, timed_out, members=world(2), status=status)]
+    dumps.append(columns(1, timed_out[:1], members=world(2), status={0: (1, 1)}))
+    (finding,) = synchronization_findings(build_picture(dumps))
+    assert finding.culprits == [1]
+
+
+def test_what_the_abort_freed_did_not_finish() -> None:
+    freed = Row(
+        "all_reduce",
+        2,
+        extra={
+            "time_created_ns": 10**12,
+            "time_discovered_completed_ns": 10**12 + 600_100_000_000,
+        },
+    )
+    dumps = [columns(0, [Row("all_reduce", 1), freed], members=world(2), status={0: (2, 2)})]
+    dumps.append(columns(1, [Row("all_reduce", 1)], members=world(2), status={0: (1, 1)}))
+    (finding,) = synchronization_findings(build_picture(dumps))
+    assert finding.culprits == [1]
+
+
+def test_a_cut_file_accuses_nobody() -> None:
+    waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
+    dumps = [columns(r, waits, members=world(3)) for r in (0, 2)]
+    cut = columns(1, waits[:1], members=world(3))
+    cut.damage = "ends in the middle of an entry"
+    picture = build_picture([*dumps, cut])
+    assert synchronization_findings(picture) == []
+    assert picture.would_decide
+
+
+def test_gaps_in_gloos_numbers_betray_operations_that_are_not_shown() -> None:
+    waits = [Row("all_reduce", 1), open_("all_reduce", 2, extra={"op_id": 3})]
+    outside = [Row("all_reduce", 1, extra={"op_id": 2})]
+    dumps = [columns(0, waits, backend="gloo"), columns(1, outside, backend="gloo")]
+    picture = build_picture(dumps, expected=range(2))
+    assert picture.sinks[0].hidden
+    assert synchronization_findings(picture) == []
+
+
+def test_order_of_ranks_and_files_decides_nothing() -> None:
+    done = Row("all_reduce", 1)
+    rows = {
+        0: [done, open_("all_reduce", 1, "3")],
+        1: [done, open_("all_reduce", 2)],
+        2: [done, open_("all_reduce", 1, "2")],
+        3: [done],
+    }
+    expected = synchronization_findings(picture_of(rows))
+    generator = np.random.default_rng(7)
+    for _ in range(5):
+        shuffled = {int(rank): rows[int(rank)] for rank in generator.permutation(4)}
+        assert synchronization_findings(picture_of(shuffled)) == expected
