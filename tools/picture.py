@@ -1,0 +1,27 @@
+"""Draws the picture of the README: what `hanglab analyze` prints for a Case.
+
+    python tools/picture.py runs/latest/skipped_collective/fault/0 docs/verdict.svg
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+from hanglab.analyzer.engine import analyze
+from hanglab.harness.panel import verdict_panel
+from rich.console import Console
+
+
+def main(case: str, picture: str) -> None:
+    console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True)
+    console.print(verdict_panel(analyze(Path(case))))
+    drawn = console.export_svg(title="hanglab analyze")
+    # A picture in a repository must not fetch fonts from anywhere.
+    Path(picture).write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
