@@ -1,6 +1,6 @@
 """Draws the picture of the README: what `hanglab analyze` prints for a Case.
 
-    python tools/picture.py runs/latest/skipped_collective/fault/0 docs/verdict.svg
+python tools/picture.py runs/latest/skipped_collective/fault/0 docs/verdict.svg
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import re
 import sys
 from pathlib import Path
 
+from rich.console import Console
+
 from hanglab.analyzer.engine import analyze
 from hanglab.harness.panel import verdict_panel
-from rich.console import Console
 
 
 def main(case: str, picture: str) -> None:
