@@ -16,6 +16,7 @@ from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.loops import left_loops, steps_compared
 from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import Order, Proposal
+from hanglab.analyzer.heuristics.split_lists import split_lists
 from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 
@@ -30,6 +31,8 @@ def synchronization(known: Known) -> Iterator[Proposal]:
         cause = finding.cause
         if cause is None:
             continue
+        if cause is Cause.SPLIT_MISMATCH and next(split_lists(known), None) is not None:
+            continue  # the lists of a Case say more than the sizes of a dump
         if cause in _OUTSIDE:
             if known.case and not _still_unexplained(known, finding):
                 continue
