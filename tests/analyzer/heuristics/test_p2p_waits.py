@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from views import job, progress, waiting
+
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.boundary import Operation
-from views import job, progress, waiting
 
 
 def issue(view: RankView, *calls: tuple[str, int, int], held: tuple[str, int, int]) -> RankView:
