@@ -110,9 +110,16 @@ def slow_job(known: Known) -> Iterator[Proposal]:
         return
     waits = {r: w for r, v in known.ranks.items() if (w := input_waits(v)) is not None}
     found = arrivals(known.dumps)
-    waiting = [r for r, w in waits.items() if w.share >= STARVED and w.ms >= FLOOR_MS]
-    starved = [r for r, w in waits.items() if r in waiting or (w.making or 0.0) >= BUSY_LOADER]
-    if waiting and len(starved) == len(known.ranks):
+    starved = [
+        r for r, w in waits.items() if w.share >= STARVED or (w.making or 0.0) >= BUSY_LOADER
+    ]
+    # They wait in turns: whose loader is behind just then keeps all the others.
+    waiting = sorted(
+        (r for r, w in waits.items() if w.share >= HIDDEN and w.ms >= FLOOR_MS),
+        key=lambda r: -waits[r].share,
+    )
+    together = sum(waits[r].share for r in waiting)
+    if together >= STARVED and len(starved) == len(known.ranks):
         yield _starved(known, waits, waiting)
         return
     if found is not None:
@@ -126,8 +133,10 @@ def slow_job(known: Known) -> Iterator[Proposal]:
 def _starved(known: Known, waits: dict[int, Inputs], waiting: list[int]) -> Proposal:
     """``waiting`` are seen to wait; the others wait for them, behind a loader no faster."""
     ranks = sorted(known.ranks)
-    share = median(waits[r].share for r in waiting)
-    ms = median(waits[r].ms for r in waiting)
+    share = min(1.0, sum(waits[r].share for r in waiting))
+    if all(waits[r].share >= STARVED for r in ranks):
+        share = median(waits[r].share for r in ranks)
+    ms = waits[waiting[0]].ms
     return propose(
         known,
         Order.SLOW,
