@@ -10,10 +10,9 @@ import numpy as np
 from hanglab.analyzer.communication.groups import ResolvedGroup
 from hanglab.analyzer.communication.lookup import Lookup
 from hanglab.analyzer.communication.merging import History, Merged
-from hanglab.analyzer.communication.order import continuation, left_out
+from hanglab.analyzer.communication.order import continuation, left_out, period_of
 from hanglab.analyzer.communication.picture import Call, Difference, Divergence
 from hanglab.analyzer.communication.signatures import (
-    EXTRA,
     OPERATION,
     SITE,
     SIZE,
@@ -61,11 +60,8 @@ class Sequences:
         return int(codes[seq - base]) if base <= seq < base + len(codes) else GAP
 
     def signature(self, code: int) -> Signature | None:
-        """Operation, sizes, dtype and call site; None in a gap."""
-        if code == GAP:
-            return None
-        row = self.table[code]
-        return tuple(int(row[i]) for i in range(len(row)) if i != EXTRA)
+        """All that is known of a call, its call site last; None in a gap."""
+        return None if code == GAP else tuple(self.table[code].tolist())
 
     def signatures(self, rank: int, low: int | None, high: int | None) -> list[Signature | None]:
         """Signatures of one rank from ``low`` to one before ``high``."""
@@ -199,14 +195,26 @@ def _conforming(sequences: Sequences, seq: int, sides: list[_Side]) -> _Side | N
     if 2 * len(sides[0].ranks) > known + silent:
         return sides[0]
     fitting = []
+    common = _agreed_before(sequences, seq, [side.ranks[0] for side in sides])
     for side in sides:
         past = sequences.signatures(side.ranks[0], None, seq)
-        expected = continuation(past, 1)
+        expected = continuation(past, 1) if common >= (period_of(past) or 0) else []
         now = sequences.signature(side.code)
         # Without call sites a pattern of operations proves too little.
         if expected and now is not None and now[-1] and expected[0] == now:
             fitting.append(side)
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
+    """For how many numbers just before ``seq`` the ranks are known to have done the same."""
+    pasts = [sequences.signatures(rank, None, seq)[::-1] for rank in ranks]
+    count = 0
+    for together in zip(*pasts, strict=False):
+        if together[0] is None or any(other != together[0] for other in together):
+            break
+        count += 1
+    return count
 
 
 def _kind(sequences: Sequences, seq: int, base: _Side, other: _Side) -> Difference:

@@ -43,7 +43,9 @@ class Standing:
         """Whether it provably has."""
         if self.entered is None or seq > self.entered or seq in self.unfinished:
             return False
-        return self.part is None or not self.part.dim or seq >= self.part.base
+        if self.part is None or not self.part.dim:
+            return True
+        return seq >= self.part.base > 0
 
 
 @dataclass

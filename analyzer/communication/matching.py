@@ -243,7 +243,8 @@ def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:
     """Let the order of other groups decide where the group alone cannot.
 
     A member that waits for a candidate in another operation, and has yet to come
-    here, does that operation first; the candidate came here first.
+    here, does that operation first; the candidate came here first (or put it
+    behind, on its device).
     """
     if divergence.deviating:
         return
@@ -256,8 +257,8 @@ def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:
     against = {
         rank
         for waiting in waits.operations.values()
-        if waiting.seq is not None and not late.isdisjoint(waiting.waiters)
-        for rank in waiting.absent
+        if waiting.seq is not None and not late.isdisjoint(waiting.leaders)
+        for rank in (*waiting.absent, *waiting.behind)
         if rank in divergence.calls
     }
     rest = [call for rank, call in divergence.calls.items() if rank not in against]

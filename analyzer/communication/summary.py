@@ -273,8 +273,8 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
         if len(halted):
             done[collective[entries.seq[collective] >= int(entries.seq[halted].min())]] = False
         _close_batches(entries, rows, p2p, ends, done)
-        if active_only:
-            _close_silent_batches(entries, rows, p2p, ends, done, status)
+        if not summary.gloo:
+            _close_silent_batches(entries, rows, p2p, ends, done, status, active_only)
         _read_collectives(part, entries.seq[collective], codes[collective], done[collective])
         if not summary.gloo:
             part.counted = int(entries.op_id[rows[0]]) == 1 and not active_only
@@ -285,7 +285,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
             _read_gaps(part, entries, rows, collective, boundary)
         elif status is not None and not part.p2p:
             _extend(part, status.enqueued or 0, status.completed or 0)
-        if not sparse and part.base > 1 and part.base in part.unfinished:
+        if not sparse and _may_have_lost(part):
             part.dim = not _accounted(part, entries, rows, status, done, summary.gloo)
     # The oldest entry that there is has not finished, so neither may older ones.
     if not (summary.whole or sparse or bool(done[0])):
@@ -335,6 +335,14 @@ def _shows_active_only(entries: Entries, dump: RankDump, sparse: bool) -> bool:
     return sparse or any((status.completed or 0) > 0 for status in dump.status.values())
 
 
+def _may_have_lost(part: Part) -> bool:
+    """Whether the ring may have dropped collectives of the group that had not finished."""
+    if part.length:
+        return part.base > 1 and part.base in part.unfinished
+    # Sends and receives tell of collectives that have no entry any more.
+    return bool(part.entered)
+
+
 def _accounted(
     part: Part,
     entries: Entries,
@@ -348,12 +356,18 @@ def _accounted(
         return True
     still_open = rows[~done[rows]]
     if not len(still_open):
-        return gloo or (status is not None and status.enqueued == status.completed)
+        if part.length or not part.entered:
+            return True
+        return status is not None and status.enqueued == status.completed
     first = int(still_open[0])
     number = int((entries.p2p_seq if bool(entries.is_p2p[first]) else entries.seq)[first])
     if gloo or status is None:
         return number == 1 and not part.p2p
-    return (status.completed or 0) >= number - 1
+    completed = status.completed or 0
+    if part.p2p:
+        # It may be the number of either kind of operation.
+        return completed == number - 1 != int(entries.seq[first])
+    return completed >= number - 1
 
 
 def _close_silent_batches(
@@ -363,21 +377,31 @@ def _close_silent_batches(
     ends: Bool,
     done: Bool,
     status: GroupStatus | None,
+    active_only: bool,
 ) -> None:
-    """Members of a batch never change their state, and a dump of active entries lacks its end."""
-    mine = rows[p2p[rows]]
+    """Close batches whose end is not shown: members never change their state.
+
+    A dump of active entries leaves the end out once it has finished, and the
+    ring may have dropped the first members of the oldest batch.
+    """
+    mine = rows[p2p[rows] & ~done[rows]]
     if not len(mine):
         return
     numbers = entries.p2p_seq[mine]
-    idle = status is not None and status.enqueued == status.completed
+    idle = active_only and status is not None and status.enqueued == status.completed
     if status is not None and status.enqueued == int(numbers[-1]) <= int(entries.seq[mine[-1]]):
         # The last one enqueued is a send or receive, the last one finished may be the
         # collective of the same number.
         idle = False
-    open_ends = set(numbers[ends[mine]].tolist())
+    still_open = set(numbers[ends[mine]].tolist())
     counts = Counter(numbers.tolist())
+    in_use = bool(still_open) or any(count > 1 for count in counts.values())
     for row, number in zip(mine.tolist(), numbers.tolist(), strict=True):
-        if number not in open_ends and (idle or counts[number] > 1):
+        if number in still_open:
+            continue
+        whole = counts[number] > 1 and (active_only or row + counts[number] < len(entries))
+        rest = active_only and in_use and row == 0
+        if idle or whole or rest:
             done[row] = True
 
 

@@ -94,10 +94,17 @@ class Waits:
     by_rank: dict[int, list[tuple[Pending, Waiting]]] = field(default_factory=dict)
     #: Ranks whose operation did not finish although its peers' did.
     stopped: set[int] = field(default_factory=set)
+    #: Ranks whose operations do not queue behind each other.
+    unordered: set[int] = field(default_factory=set)
 
     def first(self, rank: int) -> list[Waiting]:
-        """What the rank began first of all that it has not finished (a batch as a whole)."""
+        """What the rank is held up in: the oldest that it has not finished (a batch as a whole).
+
+        All that it has not finished, where its operations do not queue.
+        """
         mine = self.by_rank.get(rank, [])
+        if rank in self.unordered:
+            return [waiting for _, waiting in mine]
         return [waiting for pending, waiting in mine if pending.order == mine[0][0].order]
 
 
@@ -108,6 +115,9 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
     for mine in waits.by_rank.values():
         mine.sort(key=lambda item: (item[0].order, item[0].index))
     oldest = {rank: mine[0][0].order for rank, mine in waits.by_rank.items()}
+    # gloo has no streams: operations that overlap do not hold each other up.
+    unordered = {rank for rank in waits.by_rank if merged.ranks[rank].gloo}
+    waits.unordered = unordered
     matcher = _Matcher(merged)
     for key, waiting in waits.operations.items():
         if waiting.seq is None:
@@ -119,9 +129,11 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
         waiting.leaders = {
             rank
             for rank, pending in waiting.waiters.items()
-            if pending.order == oldest[rank] and not merged.ranks[rank].dim
+            if (pending.order == oldest[rank] or rank in unordered)
+            and not merged.ranks[rank].dim
         }
-        _find_behind(waiting, waits, oldest)
+        if unordered.isdisjoint(waiting.waiters):
+            _find_behind(waiting, waits, oldest)
     for waiting in waits.operations.values():
         _find_stopped(waiting, waits)
     return waits

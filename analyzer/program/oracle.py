@@ -77,7 +77,7 @@ def decidable(trial: Trial) -> bool:
 
 
 def _rings_suffice(trial: Trial) -> bool:
-    """Whether each ring has all that is unfinished and the same of every group before it."""
+    """Whether each ring still holds all that the rank did."""
     for rank, ring in trial.rings.items():
         if ring is None or rank in trial.missing:
             continue
@@ -116,18 +116,20 @@ def _outvoted(run: Run, culprit: int) -> bool:
         mine = members.get(culprit)
         if mine is None:
             continue
-        shapes = {rank: _shape(action, run.backend) for rank, action in members.items()}
+        size = len(run.program.groups[group].members)
+        shapes = {rank: _shape(action, run.backend, size) for rank, action in members.items()}
         others = [shape for rank, shape in shapes.items() if rank != culprit]
         if len(set(others)) == 1 and others[0] != shapes[culprit]:
-            return len(others) > len(run.program.groups[group].members) / 2
+            return len(others) > size / 2
     return False
 
 
-def _shape(action: Action, backend: str) -> tuple[object, ...]:
+def _shape(action: Action, backend: str, members: int) -> tuple[object, ...]:
+    """What a dump shows of a call."""
     op = action.op
     size = None if op in ("all_to_all", "barrier") else action.numel
     if backend == "gloo" and op == "reduce_scatter":
-        op = "all_reduce"
+        op, size = "all_reduce", action.numel * members
     dtype = None if op == "barrier" else action.dtype
     return op, size, dtype, action.root if backend == "gloo" else None
 

@@ -34,6 +34,14 @@ class Trial:
         ]
 
 
+def _behind_oldest(run: Run, rank: int) -> int:
+    """How many entries there are from the rank's oldest unfinished one on."""
+    issued = run.ranks[rank].issued
+    oldest = next((i for i, one in enumerate(issued) if not one.done), len(issued))
+    batches = {one.action.batch for one in issued[oldest:] if one.action.batch}
+    return len(issued) - oldest + len(batches) + 2
+
+
 def random_trial(
     random: Random, *, largest: int = 64, kind: str | None = None, healthy: bool | None = None
 ) -> Trial | None:
@@ -77,6 +85,12 @@ def random_trial(
     if random.random() < 0.3:
         missing = frozenset(random.sample(range(world), random.randint(1, max(1, world // 4))))
     rings: dict[int, int | None] = dict.fromkeys(range(world))
-    if random.random() < 0.5:
-        rings = {rank: random.choice((8, 20, 50, None)) for rank in range(world)}
+    if random.random() < 0.5 and not style.active_only:
+        # A ring that drops what is stuck is not of this world: real ones hold 2,000.
+        rings = {
+            rank: max(random.choice((8, 20, 50)), _behind_oldest(run, rank))
+            if random.random() < 0.75
+            else None
+            for rank in range(world)
+        }
     return Trial(program, fault, run, style, missing, rings)
