@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hanglab.analyzer.communication.blame import Blame, End, find_blame, reaching
+from hanglab.analyzer.communication.blame import Blame, End, Ring, find_blame, reaching
 from hanglab.analyzer.communication.divergence import find_divergence, sequences_of
 from hanglab.analyzer.communication.exchange import find_misfit
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
@@ -21,6 +21,7 @@ from hanglab.analyzer.communication.picture import (
     Wait,
     WaitKind,
 )
+from hanglab.analyzer.communication.recount import recount
 from hanglab.analyzer.communication.signatures import difference, is_all_to_all
 from hanglab.analyzer.communication.summary import Pending, summarise
 from hanglab.analyzer.communication.waits import Waiting, Waits, find_waits
@@ -206,10 +207,20 @@ class _Painter:
             hidden=end.hidden,
         )
 
+    def _recounted(self, ring: Ring) -> bool:
+        """Whether counting again confirms what each rank of a ring lacks."""
+        for waiting in ring.places.values():
+            if not waiting.certain:
+                posted = recount(waiting, self._lookup)
+                if posted is None or posted != (not waiting.absent):
+                    return False
+        return True
+
     def _rings(self, blame: Blame, important: set[int]) -> tuple[list[Cycle], list[Unmatched]]:
         cycles: list[Cycle] = []
         unmatched: list[Unmatched] = []
         for ring in blame.rings:
+            ring.certain = ring.certain or self._recounted(ring)
             ranks = tuple(ring.places)
             full = self._small or len(ranks) <= SMALL
             if full:

@@ -77,11 +77,22 @@ def decidable(trial: Trial) -> bool:
 
 
 def _rings_suffice(trial: Trial) -> bool:
-    """Whether each ring still holds all that the rank did."""
+    """Whether each ring still shows every group that matters, if the rank ever used it.
+
+    What is unfinished is in it anyway.
+    """
+    run = trial.run
+    concerned = {issued.action.group for _, issued in _unfinished(run)}
     for rank, ring in trial.rings.items():
-        if ring is None or rank in trial.missing:
+        issued = run.ranks[rank].issued
+        if ring is None or rank in trial.missing or ring >= len(issued):
             continue
-        if ring < len(trial.run.ranks[rank].issued):
+        shown = [one for one in issued if run.backend == "nccl" or not one.action.p2p][-ring:]
+        # Ends of batches take places in the ring, too.
+        shown = shown[len(shown) // 3 :] if run.backend == "nccl" else shown
+        seen = {one.action.group for one in shown if not one.action.p2p}
+        used = {one.action.group for one in issued}
+        if concerned & used - seen:
             return False
     return True
 
