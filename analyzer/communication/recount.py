@@ -51,9 +51,7 @@ def recount(waiting: Waiting, lookup: Lookup) -> bool | None:
     return mine.before(pending.index) + offsets[0] < len(theirs.rows)
 
 
-def _side(
-    entries: Entries | None, waiting: Waiting, pending: Pending, sends: bool
-) -> _Side | None:
+def _side(entries: Entries | None, waiting: Waiting, pending: Pending, sends: bool) -> _Side | None:
     if entries is None or pending.index == ABSENT:
         return None
     names = [group.name for group in entries.group_names]

@@ -129,8 +129,7 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
         waiting.leaders = {
             rank
             for rank, pending in waiting.waiters.items()
-            if (pending.order == oldest[rank] or rank in unordered)
-            and not merged.ranks[rank].dim
+            if (pending.order == oldest[rank] or rank in unordered) and not merged.ranks[rank].dim
         }
         if unordered.isdisjoint(waiting.waiters):
             _find_behind(waiting, waits, oldest)

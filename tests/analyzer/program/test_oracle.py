@@ -1,0 +1,110 @@
+"""Random programs, one fault, evidence lost at random: right or undecided, never wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from hanglab.analyzer.communication import build_picture
+from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.heuristics.synchronization_findings import (
+    open_question,
+    synchronization_findings,
+)
+from hanglab.analyzer.program.oracle import SURE, Judgement, decidable, judge
+from hanglab.analyzer.program.trials import Trial, random_trial
+from hanglab.analyzer.verdict import Finding
+
+ROUNDS = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+SEEDS = st.integers(0, 2**32)
+
+
+def findings_of(trial: Trial, dumps: list[RankDump] | None = None) -> list[Finding]:
+    picture = build_picture(
+        trial.dumps() if dumps is None else dumps,
+        expected=range(trial.run.program.world_size),
+    )
+    findings = synchronization_findings(picture)
+    question = open_question(picture)
+    assert question is None or not findings
+    return findings
+
+
+def sure(findings: list[Finding]) -> set[int]:
+    return {rank for f in findings if f.confidence > SURE for rank in f.culprits}
+
+
+@given(SEEDS)
+@ROUNDS
+def test_one_fault_is_found_or_left_open(seed: int) -> None:
+    trial = random_trial(Random(seed), largest=16, healthy=False)
+    assume(trial is not None)
+    assert trial is not None
+    judgement = judge(trial, findings_of(trial))
+    assert judgement is not Judgement.WRONG
+    assert judgement is Judgement.RIGHT or not decidable(trial)
+
+
+@given(SEEDS)
+@ROUNDS
+def test_healthy_programs_come_out_healthy(seed: int) -> None:
+    trial = random_trial(Random(seed), largest=16, healthy=True)
+    assert trial is not None
+    assert findings_of(trial) == []
+
+
+@given(SEEDS)
+@ROUNDS
+def test_evidence_taken_away_never_moves_the_blame(seed: int) -> None:
+    random = Random(seed)
+    trial = random_trial(random, largest=8, healthy=False)
+    assume(trial is not None)
+    assert trial is not None
+    whole = replace(trial, missing=frozenset(), rings=dict.fromkeys(trial.rings))
+    dumps = whole.dumps()
+    known = sure(findings_of(whole, dumps))
+    assume(known)
+    left = [dump for dump in dumps if dump.rank != random.randrange(len(dumps))]
+    assert sure(findings_of(whole, left)) <= known
+    without_frames = replace(whole, style=replace(whole.style, frames=False))
+    assert sure(findings_of(without_frames)) <= known
+
+
+@given(SEEDS)
+@ROUNDS
+def test_the_order_of_dumps_decides_nothing(seed: int) -> None:
+    random = Random(seed)
+    trial = random_trial(random, largest=8)
+    assume(trial is not None)
+    assert trial is not None
+    dumps = trial.dumps()
+    before = findings_of(trial, list(dumps))
+    random.shuffle(dumps)
+    assert findings_of(trial, dumps) == before
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_two_thousand_trials_of_up_to_64_ranks() -> None:
+    wrong, missed, could = [], [], 0
+    for seed in range(2000):
+        trial = random_trial(Random(seed))
+        if trial is None:
+            continue
+        judgement = judge(trial, findings_of(trial))
+        if judgement is Judgement.WRONG:
+            wrong.append(seed)
+        if decidable(trial):
+            could += 1
+            if judgement is Judgement.INCONCLUSIVE:
+                missed.append(seed)
+    assert not wrong
+    assert len(missed) <= could / 1000, missed
