@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hanglab.analyzer.communication import build_picture
-from hanglab.analyzer.dumps import DumpError, load_bytes, load_folder
+from hanglab.analyzer.communication.folder import picture_of_folder
+from hanglab.analyzer.dumps import DumpError, load_bytes
 from hanglab.analyzer.dumps.columns import RankDump
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.evidence.boundary import join
@@ -124,15 +125,13 @@ def from_case(path: Path) -> Evidence:
 
 def from_folder(path: Path) -> Evidence:
     """Evidence of a bare folder of Flight Recorder dumps.  Raises InputError without any."""
-    loaded = load_folder(path)
-    if not loaded.dumps:
-        raise InputError(*_nothing_usable(path, loaded.unusable))
-    picture = build_picture(loaded.dumps)
-    views = {dump.rank: RankView(rank=dump.rank, answered=True) for dump in loaded.dumps}
+    picture, unusable = picture_of_folder(path)
+    if not picture.ranks:
+        raise InputError(*_nothing_usable(path, unusable))
     return Evidence(
         picture=picture,
-        ranks=views,
-        inputs=_inputs(picture.ranks, picture.expected, list(loaded.unusable)),
+        ranks={rank: RankView(rank=rank, answered=True) for rank in picture.ranks},
+        inputs=_inputs(picture.ranks, picture.expected, list(unusable)),
     )
 
 
