@@ -88,6 +88,8 @@ def start(tmp_path: Path) -> Iterator[Any]:
                 if exists(pid):
                     os.kill(pid, signal.SIGKILL)
             run.driver.wait()
+            for name in segments_left(n for one in run.announced for n in one["segments"]):
+                os.unlink(f"/dev/shm/{name}")
         shutil.rmtree(temporary, ignore_errors=True)
 
 
