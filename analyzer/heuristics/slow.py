@@ -27,6 +27,9 @@ STARVED = 0.4
 #: Share of the time that a loader must need to make its batches to be behind as well: where
 #: all are too slow, the slowest keeps the others waiting, and those rest for that time.
 BUSY_LOADER = 0.6
+#: Share from which on a loader never rests, and share below which it keeps up with ease.
+SATURATED = 0.85
+KEEPS_UP = 0.5
 #: A rank's own work against the median of its peers'.
 EXCESS = 1.5
 #: Share of the time that a slow rank must cost its peers.
@@ -119,7 +122,9 @@ def slow_job(known: Known) -> Iterator[Proposal]:
         key=lambda r: -waits[r].share,
     )
     together = sum(waits[r].share for r in waiting)
-    if together >= STARVED and len(starved) == len(known.ranks):
+    always_behind = all((w.making or 0.0) >= SATURATED for w in waits.values())
+    enough = COST if always_behind else STARVED
+    if together >= enough and len(starved) == len(known.ranks):
         yield _starved(known, waits, waiting)
         return
     if found is not None:
@@ -215,6 +220,8 @@ def _slow_input(
         excess = wait.ms - usual
         if _may_starve_unseen(waits, rank):
             continue
+        if wait.making is not None and wait.making < KEEPS_UP:
+            continue  # its loader makes batches fast enough; they came late for another reason
         if (
             wait.share >= STARVED / 2
             and wait.ms >= EXCESS * usual

@@ -130,7 +130,13 @@ class Session:
             )
 
     def _notice_exits(self) -> None:
-        """Ranks that ended without the launcher having told how."""
+        """Ranks that ended without the launcher having told how.
+
+        After the capture only the launcher can tell an end of the job's own from
+        one that it brought about itself.
+        """
+        if self._captured:
+            return
         now = time.monotonic()
         for rank in self._watcher.ranks:
             if not rank.gone or rank.exit is not None:

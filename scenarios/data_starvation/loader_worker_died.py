@@ -41,6 +41,6 @@ def loader_worker_died(job):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _, batch in zip(job.steps(12), loader, strict=True):  # SEEN
         with job.section("forward_backward"):
-            model(batch.to(job.device)).square().mean().backward()
+            model(batch.to(job.device)).square().mean().backward()  # SEEN
         optimizer.step()
         optimizer.zero_grad()
