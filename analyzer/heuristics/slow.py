@@ -37,6 +37,9 @@ COST = 0.15
 #: Share of the time that its excess of processor time must fill: less than the cost, as
 #: a crowded machine stretches the work.
 WORK = 0.05
+#: Least excess of processor time: it is read five times a second only, so less could be a
+#: matter of when.
+LEAST_NS = 150_000_000
 #: Fewest operations or sections, and shortest time, that say anything.
 FEWEST = 12
 SHORTEST_NS = 500_000_000
@@ -391,6 +394,7 @@ def _slow_compute(known: Known, found: Arrivals | None, named: set[int]) -> Iter
             rank not in named
             and mine >= EXCESS * usual
             and excess / found.span_ns >= WORK
+            and excess >= LEAST_NS
             and excess / steps / 1e6 >= FLOOR_MS
             and found.share(rank) >= COST
         ):
