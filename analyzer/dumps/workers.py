@@ -16,6 +16,7 @@ import resource
 import selectors
 import signal
 import struct
+import sys
 import time
 import traceback
 import warnings
@@ -250,6 +251,10 @@ def _settle() -> None:
     gc.disable()
     gc.freeze()
     faulthandler.disable()
+    # CPython prints what it cannot raise; reasons go through the pipe.
+    sys.stderr = None
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     for number in (signal.SIGTERM, signal.SIGPROF, signal.SIGALRM, signal.SIGPIPE):

@@ -97,7 +97,7 @@ def test_many_random_dumps() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FINDINGS.iterdir()), ids=lambda path: path.name)
-def test_what_fuzzing_found(path: Path, tmp_path: Path) -> None:
+def test_what_fuzzing_found(path: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = path.read_bytes()
     read(data)
     result = load_many([(data, 0, path.name)])[0]
@@ -108,6 +108,7 @@ def test_what_fuzzing_found(path: Path, tmp_path: Path) -> None:
     (tmp_path / "dump_0").write_bytes(data)
     (tmp_path / "dump_1").write_bytes(SEEDS[0])
     assert load_folder(tmp_path).dumps[-1].rank == 1
+    assert capfd.readouterr() == ("", "")
 
 
 @given(dumps)
