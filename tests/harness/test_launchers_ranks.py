@@ -60,6 +60,11 @@ def looks(launcher: LocalLauncher, tmp_path: Path) -> dict[int, dict[str, Any]]:
     return {r: json.loads((seen / f"{r}.json.done").read_text()) for r in (0, 1)}
 
 
+def _as_in_the_foreground() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def test_a_rank_looks_like_a_fresh_interpreter(
     looks: dict[int, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -71,6 +76,8 @@ def test_a_rank_looks_like_a_fresh_interpreter(
         env={**os.environ, **{name: looks[0]["environment"][name] for name in names}},
         check=True,
         timeout=60,
+        # A shell starts what it sends to the background with these two ignored.
+        preexec_fn=_as_in_the_foreground,
     )
     wanted = json.loads((fresh / "0.json.done").read_text())
     wanted["argv"][1] = looks[0]["argv"][1]
