@@ -45,6 +45,13 @@ class Claim:
         )
 
     @property
+    def doubtful(self) -> bool:
+        """True where only the other files can tell whose dump this is."""
+        if self.named is None:
+            return True
+        return self.possible is not None and len(self.possible) == 1
+
+    @property
     def worth(self) -> tuple[int, bool, bool]:
         return self.entries, self.whole, self.frames
 

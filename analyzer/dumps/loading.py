@@ -142,24 +142,54 @@ def map_folder(
     ``function`` runs in worker processes (forks of this one) and its results
     come back pickled, so a dump itself never leaves its worker: memory is that
     of the results.  ``workers`` defaults to the cores that may be used,
-    ``deadline_s`` is processor time per file.  With ``ranks``, files whose names
-    speak of other ranks are passed over.  Nothing in a file is executed, and a
+    ``deadline_s`` is processor time per file.  With ``ranks``, only the dumps of
+    these are looked for, which spares the other files unless names are wrong; then
+    ``unusable`` speaks only of the files that were read.  Nothing in a file is executed, and a
     file that is no dump, or not a whole one, stands in ``unusable``.
     Raises NotADirectoryError if ``path`` is no folder.
     """
     path = Path(path)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is no folder")
-    files = [
-        _file(candidate)
-        for candidate in find_candidates(path)
-        if ranks is None or candidate.rank is None or candidate.rank in ranks
-    ]
-    return _collect(files, function, workers, deadline_s, ranks)
+    files = [_file(candidate) for candidate in find_candidates(path)]
+    if ranks is None:
+        return _collect(files, function, workers, deadline_s)[0]
+    named = [file for file in files if file.rank is None or file.rank in ranks]
+    mapped, doubtful = _collect(named, function, workers, deadline_s)
+    if doubtful:
+        # Only all files together tell which one is whose.
+        reads, _ = _read_all(files, _nothing, workers, deadline_s)
+        assigned = assign_ranks({number: read.claim for number, read in reads.items()}).ranks
+        wanted = [replace(files[n], rank=rank) for n, rank in assigned.items() if rank in ranks]
+        mapped, _ = _collect(wanted, function, workers, deadline_s)
+    return mapped
 
 
 def _file(candidate: Candidate) -> _File:
     return _File(candidate.name, candidate.rank, candidate.path, size=candidate.size)
+
+
+def _nothing(dump: RankDump) -> None:
+    return None
+
+
+def _read_all(
+    files: Sequence[_File],
+    function: Callable[[RankDump], T],
+    workers: int | None,
+    deadline_s: float,
+) -> tuple[dict[int, _Read[T]], dict[int, str]]:
+    """What each file held, and what is to be said of it, by the file's place in ``files``."""
+    reads: dict[int, _Read[T]] = {}
+    reasons: dict[int, str] = {}
+    for number, answer in _run(files, function, workers, deadline_s) if files else ():
+        if isinstance(answer, Lost):
+            reasons[number] = answer.reason
+        else:
+            reads[number] = answer
+            if answer.damage:
+                reasons[number] = f"damaged: {answer.damage}"
+    return reads, reasons
 
 
 def _collect(
@@ -167,43 +197,32 @@ def _collect(
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
-    ranks: Collection[int] | None,
-) -> Mapped[T]:
-    if not files:
-        return Mapped()
-    reads: dict[int, _Read[T]] = {}
-    reasons: dict[int, str] = {}
-    for number, answer in _run(files, function, workers, deadline_s):
-        if isinstance(answer, Lost):
-            reasons[number] = answer.reason
-        else:
-            reads[number] = answer
-            if answer.damage:
-                reasons[number] = f"damaged: {answer.damage}"
+) -> tuple[Mapped[T], bool]:
+    """The results, and whether more files might have changed which rank a file belongs to."""
+    reads, reasons = _read_all(files, function, workers, deadline_s)
+    doubtful = any(read.claim.doubtful for read in reads.values())
     assigned = assign_ranks({number: read.claim for number, read in reads.items()})
     reasons.update(assigned.left_out)
     changed = [
         number for number, rank in assigned.ranks.items() if rank != reads[number].claim.named
     ]
-    if changed:
-        again = [replace(files[number], rank=assigned.ranks[number]) for number in changed]
-        for index, answer in _run(again, function, workers, deadline_s):
-            if isinstance(answer, Lost):
-                reasons[changed[index]] = answer.reason
-                del assigned.ranks[changed[index]]
-            else:
-                reads[changed[index]] = answer
+    again = [replace(files[number], rank=assigned.ranks[number]) for number in changed]
+    seconds, failures = _read_all(again, function, workers, deadline_s)
+    for index, number in enumerate(changed):
+        if index in seconds:
+            reads[number] = seconds[index]
+        else:
+            reasons[number] = failures[index]
+            del assigned.ranks[number]
     mapped: Mapped[T] = Mapped()
     for number, rank in sorted(assigned.ranks.items(), key=lambda item: item[1]):
-        if ranks is not None and rank not in ranks:  # its name was wrong
-            continue
         mapped.ranks.append(rank)
         mapped.results.append(reads[number].value)  # type: ignore[arg-type]
     mapped.unusable = [Unusable(files[n].name, reasons[n]) for n in sorted(reasons)]
     if len(mapped.unusable) > MAX_UNUSABLE:
         more = len(mapped.unusable) - MAX_UNUSABLE
         mapped.unusable[MAX_UNUSABLE:] = [Unusable("", f"and {more} more files of no use")]
-    return mapped
+    return mapped, doubtful
 
 
 def load_folder(

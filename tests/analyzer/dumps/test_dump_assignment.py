@@ -34,6 +34,24 @@ def test_contents_win_where_names_were_shuffled(tmp_path: Path) -> None:
     assert mapped.results == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
+def test_a_second_look_at_shuffled_names_finds_the_same_ranks(tmp_path: Path) -> None:
+    for named, rank in enumerate((2, 3, 1, 0)):
+        (tmp_path / f"dump_{named}").write_bytes(grid(rank))
+    for ranks in ({0}, {1, 2}, {3}, {9}):
+        loaded = load_folder(tmp_path, ranks=ranks)
+        assert [item.rank for item in loaded.dumps] == sorted(ranks - {9})
+        assert [item.extra["op"] for item in loaded.dumps] == sorted(ranks - {9})
+
+
+def test_a_second_look_reads_only_the_files_it_needs(tmp_path: Path) -> None:
+    for rank in range(4):
+        (tmp_path / f"dump_{rank}").write_bytes(grid(rank))
+    (tmp_path / "dump_4").write_bytes(b"no dump")
+    loaded = load_folder(tmp_path, ranks={1, 3})
+    assert [item.rank for item in loaded.dumps] == [1, 3]
+    assert loaded.unusable == []
+
+
 def test_contents_tell_where_names_have_no_number(tmp_path: Path) -> None:
     for rank, name in enumerate(("a", "b", "c", "d")):
         (tmp_path / f"{name}.pickle").write_bytes(grid(rank))
