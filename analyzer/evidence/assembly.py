@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hanglab.analyzer.communication import build_picture
 from hanglab.analyzer.communication.folder import picture_of_folder
-from hanglab.analyzer.dumps import DumpError, load_bytes
+from hanglab.analyzer.dumps import DumpError, load_many
 from hanglab.analyzer.dumps.columns import RankDump
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.evidence.boundary import join
@@ -18,27 +18,28 @@ from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
 from hanglab.recorder.case.records import Frame, StackSample
 
 
-def _buffer(rank: RankCase, unusable: list[Unusable]) -> RankDump | None:
-    """The rank's Flight Recorder dump: the one with stacks, unless the other knows more."""
-    found: list[RankDump] = []
-    for name, data in (
-        ("flight_recorder_stacks.pickle", rank.flight_recorder_stacks),
-        ("flight_recorder.pickle", rank.flight_recorder),
-    ):
-        if data is None:
-            continue
-        source = str(rank.folder / name)
-        try:
-            found.append(load_bytes(data, rank=rank.rank, source=source))
-        except DumpError as error:
-            unusable.append(Unusable(file=source, reason=str(error)))
-    if not found:
-        return None
+def _buffers(ranks: Sequence[RankCase], unusable: list[Unusable]) -> dict[int, RankDump]:
+    """Each rank's Flight Recorder dump: the one with stacks, unless the other knows more."""
+    asked = [
+        (data, rank.rank, str(rank.folder / name))
+        for rank in ranks
+        for name, data in (
+            ("flight_recorder_stacks.pickle", rank.flight_recorder_stacks),
+            ("flight_recorder.pickle", rank.flight_recorder),
+        )
+        if data is not None
+    ]
+    best: dict[int, RankDump] = {}
+    for (_, rank_number, source), loaded in zip(asked, load_many(asked), strict=True):
+        if isinstance(loaded, DumpError):
+            unusable.append(Unusable(file=source, reason=str(loaded)))
+        elif rank_number not in best or _latest(loaded) > _latest(best[rank_number]):
+            best[rank_number] = loaded
+    return best
 
-    def last(dump: RankDump) -> int:
-        return int(dump.entries.record_id[-1]) if dump.entries and len(dump.entries) else -1
 
-    return max(found, key=last)
+def _latest(dump: RankDump) -> int:
+    return int(dump.entries.record_id[-1]) if dump.entries and len(dump.entries) else -1
 
 
 def _bare_names(samples: list[StackSample]) -> list[StackSample]:
@@ -102,9 +103,10 @@ def from_case(path: Path) -> Evidence:
     unusable: list[Unusable] = []
     views: dict[int, RankView] = {}
     dumps: list[RankDump] = []
+    buffers = _buffers(reader.ranks, unusable)
     for rank in reader.ranks:
         view = views[rank.rank] = _view(rank)
-        dump = _buffer(rank, unusable)
+        dump = buffers.get(rank.rank)
         view.answered = dump is not None
         joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))
         if joined is not None:
