@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import struct
 from collections.abc import Iterator
@@ -130,7 +129,7 @@ def template(kind: Kind) -> bytes:
         done = not last or kind.waits == "culprit"
         entries.append(
             {
-                "frames": stacks[site],
+                "frames": list(stacks[site]),
                 "record_id": index,
                 "pg_id": _NAMES[group][2],
                 "process_group": names[group],
@@ -226,25 +225,18 @@ def kind_of(layout: str, world: int, rank: int, culprit: int) -> Kind:
 
 
 def write_dumps(folder: Path, layout: str, world: int, culprit: int) -> int:
-    """Write every rank's dump; returns the bytes of all.  Equal dumps are hard links."""
+    """Write every rank's dump, each a file of its own; returns the bytes of all."""
     folder.mkdir(parents=True)
     templates: dict[Kind, bytes] = {}
-    linked: dict[Kind, Path] = {}
     total = 0
     for rank in range(world):
         kind = kind_of(layout, world, rank, culprit)
         if kind not in templates:
             templates[kind] = template(kind)
-        path = folder / f"rank_{rank}"
-        if layout == "world" and kind in linked:
-            os.link(linked[kind], path)
-            total += path.stat().st_size
-            continue
         data = templates[kind]
         for old, new in _replacements(layout, world, rank):
             data = data.replace(_text(old), _text(new))
-        path.write_bytes(data)
-        linked[kind] = path
+        (folder / f"rank_{rank}").write_bytes(data)
         total += len(data)
     return total
 

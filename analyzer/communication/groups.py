@@ -199,5 +199,8 @@ def _take_status(summary: Summary, standing: Standing, pg_id: int, group: Resolv
     if enqueued < finished or completed > entered:
         # Nobody finishes what a member has not entered: this number means another group.
         return
+    if summary.gloo and completed != enqueued:
+        # Its threads write the last completed number without order: it may stay behind.
+        return
     standing.entered = enqueued
     standing.unfinished = frozenset(range(completed + 1, enqueued + 1))

@@ -80,6 +80,8 @@ class _Painter:
         for divergence in divergences:
             _settle(divergence, cast, waits)
         blame = find_blame(merged, waits)
+        for end in blame.ends:
+            self._confirm(end)
         picture = Picture(
             ranks=tuple(sorted(merged.ranks)),
             expected=cast.expected,
@@ -206,6 +208,12 @@ class _Painter:
             last=self._last(end.rank),
             hidden=end.hidden,
         )
+
+    def _confirm(self, end: End) -> None:
+        """Sends and receives that could not be counted prove nothing by themselves."""
+        if end.kind == "outside" and not any(waiting.certain for waiting in end.awaited):
+            if not any(recount(waiting, self._lookup) is False for waiting in end.awaited):
+                end.kind = "unknown"
 
     def _recounted(self, ring: Ring) -> bool:
         """Whether counting again confirms what each rank of a ring lacks."""

@@ -332,7 +332,10 @@ def _shows_active_only(entries: Entries, dump: RankDump, sparse: bool) -> bool:
     """Whether what has finished was left out of the dump, as far as can be seen."""
     if bool((entries.state == State.COMPLETED).any()) or bool(entries.retired.any()):
         return False
-    return sparse or any((status.completed or 0) > 0 for status in dump.status.values())
+    if sparse or any((status.completed or 0) > 0 for status in dump.status.values()):
+        return True
+    # Formats without statuses: a ring full of unfinished operations is less likely.
+    return not dump.status and int(entries.record_id[0]) > 0
 
 
 def _may_have_lost(part: Part) -> bool:
