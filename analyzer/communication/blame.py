@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -118,17 +119,16 @@ def reaching(waits: Waits, goals: Iterable[int]) -> set[int]:
     found: set[int] = set()
     todo = list(goals)
     seen = set(todo)
-    # An operation is gone through at most twice: for those who have not entered
-    # it, and for those who are held up by something older.
-    visited: set[tuple[int, bool]] = set()
+    # A rank that has not entered holds all waiters up; one that is held up by
+    # something older all but itself, so two such ranks together do.
+    visits: Counter[tuple[int, bool]] = Counter()
     while todo:
         blocker = todo.pop()
         for waiting in holds.get(blocker, ()):
-            mark = id(waiting), blocker in waiting.absent
-            if mark in visited:
+            mark = id(waiting), blocker in waiting.not_entered
+            visits[mark] += 1
+            if visits[mark] > (1 if mark[1] else 2):
                 continue
-            if not waiting.behind:
-                visited.add(mark)
             for rank in waiting.held_up_by(blocker):
                 found.add(rank)
                 if rank not in seen:

@@ -72,6 +72,7 @@ class _Painter:
         self._lookup = lookup
         self._small = len(merged.ranks) <= SMALL
         self._calls: dict[tuple[int, int], Call] = {}
+        self._on: dict[tuple[int, bool], tuple[int, ...]] = {}
 
     def paint(self) -> Picture:
         merged, cast = self._merged, self._cast
@@ -157,7 +158,7 @@ class _Painter:
         call = self._call(rank, waiting.waiters[rank], waiting.group.group, full)
         if rank in waits.stopped and waiting.finished:
             return Wait(call, WaitKind.DEVICE, ())
-        on = tuple(sorted(set(waiting.blockers(rank))))
+        on = self._waited_for(rank, waiting)
         if waiting.seq is None:
             if waiting.peer is not None and not on:
                 return Wait(call, WaitKind.STALLED, (waiting.peer,))
@@ -165,6 +166,16 @@ class _Painter:
         if not on:
             return Wait(call, WaitKind.STALLED, ())
         return Wait(call, WaitKind.NOT_ENTERED, on)
+
+    def _waited_for(self, rank: int, waiting: Waiting) -> tuple[int, ...]:
+        """The ranks that a wait is for; one tuple for all waiters where they are many."""
+        count = len(waiting.absent) + len(waiting.behind) + len(waiting.unknown)
+        if count <= SMALL:
+            return tuple(sorted(set(waiting.blockers(rank))))
+        key = id(waiting), rank in waiting.leaders
+        if key not in self._on:
+            self._on[key] = tuple(sorted(set(waiting.blockers(rank))))
+        return self._on[key]
 
     def _last(self, rank: int) -> Call | None:
         summary = self._merged.ranks.get(rank)

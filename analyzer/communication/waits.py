@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup
 from hanglab.analyzer.communication.merging import Merged
@@ -74,10 +75,18 @@ class Waiting:
         """Waiters that ``rank`` holds up."""
         if self.explained:
             return
-        if rank in self.absent:
+        if rank in self.not_entered:
             yield from self.waiters
-        elif rank in self.behind or (self.open and rank in self.unknown):
+        elif rank in self.queued or (self.open and rank in self.unknown):
             yield from (other for other in self.leaders if other != rank)
+
+    @cached_property
+    def not_entered(self) -> frozenset[int]:
+        return frozenset(self.absent)
+
+    @cached_property
+    def queued(self) -> frozenset[int]:
+        return frozenset(self.behind)
 
     @property
     def stalled(self) -> bool:

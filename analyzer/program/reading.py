@@ -1,0 +1,99 @@
+"""Reads a Program out of dumps: what each rank did, as far as its ring still has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from hanglab.analyzer.communication.groups import resolve
+from hanglab.analyzer.communication.merging import merge_all
+from hanglab.analyzer.communication.signatures import CODE, is_batch_end
+from hanglab.analyzer.communication.summary import summarise
+from hanglab.analyzer.dumps.columns import Arguments, RankDump
+from hanglab.analyzer.program.program import P2P, Action, Program, ProgramGroup
+
+#: What backends call the operations of Programs; what is not here keeps its name.
+_OPERATIONS = {
+    "_all_gather_base": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_single": "all_gather",
+    "_reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "reduce_scatter_single": "reduce_scatter",
+    "all_reduce_barrier": "barrier",
+    "all_to_all_single": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "_broadcast_oop": "broadcast",
+    "_reduce_oop": "reduce",
+}
+
+
+def read_program(dumps: Iterable[RankDump], *, expected: Sequence[int] | None = None) -> Program:
+    """The Program that the dumps show, with global ranks from 0 on.
+
+    Dumps do not tell what overlapped, nor where a host waited: every action is
+    taken to block.  Ranks without a dump, and what rings have dropped, are left
+    out, so such a Program need not run.
+    """
+    by_rank = {dump.rank: dump for dump in dumps}
+    merged = merge_all(summarise(dump) for dump in by_rank.values())
+    cast = resolve(merged, expected)
+    groups = tuple(ProgramGroup(g.group.name, g.members, g.group.description) for g in cast.groups)
+    size = max(cast.expected, default=-1) + 1
+    actions: list[tuple[Action, ...]] = [()] * size
+    for rank, dump in by_rank.items():
+        summary = merged.ranks[rank]
+        places = {part.name: cast.places[rank, n] for n, part in enumerate(summary.parts)}
+        actions[rank] = tuple(_actions(dump, places, groups))
+    return Program(groups, tuple(actions))
+
+
+def _actions(
+    dump: RankDump, places: dict[str, int], groups: tuple[ProgramGroup, ...]
+) -> Iterable[Action]:
+    entries = dump.entries
+    if entries is None:
+        return
+    batches: dict[tuple[int, int], int] = {}
+    counts: dict[tuple[int, int], int] = {}
+    for index in range(len(entries)):
+        if bool(entries.is_p2p[index]) and entries.p2p_seq[index] > 0:
+            key = int(entries.group[index]), int(entries.p2p_seq[index])
+            counts[key] = counts.get(key, 0) + 1
+    for index in range(len(entries)):
+        operation = entries.operations[int(entries.operation[index])]
+        if is_batch_end(operation.op):
+            continue
+        place = places[entries.group_names[int(entries.group[index])].name]
+        arguments = entries.arguments[int(entries.argument[index])]
+        op = _OPERATIONS.get(operation.op, operation.op)
+        stack = int(entries.stack[index])
+        frame = CODE.innermost_user(entries.stacks[stack]) if stack >= 0 else None
+        key = int(entries.group[index]), int(entries.p2p_seq[index])
+        batch = 0
+        if op in P2P and counts.get(key, 0) > 1:
+            batch = batches.setdefault(key, len(batches) + 1)
+        other = operation.dst if op == "send" else operation.src
+        yield Action(
+            op=op,
+            group=place,
+            site=frame.line if frame is not None else 0,
+            numel=_numel(op, arguments, len(groups[place].members)),
+            dtype=next(iter(arguments.input_dtypes + arguments.output_dtypes), "Float"),
+            root=arguments.root,
+            peer=other if op in P2P and other >= 0 else None,
+            batch=batch,
+        )
+
+
+def _numel(op: str, arguments: Arguments, members: int) -> int:
+    """Elements of the rank's own tensor."""
+    inputs = sum(prod(shape) for shape in arguments.input_sizes)
+    outputs = sum(prod(shape) for shape in arguments.output_sizes)
+    if op == "barrier":
+        return 0
+    if op in ("reduce_scatter", "scatter"):
+        return outputs if outputs else inputs // max(1, members)
+    if op == "all_to_all":
+        return inputs // max(1, members)
+    return inputs if inputs else outputs
