@@ -85,18 +85,23 @@ class Lookup:
             completed=completed,
         )
 
-    def collective(self, rank: int, resolved: ResolvedGroup, seq: int) -> Call | None:
-        """The rank's call under a sequence number; None if its ring does not hold it."""
+    def index_of(self, rank: int, name: str, seq: int) -> int:
+        """Where the rank's ring has a group's collective; ABSENT if it does not hold it."""
         entries = self.entries(rank)
         if entries is None:
-            return None
-        names = [i for i, g in enumerate(entries.group_names) if g.name == resolved.group.name]
+            return ABSENT
+        names = [i for i, group in enumerate(entries.group_names) if group.name == name]
         mine = np.isin(entries.group, names) & (entries.seq == seq) & ~entries.is_p2p
         rows = np.flatnonzero(mine)
-        if not len(rows):
+        return int(rows[-1]) if len(rows) else ABSENT
+
+    def collective(self, rank: int, resolved: ResolvedGroup, seq: int) -> Call | None:
+        """The rank's call under a sequence number; None if its ring does not hold it."""
+        index = self.index_of(rank, resolved.group.name, seq)
+        if index == ABSENT:
             return None
         standing = resolved.standings.get(rank, Standing(None))
-        return self.at(rank, int(rows[-1]), resolved.group, completed=standing.finished(seq))
+        return self.at(rank, index, resolved.group, completed=standing.finished(seq))
 
     def pending(self, rank: int, pending: Pending, group: Group) -> Call:
         """The call of an unfinished operation, as well as it is known."""

@@ -8,11 +8,13 @@ from hanglab.analyzer.communication.blame import Blame, End, Ring, find_blame, r
 from hanglab.analyzer.communication.divergence import find_divergence, sequences_of
 from hanglab.analyzer.communication.exchange import find_misfit
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
+from hanglab.analyzer.communication.habits import find_breaker
 from hanglab.analyzer.communication.lookup import InMemory, Lookup, SecondLook, plain_call
 from hanglab.analyzer.communication.merging import Merged, merge_all
 from hanglab.analyzer.communication.picture import (
     Call,
     Cycle,
+    Difference,
     Divergence,
     Group,
     Picture,
@@ -80,6 +82,8 @@ class _Painter:
         waits = find_waits(merged, cast, places)
         for divergence in divergences:
             _settle(divergence, cast, waits)
+            if not divergence.deviating and len(divergence.candidates) == 2:
+                self._settle_by_habit(divergence)
         blame = find_blame(merged, waits)
         for end in blame.ends:
             self._confirm(end)
@@ -220,6 +224,20 @@ class _Painter:
             hidden=end.hidden,
         )
 
+    def _settle_by_habit(self, divergence: Divergence) -> None:
+        name, seq = divergence.group.name, divergence.seq
+        breaker = find_breaker(
+            {rank: self._lookup.index_of(rank, name, seq) for rank in divergence.candidates},
+            self._lookup,
+        )
+        if breaker is not None:
+            divergence.deviating, divergence.candidates = (breaker,), ()
+            # It jumped ahead in its own order: what it left out, its peer does.
+            divergence.skipped = divergence.difference in (
+                Difference.OPERATION,
+                Difference.CALL_SITE,
+            )
+
     def _confirm(self, end: End) -> None:
         """Sends and receives that could not be counted prove nothing by themselves."""
         if end.kind == "outside" and not any(waiting.certain for waiting in end.awaited):
@@ -251,6 +269,12 @@ class _Painter:
                 calls[rank] = self._call(rank, pending, waiting.group.group, full)
             p2p = [waiting.seq is None for waiting in ring.places.values()]
             deviating = ring.keys if len(ring.keys) == 1 else ()
+            if not deviating and not all(p2p):
+                breaker = find_breaker(
+                    {rank: ring.places[rank].waiters[rank].index for rank in ring.keys},
+                    self._lookup,
+                )
+                deviating = (breaker,) if breaker is not None else ()
             cycles.append(
                 Cycle(
                     ranks,

@@ -53,11 +53,13 @@ def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
 
 
 def _confidence(cycle: Cycle) -> float:
-    if not cycle.certain or (any(call.seq is None for call in cycle.calls) and not cycle.p2p):
+    if not cycle.certain:
         return 0.5
     if cycle.p2p:
         return 0.95
-    return 0.9 if cycle.deviating else 0.6
+    if cycle.deviating:
+        return 0.9
+    return 0.5 if any(call.seq is None for call in cycle.calls) else 0.6
 
 
 def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:

@@ -306,3 +306,38 @@ def test_order_of_ranks_and_files_decides_nothing() -> None:
     for _ in range(5):
         shuffled = {int(rank): rows[int(rank)] for rank in generator.permutation(4)}
         assert synchronization_findings(picture_of(shuffled)) == expected
+
+
+def _exchange(me: int, steps: int) -> list[Row]:
+    """Steps of a send from 0 to 1 and an all_reduce, from lines of the rank's own."""
+    rows = []
+    for step in range(1, steps + 1):
+        half = "send 0->1" if me == 0 else "recv 1<-0"
+        rows.append(Row(half, step - 1, p2p_seq=step, line=10 + 10 * me))
+        rows.append(Row("all_reduce", step, p2p_seq=step, line=12 + 10 * me))
+    return rows
+
+
+def test_the_rank_that_broke_its_own_order_left_the_receive_out() -> None:
+    sender, receiver = _exchange(0, 4), _exchange(1, 4)
+    sender.append(open_("send 0->1", 4, p2p_seq=5, line=10))
+    receiver.append(open_("all_reduce", 5, p2p_seq=4, line=22))
+    picture = build_picture(
+        [columns(0, sender, members=world(2)), columns(1, receiver, members=world(2))]
+    )
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [1])
+    assert finding.location is not None and finding.location.line == 22
+
+
+def test_sends_are_counted_again_where_rings_have_lost_the_beginning() -> None:
+    # Rings of unequal length; each rank waits to receive, and nothing is on its way.
+    steps = [_exchange(0, 9), _exchange(1, 9)]
+    steps[0].append(open_("recv 0<-1", 9, p2p_seq=10, line=15))
+    steps[1].append(open_("recv 1<-0", 9, p2p_seq=10, line=25))
+    dumps = [
+        columns(0, steps[0][7:], members=world(2), first_record=7),
+        columns(1, steps[1][12:], members=world(2), first_record=12),
+    ]
+    (cycle,) = build_picture(dumps).cycles
+    assert cycle.p2p and cycle.certain
