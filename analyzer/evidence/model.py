@@ -152,8 +152,9 @@ class Evidence:
 
     @property
     def stuck(self) -> bool:
-        """True where the recorder captured because nothing moved."""
-        return bool(self.job and self.job.trigger and self.job.trigger.kind == "no_progress")
+        """True where the recorder captured because nothing moved, and it did not end well."""
+        trigger = self.job.trigger if self.job else None
+        return trigger is not None and trigger.kind == "no_progress" and not self.all_succeeded
 
     @property
     def all_ended(self) -> bool:

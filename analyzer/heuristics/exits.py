@@ -23,7 +23,7 @@ from hanglab.recorder.case.records import Frame
 _CONSEQUENCE = re.compile(
     r"Connection closed by peer|Connection reset by peer|Connection refused|Broken pipe"
     r"|Timed out waiting|Application timeout|wait timeout|Wait timeout|Socket closed"
-    r"|gloo[/\\]|EnforceNotMet|\[enforce fail at|NCCL (?:communicator|error)|ncclRemoteError"
+    r"|gloo[/\\]|preamble\.length|NCCL (?:communicator|error)|ncclRemoteError"
     r"|ncclSystemError|ncclInternalError|remote process exited|failed to recv|recvValue failed"
     r"|sendBytes failed|recvBytes failed|DistNetworkError|DistBackendError"
     r"|ended, so its group|watchdog|collective operation timeout|Pipe: "

@@ -40,7 +40,14 @@ def candidates(known: Known) -> list[int]:
         and known.ranks[rank].ended is None
         and known.stands_outside(rank)
         and known.ranks[rank].standing.place is not Place.RENDEZVOUS
+        and not _winding_up(known.ranks[rank])
     ]
+
+
+def _winding_up(view: RankView) -> bool:
+    """Whether the rank is past its script and its interpreter is still at work to end."""
+    exiting = view.progress is not None and view.progress.phase == "exiting"
+    return exiting and view.standing.user is None and (_computes(view) or view.state == "R")
 
 
 def _awaited(known: Known, rank: int) -> tuple[CollectiveRef | None, list[int] | None, str]:
@@ -110,8 +117,13 @@ def _busy(view: RankView) -> str:
     if movement is None or movement.cpu_share < BUSY:
         return ""
     mains = [thread for s in view.rank_stacks if (thread := main_thread(s)) is not None]
-    spins = [thread for thread in mains if thread.owns_gil or thread.active]
-    if len(spins) < len(mains) or movement.quiet_s < BUSY_PAUSES * movement.longest_pause_s:
+    # Native code lets go of the GIL: without it a busy core may just be a long kernel.
+    spins = [thread for thread in mains if thread.owns_gil]
+    if (
+        view.standing.user is None
+        or 2 * len(spins) <= len(mains)
+        or movement.quiet_s < BUSY_PAUSES * movement.longest_pause_s
+    ):
         return ""
     return (
         f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s without "
