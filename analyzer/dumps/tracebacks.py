@@ -38,11 +38,14 @@ class _Stacks:
 
     @staticmethod
     def guess(value: Any) -> int:
-        """Tells most stacks apart without walking them: their middles, by identity."""
+        """Tells most stacks apart without walking them: by identity, near the call and midway.
+
+        Call sites differ in their inner frames, the outer ones are the same main loop.
+        """
         if type(value) is not list or not value:
             return 0
         size = len(value)
-        return id(value[size >> 1]) + size
+        return id(value[size >> 1]) + size + 31 * id(value[2 if size > 2 else 0])
 
     def stack(self, value: Any) -> tuple[Frame, ...]:
         if type(value) not in (list, tuple):
