@@ -1,0 +1,7 @@
+"""Leases: what jobs of one machine share, each held by a file lock that dies with its holder."""
+
+from __future__ import annotations
+
+from hanglab.harness.leases.slots import CpuSlots, leases_folder
+
+__all__ = ["CpuSlots", "leases_folder"]
