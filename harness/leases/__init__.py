@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from hanglab.harness.leases.slots import CpuSlots, leases_folder
+from hanglab.harness.leases.folder import leases_folder
+from hanglab.harness.leases.slots import CpuSlots
 
 __all__ = ["CpuSlots", "leases_folder"]
