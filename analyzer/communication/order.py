@@ -13,13 +13,18 @@ from collections.abc import Hashable, Sequence
 _LONGEST = 1024
 
 
-def period_of(history: Sequence[Hashable], *, repeats: int = 2) -> int | None:
+def period_of(
+    history: Sequence[Hashable], *, repeats: int = 2, longest: bool = False
+) -> int | None:
     """Length of the shortest pattern whose last ``repeats`` repetitions end ``history``.
 
-    None if there is none, or if a place of the pattern is not known (None).
+    ``longest``: of the longest such pattern.  A step whose beginning repeats
+    itself (four microbatches, then a reduction) shows only in that one.  None if
+    there is none, or if a place of the pattern is not known (None).
     """
     size = len(history)
-    for period in range(1, min(size // repeats, _LONGEST) + 1):
+    periods = range(1, min(size // repeats, _LONGEST) + 1)
+    for period in reversed(periods) if longest else periods:
         start = size - repeats * period
         if all(
             history[i] is not None and history[i] == history[i + period]

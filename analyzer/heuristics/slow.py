@@ -44,8 +44,10 @@ LEAST_NS = 150_000_000
 FEWEST = 12
 SHORTEST_NS = 500_000_000
 FLOOR_MS = 2.0
-#: A single wait from which on one rank's work holds the job up.
+#: A single wait from which on one rank's work holds the job up, at most; of a job that is
+#: watched with less patience, this many times that patience.
 LONG_NS = 8_000_000_000
+LONG_PATIENCE = 3
 #: Without more processor time: share of the time that a rank must cost its peers, share of
 #: the operations that it must be last in, and share of its samples at one line of its own.
 LATE = 0.3
@@ -173,8 +175,10 @@ def _starved(known: Known, waits: dict[int, Inputs], waiting: list[int]) -> Prop
 
 def _alone(known: Known, found: Arrivals) -> Iterator[Proposal]:
     """``rank0_work``: one long stretch that only one rank worked in while the others waited."""
+    patience = known.job.hang_after_s if known.job else None
+    long_ns = min(LONG_NS, LONG_PATIENCE * patience * 1e9) if patience else LONG_NS
     for rank, waited in found.longest_ns.items():
-        if waited < LONG_NS or waited < found.span_ns / 3:
+        if waited < long_ns or waited < found.span_ns / 3:
             continue
         line = _busiest_line(known, rank)
         yield propose(

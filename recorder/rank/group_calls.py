@@ -1,8 +1,8 @@
-"""Recording who creates which group, and noticing when the job lets go of its groups.
+"""Recording who creates which group, and noticing when the job has its first and lets go of all.
 
-Nothing else shows either: a group that is being created has no entry in any
-buffer, and once the groups are gone the script is past its work and its frames
-will be gone as well.
+Nothing else shows it: a group that is being created has no entry in any buffer,
+DistributedDataParallel never passes the boundary, and once the groups are gone
+the script is past its work and its frames will be gone as well.
 """
 
 from __future__ import annotations
@@ -17,31 +17,51 @@ from hanglab.recorder.rank.boundary import Boundary
 
 #: What ``new_group`` and its relatives all end in; a private name of torch.
 _CREATOR = "_new_group_with_tag"
+#: What ``init_process_group`` hands the default group to; a private name of torch.
+_DEFAULT = "_update_default_pg"
 #: Members written in full; a longer list is cut.
 _MEMBERS = 512
 
 
 class GroupCalls:
-    """Wraps the function that creates groups, and ProcessGroup.shutdown.
+    """Wraps the functions that make groups known, and ProcessGroup.shutdown.
 
-    ``letting_go()`` is called once, at the first shutdown, on the thread that does it.
+    ``group_seen(group)`` is called with each default group, ``letting_go()`` once, at
+    the first shutdown, on the thread that does it.
     """
 
-    def __init__(self, boundary: Boundary, letting_go: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        boundary: Boundary,
+        letting_go: Callable[[], None],
+        group_seen: Callable[[Any], None] = lambda group: None,
+    ) -> None:
         self._boundary = boundary
+        self._group_seen = group_seen
         self._letting_go = letting_go
         self._shutdown: tuple[type, Any] | None = None
         self._module: ModuleType | None = None
-        self._original: Callable[..., Any] | None = None
+        #: Functions of the module that were wrapped, by name.
+        self._originals: dict[str, Callable[..., Any]] = {}
 
     def install(self, module: ModuleType, process_group: type) -> None:
         """``module`` is torch.distributed.distributed_c10d.  Installing twice does nothing."""
         if self._shutdown is None and "shutdown" in process_group.__dict__:
             self._shutdown = process_group, process_group.__dict__["shutdown"]
             process_group.shutdown = self._shutdown_wrapper(process_group.shutdown)  # type: ignore[attr-defined]
-        original = getattr(module, _CREATOR, None)
-        if original is None or self._original is not None:
+        if self._originals:
             return
+        self._module = module
+        for name, wrapper in ((_CREATOR, self._creator), (_DEFAULT, self._updater)):
+            original = getattr(module, name, None)
+            if original is not None:
+                self._originals[name] = original
+                wrapped = wrapper(original)
+                wrapped.__name__ = wrapped.__qualname__ = name
+                wrapped.__doc__ = original.__doc__
+                setattr(module, name, wrapped)
+
+    def _creator(self, original: Callable[..., Any]) -> Callable[..., Any]:
         boundary = self._boundary
 
         def create(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -57,10 +77,17 @@ class GroupCalls:
             finally:
                 boundary.leave(slot, number, failed)
 
-        create.__name__ = create.__qualname__ = _CREATOR
-        create.__doc__ = original.__doc__
-        self._module, self._original = module, original
-        setattr(module, _CREATOR, create)
+        return create
+
+    def _updater(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def update(group: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(group, *args, **kwargs)
+            if group is not None:
+                with contextlib.suppress(Exception):
+                    self._group_seen(group)
+            return result
+
+        return update
 
     def _shutdown_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         told = False
@@ -81,9 +108,10 @@ class GroupCalls:
             owner, original = self._shutdown
             owner.shutdown = original  # type: ignore[attr-defined]
             self._shutdown = None
-        if self._module is not None and self._original is not None:
-            setattr(self._module, _CREATOR, self._original)
-        self._module = self._original = None
+        while self._originals:
+            name, function = self._originals.popitem()
+            setattr(self._module, name, function)
+        self._module = None
 
 
 def _members(ranks: Any) -> str:

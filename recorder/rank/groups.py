@@ -47,11 +47,16 @@ class Groups:
     def _note(self, group: Any) -> None:
         name = str(group.group_name)
         world = _world()
-        members = None if world is None else world.pg_group_ranks.get(group)
-        if members is None:
+        if world is None:
             return
-        # The books map global rank to rank within the group.
-        ranks = sorted(members, key=members.__getitem__)
+        members = world.pg_group_ranks.get(group)
+        if members is not None:
+            # The books map global rank to rank within the group.
+            ranks = sorted(members, key=members.__getitem__)
+        elif group is world.default_pg:
+            ranks = list(range(group.size()))  # not in the books yet
+        else:
+            return
         row = {
             "id": name,
             "description": str(group.group_desc),

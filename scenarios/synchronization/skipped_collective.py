@@ -12,11 +12,11 @@ from hanglab.harness import Cause, Expect, scenario
     reference="pytorch/pytorch#77562",
 )
 def skipped_collective(job):
-    model = torch.nn.Linear(64, 8)
+    model = torch.nn.Linear(64, 8).to(job.device)
     for step in job.steps(20):
         with job.section("forward_backward"):
             model(job.batch(64)).sum().backward()
         if not (job.faulty and job.rank == 1 and step == 5):  # FAULT
             dist.all_reduce(model.weight.grad)
-        dist.broadcast(torch.zeros(1), src=0)  # SEEN
+        dist.broadcast(torch.zeros(1, device=job.device), src=0)  # SEEN
         model.zero_grad()
