@@ -137,6 +137,8 @@ class Scenario:
     world_sizes: tuple[int, ...] = ()
     faults: tuple[Fault, ...] = ()
     needs: tuple[str, ...] = ()
+    #: GPUs that it cannot do without; ranks that are more share them.  NCCL always needs one.
+    gpus: int = 0
     backends: tuple[str, ...] = BACKENDS
     hang_after_s: float = DEFAULT_HANG_AFTER_S
     reference: str = ""
@@ -180,6 +182,7 @@ def scenario(
     world_sizes: Sequence[int] = (),
     faults: Sequence[Fault] = (),
     needs: Sequence[str] = (),
+    gpus: int = 0,
     backends: Sequence[str] = BACKENDS,
     hang_after: float = DEFAULT_HANG_AFTER_S,
     reference: str = "",
@@ -192,7 +195,8 @@ def scenario(
 
     ``faults`` are done from outside; without any, the fault is in the code,
     marked ``# FAULT`` and switched by ``job.faulty``.  ``needs`` names
-    capabilities (``hanglab doctor`` lists them).  ``hang_after`` is how many
+    capabilities (``hanglab doctor`` lists them), ``gpus`` how many GPUs it cannot
+    do without; with fewer than its ranks, ranks share them.  ``hang_after`` is how many
     seconds without any movement count as stuck.  ``script`` is a plain script
     beside this file to run instead of the function's body, with ``arguments``;
     its control is ``control_script``, or itself with HANGLAB_FAULT=0.  ``name``

@@ -72,6 +72,9 @@ def _is_ours(filename: str) -> bool:
 
 
 def main() -> None:
+    from hanglab.harness.launchers.sharing import share
+
+    share()
     file, function = Path(sys.argv[1]).absolute(), sys.argv[2]
     sys.argv = [str(file), *sys.argv[3:]]
     if not getattr(sys.flags, "safe_path", False):

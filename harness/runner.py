@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,8 +72,11 @@ def run(
     launcher: Launcher,
     stop: threading.Event,
     tell: Callable[[str], None] = lambda phase: None,
+    environment: Mapping[str, str] | None = None,
 ) -> Result:
     """Runs a job and judges it.  ``tell`` hears of each phase.
+
+    ``environment`` says which parts of the machine the job may use.
 
     Never raises for what happens to the job: an error of hanglab, of the
     launcher or of the analyzer is an outcome.  Artifacts are written whatever
@@ -85,7 +88,7 @@ def run(
     ending = Ending()
     verdict: Verdict | None = None
     try:
-        _watch(request, folder, launcher, stop, tell, ending)
+        _watch(request, folder, launcher, stop, tell, ending, environment or {})
         if ending.interrupted:
             result = Result(name, request, Judgement(Outcome.HARNESS_ERROR, "interrupted"))
         else:
@@ -115,6 +118,7 @@ def _watch(
     stop: threading.Event,
     tell: Callable[[str], None],
     ending: Ending,
+    environment: Mapping[str, str],
 ) -> None:
     """Runs the job to its end and leaves its Case."""
     deadline = time.monotonic() + request.deadline_s
@@ -122,7 +126,7 @@ def _watch(
     injector = Injector(faults, folder.case, request.world_size)
     ending.strikes = injector.strikes
     tell("starting")
-    job = launcher.start(_plan(request, folder))
+    job = launcher.start(_plan(request, folder, environment))
     try:
         agent = Agent(
             folder.case,
@@ -185,7 +189,7 @@ def _report_ended(job: RunningJob, agent: Agent, ending: Ending) -> None:
         agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=True)
 
 
-def _plan(request: Request, folder: JobFolder) -> Plan:
+def _plan(request: Request, folder: JobFolder, environment: Mapping[str, str]) -> Plan:
     scenario = request.scenario
     faulty = request.variant == "fault"
     program = scenario.program
@@ -202,6 +206,7 @@ def _plan(request: Request, folder: JobFolder) -> Plan:
         backend=request.backend,
         deadline_s=request.deadline_s,
         environment={
+            **environment,
             "HANGLAB_SEED": str(request.seed),
             "HANGLAB_BACKEND": request.backend,
         },

@@ -5,17 +5,17 @@ from __future__ import annotations
 import concurrent.futures
 import importlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from hanglab.harness import capabilities
+from hanglab.harness.allotment import Allotment
 from hanglab.harness.artifacts import ArtifactsError, RunFolder, Variant, write_json
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.discovery import BrokenFile, Found
 from hanglab.harness.launchers.protocol import Launcher
-from hanglab.harness.leases import CpuSlots
 from hanglab.harness.outcome import Judgement, Outcome, exit_code
 from hanglab.harness.runner import Request, Result, expectation, run
 
@@ -66,7 +66,7 @@ def plan(found: Found, options: Options) -> tuple[list[Request], list[Result]]:
     settled = [_broken(broken) for broken in found.broken]
     for scenario in found.scenarios:
         asked = requests_of(scenario, options)
-        refusal = _refusal(scenario, asked[0])
+        refusal = refusal_of(scenario, asked[0])
         if refusal is None:
             requests += asked
         else:
@@ -94,8 +94,11 @@ def requests_of(scenario: Scenario, options: Options) -> list[Request]:
     ]
 
 
-def _refusal(scenario: Scenario, request: Request) -> str | None:
-    """Why a scenario cannot run here as asked, or None."""
+def refusal_of(scenario: Scenario, request: Request) -> str | None:
+    """Why a scenario cannot run here as asked, or None.
+
+    Raises PoolTooSmall where the GPUs that it needs are there, but not for hanglab.
+    """
     if request.backend not in scenario.backends:
         return f"runs on {' and '.join(scenario.backends)} only"
     refusal = scenario.refuses_world(request.world_size)
@@ -106,7 +109,7 @@ def _refusal(scenario: Scenario, request: Request) -> str | None:
         if not found.available:
             remedy = f"; {found.remedy}" if found.remedy else ""
             return f"needs {need}: {found.reason}{remedy}"
-    return None
+    return Allotment().refusal(scenario, request.backend)
 
 
 def _broken(broken: BrokenFile) -> Result:
@@ -131,16 +134,16 @@ def run_all(
     Once ``stop`` is set the running jobs are ended and the others not begun;
     those have no result.
     """
-    slots = CpuSlots()
+    allotment = Allotment()
 
     def one(request: Request) -> Result | None:
         def tell(phase: str) -> None:
             listener.phase(request, phase)
 
-        with slots.lease(stop, tell) as slot:
-            if slot is None:
+        with allotment.lease(request, stop, tell) as environment:
+            if environment is None:
                 return None
-            result = _run_one(request, folder, launcher, stop, tell)
+            result = _run_one(request, folder, launcher, stop, tell, environment)
         listener.result(result)
         return result
 
@@ -160,11 +163,12 @@ def _run_one(
     launcher: Launcher,
     stop: threading.Event,
     tell: Callable[[str], None],
+    environment: Mapping[str, str],
 ) -> Result:
     name = request.scenario.name
     try:
         here = folder.job(name, request.variant, request.repetition)
-        return run(request, here, launcher, stop, tell)
+        return run(request, here, launcher, stop, tell, environment)
     except ArtifactsError as failure:
         judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
         return Result(name, request, judgement, detail=failure.advice)
@@ -226,6 +230,7 @@ __all__ = [
     "Options",
     "make_launcher",
     "plan",
+    "refusal_of",
     "requests_of",
     "run_all",
     "script_scenario",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hanglab.harness.launchers.protocol import Plan
@@ -45,6 +45,8 @@ def job_environment(plan: Plan, caller: Mapping[str, str], runtime_dir: Path) ->
     for name, value in recorder.items():
         environment.setdefault(name, value)
     environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"
+    if plan.backend == "nccl":
+        environment.update(own_dumps(plan, runtime_dir))
     environment.update(plan.environment)
     environment.update(
         TMPDIR=str(runtime_dir),
@@ -55,6 +57,67 @@ def job_environment(plan: Plan, caller: Mapping[str, str], runtime_dir: Path) ->
         HANGLAB_BACKEND=plan.backend,
     )
     return environment
+
+
+#: In the environment of ranks that share a GPU.
+SHARED_GPU = "HANGLAB_SHARED_GPU"
+
+#: Ranks on one GPU talk over loopback sockets, with as few kernels' blocks as possible:
+#: all of a GPU's kernels must be resident at once, or those that spin wait for ever.
+_SHARING = {
+    "NCCL_NET": "Socket",
+    "NCCL_NET_PLUGIN": "none",
+    "NCCL_IB_DISABLE": "1",
+    "NCCL_SOCKET_IFNAME": "lo",
+    "NCCL_P2P_DISABLE": "1",
+    "NCCL_SHM_DISABLE": "1",
+    "NCCL_MNNVL_ENABLE": "0",
+    "NCCL_NVLS_ENABLE": "0",
+    "NCCL_MAX_CTAS": "2",
+    "NCCL_SOCKET_NTHREADS": "1",
+    "NCCL_NSOCKS_PERTHREAD": "1",
+}
+
+
+def nccl_environment(devices: Sequence[str], world_size: int, ras_port: int) -> dict[str, str]:
+    """Variables of a job with NCCL on the GPUs that it leased.
+
+    ``devices`` are entries of the outer CUDA_VISIBLE_DEVICES; ranks go round
+    over them.  NCCL refuses two ranks of one host on one GPU, so that ranks who
+    share get a host identity each, by :func:`rank_environment`.  The RAS threads
+    of all jobs would meet at the default port, which is opened with SO_REUSEPORT.
+    """
+    environment = {
+        "CUDA_VISIBLE_DEVICES": ",".join(devices),
+        "NCCL_RAS_ADDR": f"localhost:{ras_port}",
+    }
+    if len(devices) < world_size:
+        environment |= {**_SHARING, SHARED_GPU: "1"}
+    return environment
+
+
+def own_dumps(plan: Plan, runtime_dir: Path) -> dict[str, str]:
+    """Lets torch's watchdog dump at a timeout, and whenever somebody writes into its pipe.
+
+    Both are written by threads that need no interpreter, so they work where it is held.
+    """
+    return {
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_ENABLE_MONITORING": "1",
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(runtime_dir / "dump_rank"),
+    }
+
+
+def host_identity(environment: Mapping[str, str], rank: int) -> dict[str, str]:
+    """What lets a rank share its GPU with others; nothing where it does not.
+
+    NCCL compares host and bus of two ranks, and takes the host from this name
+    alone where it is set (init.cc and its ``getHostHash``, NCCL 2.28).
+    """
+    if not environment.get(SHARED_GPU):
+        return {}
+    job = environment.get("TORCHELASTIC_RUN_ID") or environment.get("HANGLAB_RUNTIME", "hanglab")
+    return {"NCCL_HOSTID": f"{Path(job).name}-r{rank}"}
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hanglab.harness.launchers.channel import Message
-from hanglab.harness.launchers.environment import rank_environment
+from hanglab.harness.launchers.environment import host_identity, rank_environment
 from hanglab.harness.launchers.supervisor import Supervisor, decode_status
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def _birth(order: Message, rank: int, port_pipe: int, supervisor: int) -> Birth:
         function=order["function"],
         arguments=tuple(order["arguments"]),
         environment=order["environment"]
-        | rank_environment(rank, world_size, Path(order["runtime_dir"]).name),
+        | rank_environment(rank, world_size, Path(order["runtime_dir"]).name)
+        | host_identity(order["environment"], rank),
         folder=order["folder"],
         log_dir=Path(order["log_dir"]),
         port_pipe=port_pipe,

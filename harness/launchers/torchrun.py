@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from hanglab.harness.launchers.channel import Message
+from hanglab.harness.launchers.environment import SHARED_GPU
 from hanglab.harness.launchers.guarded import GuardedLauncher
 from hanglab.harness.launchers.protocol import Plan
 
@@ -32,7 +33,9 @@ class TorchrunLauncher(GuardedLauncher):
     def order(self, plan: Plan, environment: dict[str, str]) -> Message:
         _add_hook(environment)
         script = os.path.abspath(plan.script)
-        if plan.function is None:
+        if plan.function is None and environment.get(SHARED_GPU):
+            program = ["--module", "hanglab.harness.launchers.sharing", script]
+        elif plan.function is None:
             program = [script]
         else:
             program = ["--module", "hanglab.harness.entry", script, plan.function]
