@@ -15,6 +15,8 @@ MANIFEST: Final = "manifest.json"
 JOB: Final = "job.json"
 HOSTS: Final = "hosts"
 HOST: Final = "host.json"
+SAMPLES: Final = "samples.jsonl"
+NCCL_RAS: Final = "nccl_ras.json"
 RANKS: Final = "ranks"
 
 PROCESS: Final = "process.json"
@@ -31,6 +33,7 @@ EXIT: Final = "exit.json"
 CODE: Final = "code.json"
 LINES: Final = "lines.json"
 STDERR: Final = "stderr.txt"
+CONNECTIONS: Final = "connections.jsonl"
 
 #: Bytes of a rank's stderr that are kept, from its end.
 STDERR_BYTES: Final = 64 * 1024

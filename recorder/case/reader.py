@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ from hanglab.recorder.case.records import (
     RankProcess,
     StackSample,
 )
+from hanglab.recorder.case.surroundings import ConnectionSample, HostSample
 
 T = TypeVar("T")
 
@@ -127,6 +128,10 @@ class RankCase:
         return self._document(folders.LINES, list[LineCount]) or []
 
     @cached_property
+    def connections(self) -> list[ConnectionSample]:
+        return self._lines(folders.CONNECTIONS, ConnectionSample)
+
+    @cached_property
     def stderr(self) -> str:
         data = self._bytes(folders.STDERR, JSON_LIMIT)
         return "" if data is None else data.decode("utf-8", "replace")
@@ -141,20 +146,7 @@ class RankCase:
         self.problems.append((self.folder / name, reason))
 
     def _lines(self, name: str, type_: type[T]) -> list[T]:
-        data = self._bytes(name, JSON_LIMIT)
-        if data is None:
-            return []
-        decoder = msgspec.json.Decoder(type_)
-        records = []
-        lines = data.split(b"\n")
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                records.append(decoder.decode(line))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                self._problem(name, f"line {number} is damaged: {error}")
-        return records
+        return _lines(self.folder / name, type_, self.problems)
 
 
 class CaseReader:
@@ -197,6 +189,17 @@ class CaseReader:
                     )
         self.all_attempts.sort(key=lambda r: (r.rank, r.attempt))
         self.ranks = list({r.rank: r for r in self.all_attempts}.values())
+
+    def samples(self, host: str) -> list[HostSample]:
+        """Samples of a host, oldest first; ``host`` is a key of ``hosts``."""
+        path = self.path / folders.HOSTS / host / folders.SAMPLES
+        found = _lines(path, HostSample, self.problems)
+        return sorted(found, key=lambda sample: sample.at.mono_ns)
+
+    def nccl_status(self, host: str) -> dict[str, Any] | None:
+        """What NCCL's RAS service answered on a host, if it did."""
+        path = self.path / folders.HOSTS / host / folders.NCCL_RAS
+        return _document(path, dict[str, Any], self.problems)
 
     @property
     def absent(self) -> list[Absence]:
@@ -263,3 +266,20 @@ def _document(path: Path, type_: type[T], problems: Problems) -> T | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         problems.append((path, f"is damaged: {error}"))
         return None
+
+
+def _lines(path: Path, type_: type[T], problems: Problems) -> list[T]:
+    """Records of JSON lines; a damaged line is a problem and left out."""
+    data = _read(path, JSON_LIMIT, problems)
+    if data is None:
+        return []
+    decoder = msgspec.json.Decoder(type_)
+    records = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            records.append(decoder.decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            problems.append((path, f"line {number} is damaged: {error}"))
+    return records

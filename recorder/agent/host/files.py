@@ -1,0 +1,32 @@
+"""Reading the kernel's small files: None or less where they are absent."""
+
+from __future__ import annotations
+
+LIMITLESS = 1 << 62
+
+
+def read(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def number(path: str) -> int | None:
+    """The one number in a file; None also for ``max`` and for what stands for no limit."""
+    text = (read(path) or "").strip()
+    if not text.isdecimal():
+        return None
+    value = int(text)
+    return value if value < LIMITLESS else None
+
+
+def numbers(path: str) -> dict[str, int]:
+    """Lines of a name and a number, as in ``cpu.stat``, ``memory.events`` and ``vmstat``."""
+    found = {}
+    for line in (read(path) or "").splitlines():
+        words = line.split()
+        if len(words) >= 2 and words[1].isdecimal():
+            found[words[0].rstrip(":")] = int(words[1])
+    return found

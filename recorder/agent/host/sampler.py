@@ -1,0 +1,273 @@
+"""Samples of the host before and at the capture, in a thread of their own.
+
+A disk that does not answer or a slow driver must never hold up the watch over
+the ranks.  The latest samples are kept in memory and written at the capture;
+so that something is left if the agent dies, some are written as they come, at
+intervals that double: whatever the job's length, the file stays small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hanglab.recorder.agent.host import ras, sockets
+from hanglab.recorder.agent.host.cgroup import Groups
+from hanglab.recorder.agent.host.disk import Rooms
+from hanglab.recorder.agent.host.files import numbers
+from hanglab.recorder.agent.host.gpu import Gpus
+from hanglab.recorder.agent.host.kernel import KernelLog
+from hanglab.recorder.agent.host.limits import load_of
+from hanglab.recorder.agent.host.pressure import pressures
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.records import RankProcess
+from hanglab.recorder.case.surroundings import ConnectionSample, HostSample
+from hanglab.recorder.case.writer import append_records, clock, write_record
+
+#: Seconds between two samples.
+INTERVAL_S = 1.0
+#: Samples that are kept in memory until the capture.
+_KEPT = 60
+#: Samples that are written at one interval before it doubles.
+_EACH = 30
+#: Connections are asked for at every so many samples: the kernel lists all of the host's.
+_CONNECTIONS_EVERY = 5
+#: A list of connections that takes longer is asked for at the capture only.
+_DEAR_S = 0.05
+#: Seconds within which the sample at the capture must be there.
+_DEADLINE_S = 1.5
+
+Miss = Callable[[str, str, int | None], None]
+
+
+class Sampled(Protocol):
+    """What is asked of a rank: what the agent knows of it."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def process(self) -> RankProcess: ...
+
+
+class HostSampler:
+    """Call ``follow`` whenever ranks come or go, ``close`` at the end.
+
+    ``ask`` asks for the sample of a capture, ``wait`` waits until it is written.
+    Nothing raises and nothing else waits; what cannot be had is told to
+    ``miss(what, reason, rank)``.
+    """
+
+    def __init__(self, host_folder: Path, miss: Miss) -> None:
+        self._path = host_folder / folders.SAMPLES
+        self._host_folder = host_folder
+        self._miss = miss
+        self._ranks: tuple[Sampled, ...] = ()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._asked = False
+        self._done = threading.Event()
+        self._kept: deque[tuple[HostSample, bool]] = deque(maxlen=_KEPT)
+        self._connections: dict[Path, deque[ConnectionSample]] = {}
+        self._count = 0
+        self._written = 0
+        self._stride = 1
+        self._dear = False
+        self._thread = threading.Thread(target=self._run, name="hanglab-host", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def follow(self, ranks: Sequence[Sampled]) -> None:
+        """The ranks that live now.  New ones are sampled at once."""
+        ranks = tuple(ranks)
+        with self._lock:
+            new = {r.pid for r in ranks} - {r.pid for r in self._ranks}
+            self._ranks = ranks
+        if new:
+            self._wake.set()
+
+    def ask(self) -> None:
+        """Begin with the sample of a capture."""
+        self._done.clear()
+        self._asked = True
+        self._wake.set()
+
+    def wait(self) -> None:
+        """Until the sample asked for, and those kept before it, are written; at most 1.5 s."""
+        if not self._done.wait(_DEADLINE_S):
+            self._miss(folders.SAMPLES, f"no sample within {_DEADLINE_S} s", None)
+
+    def close(self) -> None:
+        """End, and leave what has been kept."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join(0.5)
+
+    def _run(self) -> None:
+        try:
+            host = _Host()
+        except Exception as error:
+            self._miss(folders.SAMPLES, f"{type(error).__name__}: {error}", None)
+            self._done.set()
+            return
+        for what, reason in host.missing():
+            self._miss(what, reason, None)
+        due = time.monotonic()
+        while not self._closing:
+            self._wake.wait(max(0.0, due - time.monotonic()))
+            self._wake.clear()
+            if self._closing:
+                break
+            asked, self._asked = self._asked, False
+            with self._lock:
+                ranks = self._ranks
+            if ranks or asked:
+                try:
+                    self._take(host, ranks, asked)
+                except Exception as error:
+                    self._miss(folders.SAMPLES, f"{type(error).__name__}: {error}", None)
+            if asked:
+                self._done.set()
+            due = max(due + INTERVAL_S, time.monotonic() + INTERVAL_S / 2)
+        self._write_kept()
+        host.close()
+
+    def _take(self, host: _Host, ranks: tuple[Sampled, ...], capture: bool) -> None:
+        sample = host.sample(ranks, capture)
+        if capture or (self._count % _CONNECTIONS_EVERY == 0 and not self._dear):
+            self._take_connections(ranks, capture)
+        if capture:
+            self._kept.append((sample, False))
+            self._write_kept()
+            self._ask_nccl(ranks)
+            return
+        written = self._count % self._stride == 0
+        self._count += 1
+        if written:
+            self._write([sample])
+            self._written += 1
+            if self._written % _EACH == 0:
+                self._stride *= 2
+        self._kept.append((sample, written))
+
+    def _take_connections(self, ranks: tuple[Sampled, ...], capture: bool) -> None:
+        began = time.monotonic()
+        found, problems = sockets.sample([rank.pid for rank in ranks], capture)
+        self._dear = self._dear or time.monotonic() - began > _DEAR_S
+        for rank in ranks:
+            if rank.pid in found:
+                kept = self._connections.setdefault(rank.folder, deque(maxlen=3))
+                if len(kept) == 3:
+                    # The first one stays: rates are told over the longest time.
+                    del kept[1]
+                kept.append(found[rank.pid])
+            elif capture:
+                self._miss(folders.CONNECTIONS, "the process has gone", rank.rank)
+        for problem in problems:
+            self._miss(folders.CONNECTIONS, problem, None)
+
+    def _write(self, samples: list[HostSample]) -> None:
+        try:
+            append_records(self._path, samples)
+        except OSError as error:
+            self._miss(folders.SAMPLES, f"could not be written: {error.strerror}", None)
+
+    def _write_kept(self) -> None:
+        self._write([sample for sample, written in self._kept if not written])
+        self._kept.clear()
+        for folder, samples in self._connections.items():
+            with contextlib.suppress(OSError):
+                append_records(folder / folders.CONNECTIONS, samples)
+        self._connections.clear()
+
+    def _ask_nccl(self, ranks: tuple[Sampled, ...]) -> None:
+        """One answer tells of all ranks, whoever gives it."""
+        refusals: list[str] = []
+        asked = set()
+        for rank in ranks:
+            if not _runs_nccl(rank.pid):
+                continue
+            try:
+                address = ras.address_of(rank.process.environment)
+                if address in asked:
+                    continue
+                asked.add(address)
+                write_record(self._host_folder / folders.NCCL_RAS, ras.ask(*address))
+                return
+            except (ras.NoAnswer, OSError) as reason:
+                refusals.append(str(reason))
+        if refusals:
+            self._miss(folders.NCCL_RAS, refusals[0], None)
+
+
+class _Host:
+    """All that is sampled of one host, with what has to be kept from one sample to the next."""
+
+    def __init__(self) -> None:
+        self._groups = Groups()
+        self._rooms = Rooms()
+        self._gpus = Gpus()
+        self._kernel = KernelLog()
+        self._ranks: dict[int, Sampled] = {}
+
+    def missing(self) -> list[tuple[str, str]]:
+        found = [(f"cgroup {name}", reason) for name, reason in self._groups.missing().items()]
+        if not pressures([]):
+            found.append(("pressure", "the kernel has no /proc/pressure"))
+        if self._gpus.missing:
+            found.append(("gpu", self._gpus.missing))
+        if self._kernel.missing:
+            found.append(("kernel messages", self._kernel.missing))
+        return found
+
+    def sample(self, ranks: Sequence[Sampled], capture: bool) -> HostSample:
+        for rank in ranks:
+            self._groups.notice(rank.rank, rank.pid)
+        processes = {rank.rank: rank.pid for rank in ranks}
+        memory = numbers("/proc/meminfo")
+        loads = [load_of(rank.rank, rank.attempt, rank.pid, sleeping=capture) for rank in ranks]
+        return HostSample(
+            at=clock(),
+            capture=capture,
+            memory_bytes=_kibibytes(memory.get("MemTotal")),
+            memory_available_bytes=_kibibytes(memory.get("MemAvailable")),
+            oom_kills=numbers("/proc/vmstat").get("oom_kill"),
+            pressure=pressures(self._groups.folders()),
+            cpu_groups=self._groups.cpu(),
+            memory_groups=self._groups.memory(),
+            pids_groups=self._groups.pids(),
+            spaces=self._rooms.spaces(processes),
+            ranks=[load for load in loads if load is not None],
+            gpus=self._gpus.sample(processes),
+            kernel=self._kernel.new(),
+        )
+
+    def close(self) -> None:
+        self._gpus.close()
+        self._kernel.close()
+
+
+def _kibibytes(value: int | None) -> int | None:
+    return None if value is None else value * 1024
+
+
+def _runs_nccl(pid: int) -> bool:
+    """Whether a process has NCCL's library and a GPU open; the library alone comes with torch."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return False
+    return "/dev/nvidia" in text and ("libnccl" in text or "libtorch_cuda" in text)
