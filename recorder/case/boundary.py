@@ -71,8 +71,9 @@ class OpenSection(msgspec.Struct):
 
 class SectionTotal(msgspec.Struct):
     section: str
-    #: "input" where the recorder itself knows that it is a wait for a data loader, else "".
-    kind: Literal["", "input"]
+    #: What the recorder itself put there: "input" for a wait for a data loader, "update" for
+    #: an optimizer's step; "" for what the job declared.
+    kind: Literal["", "input", "update"]
     count: int
     wall_ns: int
     cpu_ns: int
@@ -87,6 +88,43 @@ class Fetches(msgspec.Struct):
     cpu_ns: int
     first_ns: int
     last_ns: int
+
+
+class Pause(msgspec.Struct):
+    """One run of the garbage collector, during which no other Python code of the rank runs."""
+
+    started_ns: int
+    wall_ns: int
+    generation: int
+    collected: int
+
+
+class Collections(msgspec.Struct):
+    """All runs of the garbage collector over one generation, short ones included."""
+
+    generation: int
+    count: int
+    wall_ns: int
+    longest_ns: int
+
+
+class Usage(msgspec.Struct):
+    """What the rank had used of its processors by a moment.  All but ``at_ns`` only grow."""
+
+    at_ns: int
+    #: Processor time of the process, all threads.
+    cpu_ns: int
+    #: Time for which the main thread was runnable and had no processor; None if not told.
+    waited_ns: int | None
+    #: Times at which the process had to leave a processor.
+    involuntary: int
+
+
+class Batch(msgspec.Struct):
+    """What a data loader handed to the rank: elements of all tensors in it, together."""
+
+    at_ns: int
+    elements: int
 
 
 class GroupCounter(msgspec.Struct):
@@ -127,6 +165,15 @@ class Progress(msgspec.Struct):
     cpu_first_at_ns: int | None = None
     cpu_last_ns: int | None = None
     cpu_last_at_ns: int | None = None
+    #: The latest long runs of the garbage collector, oldest first, and the sums of all runs.
+    pauses: list[Pause] = []
+    collections: list[Collections] = []
+    #: When the run of the garbage collector that goes on began.
+    collecting_since_ns: int | None = None
+    #: Five times a second, oldest first.
+    usage: list[Usage] = []
+    #: The latest batches of the rank's loaders, oldest first.
+    batches: list[Batch] = []
     #: Where the rank stands in its life: "", "running", "exiting" (after the script's end).
     phase: str = ""
     #: True where text or ring space ran out and something was left out.

@@ -71,6 +71,8 @@ class Slot:
     CPU_LAST_AT: Final = 27
     #: Grows when the user functions on the main thread's stack were seen to have changed.
     STANDING_CHANGES: Final = 17
+    #: When the garbage collection that runs now began, 0 between two.
+    COLLECTING: Final = 28
     #: First of three slots (offset, capacity in records or bytes, record size) per table.
     TABLES: Final = 32
 
@@ -91,7 +93,7 @@ TEXT: Final = Table(0, 256 * 1024, 1)
 OPERATIONS: Final = Table(1, 2048, 22 * 8)
 #: Ring.  number + 1, name, started, wall, cpu, step, number + 1.
 SECTIONS: Final = Table(2, 4096, 7 * 8)
-#: Rows.  name, kind (0 plain, 1 input), count, wall, cpu.
+#: Rows.  name, kind (0 plain, 1 input, 2 update), count, wall, cpu.
 TOTALS: Final = Table(3, 256, 5 * 8)
 #: Rows, in use where started is not 0.  name, started, thread id.
 OPEN: Final = Table(4, 64, 3 * 8)
@@ -102,8 +104,32 @@ STEPS: Final = Table(6, 1024, 4 * 8)
 #: Rows, one per loader worker by its number; written by the workers themselves.
 #: batches fetched, wall time, processor time, start of the first, end of the latest.
 FETCHES: Final = Table(7, 64, 5 * 8)
+#: Ring of garbage collections that took long enough to matter.
+#: number + 1, started, wall, generation, objects collected, number + 1.
+PAUSES: Final = Table(8, 1024, 6 * 8)
+#: Rows, one per generation of the garbage collector: collections, wall, longest.
+COLLECTIONS: Final = Table(9, 4, 3 * 8)
+#: Ring, one record with each copy of the counters.
+#: number + 1, at, processor time of the process, time for which the main thread was runnable
+#: without a processor, involuntary switches of the process, number + 1.
+USAGE: Final = Table(10, 2048, 6 * 8)
+#: Ring of batches that a loader handed out.  number + 1, at, elements, number + 1.
+BATCHES: Final = Table(11, 2048, 4 * 8)
 
-ALL_TABLES: Final = (TEXT, OPERATIONS, SECTIONS, TOTALS, OPEN, COUNTERS, STEPS, FETCHES)
+ALL_TABLES: Final = (
+    TEXT,
+    OPERATIONS,
+    SECTIONS,
+    TOTALS,
+    OPEN,
+    COUNTERS,
+    STEPS,
+    FETCHES,
+    PAUSES,
+    COLLECTIONS,
+    USAGE,
+    BATCHES,
+)
 
 #: Fields of a record of OPERATIONS, in order.  Text fields hold text numbers, times
 #: 0 where it has not happened, the rest NONE where it is not known.

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.boundary import (
+    Batch,
+    Collections,
     Fetches,
     GroupCounter,
     OpenSection,
     Operation,
+    Pause,
     Progress,
     SectionEvent,
     SectionTotal,
+    Usage,
 )
 from hanglab.recorder.case.layout import NONE, Slot, Table
 
 _HEADER = struct.Struct("<512q")
 _COUNTERS = struct.Struct("<24q")
+_KINDS: dict[int, Literal["", "input", "update"]] = {1: "input", 2: "update"}
 
 
 class NotProgress(ValueError):
@@ -110,7 +115,7 @@ def read_progress(data: bytes) -> Progress:
             key=lambda section: section.started_ns,
         ),
         section_totals=[
-            SectionTotal(text(name), "input" if kind == 1 else "", count, wall, cpu)
+            SectionTotal(text(name), _KINDS.get(kind, ""), count, wall, cpu)
             for name, kind, count, wall, cpu in tables.rows(layout.TOTALS, slots[Slot.TOTALS_USED])
         ],
         section_events=[
@@ -131,6 +136,20 @@ def read_progress(data: bytes) -> Progress:
         cpu_last_ns=slots[Slot.CPU_LAST] if slots[Slot.CPU_FIRST_AT] else None,
         cpu_last_at_ns=slots[Slot.CPU_LAST_AT] or None,
         steps=[(step, started) for _, step, started, _ in tables.ring(layout.STEPS)],
+        pauses=[Pause(*row[1:-1]) for row in tables.ring(layout.PAUSES)],
+        collections=[
+            Collections(generation, *row)
+            for generation, row in enumerate(
+                tables.rows(layout.COLLECTIONS, layout.COLLECTIONS.capacity)
+            )
+            if row[0] > 0
+        ],
+        collecting_since_ns=slots[Slot.COLLECTING] or None,
+        usage=[
+            Usage(at, cpu, _known(waited), switches)
+            for _, at, cpu, waited, switches, _ in tables.ring(layout.USAGE)
+        ],
+        batches=[Batch(*row[1:-1]) for row in tables.ring(layout.BATCHES)],
         phase=layout.PHASES.get(slots[Slot.PHASE], ""),
         truncated=bool(slots[Slot.FLAGS] & layout.TRUNCATED),
     )

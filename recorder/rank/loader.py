@@ -17,12 +17,19 @@ SECTION = "dataloader"
 class LoaderWatch:
     """Wraps ``__next__`` of torch's DataLoader iterators, and what ends their workers.
 
+    ``delivered(batch)`` is called with each batch that the job gets.
     ``before_end(workers)`` is called before an iterator joins the workers that it
     counts on: afterwards nobody could tell that one was dead already.
     """
 
-    def __init__(self, section: OpenSection, before_end: Callable[[Iterable[Any]], None]) -> None:
+    def __init__(
+        self,
+        section: OpenSection,
+        delivered: Callable[[object], None],
+        before_end: Callable[[Iterable[Any]], None],
+    ) -> None:
         self._section = section
+        self._delivered = delivered
         self._before_end = before_end
         #: Process ids of every worker that was ever started.
         self.worker_pids: set[int] = set()
@@ -57,10 +64,14 @@ class LoaderWatch:
 
     def _next_wrapper(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         section = self._section
+        delivered = self._delivered
 
         def __next__(iterator: Any) -> Any:
             with section(SECTION, INPUT):
-                return original(iterator)
+                batch = original(iterator)
+            with contextlib.suppress(Exception):
+                delivered(batch)
+            return batch
 
         return __next__
 

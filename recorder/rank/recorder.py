@@ -17,6 +17,7 @@ from typing import Any
 from hanglab.recorder.case import folders, layout, ownership
 from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.rank import dump, process
+from hanglab.recorder.rank.batches import BatchNotes
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.children import ChildWatch
@@ -27,11 +28,14 @@ from hanglab.recorder.rank.groups import Groups
 from hanglab.recorder.rank.imports import AfterImport
 from hanglab.recorder.rank.lines import LineSampler
 from hanglab.recorder.rank.loader import LoaderWatch
+from hanglab.recorder.rank.pauses import PauseWatch
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.rank.shapes import raised_code, standing_code
 from hanglab.recorder.rank.standing import StandingWatch
+from hanglab.recorder.rank.updates import UpdateWatch
+from hanglab.recorder.rank.usage import UsageSampler
 
 
 class RankRecorder:
@@ -66,8 +70,13 @@ class RankRecorder:
         self._group_calls = GroupCalls(self._boundary, self._write_standing)
         self._lines = LineSampler(user_code)
         self._standing = StandingWatch(self._progress, user_code)
-        self._loader = LoaderWatch(self._section, self._write_children)
+        self._loader = LoaderWatch(
+            self._section, BatchNotes(self._progress).note, self._write_children
+        )
         self._fetches = FetchWatch(self._progress)
+        self._pauses = PauseWatch(self._progress)
+        self._updates = UpdateWatch(self._section)
+        self._usage = UsageSampler(self._progress)
         self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
         self._shapes: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._exceptions = ExceptionWatch(self._write_exception, self._write_raised)
@@ -95,6 +104,8 @@ class RankRecorder:
         self._imports.add("torch.distributed.distributed_c10d", self._distributed_imported)
         self._imports.add("torch.utils.data.dataloader", self._loader.install)
         self._imports.add("torch.utils.data._utils.fetch", self._fetches.install)
+        self._imports.add("torch.optim.optimizer", self._updates.install)
+        self._pauses.install()
         os.register_at_fork(after_in_child=self._leave_in_child)
         # When the main thread is through with the script, before threads are
         # joined: a rank that hangs there is known to be past its work.
@@ -139,6 +150,7 @@ class RankRecorder:
     def _beat(self) -> None:
         self._progress.read_clocks()
         self._progress.read_processor_time()
+        self._usage.look()
         if rows := dump.counters():
             self._progress.counters(rows)
         self._boundary.read_reductions()
@@ -276,6 +288,9 @@ class RankRecorder:
             self._boundary.uninstall()
             self._group_calls.uninstall()
             self._loader.uninstall()
+            self._pauses.uninstall()
+            self._updates.uninstall()
+            self._usage.leave_in_child()
             self._exceptions.uninstall()
             self._imports.stop()
             self._service.leave_in_child()

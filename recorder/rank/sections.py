@@ -23,10 +23,11 @@ _RECORD_BYTES = layout.SECTIONS.record
 #: Kinds of a section, as the table of totals has them.
 PLAIN = 0
 INPUT = 1
+UPDATE = 2
 
 
 class OpenSection(Protocol):
-    """Makes a section; ``kind`` INPUT is a wait for input."""
+    """Makes a section; ``kind`` INPUT is a wait for input, UPDATE an optimizer's step."""
 
     def __call__(self, name: str, kind: int = PLAIN) -> AbstractContextManager[None]: ...
 

@@ -1,0 +1,46 @@
+"""What the recorder notes of a rank's own doings: collections, updates, batches, processors."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from hanglab.recorder.case.progress import read_progress
+from tests.recorder.recorder_support import wait_for
+
+
+def test_resources_of_each_rank(start_job, tmp_path):
+    enough = tmp_path / "enough"
+    job = start_job("resources_program.py", environment={"ENOUGH": str(enough)})
+
+    def samples(path: Path) -> int:
+        return len(read_progress(path.read_bytes()).usage)
+
+    files = wait_for(lambda: sorted(job.case.glob("hosts/*/ranks/*/progress.bin"))[1:], "files")
+    wait_for(lambda: all(samples(file) >= 4 for file in files), "four looks at the processors")
+    enough.touch()
+    assert [job.status(rank) for rank in (0, 1)] == [0, 0]
+    first, second = (job.rank(r).progress for r in (0, 1))
+
+    # Only rank 1 makes garbage in cycles, three times, and the runs stand there singly.
+    long = [pause for pause in second.pauses if pause.collected >= 60_000]
+    assert len(long) == 3
+    assert all(pause.generation == 2 and pause.wall_ns > 0 for pause in long)
+    assert not [pause for pause in first.pauses if pause.collected >= 60_000]
+    total = next(c for c in second.collections if c.generation == 2)
+    assert total.wall_ns >= sum(pause.wall_ns for pause in long)
+    assert total.longest_ns == max(p.wall_ns for p in second.pauses if p.generation == 2)
+    assert second.collecting_since_ns is None
+
+    for progress in (first, second):
+        update = next(t for t in progress.section_totals if t.kind == "update")
+        assert update.count == 3
+        assert 0 < update.cpu_ns
+        assert progress.usage[-1].cpu_ns > progress.usage[0].cpu_ns
+        for earlier, later in pairwise(progress.usage):
+            assert later.at_ns > earlier.at_ns
+            assert later.waited_ns >= earlier.waited_ns
+            assert later.involuntary >= earlier.involuntary
+    # Four samples of 5 + rank numbers and one of the mask each.
+    assert [b.elements for b in first.batches] == [24, 24, 24]
+    assert [b.elements for b in second.batches] == [28, 28, 28]
