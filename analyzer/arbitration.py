@@ -33,7 +33,10 @@ def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
                 collective=first.collective or second.collective,
                 location=first.location or second.location,
                 confidence=first.confidence,
-                summary=f"{first.summary} {second.summary}",
+                # What one found alone says it; another may add evidence of the same.
+                summary=first.summary
+                if set(second.culprits) <= set(first.culprits)
+                else f"{first.summary} {second.summary}",
                 evidence=[*first.evidence, *second.evidence],
                 advice=first.advice,
                 effect=first.effect or second.effect,

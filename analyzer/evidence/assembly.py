@@ -12,6 +12,7 @@ from hanglab.analyzer.dumps.columns import RankDump
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.evidence.boundary import join
 from hanglab.analyzer.evidence.code import CodeMap, Owner
+from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.evidence.model import Evidence, RankView
 from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
@@ -83,7 +84,15 @@ def _view(rank: RankCase) -> RankView:
         stderr=rank.stderr,
         shapes=rank.code,
         lines=rank.lines,
+        connections=rank.connections,
     )
+
+
+def _hosts(reader: CaseReader) -> dict[str, HostView]:
+    return {
+        name: HostView(name, reader.samples(name), reader.nccl_status(name))
+        for name in reader.hosts
+    }
 
 
 def _inputs(present: Sequence[int], expected: Sequence[int], unusable: list[Unusable]) -> Inputs:
@@ -112,6 +121,7 @@ def from_case(path: Path) -> Evidence:
         if joined is not None:
             _drop_own_frames(joined, view.code)
             dumps.append(joined)
+    hosts = _hosts(reader)
     unusable += [Unusable(file=str(file), reason=reason) for file, reason in reader.problems]
     size = reader.world_size
     expected = range(size) if size else sorted(views)
@@ -119,6 +129,7 @@ def from_case(path: Path) -> Evidence:
         picture=build_picture(dumps, expected=list(expected)),
         ranks=views,
         job=reader.job,
+        hosts=hosts,
         dumps={dump.rank: dump for dump in dumps},
         case=True,
         inputs=_inputs(list(views), list(expected), unusable),

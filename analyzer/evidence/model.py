@@ -8,6 +8,7 @@ from functools import cached_property
 from hanglab.analyzer.communication.picture import Call, Picture, Sink
 from hanglab.analyzer.dumps.columns import RankDump
 from hanglab.analyzer.evidence.code import CodeMap
+from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.evidence.standing import Place, Standing, main_thread, stand
 from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
 from hanglab.recorder.case.boundary import Progress
@@ -25,6 +26,7 @@ from hanglab.recorder.case.records import (
     RankProcess,
     StackSample,
 )
+from hanglab.recorder.case.surroundings import ConnectionSample, RankLoad
 
 
 @dataclass
@@ -45,6 +47,7 @@ class RankView:
     stderr: str = ""
     shapes: list[CodeShape] = field(default_factory=list)
     lines: list[LineCount] = field(default_factory=list)
+    connections: list[ConnectionSample] = field(default_factory=list)
     #: True where the rank's own Flight Recorder buffer was had.
     answered: bool = False
 
@@ -144,6 +147,8 @@ class Evidence:
     picture: Picture
     ranks: dict[int, RankView]
     job: Job | None = None
+    #: What was sampled of each host, by name.
+    hosts: dict[str, HostView] = field(default_factory=dict)
     #: Each rank's joined sequence of operations; empty for a bare folder.
     dumps: dict[int, RankDump] = field(default_factory=dict)
     #: True if this is a Case; a bare folder of dumps has no host, stack or exit evidence.
@@ -179,6 +184,16 @@ class Evidence:
                     per_rank = heads.setdefault(group.name, {})
                     per_rank[rank] = max(per_rank.get(rank, 0), int(mine.max()))
         return heads
+
+    def host_of(self, rank: int) -> HostView:
+        """The host that the rank ran on; without samples where there are none."""
+        view = self.ranks.get(rank)
+        return self.hosts.get(view.host if view else "", HostView())
+
+    def load_of(self, rank: int) -> RankLoad | None:
+        """The latest sample of the rank's process in its host's samples."""
+        loads = self.host_of(rank).loads(rank)
+        return loads[-1] if loads else None
 
     def fell_short(self, rank: int) -> int:
         """By how many operations the rank stays behind the farthest peer, over its groups."""

@@ -1,0 +1,72 @@
+"""/dev/shm that is full or too small for what loader workers hand over."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.evidence.model import RankView
+from hanglab.analyzer.heuristics.disk import full
+from hanglab.analyzer.heuristics.proposal import Proposal
+from hanglab.analyzer.heuristics.resources import MIB, location_of, own_troubles, ran_out, size
+from hanglab.analyzer.verdict import Cause, Evidence
+from hanglab.recorder.case.surroundings import Space
+
+_SAID = re.compile(
+    r"out of shared memory|insufficient shared memory|unable to allocate shared memory"
+    r"|shared memory segment|/dev/shm|unable to mmap \d+ bytes from file <(?:filename not specified"
+    r"|/torch_)|No space left on device"
+)
+#: What Docker gives unless told otherwise: with no more than this a bus error needs no
+#: other explanation.
+_SMALL = 64 * MIB
+
+
+def shm_exhausted(known: Known) -> Iterator[Proposal]:
+    """A bus error, or an error about shared memory, where there is next to none."""
+    for trouble in own_troubles(known):
+        view = trouble.view
+        space = _shared(known, view)
+        if space is None:
+            continue
+        tight = full(space) or (space.size_bytes or _SMALL + 1) <= _SMALL
+        said = _SAID.search(trouble.detail)
+        bus_error = _bus_error(view) or "Bus error" in trouble.detail
+        if tight and (said or bus_error) and not _other_disk(known, view, trouble.detail):
+            yield ran_out(
+                known,
+                Cause.SHM_EXHAUSTED,
+                [view],
+                f"ran out of shared memory ({size(space.size_bytes)} in all)",
+                [
+                    Evidence(trouble.source, view.rank, trouble.detail),
+                    Evidence(
+                        "host",
+                        view.rank,
+                        f"{space.path} has {size(space.free_bytes)} left of "
+                        f"{size(space.size_bytes)}",
+                    ),
+                ],
+                location=location_of(trouble),
+            )
+
+
+def _shared(known: Known, view: RankView) -> Space | None:
+    spaces = known.host_of(view.rank).spaces(view.rank)
+    return next((space for space in spaces if "shm" in space.uses), None)
+
+
+def _bus_error(view: RankView) -> bool:
+    if view.ended is not None and view.ended.signal == signal.SIGBUS:
+        return True
+    return any(child.signal == signal.SIGBUS for child in view.children)
+
+
+def _other_disk(known: Known, view: RankView, detail: str) -> bool:
+    """Whether the error fits another file system that is full as well."""
+    if "shm" in detail or "shared memory" in detail:
+        return False
+    spaces = known.host_of(view.rank).spaces(view.rank)
+    return any("shm" not in space.uses and full(space) for space in spaces)
