@@ -1,0 +1,39 @@
+"""Arithmetic of slowness: summaries of timings, scores, and who is slower than whom.
+
+Standard library only.  What ranks compute about themselves and what the
+analyzer computes from their evidence is the same arithmetic.  All times are
+milliseconds; what is not known is None, never NaN.
+"""
+
+from __future__ import annotations
+
+from hanglab.recorder.scores.habits import Habit, Slowness, habits, slower_than
+from hanglab.recorder.scores.input import InputWait, Starvation, judge_input
+from hanglab.recorder.scores.kernels import common_medians, kernel_score
+from hanglab.recorder.scores.ratios import (
+    RESOLUTION_MS,
+    individual_scores,
+    ratio,
+    relative_scores,
+)
+from hanglab.recorder.scores.statistics import Statistic, Summary, percentile, summarize
+
+__all__ = [
+    "RESOLUTION_MS",
+    "Habit",
+    "InputWait",
+    "Slowness",
+    "Starvation",
+    "Statistic",
+    "Summary",
+    "habits",
+    "common_medians",
+    "individual_scores",
+    "judge_input",
+    "kernel_score",
+    "percentile",
+    "ratio",
+    "relative_scores",
+    "slower_than",
+    "summarize",
+]

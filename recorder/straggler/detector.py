@@ -1,0 +1,318 @@
+"""The detector: times sections, exchanges windows with the other ranks, makes reports."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
+
+from hanglab.recorder.scores.habits import FLOOR_MS
+from hanglab.recorder.straggler import evidence
+from hanglab.recorder.straggler.callables import CallableId, WrappedCallable
+from hanglab.recorder.straggler.interval import IntervalTracker
+from hanglab.recorder.straggler.measuring import Measuring
+from hanglab.recorder.straggler.peers import Peers
+from hanglab.recorder.straggler.reporting import Report
+from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
+from hanglab.recorder.straggler.sections import Entry, Kind, Section
+from hanglab.recorder.straggler.shared import on_class_too, value_on_class_too
+
+log = logging.getLogger("hanglab.straggler")
+
+_NOTHING = nullcontext()
+
+
+class Detector:
+    """Finds ranks that are slower than the others, or than they used to be.
+
+    Used as an object, any number in one process, or by its class, like NVIDIA's
+    detector: then ``Detector.initialize(...)`` makes the one that all calls on the
+    class go to.  Nothing here raises into the job; what is wrong is logged, as
+    logger ``hanglab.straggler``, and stands in the report's warnings.
+
+    Args:
+        scores_to_compute: ``"all"``, or any of ``"relative_perf_scores"`` and
+            ``"individual_perf_scores"``.
+        gather_on_rank0: True: rank 0's reports hold every rank, the others get none.
+            False: each rank reports on itself; with individual scores alone the
+            ranks exchange nothing.
+        profiling_interval: Time every so-many-th entry of a section.
+        report_time_interval: Seconds between reports of
+            ``generate_report_if_interval_elapsed``; also the time without any section
+            after which the detector reports by itself.
+        node_name: Name of the node in reports; the host's unless given.
+        floor_ms: A section is never held against a rank for less, per entry.
+        patience_s: How long a report waits for the windows of other ranks, at most.
+        folder: Folder that all ranks share, to exchange windows through; the
+            default group's store unless given.
+        kernel_interval: Profile the kernels of every so-many-th timed entry that asks
+            for it; 0 for none.
+        name: Tells detectors apart that ranks make in different order.
+    """
+
+    _shared: ClassVar[Detector | None] = None
+    _made: ClassVar[int] = 0
+
+    def __init__(
+        self,
+        scores_to_compute: Sequence[str] | str = "all",
+        gather_on_rank0: bool = True,
+        profiling_interval: int = 1,
+        report_time_interval: float = 60,
+        node_name: str | None = None,
+        *,
+        floor_ms: float = FLOOR_MS,
+        patience_s: float = 1.0,
+        folder: str | os.PathLike[str] | None = None,
+        kernel_interval: int = 64,
+        name: str | None = None,
+    ) -> None:
+        asked = (RELATIVE, INDIVIDUAL) if str(scores_to_compute) == "all" else scores_to_compute
+        self._scores = frozenset([asked] if isinstance(asked, str) else asked)
+        self._gather = gather_on_rank0
+        self._every = max(1, int(profiling_interval))
+        self._patience = patience_s
+        self._floor_ms = floor_ms
+        self._wrapped: list[WrappedCallable] = []
+        self._complaints: set[str] = set()
+        self._reporting = threading.Lock()
+        self._latest: Report | None = None
+        self._number = 0
+        Detector._made += 1
+        self._measuring = Measuring(node_name or socket.gethostname(), kernel_interval)
+        self._peers = Peers(
+            f"hanglab/straggler/{name or Detector._made}/",
+            folder,
+            exchanging=gather_on_rank0 or RELATIVE in self._scores,
+            beat=self._look,
+        )
+        self._interval = IntervalTracker(
+            report_time_interval, self._every, self._peers.agree_on_interval
+        )
+        self._live = True
+
+    @classmethod
+    def initialize(
+        cls,
+        scores_to_compute: Sequence[str] | str = "all",
+        gather_on_rank0: bool = True,
+        profiling_interval: int = 1,
+        report_time_interval: float = 60,
+        node_name: str | None = None,
+        **more: Any,
+    ) -> None:
+        """Make the detector that calls on the class go to; arguments as of the class.
+
+        Once there is one already, it is shut down first, with a warning.
+        """
+        if cls._shared is not None and cls._shared._live:
+            log.warning("The straggler detector was initialized twice; it begins anew.")
+            cls._shared._shut_down()
+        cls._shared = cls(
+            scores_to_compute,
+            gather_on_rank0,
+            profiling_interval,
+            report_time_interval,
+            node_name,
+            **more,
+        )
+
+    @classmethod
+    def shared(cls) -> Detector:
+        """The detector of calls on the class; one that does nothing before ``initialize``."""
+        if cls._shared is None:
+            dormant = cls(gather_on_rank0=False, scores_to_compute=[INDIVIDUAL])
+            dormant._shut_down()
+            cls._shared = dormant
+        return cls._shared
+
+    # Sections.
+
+    def _detection_section(
+        self, name: str | None = None, profile_cuda: bool = True, *, kind: Kind = "work"
+    ) -> Entry | AbstractContextManager[None]:
+        """Context manager around a stretch of the rank's work; decorates functions too.
+
+        Without a name, its place in the code is the name.  ``profile_cuda`` asks for
+        device times and kernels.  ``kind="input"`` says that the section waits for
+        input (what DataLoader's iterators do is known to be that anyway).
+        """
+        section = self._measuring.sections.get(name)  # type: ignore[arg-type]
+        if section is None:
+            if not self._live:
+                self._complain(
+                    "A section was entered although the straggler detector is not running; call "
+                    "Detector.initialize() first."
+                )
+                return _NOTHING
+            section = self._declare(name, sys._getframe(1), profile_cuda, kind)
+        return Entry(section, self._every)
+
+    def _declare(self, name: str | None, frame: Any, profile_cuda: bool, kind: Kind) -> Section:
+        location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return self._measuring.declare(str(name or location), location, profile_cuda, kind)
+
+    def _wrap_callables(
+        self, callable_ids: Sequence[CallableId], profile_cuda: bool = True
+    ) -> None:
+        """Make every call of these an entry of the section ``str(callable_id)``."""
+        if not self._live:
+            self._complain("Callables were given to a straggler detector that is not running.")
+            return
+        for callable_id in callable_ids:
+            name = str(callable_id)
+            section = self._measuring.declare(name, name, profile_cuda, "work")
+            try:
+                self._wrapped.append(WrappedCallable(callable_id, _entering(section, self._every)))
+            except Exception as error:
+                self._complain(f"{name} cannot be timed: {error}")
+
+    def _restore_original_callables(self) -> None:
+        """Undo ``wrap_callables``."""
+        while self._wrapped:
+            try:
+                self._wrapped.pop().restore()
+            except Exception as error:
+                self._complain(f"A callable cannot be restored: {error}")
+
+    # Reports.
+
+    def _generate_report(self) -> Report | None:
+        """Report on the time since the last one, and begin a new window.
+
+        Every rank calls it.  None on ranks other than 0 with ``gather_on_rank0``.
+        """
+        if not self._live:
+            self._complain("A report was asked of a straggler detector that is not running.")
+            return None
+        try:
+            with self._reporting:
+                return self._report(unasked=False)
+        except Exception as error:
+            self._complain(f"The straggler report failed: {type(error).__name__}: {error}")
+            return None
+
+    def _generate_report_if_interval_elapsed(self) -> Report | None:
+        """Call it at every step: a report about every ``report_time_interval``, else None."""
+        if not self._live:
+            return None
+        self._interval.iter_increase()
+        return self._generate_report() if self._interval.is_interval_elapsed() else None
+
+    def _is_interval_elapsed(self) -> bool:
+        """Whether a report was due at the latest ``generate_report_if_interval_elapsed``.
+
+        The same on all ranks, so that code that follows may communicate.
+        """
+        return self._interval.is_interval_elapsed()
+
+    def _report(self, unasked: bool) -> Report | None:
+        started = time.perf_counter()
+        if not unasked:
+            self._number += 1
+        window = self._measuring.take(self._number, self._warnings(), keep=unasked)
+        window = self._peers.tell(window, unasked)
+        evidence.write_window(window)
+        if self._gather and window.rank != 0:
+            return None
+        others = self._peers.hear(window, 0.0 if unasked else self._patience)
+        report = make_report(
+            window,
+            others,
+            scores=self._scores,
+            gathered=self._gather,
+            unasked=unasked,
+            warnings=(*window.warnings, *self._peers.warnings()),
+            elapsed_ms=(time.perf_counter() - started) * 1e3,
+        )
+        self._latest = report
+        self._log_missing(report)
+        evidence.write_report(report)
+        return report
+
+    def _log_missing(self, report: Report) -> None:
+        for missing in report.missing.values():
+            if report.unasked or f"{missing.rank} is missing" not in self._complaints:
+                self._complaints.add(f"{missing.rank} is missing")
+                log.warning("straggler report %d: %s", report.number, missing)
+        for rank in set(report.windows) - set(report.missing):
+            self._complaints.discard(f"{rank} is missing")
+
+    def _warnings(self) -> tuple[str, ...]:
+        """What is wrong with the detector itself: silence would look like health."""
+        told = list(self._measuring.warnings())
+        for wrapped in self._wrapped:
+            if not wrapped.in_place():
+                told.append(
+                    f"calls of {wrapped.callable_id} are no longer timed: something else has "
+                    "been put in its place"
+                )
+        for text in told:
+            self._complain(text)
+        return tuple(told)
+
+    def _look(self) -> None:
+        """What the detector's own thread does: report where the job itself no longer can."""
+        quiet = self._measuring.quiet_s()
+        if quiet < self._interval.time_interval or not self._measuring.sections:
+            return
+        with self._reporting:
+            self._peers.tell_standing(self._measuring.standing(self._number, quiet))
+            if self._measuring.note_look():
+                self._report(unasked=True)
+
+    # The end.
+
+    def _shut_down(self) -> None:
+        """Stop timing, put wrapped callables back, end the detector's thread."""
+        if not self._live:
+            return
+        self._live = False
+        self._restore_original_callables()
+        self._peers.close()
+        self._measuring.close()
+
+    def _complain(self, text: str) -> None:
+        """Log it, once."""
+        if text not in self._complaints:
+            self._complaints.add(text)
+            log.warning("%s", text)
+
+    #: What users call, on an object or on the class.
+    detection_section = on_class_too(_detection_section)
+    wrap_callables = on_class_too(_wrap_callables)
+    restore_original_callables = on_class_too(_restore_original_callables)
+    generate_report = on_class_too(_generate_report)
+    generate_report_if_interval_elapsed = on_class_too(_generate_report_if_interval_elapsed)
+    is_interval_elapsed = on_class_too(_is_interval_elapsed)
+    shutdown = on_class_too(_shut_down)
+
+    @value_on_class_too
+    def initialized(self) -> bool:
+        """True from ``initialize`` to ``shutdown``."""
+        return self._live
+
+    @value_on_class_too
+    def latest_report(self) -> Report | None:
+        """The latest report, also one that nobody asked for because the job stands still."""
+        return self._latest
+
+    @value_on_class_too
+    def report_interval_tracker(self) -> IntervalTracker:
+        """Counts steps for ``generate_report_if_interval_elapsed``."""
+        return self._interval
+
+    @value_on_class_too
+    def custom_sections(self) -> dict[str, Section]:
+        """Sections by name."""
+        return self._measuring.sections
+
+
+def _entering(section: Section, every: int) -> Any:
+    return lambda: Entry(section, every)

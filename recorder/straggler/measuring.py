@@ -1,0 +1,182 @@
+"""What this rank measured: its sections, its kernels, its input, made into windows."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from hanglab.recorder.scores import InputWait, Summary, kernel_score, ratio, summarize
+from hanglab.recorder.straggler.kernels import KernelProfiler
+from hanglab.recorder.straggler.loaders import LoaderTimes
+from hanglab.recorder.straggler.sections import Kind, Section
+from hanglab.recorder.straggler.waits import INPUT, SINCE, WAITS
+from hanglab.recorder.straggler.window import Measure, SectionWindow, Standing, Window
+
+#: Windows that a declared section may go without an entry before that is told.
+PATIENT_WINDOWS = 1
+
+
+class Measuring:
+    """The sections of one detector and what they came to, window by window."""
+
+    def __init__(self, node: str, kernel_interval: int) -> None:
+        self.sections: dict[str, Section] = {}
+        self._node = node
+        self._declaring = threading.Lock()
+        #: Section -> the best window's work that this rank ever had.
+        self._best: dict[str, Summary] = {}
+        self._best_kernels: dict[str, float] = {}
+        self._began = time.perf_counter_ns()
+        self._input_before = 0
+        self._never_entered: set[str] = set()
+        self._kernels = KernelProfiler(kernel_interval)
+        self._loaders = LoaderTimes()
+        #: Number of entries when the thread last looked, and when that last changed.
+        self._moves = -1
+        self._moved = time.monotonic()
+        self._looked = 0.0
+        WAITS.acquire()
+
+    def close(self) -> None:
+        WAITS.release()
+
+    def declare(self, name: str, location: str, profile_cuda: bool, kind: Kind) -> Section:
+        """The section of that name, made at its first mention."""
+        with self._declaring:
+            section = self.sections.get(name)
+            if section is None:
+                section = Section(name, location, profile_cuda, kind, self._kernels)
+                self.sections[name] = section
+            return section
+
+    # Windows.
+
+    def take(self, number: int, warnings: Sequence[str], keep: bool) -> Window:
+        """The window that ends now; the next one begins, unless the timings are to be kept."""
+        now = time.perf_counter_ns()
+        span_ms = max(1e-6, (now - self._began) / 1e6)
+        sections = {}
+        for name, section in list(self.sections.items()):
+            told = self._section_window(section, keep)
+            if told is not None:
+                sections[name] = told
+        kernels = self._kernels.take(keep)
+        waited = sum(record[INPUT] for record in list(WAITS.by_thread.values()))
+        share = min(1.0, (waited - self._input_before) / 1e6 / span_ms)
+        window = Window(
+            number=number,
+            rank=0,
+            node=self._node,
+            span_ms=span_ms,
+            sections=sections,
+            kernels=kernels,
+            gpu_individual=self._individual_gpu_score(kernels, keep),
+            input=InputWait(max(0.0, share), self._loaders.busy(span_ms, keep)),
+            warnings=tuple(warnings),
+        )
+        if not keep:
+            self._began = now
+            self._input_before = waited
+        return window
+
+    def _section_window(self, section: Section, keep: bool) -> SectionWindow | None:
+        entries, cpu = (section.entries, section.cpu) if keep else section.take()
+        walls = summarize([wall / 1e6 for wall, _, _ in list(entries)])
+        device_times = section.device_times(keep)
+        if walls is None:
+            return None
+        work, measure = _own_work(section, list(entries), list(cpu))
+        best = self._best.get(section.name)
+        individual = None
+        if work is not None:
+            if best is None or work.median < best.median:
+                best = work
+            if not keep:
+                self._best[section.name] = best
+            individual = ratio(best.median, work.median)
+        count = len(entries)
+        return SectionWindow(
+            work=work,
+            measure=measure,
+            wall=walls,
+            communication_ms=sum(c for _, c, _ in entries) / count / 1e6,
+            input_ms=sum(i for _, _, i in entries) / count / 1e6,
+            device=summarize(device_times),
+            best=best,
+            individual=individual,
+        )
+
+    def _individual_gpu_score(self, kernels: dict[str, Summary], keep: bool) -> float | None:
+        best = dict(self._best_kernels)
+        for name, kernel in kernels.items():
+            best[name] = min(best.get(name, kernel.median), kernel.median)
+        if not keep:
+            self._best_kernels = best
+        return kernel_score(kernels, best)
+
+    def warnings(self) -> Iterator[str]:
+        """Sections that were declared and never entered, and timings that could not be had."""
+        for name, section in list(self.sections.items()):
+            if not section.entered:
+                yield (
+                    f"section {name!r} was declared but never entered ({section.location}): is "
+                    "its wrapper used?"
+                )
+            if section.foreign:
+                yield f"section {name!r} was left on another thread than it was entered on"
+        if self._kernels.problem:
+            yield self._kernels.problem
+
+    # Standing still.
+
+    def quiet_s(self) -> float:
+        """Seconds for which no section has been entered or left, as far as seen."""
+        moves = sum(s.entered + s.left for s in list(self.sections.values()))
+        now = time.monotonic()
+        if moves != self._moves:
+            self._moves, self._moved, self._looked = moves, now, 0.0
+        return now - self._moved
+
+    def note_look(self) -> bool:
+        """True if it is time for another report of a job that stands: after 1, 2, 4, ... times
+        the quiet that made the first."""
+        quiet = time.monotonic() - self._moved
+        if self._looked and quiet < 2 * self._looked:
+            return False
+        self._looked = quiet
+        return True
+
+    def standing(self, windows: int, quiet_s: float) -> Standing:
+        """Where the rank stands; its number is filled in by whoever sends it."""
+        now = time.perf_counter_ns()
+        opened = sorted(
+            (started, section.name)
+            for section in list(self.sections.values())
+            for started in list(section.open.values())
+        )
+        waiting = [record[SINCE] for record in list(WAITS.by_thread.values()) if record[SINCE]]
+        return Standing(
+            rank=0,
+            node=self._node,
+            windows=windows,
+            quiet_s=quiet_s,
+            open=tuple((name, (now - started) / 1e9) for started, name in opened),
+            waiting_s=(now - min(waiting)) / 1e9 if waiting else None,
+        )
+
+
+def _own_work(
+    section: Section, entries: list[tuple[int, int, int]], cpu: list[int]
+) -> tuple[Summary | None, Measure]:
+    """The rank's own work in a section, apart from its waits, and how they were told apart."""
+    if not section.hidden:
+        own = [max(0, wall - communicating - reading) for wall, communicating, reading in entries]
+        return summarize([ns / 1e6 for ns in own]), "wall"
+    # Collectives from C++ are waited for in C++: on the CPU that takes no processor time.
+    # A thread that waits for a CUDA device spins, so there it cannot be told from work.
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return None, ""
+    return summarize([ns / 1e6 for ns in cpu]), "processor"

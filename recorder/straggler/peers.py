@@ -1,0 +1,191 @@
+"""The other ranks, as far as this one hears of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from hanglab.recorder.straggler import exchange
+from hanglab.recorder.straggler.courier import Courier, Errand
+from hanglab.recorder.straggler.reporting import Missing
+from hanglab.recorder.straggler.window import Standing, Window
+
+_UNREADABLE = (ValueError, TypeError, KeyError)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Windows of other ranks that belong to the present report, and who sent none."""
+
+    world_size: int
+    windows: Mapping[int, Window] = field(default_factory=dict)
+    missing: Mapping[int, Missing] = field(default_factory=dict)
+    nodes: Mapping[int, str] = field(default_factory=dict)
+
+
+class Peers:
+    """Publishes this rank's windows and reads those of the others.
+
+    Where not ``exchanging``, it does neither and needs no thread but for watching.
+    ``beat()`` is called twice a second by the thread.
+    """
+
+    def __init__(
+        self,
+        prefix: str,
+        folder: str | os.PathLike[str] | None,
+        exchanging: bool,
+        beat: Callable[[], None],
+    ) -> None:
+        self._prefix = prefix
+        self._folder = folder
+        self._exchanging = exchanging
+        self._beat = beat
+        self._courier: Courier | None = None
+        self._pid = os.getpid()
+        self._closed = False
+        #: Rank -> number of its latest window, and when it came, on the monotonic clock.
+        self._latest: dict[int, tuple[int, float]] = {}
+        self._nodes: dict[int, str] = {}
+        self._began = time.monotonic()
+        #: Ranks that were missing last time: nobody waits for them again.
+        self._given_up: set[int] = set()
+        self._interval: Errand | None = None
+
+    def tell(self, window: Window, unasked: bool) -> Window:
+        """Publish a window, under this process's rank, which it gets hereby.
+
+        One that nobody asked for is not: the job's own window is still to come.
+        """
+        rank, size = exchange.rank_and_size()
+        window = replace(window, rank=rank)
+        if self._exchanging and size > 1 and not unasked:
+            self._carrier().publish(f"window/{rank}", window.to_json())
+        return window
+
+    def hear(self, own: Window, patience_s: float) -> Heard:
+        """The others' windows of the same number, waited for as long as that at most.
+
+        A rank that was missing last time is not waited for.
+        """
+        rank, size = exchange.rank_and_size()
+        if not self._exchanging or size == 1:
+            return Heard(size)
+        others = [other for other in range(size) if other != rank]
+        found = self._read_windows(
+            [r for r in others if r not in self._given_up], own.number, patience_s
+        )
+        found.update(
+            self._read_windows([r for r in others if r in self._given_up], own.number, 0.0)
+        )
+        missing = {}
+        for other in others:
+            window = found.get(other)
+            if window is not None:
+                self._nodes[other] = window.node
+                if window.number > self._latest.get(other, (0, 0.0))[0]:
+                    self._latest[other] = window.number, time.monotonic()
+            if window is None or window.number < own.number:
+                missing[other] = self._missing(other)
+        self._given_up = set(missing)
+        if missing:
+            missing.update(self._with_standings(missing))
+        return Heard(
+            size,
+            {r: w for r, w in found.items() if r not in missing},
+            missing,
+            dict(self._nodes),
+        )
+
+    def _read_windows(self, ranks: list[int], number: int, patience_s: float) -> dict[int, Window]:
+        found: dict[int, Window] = {}
+        if not ranks:
+            return found
+
+        def accept(key: str, data: bytes) -> bool:
+            window = _decode(data)
+            if window is not None:
+                found[int(key.rpartition("/")[2])] = window
+            return window is None or window.number >= number
+
+        keys = [f"window/{rank}" for rank in ranks]
+        # A look without patience still takes the store some time to answer.
+        self._carrier().gather(keys, accept, patience_s).wait(max(patience_s, 0.25))
+        return dict(found)
+
+    def _missing(self, rank: int) -> Missing:
+        number, came = self._latest.get(rank, (0, self._began))
+        return Missing(rank, time.monotonic() - came, number)
+
+    def _with_standings(self, missing: dict[int, Missing]) -> dict[int, Missing]:
+        keys = [f"standing/{rank}" for rank in missing]
+        found = self._carrier().gather(keys, lambda key, data: True, 0.0).wait(0.25)
+        told = {}
+        for key, data in found.items():
+            rank = int(key.rpartition("/")[2])
+            try:
+                standing = Standing.from_json(data)
+            except _UNREADABLE:
+                continue
+            if standing.windows >= missing[rank].last_window:
+                self._nodes[rank] = standing.node
+                told[rank] = replace(missing[rank], standing=standing)
+        return told
+
+    def tell_standing(self, standing: Standing) -> None:
+        """Publish where this rank stands, since its sections no longer do."""
+        rank, size = exchange.rank_and_size()
+        if self._exchanging and size > 1:
+            self._carrier().publish(f"standing/{rank}", replace(standing, rank=rank).to_json())
+
+    def agree_on_interval(self, own: int, last_chance: bool) -> int | None:
+        """Rank 0's number of steps between reports; None while it is not known.
+
+        Where the ranks exchange nothing each goes by its own.
+        """
+        rank, size = exchange.rank_and_size()
+        if not self._exchanging or size == 1:
+            return own
+        if rank == 0:
+            self._carrier().publish("interval", str(own).encode())
+            return own
+        if self._interval is None:
+            self._interval = self._carrier().gather(["interval"], lambda key, data: True, 30.0)
+        found = self._interval.wait(1.0 if last_chance else 0.0)
+        value = found.get("interval", b"")
+        if value.isdigit():
+            return int(value)
+        if self._interval.done.is_set():
+            self._interval = None
+        return None
+
+    def watch(self) -> None:
+        """Have the thread running."""
+        self._carrier()
+
+    def warnings(self) -> list[str]:
+        problem = self._courier.problem if self._courier is not None else ""
+        return [f"windows cannot be exchanged: {problem}"] if problem else []
+
+    def close(self) -> None:
+        self._closed = True
+        if self._courier is not None and self._pid == os.getpid():
+            self._courier.stop()
+
+    def _carrier(self) -> Courier:
+        if self._courier is None or self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._courier = Courier(self._connect, self._beat)
+        return self._courier
+
+    def _connect(self) -> exchange.Exchange | None:
+        return exchange.of_job(self._prefix, self._folder)
+
+
+def _decode(data: bytes) -> Window | None:
+    try:
+        return Window.from_json(data)
+    except _UNREADABLE:
+        return None

@@ -1,0 +1,138 @@
+"""What one rank says of one window: its timings, waits and troubles, and their JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, astuple, dataclass, field, fields
+from typing import Any, Literal
+
+from hanglab.recorder.scores import InputWait, Summary
+
+#: How a section's own work was told from its waits: wall time less the measured waits;
+#: processor time, where C++ waits inside; not at all.
+Measure = Literal["wall", "processor", ""]
+
+
+@dataclass(frozen=True)
+class SectionWindow:
+    """One section in one window; milliseconds an entry."""
+
+    #: The rank's own work; None where it cannot be told from waiting, or nothing was timed.
+    work: Summary | None
+    measure: Measure
+    #: All of it, waits included.
+    wall: Summary | None
+    #: Means of the waits for other ranks and for input.
+    communication_ms: float = 0.0
+    input_ms: float = 0.0
+    #: Device time of the work launched inside.
+    device: Summary | None = None
+    #: The best window's work that this rank ever had, this one included.
+    best: Summary | None = None
+    #: Score against that; None where it is not known.
+    individual: float | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a rank tells of the time since its last report."""
+
+    number: int
+    rank: int
+    node: str
+    #: Length of the window in milliseconds.
+    span_ms: float
+    sections: Mapping[str, SectionWindow] = field(default_factory=dict)
+    kernels: Mapping[str, Summary] = field(default_factory=dict)
+    gpu_individual: float | None = None
+    input: InputWait | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """ASCII, with the summaries as lists in the order of their fields."""
+        return json.dumps(
+            {
+                "number": self.number,
+                "rank": self.rank,
+                "node": self.node,
+                "span_ms": round(self.span_ms, 3),
+                "sections": {name: _pack_section(s) for name, s in self.sections.items()},
+                "kernels": {name: _pack(s) for name, s in self.kernels.items()},
+                "gpu_individual": self.gpu_individual,
+                "input": None if self.input is None else astuple(self.input),
+                "warnings": self.warnings,
+            },
+            separators=(",", ":"),
+        ).encode("ascii")
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Window:
+        """Raises ValueError, TypeError or KeyError for what another version wrote."""
+        told = json.loads(data)
+        return cls(
+            number=int(told["number"]),
+            rank=int(told["rank"]),
+            node=str(told["node"]),
+            span_ms=float(told["span_ms"]),
+            sections={name: _unpack_section(s) for name, s in told["sections"].items()},
+            kernels={name: Summary(*s) for name, s in told["kernels"].items()},
+            gpu_individual=told["gpu_individual"],
+            input=None if told["input"] is None else InputWait(*told["input"]),
+            warnings=tuple(told["warnings"]),
+        )
+
+
+_SUMMARIES = ("work", "wall", "device", "best")
+_NAMES = tuple(f.name for f in fields(SectionWindow))
+
+
+def _pack_section(section: SectionWindow) -> list[Any]:
+    values = [getattr(section, name) for name in _NAMES]
+    return [
+        _pack(value) if name in _SUMMARIES else value
+        for name, value in zip(_NAMES, values, strict=True)
+    ]
+
+
+def _unpack_section(values: list[Any]) -> SectionWindow:
+    told = dict(zip(_NAMES, values, strict=True))
+    for name in _SUMMARIES:
+        told[name] = None if told[name] is None else Summary(*told[name])
+    return SectionWindow(**told)
+
+
+def _pack(summary: Summary | None) -> list[Any] | None:
+    if summary is None:
+        return None
+    # astuple copies deeply, which takes longer than all the rest.
+    return [getattr(summary, f) for f in _SUMMARY]
+
+
+_SUMMARY = tuple(f.name for f in fields(Summary))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a rank's threads stood when nothing had moved in its sections for a while."""
+
+    rank: int
+    node: str
+    #: Reports it has made.
+    windows: int
+    #: Seconds since it last entered or left a section.
+    quiet_s: float
+    #: Open sections, outermost first, with the seconds that they have been open.
+    open: tuple[tuple[str, float], ...] = ()
+    #: Seconds that it has been waiting in one communication call, or for input; None: in none.
+    waiting_s: float | None = None
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode("ascii")
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Standing:
+        """Raises ValueError, TypeError or KeyError for what another version wrote."""
+        told = json.loads(data)
+        told["open"] = tuple((str(name), float(s)) for name, s in told["open"])
+        return cls(**told)
