@@ -34,6 +34,7 @@ from hanglab.recorder.case.records import (
     Raised,
     RankProcess,
     StackSample,
+    ThreadWait,
 )
 from hanglab.recorder.case.surroundings import ConnectionSample, HostSample
 
@@ -98,6 +99,20 @@ class RankCase:
     @cached_property
     def exceptions(self) -> list[Raised]:
         return self._lines(folders.EXCEPTIONS, Raised)
+
+    @cached_property
+    def handled(self) -> list[Raised]:
+        return self._lines(folders.HANDLED, Raised)
+
+    @cached_property
+    def elastic_error(self) -> str:
+        """Error file that torch.distributed.elastic had the rank write, as it is; "" without."""
+        data = self._bytes(folders.ELASTIC_ERROR, JSON_LIMIT)
+        return "" if data is None else data.decode("utf-8", "replace")
+
+    @cached_property
+    def waits(self) -> list[ThreadWait]:
+        return self._document(folders.WAITS, list[ThreadWait]) or []
 
     @cached_property
     def stacks(self) -> list[StackSample]:

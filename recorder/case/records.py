@@ -195,6 +195,23 @@ class Raised(msgspec.Struct):
     main: bool = True
 
 
+class ThreadWait(msgspec.Struct):
+    """``waits.json`` holds a list of these: what a thread waits for in the standard library."""
+
+    #: ``condition``, ``queue``, ``future``, ``pool``, ``thread``, ``process``, ``selector``
+    #: or ``loop`` (an event loop).
+    kind: str
+    #: True where the wait has no timeout.
+    forever: bool
+    main: bool = False
+    os_thread_id: int | None = None
+    #: The thread that is to end, its id in the kernel and its name.
+    thread: int | None = None
+    thread_name: str = ""
+    #: Files and sockets that an event loop listens to, besides its own pipe.
+    watches: int | None = None
+
+
 class Exit(msgspec.Struct):
     """``exit.json``: how the rank's process ended."""
 

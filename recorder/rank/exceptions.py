@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 _MESSAGE_BYTES = 4096
 _FRAMES = 256
 
-#: (type, message, frames innermost first, thread's name, whether it is the main thread)
-Write = Callable[[str, str, list[dict[str, Any]], str, bool], None]
+#: Gets the exception as records.Raised has it.
+Write = Callable[[dict[str, Any]], None]
 
 
 class ExceptionWatch:
@@ -79,13 +80,32 @@ class ExceptionWatch:
         try:
             if main:
                 self._look(traceback)
-            type_ = type(value)
-            name = type_.__qualname__
-            if type_.__module__ not in ("builtins", "__main__"):
-                name = f"{type_.__module__}.{name}"
-            self._write(name, _message(value), _frames(traceback), thread, main)
+            self._write(describe(value, traceback, thread, main))
         except Exception:
             return
+
+
+def describe(
+    value: BaseException, traceback: TracebackType | None, thread: str, main: bool
+) -> dict[str, Any]:
+    """An exception as records.Raised has it, at this moment."""
+    return {
+        "at": {"wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()},
+        "type": _qualified(value),
+        "message": _message(value),
+        "frames": _frames(traceback),
+        "thread": thread,
+        "main": main,
+    }
+
+
+def _qualified(value: BaseException) -> str:
+    """The name of its type, with the module unless it is builtin or the program's own."""
+    type_ = type(value)
+    name = type_.__qualname__
+    if type_.__module__ not in ("builtins", "__main__"):
+        name = f"{type_.__module__}.{name}"
+    return name
 
 
 def _message(value: BaseException) -> str:
@@ -97,11 +117,11 @@ def _message(value: BaseException) -> str:
 
 def _frames(traceback: TracebackType | None) -> list[dict[str, Any]]:
     """Frames, innermost first, as records.Frame has them."""
-    frames = []
+    found = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        frames.append(
+        found.append(
             {"function": code.co_name, "file": code.co_filename, "line": traceback.tb_lineno}
         )
         traceback = traceback.tb_next
-    return frames[::-1][:_FRAMES]
+    return found[::-1][:_FRAMES]

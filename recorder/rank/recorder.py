@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -21,10 +20,11 @@ from hanglab.recorder.rank.batches import BatchNotes
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.children import ChildWatch
-from hanglab.recorder.rank.exceptions import ExceptionWatch
+from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
 from hanglab.recorder.rank.fetches import FetchWatch
 from hanglab.recorder.rank.group_calls import GroupCalls
 from hanglab.recorder.rank.groups import Groups
+from hanglab.recorder.rank.handled import HandledWatch
 from hanglab.recorder.rank.imports import AfterImport
 from hanglab.recorder.rank.lines import LineSampler
 from hanglab.recorder.rank.loader import LoaderWatch
@@ -36,6 +36,7 @@ from hanglab.recorder.rank.shapes import raised_code, standing_code
 from hanglab.recorder.rank.standing import StandingWatch
 from hanglab.recorder.rank.updates import UpdateWatch
 from hanglab.recorder.rank.usage import UsageSampler
+from hanglab.recorder.rank.waits import thread_waits
 
 
 class RankRecorder:
@@ -67,7 +68,7 @@ class RankRecorder:
             self._progress, CallSites(user_code, self._progress.text), self._group_seen
         )
         self._user_code = user_code
-        self._group_calls = GroupCalls(self._boundary, self._write_standing)
+        self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
         self._lines = LineSampler(user_code)
         self._standing = StandingWatch(self._progress, user_code)
         self._loader = LoaderWatch(
@@ -80,6 +81,7 @@ class RankRecorder:
         self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
         self._shapes: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._exceptions = ExceptionWatch(self._write_exception, self._write_raised)
+        self._handled = HandledWatch(self._write_handled)
         self._imports = AfterImport()
         self._writing = threading.Lock()
         self._service = Service(
@@ -101,6 +103,7 @@ class RankRecorder:
     def start(self) -> None:
         """Put the hooks in place and start the thread."""
         self._exceptions.install()
+        self._imports.add("traceback", self._handled.install)
         self._imports.add("torch.distributed.distributed_c10d", self._distributed_imported)
         self._imports.add("torch.utils.data.dataloader", self._loader.install)
         self._imports.add("torch.utils.data._utils.fetch", self._fetches.install)
@@ -192,9 +195,11 @@ class RankRecorder:
         return {"done": "all", "problems": [*self.problems, *problems]}
 
     def _write_standing(self) -> None:
-        """Where the user's code stands and stood: its loops, and its most frequent lines."""
+        """Where the user's code stands and stood: its loops, its waits, its frequent lines."""
         with contextlib.suppress(Exception):
             self._note_shapes(standing_code(self._user_code))
+        with contextlib.suppress(Exception):
+            self._write(folders.WAITS, thread_waits(tuple(ownership.stdlib_folders())))
         self._write_lines()
 
     def _note_shapes(self, shapes: list[dict[str, Any]]) -> None:
@@ -252,24 +257,26 @@ class RankRecorder:
         for child in self._children.look(workers):
             self._append(folders.CHILDREN, child)
 
-    def _write_exception(
-        self, type_: str, message: str, frames: list[dict[str, Any]], thread: str, main: bool
-    ) -> None:
+    def _write_exception(self, raised: dict[str, Any]) -> None:
         if os.getpid() != self._pid:
             return
-        self._append(
-            folders.EXCEPTIONS,
-            {
-                "at": {"wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()},
-                "type": type_,
-                "message": message,
-                "frames": frames,
-                "thread": thread,
-                "main": main,
-            },
-        )
+        self._append(folders.EXCEPTIONS, raised)
         self._write_children()
+        self._keep_elastic_error()
         self.dump()
+
+    def _write_handled(self, value: BaseException) -> None:
+        thread = threading.current_thread()
+        main = thread is threading.main_thread()
+        if os.getpid() == self._pid:
+            self._append(folders.HANDLED, describe(value, value.__traceback__, thread.name, main))
+
+    def _keep_elastic_error(self) -> None:
+        """Copy what torch's elastic ``record`` wrote of an exception, if it did."""
+        path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+        if path:
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                folders.write_whole(self.folder / folders.ELASTIC_ERROR, file.read(1 << 20))
 
     # The end.
 
@@ -280,6 +287,7 @@ class RankRecorder:
         with contextlib.suppress(Exception):
             self._exceptions.look_back()
             self._write_children()
+            self._keep_elastic_error()
             self.dump()
 
     def _leave_in_child(self) -> None:
@@ -292,5 +300,6 @@ class RankRecorder:
             self._updates.uninstall()
             self._usage.leave_in_child()
             self._exceptions.uninstall()
+            self._handled.uninstall()
             self._imports.stop()
             self._service.leave_in_child()

@@ -10,8 +10,17 @@ import time
 from struct import Struct
 
 from hanglab.recorder.case import layout
-from hanglab.recorder.case.layout import NONE
+from hanglab.recorder.case.layout import NONE, Slot
 from hanglab.recorder.rank.progress_file import ProgressFile
+
+#: Slots of the header that change when the rank moves.
+_MOVEMENT = (
+    Slot.STEPS_TOTAL,
+    Slot.OPERATION_EVENT,
+    Slot.SECTION_EVENT,
+    Slot.COUNTERS_SUM,
+    Slot.STANDING_CHANGES,
+)
 
 
 class UsageSampler:
@@ -23,6 +32,8 @@ class UsageSampler:
         self._pack = Struct("<6q").pack_into
         self._numbers = itertools.count(1)
         self._schedstat = _open_schedstat()
+        self._slots = progress.slots
+        self._moved: tuple[int, ...] = ()
 
     def look(self) -> None:
         number = next(self._numbers)
@@ -41,8 +52,14 @@ class UsageSampler:
         )
 
     def _waited(self) -> int:
-        """Second number of schedstat (Documentation/scheduler/sched-stats): run-queue time."""
-        if self._schedstat is None:
+        """Second number of schedstat (Documentation/scheduler/sched-stats): run-queue time.
+
+        Not known while the rank rests: bytes that are read, these too, count as movement,
+        and a rank that hangs must not move for its being looked at.
+        """
+        moved = tuple(self._slots[slot] for slot in _MOVEMENT)
+        rests, self._moved = moved == self._moved, moved
+        if self._schedstat is None or rests:
             return NONE
         try:
             return int(os.pread(self._schedstat, 128, 0).split()[1])
