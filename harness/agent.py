@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,16 @@ class Agent:
         case: Path,
         runtime: Path,
         *,
-        world_size: int,
+        world_size: int | None,
         hang_after_s: float,
         log: Path,
+        options: Sequence[str] = (),
     ) -> None:
         command = [sys.executable, "-m", "hanglab.recorder.agent"]
         command += ["--case", str(case), "--runtime", str(runtime)]
-        command += ["--world-size", str(world_size), "--hang-after", str(hang_after_s)]
+        command += ["--hang-after", str(hang_after_s), *options]
+        if world_size is not None:
+            command += ["--world-size", str(world_size)]
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command,
@@ -58,6 +61,9 @@ class Agent:
         self.pids: dict[int, int] = {}
         #: The trigger of the capture, once it is done.
         self.captured: dict[str, Any] | None = None
+        #: After a capture for another reason, nothing has moved for as long as a hang takes.
+        self.stuck = False
+        self._status: dict[str, Any] | None = None
         self._reader = threading.Thread(target=self._read, name="agent events", daemon=True)
         self._reader.start()
 
@@ -81,6 +87,29 @@ class Agent:
 
     def capture(self, kind: str, detail: str) -> None:
         self._send({"command": "capture", "kind": kind, "detail": detail})
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def seek_below(self, pid: int) -> None:
+        """Have it look for ranks below a process that nobody reports the exits of."""
+        self._send({"command": "tree", "pid": pid})
+
+    def ending(self) -> None:
+        """Say that hanglab ends the ranks now."""
+        self._send({"command": "ending"})
+
+    def moved_since_capture(self, timeout_s: float) -> bool | None:
+        """Whether the job has moved since the capture; None without an answer in time.
+
+        Raises AgentDied.
+        """
+        self._status = None
+        self._send({"command": "status"})
+        if not self._wait("status", timeout_s) or self._status is None:
+            return None
+        return bool(self._status.get("moved"))
 
     def exited(
         self,
@@ -148,6 +177,12 @@ class Agent:
             self.pids[int(event["rank"])] = int(event["pid"])
         elif event.get("event") == "captured":
             self.captured = event.get("trigger") or {}
+        elif event.get("event") == "resumed":
+            self.captured = None
+        elif event.get("event") == "stuck":
+            self.stuck = True
+        elif event.get("event") == "status":
+            self._status = event
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -10,6 +10,7 @@ from hanglab.harness.cli.analyze import analyze
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.listing import list_scenarios
+from hanglab.harness.cli.record import record
 from hanglab.harness.cli.run import run
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.command("list")(list_scenarios)
 app.command()(run)
+app.command()(record)
 app.command()(analyze)
 app.command()(entries)
 app.command()(doctor)

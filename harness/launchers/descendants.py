@@ -11,7 +11,7 @@ import functools
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 
 from hanglab.harness.launchers.channel import readable
@@ -144,8 +144,10 @@ def state_of(pid: int) -> str:
     return ""
 
 
-def freeze_below() -> list[int]:
+def freeze_below(spare: Collection[int] = ()) -> list[int]:
     """Stops every descendant but janitors, so that none sees the others end; returns them all.
+
+    ``spare`` are children that are left alone with all below them.
 
     Otherwise the last ranks to go would write in their logs, and into the Case,
     that their peers are gone.
@@ -154,7 +156,7 @@ def freeze_below() -> list[int]:
     until = time.monotonic() + _FREEZE_S
     stopped: set[int] = set()
     while True:
-        below = descendants_of(root)
+        below = list(_below(set(spare)))
         moving = [pid for pid in below if state_of(pid) not in "TtZX" and not is_janitor(pid)]
         fresh = [pid for pid in below if pid not in stopped and not is_janitor(pid)]
         if (not moving and not fresh) or time.monotonic() > until:

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from hanglab.recorder.agent.session import Session
+from hanglab.recorder.agent.timeouts import TorchDumps
 
 
 def main() -> None:
@@ -17,10 +18,23 @@ def main() -> None:
     parser.add_argument(
         "--hang-after", type=float, default=30.0, help="seconds without movement (default 30)"
     )
+    parser.add_argument(
+        "--dumps", type=Path, default=None, help="prefix of the dumps that torch writes by itself"
+    )
+    parser.add_argument("--pipes", default=None, help="prefix of torch's pipes")
+    parser.add_argument("--stderr", type=Path, default=None, help="standard error of the job")
+    parser.add_argument("--stderr-from", type=int, default=0, help="byte at which it begins")
     options = parser.parse_args()
     # Ctrl-C reaches every process of the terminal's group; the harness decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Session(options.case, options.runtime, options.world_size, options.hang_after).run()
+    Session(
+        options.case,
+        options.runtime,
+        options.world_size,
+        options.hang_after,
+        TorchDumps(options.dumps, options.pipes),
+        (options.stderr, options.stderr_from) if options.stderr is not None else None,
+    ).run()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.request import NoReply, ask
 from hanglab.recorder.agent.samples import (
     MOST_DESCENDANTS,
@@ -20,6 +21,7 @@ from hanglab.recorder.agent.samples import (
     socket_of,
 )
 from hanglab.recorder.agent.stacks import NoStacks
+from hanglab.recorder.agent.timeouts import TorchDumps
 from hanglab.recorder.agent.watched import WatchedRank
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import RankCase
@@ -37,15 +39,18 @@ _STALE_DEADLINE = 0.5
 class Capture:
     """One capture of all ranks of this host.  Never raises; what failed stands in ``absent``."""
 
-    def __init__(self, host: str, runtime: Path) -> None:
+    def __init__(self, host: str, runtime: Path, dumps: TorchDumps | None = None) -> None:
         self._host = host
         self._runtime = runtime
+        self._dumps = dumps or TorchDumps(None, None)
         self.absent: list[Absence] = []
 
-    def take(self, ranks: Iterable[WatchedRank]) -> None:
+    def take(self, ranks: Iterable[WatchedRank], host: HostSampler | None = None) -> None:
         """``ranks`` are those that still run; their descendants must have been looked up."""
         ranks = list(ranks)
         now = time.monotonic()
+        if host is not None:
+            host.ask()
         for rank in ranks:
             # Before the capture itself makes them busy.
             self._write(rank, folders.MOVEMENT, self._write_movement, now)
@@ -58,6 +63,8 @@ class Capture:
             self._write(rank, folders.PROCESSES, self._write_processes)
             self._write(rank, folders.CHILDREN, self._write_dead_children)
             self._write(rank, folders.STDERR, self._write_stderr)
+        if host is not None:
+            host.wait()
 
     def miss(self, what: str, reason: str, rank: int | None = None) -> None:
         absence = Absence(what, reason, self._host, rank)
@@ -74,6 +81,8 @@ class Capture:
 
     def _take_one(self, rank: WatchedRank) -> None:
         refusal = self._dump(rank)
+        if refusal and self._dumps.ask(rank) is not None and self._dumps.keep(rank, force=True):
+            refusal = ""
         samples = self._stacks(rank)
         if refusal:
             refusal = _explained(refusal, samples)
@@ -88,6 +97,8 @@ class Capture:
         stat = rank.stat()
         if stat is None or stat.state in "ZX":
             return "the process has ended"
+        if rank.outside and rank.counters is None:
+            return "the rank has no recorder of its own"
         if stat.state in "Tt":
             return f"the process is stopped (state {stat.state})"
         if stat.state == "D":

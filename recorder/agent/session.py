@@ -5,22 +5,37 @@ Commands on standard input::
     {"command": "capture", "kind": "deadline|request|interrupt|exit", "detail": "..."}
     {"command": "exited", "rank": 1, "attempt": 0, "code": 1, "signal": null,
      "by_recorder": false, "stderr": "/path/to/log"}
+    {"command": "tree", "pid": 4711}
+    {"command": "status"}
+    {"command": "ending"}
     {"command": "finish", "ended_by_recorder": true}
+
+``tree`` names the process below which ranks are to be sought that did not
+register; from then on the agent finds out for itself how ranks ended.
+``ending`` says that whatever ends from now on is ended by hanglab.
 
 Events on standard output::
 
     {"event": "ready"}
     {"event": "rank", "rank": 1, "attempt": 0, "pid": 4711}
     {"event": "captured", "trigger": {...}, "seconds": 0.4}
+    {"event": "status", "moved": false, "quiet_s": 31.5}
+    {"event": "resumed"}
+    {"event": "stuck"}
     {"event": "finished", "problems": [...]}
 
-The end of standard input is ``finish``.  Whatever goes wrong, an event follows.
+``resumed``: what looked like a hang was none, its capture has been dropped.
+``stuck``: after a capture for another reason nothing has moved for as long as
+counts as a hang.  The end of standard input is ``finish``.  Whatever goes wrong,
+an event follows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 import socket
 import sys
 import time
@@ -31,10 +46,15 @@ import msgspec
 
 from hanglab.recorder.agent import capture as capturing
 from hanglab.recorder.agent.capture import Capture
+from hanglab.recorder.agent.control import Control
+from hanglab.recorder.agent.exits import ExitWatch
+from hanglab.recorder.agent.host.sampler import HostSampler
+from hanglab.recorder.agent.strays import ESCAPED, Strays
+from hanglab.recorder.agent.timeouts import TorchDumps
 from hanglab.recorder.agent.watched import WatchedRank
 from hanglab.recorder.agent.watcher import POLL, Watcher
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.records import Exit, Host, Job, Trigger, TriggerKind
+from hanglab.recorder.case.records import Absence, Exit, Host, Job, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
 
 #: After a rank failed, the others are captured once they have rested this long ...
@@ -45,6 +65,12 @@ _GRACE = 3.0
 _DISCOVERY = 0.15
 #: For a rank that vanished, the launcher may still tell how.
 _WAIT_FOR_EXIT = 0.5
+#: A job that has moved within so many seconds moves, and must do so for so many seconds
+#: until the hang that was captured counts for none.
+_STILL = 2.0
+_RESUMED_LEAST = 5.0
+#: After torch began to write dumps by itself, all ranks' are there within this time.
+_DUMPS = 1.0
 _KINDS: dict[str, TriggerKind] = {
     "deadline": "deadline",
     "request": "request",
@@ -60,6 +86,7 @@ class Command(msgspec.Struct):
     kind: str = "request"
     detail: str = ""
     rank: int = -1
+    pid: int = 0
     attempt: int = 0
     code: int | None = None
     signal: int | None = None
@@ -72,14 +99,34 @@ class Session:
     """Watches, obeys and reports, until told to finish."""
 
     def __init__(
-        self, case: Path, runtime: Path, world_size: int | None, hang_after: float
+        self,
+        case: Path,
+        runtime: Path,
+        world_size: int | None,
+        hang_after: float,
+        dumps: TorchDumps | None = None,
+        stderr: tuple[Path, int] | None = None,
     ) -> None:
         self._case = case
         self._runtime = runtime
         host = socket.gethostname()
         self._host_folder = folders.host_folder(case, host)
-        self._capture = Capture(self._host_folder.name, runtime)
+        self._dumps = dumps or TorchDumps(None, None)
+        #: Standard error of the whole job, and the byte at which it begins there.
+        self._stderr = stderr
+        self._dumped: tuple[float, str] | None = None
+        self._capture = Capture(self._host_folder.name, runtime, self._dumps)
+        self._control = Control(runtime)
+        self._exit_watch = ExitWatch(runtime)
+        self._strays: Strays | None = None
+        #: Whoever ends from now on is ended by hanglab.
+        self._ending = False
+        self._stuck = False
+        #: When the job was seen to move again after the capture of a hang (monotonic).
+        self._resumed: float | None = None
+        self._moved_since = False
         self._watcher = Watcher(self._host_folder, runtime, hang_after)
+        self._host = HostSampler(self._host_folder, self._capture.miss)
         self._job = Job(world_size, clock(), hang_after)
         self._captured = False
         self._last_discovery = 0.0
@@ -87,11 +134,14 @@ class Session:
         self._failure: tuple[float, str] | None = None
         self._vanished: dict[Path, float] = {}
         self._pending = b""
+        #: Whether commands come on standard input.
+        self._listening = True
         self._finishing = False
 
     def run(self) -> None:
         """Returns once finished."""
         self._write_host()
+        self._host.start()
         self._tell({"event": "ready"})
         next_look = time.monotonic()
         while not self._finishing:
@@ -111,10 +161,14 @@ class Session:
         if time.monotonic() - self._last_discovery > _DISCOVERY:
             self._discover()
         watcher.look()
+        self._exit_watch.read(watcher.ranks)
         self._notice_exits()
         if self._captured:
+            self._look_after_capture()
             return
-        if self._failure is not None:
+        if self._dumped is not None and time.monotonic() - self._dumped[0] > _DUMPS:
+            self._take("timeout_dump", self._dumped[1])
+        elif self._failure is not None:
             since, detail = self._failure
             past = time.monotonic() - since
             if not watcher.alive or past > _GRACE or min(watcher.quiet_s, past) >= _GRACE_QUIET:
@@ -122,30 +176,75 @@ class Session:
         elif watcher.hung():
             self._take("no_progress", "")
 
+    def _look_after_capture(self) -> None:
+        watcher = self._watcher
+        self._moved_since = self._moved_since or watcher.moved
+        trigger = self._job.trigger
+        if trigger is None or self._strays is None:
+            return
+        if trigger.kind != "no_progress":
+            if not self._stuck and watcher.hung():
+                self._stuck = True
+                self._tell({"event": "stuck"})
+            return
+        # What is freed by a timeout moves too, for a moment, before it fails.
+        if self._failure is not None or watcher.quiet_s > _STILL or not watcher.alive:
+            self._resumed = None
+        elif watcher.moved and self._resumed is None:
+            self._resumed = time.monotonic()
+        if self._resumed is not None and time.monotonic() - self._resumed > self._patience:
+            self._forget_capture()
+            self._tell({"event": "resumed"})
+
+    @property
+    def _patience(self) -> float:
+        """Seconds for which a job must move again until its hang was none."""
+        return max(_RESUMED_LEAST, self._job.hang_after_s or 0.0)
+
+    def _forget_capture(self) -> None:
+        self._captured = self._moved_since = False
+        self._resumed = None
+        self._job.trigger = None
+        for rank in self._watcher.ranks:
+            for name in (folders.STACKS, folders.PROCESSES, folders.MOVEMENT):
+                with contextlib.suppress(OSError):
+                    (rank.folder / name).unlink()
+
     def _discover(self) -> None:
         self._last_discovery = time.monotonic()
-        for rank in self._watcher.discover():
+        found = self._watcher.discover()
+        if self._strays is not None:
+            found += self._strays.look(self._watcher)
+        for rank in found:
+            self._exit_watch.add(rank)
             self._tell(
                 {"event": "rank", "rank": rank.rank, "attempt": rank.attempt, "pid": rank.pid}
             )
+        self._host.follow(self._watcher.alive)
+        dumped = self._dumps.look()
+        if dumped and self._dumped is None:
+            names = ", ".join(map(str, sorted(dumped)))
+            self._dumped = time.monotonic(), f"torch wrote the dump of rank {names} by itself"
 
     def _notice_exits(self) -> None:
         """Ranks that ended without the launcher having told how.
 
         After the capture only the launcher can tell an end of the job's own from
-        one that it brought about itself.
+        one that it brought about itself; ``ending`` tells where there is none.
         """
-        if self._captured:
+        if self._captured and self._strays is None:
             return
         now = time.monotonic()
         for rank in self._watcher.ranks:
             if not rank.gone or rank.exit is not None:
                 continue
             since = self._vanished.setdefault(rank.folder, now)
-            if now - since < _WAIT_FOR_EXIT:
+            if now - since < _WAIT_FOR_EXIT and not rank.told and rank.seen_status is None:
                 continue
             if rank.seen_status is not None:
-                self._exited(rank, capturing.ended(rank.seen_status))
+                self._exited(rank, capturing.ended(rank.seen_status, self._ending))
+            elif self._ending:
+                self._exited(rank, Exit(clock(), None, int(signal.SIGKILL), True))
             elif rank.phase == "exiting":
                 self._exited(rank, Exit(clock()))
             else:
@@ -165,20 +264,28 @@ class Session:
 
     def _take(self, kind: TriggerKind, detail: str) -> None:
         watcher = self._watcher
+        if self._job.trigger is not None:
+            # An earlier one was asked for; its samples are not to be mixed with these.
+            self._forget_capture()
         quiet_s = watcher.quiet_s
         start = time.monotonic()
         trigger = Trigger(kind, clock(), quiet_s, detail)
         try:
             watcher.take_census()
             alive = watcher.alive
-            self._capture.take(alive)
+            self._capture.take(alive, self._host)
             for rank in alive:
                 rank.overlook_io()
         except Exception as error:
             self._capture.miss("capture", f"{type(error).__name__}: {error}")
-        self._captured = True
+        # One that was asked for leaves the job to be captured once more when it hangs.
+        self._captured = kind != "request" or self._strays is None
+        self._moved_since = False
         self._job.trigger = trigger
         self._write_job()
+        if self._strays is not None:
+            self._write_manifest()
+        self._control.answer(self._case)
         seconds = time.monotonic() - start
         self._tell({"event": "captured", "trigger": trigger, "seconds": seconds})
 
@@ -186,8 +293,21 @@ class Session:
 
     def _read_commands(self, timeout: float) -> None:
         poll = select.poll()
-        poll.register(0, select.POLLIN | select.POLLHUP)
-        if not poll.poll(timeout * 1000):
+        if self._listening:
+            poll.register(0, select.POLLIN | select.POLLHUP)
+        if self._control.descriptor is not None:
+            poll.register(self._control.descriptor, select.POLLIN)
+        for descriptor in self._exit_watch.descriptors:
+            poll.register(descriptor, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(timeout * 1000)]
+        for descriptor in ready:
+            if descriptor == self._control.descriptor:
+                asked = self._control.accept()
+                if asked is not None:
+                    self._take("request", asked)
+            elif descriptor != 0:
+                self._exit_watch.notice(descriptor)
+        if 0 not in ready:
             return
         try:
             block = os.read(0, 1 << 16)
@@ -212,6 +332,13 @@ class Session:
             self._take(_KINDS.get(command.kind, "request"), command.detail)
         elif command.command == "exited":
             self._told_of_exit(command)
+        elif command.command == "tree":
+            self._strays = Strays(self._case, self._host_folder.name, command.pid, self._capture)
+        elif command.command == "status":
+            quiet_s = self._watcher.quiet_s
+            self._tell({"event": "status", "moved": self._moved_since, "quiet_s": quiet_s})
+        elif command.command == "ending":
+            self._ending = True
         elif command.command == "finish":
             self._job.ended_by_recorder = command.ended_by_recorder
             self._finishing = True
@@ -249,6 +376,7 @@ class Session:
     # Writing and telling.
 
     def _finish(self) -> None:
+        self._host.close()
         self._look_for_unrecorded()
         for rank in self._watcher.ranks:
             if not (rank.folder / folders.MOVEMENT).exists():
@@ -256,15 +384,34 @@ class Session:
                     write_record(rank.folder / folders.MOVEMENT, rank.movement(time.monotonic()))
                 except OSError as error:
                     self._capture.miss(folders.MOVEMENT, str(error.strerror), rank.rank)
+        for rank in self._watcher.ranks:
+            self._dumps.keep(rank)
         self._job.ended = clock()
         self._write_job()
-        problems = []
-        try:
-            write_manifest(self._case, "hanglab", self._capture.absent)
-        except OSError as error:
-            problems.append(f"manifest.json: {error}")
+        problems = self._write_manifest()
         self._watcher.close()
+        self._control.close()
+        self._exit_watch.close()
         self._tell({"event": "finished", "problems": problems})
+
+    def _absent(self) -> list[Absence]:
+        """What is missing in the end: a rank may have registered after it was attached to."""
+        recorded = {
+            rank.rank for rank in self._watcher.ranks if (rank.folder / folders.PROGRESS).exists()
+        }
+        return [
+            absence
+            for absence in self._capture.absent
+            if absence.reason != ESCAPED or absence.rank not in recorded
+        ]
+
+    def _write_manifest(self) -> list[str]:
+        self._write_stderr()
+        try:
+            write_manifest(self._case, "hanglab", self._absent())
+        except OSError as error:
+            return [f"manifest.json: {error}"]
+        return []
 
     def _look_for_unrecorded(self) -> None:
         """Ranks that could not record themselves left a note with the reason."""
@@ -283,6 +430,15 @@ class Session:
             write_record(self._host_folder / folders.HOST, host)
         except OSError as error:
             self._capture.miss(folders.HOST, str(error.strerror))
+
+    def _write_stderr(self) -> None:
+        if self._stderr is None:
+            return
+        source, start = self._stderr
+        try:
+            write_tail(self._host_folder / folders.STDERR, source, start=start)
+        except OSError as error:
+            self._capture.miss(folders.STDERR, str(error.strerror))
 
     def _write_job(self) -> None:
         try:

@@ -17,6 +17,9 @@ from hanglab.recorder.case.records import Frame, ThreadStack
 #: A py-spy that takes longer than this is given up, in seconds.
 _PATIENCE = 3.0
 
+#: The file in which torch starts the processes of its spawn.
+_SPAWN = "torch/multiprocessing/spawn.py"
+
 #: Stands for what the code of a rank does: see :func:`position`.
 Position = frozenset[tuple[tuple[str, str], ...]]
 
@@ -38,12 +41,37 @@ def threads_of(pid: int, stopped: bool) -> list[ThreadStack]:
     ``stopped``: it is in state T or D, so py-spy must not try to pause it.
     Raises NoStacks.
     """
+    rows = _dump(pid, *(["--nonblocking"] if stopped else []))
+    try:
+        threads = [_thread(row, pid) for row in rows]
+    except (KeyError, TypeError) as error:
+        raise NoStacks(f"py-spy's answer cannot be read: {error}") from None
+    return [thread for thread in threads if not thread.name.startswith("hanglab-")]
+
+
+def spawn_number(pid: int) -> int | None:
+    """Which of the processes of ``torch.multiprocessing.spawn`` this one is; None if none.
+
+    Of all variables on the stack only that of torch's own frame is looked at.
+    Raises NoStacks.
+    """
+    try:
+        for row in _dump(pid, "--nonblocking", "--locals"):
+            for frame in row["frames"]:
+                if frame["name"] == "_wrap" and frame["filename"].endswith(_SPAWN):
+                    for variable in frame.get("locals") or ():
+                        if variable["name"] == "i" and str(variable["repr"]).isdecimal():
+                            return int(variable["repr"])
+    except (KeyError, TypeError) as error:
+        raise NoStacks(f"py-spy's answer cannot be read: {error}") from None
+    return None
+
+
+def _dump(pid: int, *options: str) -> list[dict[str, Any]]:
     program = py_spy()
     if program is None:
         raise NoStacks("py-spy is not installed")
-    command = [program, "dump", "--json", "--pid", str(pid)]
-    if stopped:
-        command.append("--nonblocking")
+    command = [program, "dump", "--json", "--pid", str(pid), *options]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
@@ -55,11 +83,9 @@ def threads_of(pid: int, stopped: bool) -> list[ThreadStack]:
     if done.returncode != 0:
         raise NoStacks(_reason(done.stderr.decode("utf-8", "replace")))
     try:
-        rows = msgspec.json.decode(done.stdout)
-        threads = [_thread(row, pid) for row in rows]
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        return msgspec.json.decode(done.stdout, type=list[dict[str, Any]])
+    except msgspec.MsgspecError as error:
         raise NoStacks(f"py-spy's answer cannot be read: {error}") from None
-    return [thread for thread in threads if not thread.name.startswith("hanglab-")]
 
 
 def _thread(row: dict[str, Any], pid: int) -> ThreadStack:

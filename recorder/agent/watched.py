@@ -38,7 +38,12 @@ class WatchedRank:
         self.exit: Exit | None = None
         #: Exit status that the agent saw of the zombie, as waitpid gives it.
         self.seen_status: int | None = None
+        #: Whether its launcher has told, so that a missing status means an exit with 0.
+        self.told = False
         self.gone = stat is None
+        #: Found in the tree of processes: it has no recorder of its own.
+        self.outside = False
+        self._joined = False
         self.quiet_s = 0.0
         self.longest_pause_s = 0.0
         self.last_signal = ""
@@ -49,13 +54,31 @@ class WatchedRank:
 
     @property
     def begun(self) -> bool:
-        """Whether the rank has entered any operation."""
+        """Whether the rank has entered any operation, as far as can be told."""
         counters = self.counters
+        if counters is None:
+            return self._joined
         return counters is not None and counters.operation_event_ns + counters.group_events > 0
 
     @property
     def phase(self) -> str:
         return self.counters.phase if self.counters is not None else ""
+
+    @property
+    def ending(self) -> bool:
+        """Whether its interpreter is being taken down and has not come to rest in it."""
+        stat = self.stat() if self.phase == "exiting" else None
+        return stat is not None and stat.state in "RD"
+
+    def note_sample(self, sample: StackSample) -> None:
+        """Keep a sample of the current quiet time."""
+        self.samples.append(sample)
+        if not self._joined:
+            self._joined = any(
+                "torch/distributed/" in frame.file
+                for thread in sample.threads
+                for frame in thread.frames
+            )
 
     def stat(self) -> procfs.Stat | None:
         """The process's state; None once it has gone, also where its id was given to another."""

@@ -27,6 +27,12 @@ _PREPARING_FACTOR = 3.0
 _BUSY_SHARE = 0.8
 _BUSY_FACTOR = 3.0
 _BUSY_PAUSE_FACTOR = 10.0
+#: To take down an interpreter with torch in it needs a second of processor time and many
+#: pages that others may have pushed out.
+_ENDING_FACTOR = 10.0
+_ENDING_LEAST = 30.0
+#: Seconds for which a rank that was seen at it counts as still being taken down.
+_ENDING_MEMORY = 2.0
 #: Shares of the threshold at which stacks are compared.
 _SAMPLE_AT = (0.5, 0.66, 0.82)
 
@@ -46,6 +52,9 @@ class Watcher:
         self._pool = ThreadPoolExecutor(4, "hanglab-agent")
         self._sampling: list[tuple[WatchedRank, Future[StackSample]]] = []
         self._rounds = 0
+        self._ending_seen = float("-inf")
+        #: Whether a rank that still runs moved at the last look.
+        self.moved = False
 
     @property
     def alive(self) -> list[WatchedRank]:
@@ -62,6 +71,16 @@ class Watcher:
             self.ranks += new
             self.quiet_s = 0.0
         return new
+
+    def adopt(self, rank: WatchedRank) -> None:
+        """Watch a rank that was found otherwise."""
+        self.ranks.append(rank)
+        self.quiet_s = 0.0
+
+    def forget_rest(self) -> None:
+        """Take whatever comes next for movement: samples so far count no longer."""
+        self.quiet_s = 0.0
+        self._rounds = 0
 
     def find(self, rank: int, attempt: int) -> WatchedRank | None:
         """The rank, if it has registered."""
@@ -83,6 +102,7 @@ class Watcher:
         begun = self.begun
         moved = [rank for rank in alive if rank.look(seconds, learn=begun)]
         moved += self._compare_stacks(begun)
+        self.moved = any(not rank.gone for rank in moved)
         if moved:
             self._rest_ends(begun)
         elif alive:
@@ -111,6 +131,10 @@ class Watcher:
                     _BUSY_FACTOR * self._hang_after,
                     _BUSY_PAUSE_FACTOR * rank.longest_pause_s,
                 )
+        if self.quiet_s >= threshold / 2 and any(rank.ending for rank in self.alive):
+            self._ending_seen = now
+        if now - self._ending_seen < _ENDING_MEMORY:
+            threshold = max(threshold, _ENDING_FACTOR * self._hang_after, _ENDING_LEAST)
         return threshold if self.begun else threshold * _PREPARING_FACTOR
 
     def hung(self) -> bool:
@@ -153,7 +177,7 @@ class Watcher:
                 rank.rest_ends("stack", begun)
                 moved.append(rank)
             rank.position = where
-            rank.samples.append(sample)
+            rank.note_sample(sample)
         self._sampling = []
         return moved
 

@@ -13,7 +13,7 @@ import msgspec
 
 FORMAT = 1
 
-TriggerKind = Literal["no_progress", "exit", "deadline", "request", "interrupt"]
+TriggerKind = Literal["no_progress", "exit", "timeout_dump", "deadline", "request", "interrupt"]
 ProcessKind = Literal["rank", "worker", "child"]
 
 

@@ -33,14 +33,18 @@ def append_records(path: Path, records: Iterable[object]) -> None:
         folders.append_line(path, lines[:-1])
 
 
-def write_tail(path: Path, source: Path, limit: int = folders.STDERR_BYTES) -> None:
-    """Copy the last ``limit`` bytes of a log, from the beginning of a line.  Raises OSError."""
+def write_tail(path: Path, source: Path, limit: int = folders.STDERR_BYTES, start: int = 0) -> None:
+    """Copy the last ``limit`` bytes of a log, from the beginning of a line.
+
+    What stands before byte ``start`` is none of its business.  Raises OSError.
+    """
     with source.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        start = max(0, size - limit)
+        first = start if start <= size else 0
+        start = max(first, size - limit)
         file.seek(start)
         data = file.read(limit)
-    if start:
+    if start > first:
         data = data[data.find(b"\n") + 1 :]
     folders.make_private(path.parent)
     folders.write_whole(path, data)

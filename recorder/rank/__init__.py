@@ -15,6 +15,9 @@ import hanglab.recorder as _recorder
 #: and that inherit RANK are not taken for ranks.
 OWNER = "HANGLAB_RANK_PID"
 
+#: Whether this process is watched for its joining a process group.
+_waiting = False
+
 
 def start(
     case_dir: str | os.PathLike[str],
@@ -53,11 +56,16 @@ def start(
 
 
 def start_from_environment() -> None:
-    """Start if ``HANGLAB_CASE`` and ``RANK`` are set and this process is itself a rank."""
-    from hanglab.recorder.rank.surroundings import is_rank
+    """Record this process if ``HANGLAB_CASE`` is set, as soon as it is known to be a rank.
+
+    That is now where ``RANK`` says so, else when it initialises torch.distributed.
+    """
+    from hanglab.recorder.rank.surroundings import is_rank, may_join
 
     environment = os.environ
     if not is_rank(environment):
+        if may_join(environment):
+            _start_when_joining()
         return
     number = {
         name: int(value)
@@ -71,6 +79,34 @@ def start_from_environment() -> None:
         local_rank=number.get("LOCAL_RANK"),
         attempt=number.get("TORCHELASTIC_RESTART_COUNT", 0),
     )
+
+
+def _start_when_joining() -> None:
+    global _waiting
+    if _waiting:
+        return
+    from hanglab.recorder.rank.joining import JoinWatch
+
+    def joining(rank: int, world_size: int | None) -> None:
+        local_rank = os.environ.get("LOCAL_RANK", "")
+        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+        # A fork of a rank inherits this watch, but is no rank.
+        if os.environ.get(OWNER, str(os.getpid())) == str(os.getpid()):
+            start(
+                os.environ["HANGLAB_CASE"],
+                rank=rank,
+                world_size=world_size,
+                local_rank=int(local_rank) if local_rank.isdecimal() else None,
+                attempt=int(restarts) if restarts.isdecimal() else 0,
+            )
+
+    JoinWatch(joining).install()
+    runtime = os.environ.get("HANGLAB_RUNTIME")
+    if runtime:
+        from hanglab.recorder.rank.reaping import note_exits
+
+        note_exits(Path(runtime))
+    _waiting = True
 
 
 def hook_dir() -> Path:

@@ -40,7 +40,8 @@ def description(
         },
         "local_rank": local_rank,
         "attempt": attempt,
-        "argv": _argv(),
+        # sys.argv does not exist yet while site is being imported.
+        "argv": shown(getattr(sys, "argv", None) or sys.orig_argv),
         "environment": environment(os.environ),
     }
 
@@ -64,12 +65,11 @@ def environment(names: Any) -> dict[str, str]:
     }
 
 
-def _argv() -> list[str]:
-    """The command line, with the values of options that may be secrets left out."""
+def shown(words: list[str]) -> list[str]:
+    """A command line, with the values of options that may be secrets left out."""
     hidden = False
     shown = []
-    # sys.argv does not exist yet while site is being imported.
-    for word in getattr(sys, "argv", None) or sys.orig_argv:
+    for word in words:
         name, equals, _ = word.partition("=")
         if hidden:
             word = "..."
@@ -80,11 +80,14 @@ def _argv() -> list[str]:
     return shown
 
 
-def claim_folder(case: Path, host: str, rank: int, attempt: int) -> tuple[Path, int]:
+def claim_folder(
+    case: Path, host: str, rank: int, attempt: int, pid: int | None = None
+) -> tuple[Path, int]:
     """Folder of this attempt; a later attempt's where another process has taken it.
 
-    Raises OSError.
+    ``pid`` is the process that it is for, this one by default.  Raises OSError.
     """
+    pid = os.getpid() if pid is None else pid
     while True:
         folder = folders.rank_folder(case, host, rank, attempt)
         try:
@@ -93,6 +96,6 @@ def claim_folder(case: Path, host: str, rank: int, attempt: int) -> tuple[Path, 
             return folders.make_private(folder), attempt
         except (ValueError, AttributeError):
             owner = None
-        if owner == os.getpid():
+        if owner == pid:
             return folder, attempt
         attempt += 1

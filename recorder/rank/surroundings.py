@@ -17,8 +17,17 @@ _LAUNCHERS = (
 )
 
 
+def may_join(environment: Mapping[str, str]) -> bool:
+    """Whether this process is to be watched in case it turns out to be a rank.
+
+    Any but what a rank started.
+    """
+    owner = environment.get("HANGLAB_RANK_PID", str(os.getpid()))
+    return bool(environment.get("HANGLAB_CASE")) and owner == str(os.getpid())
+
+
 def is_rank(environment: Mapping[str, str]) -> bool:
-    """Whether this process is a rank that is to be recorded.
+    """Whether this process is a rank that is to be recorded, by its environment alone.
 
     Not a launcher, not a helper of multiprocessing, and not a process that a
     rank started and that inherited its ``RANK``.
@@ -30,10 +39,11 @@ def is_rank(environment: Mapping[str, str]) -> bool:
     words = sys.orig_argv
     if "--multiprocessing-fork" in words or any("multiprocessing." in w for w in words[:4]):
         return False
-    return not _is_launcher(words)
+    return not is_launcher(words)
 
 
-def _is_launcher(words: list[str]) -> bool:
+def is_launcher(words: list[str]) -> bool:
+    """Whether a Python command line starts ranks instead of being one."""
     for place, word in enumerate(words[1:], 1):
         if word == "-m":
             return words[place + 1 : place + 2] != [] and words[place + 1] in _LAUNCHERS

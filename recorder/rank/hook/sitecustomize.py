@@ -30,7 +30,7 @@ def _run_hidden() -> None:
 
 
 def _start() -> None:
-    if not os.environ.get("HANGLAB_CASE") or not os.environ.get("RANK"):
+    if not os.environ.get("HANGLAB_CASE"):
         return
     try:
         from hanglab.recorder.rank import start_from_environment

@@ -1,0 +1,85 @@
+"""``hanglab record``: a command of the user's, recorded without changing its code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def record(
+    context: typer.Context,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the Case, new or empty; without it hanglab-case-<time>, here.",
+        ),
+    ] = None,
+    hang_after: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            metavar="SECONDS",
+            help="Without movement for so long the job counts as hung. Grows by itself to five "
+            "times the longest pause that the job has made (at most a minute), and to three "
+            "times this while a rank computes or nothing has been communicated yet.",
+        ),
+    ] = 30.0,
+    then: Annotated[
+        Literal["kill", "leave"],
+        typer.Option(help="What to do with a job that hangs, once it has been captured."),
+    ] = "kill",
+    as_json: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the verdict there too, as JSON."),
+    ] = None,
+) -> int:
+    """Run a command that starts ranks, capture it when it hangs or fails, name the cause.
+
+    hanglab record [OPTIONS] -- torchrun --nproc-per-node 4 train.py ...
+
+    Works with any command: torchrun, accelerate launch, python with
+    torch.multiprocessing.spawn, srun, mpirun, a shell script. Nothing has to be
+    changed in its code. Its input, output and signals are passed through; the
+    verdict is printed on standard error.
+
+    Captures once: when nothing moves, when a rank fails, when torch writes a
+    dump because of a timeout, and at Ctrl-C, before the job gets it.
+
+    Exits with the command's own code (128 + N if signal N ended it); 124 if
+    hanglab ended a job that hung; 130 after Ctrl-C; 64 for wrong usage, such as
+    a command that does not exist.
+    """
+    import os
+
+    from hanglab.harness.recording import place
+    from hanglab.harness.recording.command import check_command
+
+    words: list[str] = context.obj or []
+    check_command(words)
+    case = (out or place.name_folder(Path.cwd())).absolute()
+    place.check_folder(case)
+    existed = case.exists()
+    try:
+        case = place.make_some_folder(case)
+    except OSError as error:
+        typer.echo(f"hanglab: nothing is recorded: {error}", err=True)
+        os.execvp(words[0], words)
+    from hanglab.harness.recording.command import NoSuchCommand
+    from hanglab.harness.recording.session import Request, Session
+
+    try:
+        outcome = Session(Request(words, case, hang_after, then)).run()
+    except NoSuchCommand:
+        if not existed:
+            import shutil
+
+            shutil.rmtree(case, ignore_errors=True)
+        raise
+    if as_json is not None and outcome.verdict is not None:
+        from hanglab.harness.artifacts import write_json
+
+        write_json(as_json, outcome.verdict)
+    return outcome.code

@@ -1,0 +1,1 @@
+"""``hanglab record``: any command that starts ranks, watched and captured, otherwise untouched."""

@@ -1,0 +1,61 @@
+"""Where a Case is to lie: a folder of its own, new or empty."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from hanglab.harness.errors import UsageError
+
+_ADVICE = "Name a new or empty folder with --out, or leave --out out."
+
+
+def check_folder(path: Path) -> None:
+    """Raises UsageError if something lies there already, before anything is started."""
+    try:
+        if path.is_dir():
+            with os.scandir(path) as entries:
+                if any(True for _ in entries):
+                    raise UsageError(f"{path} is not empty, and nothing is overwritten.", _ADVICE)
+        elif os.path.lexists(path):
+            raise UsageError(f"{path} is a file, not a folder.", _ADVICE)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", _ADVICE) from error
+
+
+def name_folder(folder: Path) -> Path:
+    """A name below ``folder`` that nothing has yet."""
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = folder / f"hanglab-case-{stamp}"
+    number = 1
+    while os.path.lexists(path):
+        path = folder / f"hanglab-case-{stamp}-{number}"
+        number += 1
+    return path
+
+
+def make_folder(path: Path) -> Path:
+    """Create the folder, readable by its owner only.  Raises OSError."""
+    from hanglab.recorder.case import folders
+
+    folders.make_private(path)
+    os.chmod(path, 0o700)
+    # A folder that exists may still be one that nobody can write into.
+    with tempfile.TemporaryFile(dir=path):
+        return path
+
+
+def make_some_folder(path: Path) -> Path:
+    """The folder, or where it cannot be had one among the temporary files.  Raises OSError."""
+    try:
+        return make_folder(path)
+    except OSError as error:
+        instead = name_folder(Path(tempfile.gettempdir()))
+        print(
+            f"hanglab: {path} cannot be written ({error.strerror}); recording into {instead}",
+            file=sys.stderr,
+        )
+        return make_folder(instead)

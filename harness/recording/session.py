@@ -1,0 +1,380 @@
+"""One recorded command from its start to its exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hanglab.harness.agent import Agent, AgentDied
+from hanglab.harness.launchers import leftovers
+from hanglab.harness.launchers.channel import readable
+from hanglab.harness.launchers.descendants import (
+    ChildSignal,
+    become_subreaper,
+    children_of,
+    end_below,
+    freeze_below,
+    is_janitor,
+    state_of,
+)
+from hanglab.harness.recording import environment, relay
+from hanglab.harness.recording.command import Command
+
+if TYPE_CHECKING:
+    from hanglab.analyzer.verdict import Verdict
+
+Then = Literal["kill", "leave"]
+
+#: What hanglab exits with when it has ended a job that hung.
+ENDED = 124
+#: For a capture that a signal has to wait for.
+_CAPTURE_S = 5.0
+#: For the agent to say whether the job moves.
+_ANSWER_S = 2.0
+_PACE_S = 0.05
+
+_TO_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+_AT_ONCE = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH, signal.SIGTSTP)
+_AFTER_CAPTURE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@dataclass(frozen=True)
+class Request:
+    """``words`` is the command, ``case`` an empty folder of the caller's."""
+
+    words: Sequence[str]
+    case: Path
+    hang_after_s: float
+    then: Then
+
+
+@dataclass
+class Outcome:
+    """What came of it: ``code`` is what hanglab is to exit with."""
+
+    code: int
+    verdict: Verdict | None = None
+
+
+class Session:
+    """Runs one command.  Whatever fails in the recording, the command is run to its end."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._runtime = Path(tempfile.mkdtemp(prefix="hl-"))
+        self._agent: Agent | None = None
+        self._signals: deque[int] = deque()
+        self._interrupted = False
+        self._ended_it = False
+        self._asked = False
+        self._shown = False
+        self._seen: set[int] = set()
+        become_subreaper()
+        self._woken = ChildSignal()
+
+    def run(self) -> Outcome:
+        """Raises NoSuchCommand if the command cannot be started."""
+        streams = relay.set_up(self._runtime / "stderr.txt")
+        self._relay = streams.relay
+        host = self._host_folder()
+        self._environment = environment.recorded_environment(
+            os.environ, self._request.case, self._runtime, host
+        )
+        with self._catching() as ignored:
+            try:
+                self._start_agent(streams)
+                self._command = Command(self._request.words, self._environment, streams, ignored)
+            except BaseException:
+                streams.close()
+                self._close()
+                raise
+            streams.close()
+            try:
+                self._tell_tree()
+                self._watch()
+                return self._finish()
+            finally:
+                self._command.give_terminal_back()
+                self._close()
+
+    def _host_folder(self) -> Path:
+        from hanglab.recorder.case import folders
+
+        host = folders.host_folder(self._request.case, socket.gethostname())
+        with contextlib.suppress(OSError):
+            folders.make_private(host / "timeout_dumps")
+        return host
+
+    # The agent.  None of this may disturb the command.
+
+    def _start_agent(self, streams: relay.Streams) -> None:
+        options = []
+        dumps = environment.dumps_of(self._environment)
+        pipes = environment.pipes_of(self._environment)
+        if dumps:
+            options += ["--dumps", os.path.abspath(dumps)]
+        if pipes:
+            options += ["--pipes", os.path.abspath(pipes)]
+        if streams.tail is not None:
+            options += ["--stderr", str(streams.tail), "--stderr-from", str(streams.start)]
+        try:
+            self._agent = Agent(
+                self._request.case,
+                self._runtime,
+                world_size=None,
+                hang_after_s=self._request.hang_after_s,
+                log=self._runtime / "agent.err",
+                options=options,
+            )
+        except OSError as error:
+            self._lose_agent(f"it cannot be started: {error.strerror}")
+
+    def _tell_tree(self) -> None:
+        if self._agent is not None:
+            self._agent.seek_below(os.getpid())
+
+    def _lose_agent(self, reason: str) -> None:
+        _say(f"the recorder's agent is gone ({reason}); the job goes on without it")
+        agent, self._agent = self._agent, None
+        if agent is not None:
+            agent.close()
+
+    def _captured(self) -> bool:
+        """Takes in what the agent says; whether there is a capture."""
+        if self._agent is None:
+            return False
+        try:
+            return self._agent.poll()
+        except AgentDied as error:
+            self._lose_agent(str(error))
+            return False
+
+    # The command's life.
+
+    def _watch(self) -> None:
+        """Returns once the command has ended or has been ended."""
+        while not self._command.poll():
+            readable(self._woken, timeout=_PACE_S)
+            self._woken.drain()
+            self._collect()
+            while self._signals:
+                self._pass_on(self._signals.popleft())
+            if self._captured():
+                self._look_at_capture()
+            else:
+                self._shown = False
+            if self._ended_it:
+                return
+
+    def _look_at_capture(self) -> None:
+        agent = self._agent
+        if agent is None or agent.captured is None:
+            return
+        hung = agent.captured.get("kind") == "no_progress"
+        if not hung and not agent.stuck:
+            return
+        if not self._shown:
+            self._shown = True
+            verdict, reason = self._analyze()
+            show(verdict, reason, self._request.case)
+            if self._request.then == "kill":
+                self._end_job(hung)
+            else:
+                _say("the job is left as it is; Ctrl-C ends it")
+
+    def _end_job(self, hung: bool) -> None:
+        """Unless it moves again after all."""
+        agent = self._agent
+        if agent is None:
+            return
+        try:
+            moved = agent.moved_since_capture(_ANSWER_S) if hung else False
+            if moved is not False:
+                _say("the job moves again, so it is not ended")
+                return
+            agent.ending()
+        except AgentDied as error:
+            self._lose_agent(str(error))
+            return
+        self._ended_it = True
+        self._end_everything()
+
+    def _end_everything(self) -> None:
+        spared = self._own_children()
+        below = freeze_below(spared)
+        segments = leftovers.shared_memory_of(pid for pid in below if not is_janitor(pid))
+        self._seen.update(below)
+        end_below(self._reaped, self._woken, spare=lambda: spared)
+        leftovers.remove_shared_memory(segments, self._seen)
+
+    def _own_children(self) -> list[int]:
+        own = [self._relay, self._agent.pid if self._agent is not None else None]
+        return [pid for pid in own if pid is not None]
+
+    def _reaped(self, pid: int, status: int) -> None:
+        self._seen.add(pid)
+        if pid == self._command.pid:
+            self._command.status = status
+
+    def _collect(self) -> None:
+        """Orphans of the command have become hanglab's children."""
+        from hanglab.recorder.rank.reaping import NAME, note_exit
+
+        own = {self._command.pid, *self._own_children()}
+        for pid in children_of(os.getpid()):
+            if pid in own or state_of(pid) != "Z":
+                continue
+            with contextlib.suppress(OSError):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    note_exit(self._runtime / NAME, ended, status)
+
+    # Signals.
+
+    @contextlib.contextmanager
+    def _catching(self) -> Iterator[list[signal.Signals]]:
+        """Queues signals; yields those that were ignored already, and stay so."""
+        ignored = []
+        before = {}
+        for number in (*_AFTER_CAPTURE, *_AT_ONCE):
+            if signal.getsignal(number) == signal.SIG_IGN:
+                ignored.append(number)
+            else:
+                before[number] = signal.signal(number, self._note)
+        try:
+            yield ignored
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: object) -> None:
+        self._signals.append(number)
+
+    def _pass_on(self, number: int) -> None:
+        if number == signal.SIGWINCH and self._relay is not None:
+            relay.resize(self._relay)
+        if number == signal.SIGTSTP:
+            self._suspend()
+            return
+        if number in _AFTER_CAPTURE:
+            self._interrupted = self._interrupted or number == signal.SIGINT
+            self._capture_before(signal.Signals(number))
+        if number in _TO_GROUP:
+            self._command.signal_group(number)
+        else:
+            self._command.signal(number)
+
+    def _capture_before(self, number: signal.Signals) -> None:
+        """Once; whoever asks again does not have to wait."""
+        if self._agent is None or self._asked or self._captured():
+            return
+        self._asked = True
+        try:
+            self._agent.capture("interrupt", f"hanglab was sent {number.name}")
+            self._agent.wait_captured(_CAPTURE_S)
+        except AgentDied as error:
+            self._lose_agent(str(error))
+
+    def _suspend(self) -> None:
+        """Ctrl-Z stops the job with hanglab; the agent must not take that for a hang."""
+        if self._agent is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._agent.pid, signal.SIGSTOP)
+        self._command.signal_group(signal.SIGTSTP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._command.signal_group(signal.SIGCONT)
+        if self._agent is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._agent.pid, signal.SIGCONT)
+
+    # The end.
+
+    def _finish(self) -> Outcome:
+        self._collect()
+        self._finish_agent()
+        self._drain_relay()
+        code = self._command.code if self._command.status is not None else ENDED
+        if self._ended_it:
+            code = ENDED
+        elif self._interrupted:
+            code = 130
+        verdict, reason = self._analyze()
+        if not self._ended_it:
+            show(verdict, reason, self._request.case)
+        return Outcome(code, verdict)
+
+    def _finish_agent(self) -> None:
+        if self._agent is None:
+            self._finish_alone()
+            return
+        try:
+            self._agent.poll()
+            self._agent.finish(ended_by_recorder=self._ended_it)
+        except AgentDied as error:
+            self._lose_agent(str(error))
+            self._finish_alone()
+
+    def _finish_alone(self) -> None:
+        """The Case without its agent: what the ranks wrote, listed."""
+        from hanglab.recorder.case.records import Absence
+        from hanglab.recorder.case.writer import write_manifest
+
+        absence = Absence("agent", "the recorder's agent ended before the job did")
+        with contextlib.suppress(OSError):
+            write_manifest(self._request.case, "hanglab", [absence])
+
+    def _drain_relay(self) -> None:
+        """Let the last words through; processes that the job left may hold the stream open."""
+        until = time.monotonic() + 1.0
+        while self._relay is not None and time.monotonic() < until:
+            with contextlib.suppress(ChildProcessError):
+                if os.waitpid(self._relay, os.WNOHANG)[0] == 0:
+                    time.sleep(0.005)
+                    continue
+            return
+
+    def _analyze(self) -> tuple[Verdict | None, str]:
+        from hanglab.analyzer.engine import analyze
+        from hanglab.analyzer.errors import InputError
+
+        try:
+            return analyze(self._request.case), ""
+        except InputError as error:
+            return None, f"{error} {error.advice}"
+        except Exception as error:  # the job's own code matters more than any verdict
+            return None, f"the analyzer failed with {type(error).__name__}: {error}"
+
+    def _close(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+        self._woken.close()
+        shutil.rmtree(self._runtime, ignore_errors=True)
+
+
+def show(verdict: Verdict | None, reason: str, case: Path) -> None:
+    """The verdict on standard error: standard output is the job's."""
+    if verdict is None:
+        _say(f"no verdict: {reason}")
+    else:
+        from hanglab.harness.panel import make_console, verdict_panel
+
+        with contextlib.suppress(OSError):
+            make_console(errors=True).print(verdict_panel(verdict))
+    _say(f"the Case is {case}")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"hanglab: {text}", file=sys.stderr, flush=True)

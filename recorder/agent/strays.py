@@ -1,0 +1,69 @@
+"""Ranks below the recorded command that did not register: they are attached to from outside."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.attach.registration import process_age, register
+from hanglab.recorder.attach.tree import FoundRank, find_ranks
+from hanglab.recorder.case import folders
+
+if TYPE_CHECKING:
+    from hanglab.recorder.agent.capture import Capture
+    from hanglab.recorder.agent.watcher import Watcher
+
+#: Seconds between two searches, and the age at which a process that is to register has.
+_EVERY = 2.0
+_GROWN_UP = 6.0
+
+ESCAPED = (
+    "the start-up hook did not reach it (python -I or -E, or a PYTHONPATH that was reset): it was "
+    "attached to from outside, without progress and buffers"
+)
+
+
+class Strays:
+    """Searches the tree below ``root`` now and then."""
+
+    def __init__(self, case: Path, host: str, root: int, capture: Capture) -> None:
+        self._case = case
+        self._host = host
+        self._root = root
+        self._capture = capture
+        self._last = 0.0
+        self._refused: set[int] = set()
+
+    def look(self, watcher: Watcher, every: float = _EVERY) -> list[WatchedRank]:
+        """New ones, already given to the watcher."""
+        now = time.monotonic()
+        if now - self._last < every:
+            return []
+        self._last = now
+        below = procfs.descendants([self._root])[self._root]
+        mine = os.getpid()
+        known = {rank.pid for rank in watcher.ranks} | {mine}
+        new = []
+        for found in find_ranks(below, known):
+            if (process_age(found.pid) or 0.0) < _GROWN_UP or found.pid in self._refused:
+                continue
+            rank = self._register(found)
+            if rank is not None:
+                watcher.adopt(rank)
+                new.append(rank)
+        return new
+
+    def _register(self, found: FoundRank) -> WatchedRank | None:
+        try:
+            rank = register(self._case, self._host, found)
+        except OSError as error:
+            self._refused.add(found.pid)
+            self._capture.miss("rank", f"{ESCAPED}; {error.strerror}", found.rank)
+            return None
+        if not (rank.folder / folders.PROGRESS).exists():
+            self._capture.miss(folders.PROGRESS, ESCAPED, found.rank)
+        return rank

@@ -1,0 +1,1 @@
+"""Finding ranks from outside: those that no hook announced, in the tree of processes."""
