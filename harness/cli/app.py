@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.agent import agent
 from hanglab.harness.cli.analyze import analyze
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.listing import list_scenarios
+from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
 from hanglab.harness.cli.run import run
 
@@ -27,6 +29,8 @@ app.command()(run)
 app.command()(record)
 app.command()(analyze)
 app.command()(entries)
+app.command()(profile)
+app.command()(agent)
 app.command()(doctor)
 
 

@@ -1,0 +1,205 @@
+"""One request over all hosts of a job: a common start, receipts from each, no all or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from hanglab.recorder.profiling import client
+from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door, Status
+from hanglab.recorder.profiling.receipts import Asked, ProcessState, Receipt, Selection
+
+#: Seconds between two questions for receipts.
+_POLL_S = 0.1
+#: What requests on the way to many hosts take, and Kineto's own needs, in milliseconds.
+_LEAD_MS = 1_900.0
+_WORKERS = 32
+#: Iterations between two possible starts where nobody counts how fast they pass.
+_ROUNDUP = 50
+
+
+@dataclass
+class HostPart:
+    """What became of the request on one host."""
+
+    door: Door
+    host: str
+    order: str = ""
+    receipts: list[Receipt] = field(default_factory=list)
+    #: Why there are no receipts.
+    problem: str = ""
+    #: None of the processes that are meant runs there, and some run elsewhere.
+    beside: bool = False
+
+    @property
+    def done(self) -> bool:
+        return bool(self.problem) or all(receipt.final for receipt in self.receipts)
+
+
+class TooEarly(Exception):
+    """The start that was asked for cannot be met; its text says the earliest that can."""
+
+
+@dataclass
+class Plan:
+    """What is to be asked of which hosts."""
+
+    doors: Sequence[Door]
+    asked: Asked
+    #: Seconds from now to the common start; None for the earliest that all can meet.
+    start_in_s: float | None = None
+
+
+_T = TypeVar("_T")
+
+
+def place(plan: Plan) -> list[HostPart]:
+    """Ask all hosts at once.  Raises TooEarly; whatever one host does wrong stays its own."""
+    parts: list[HostPart] = []
+    statuses: dict[Door, Status] = {}
+    for door, found in zip(plan.doors, _everywhere(plan.doors, client.status), strict=True):
+        part = HostPart(door, door.host)
+        if isinstance(found, Status):
+            statuses[door] = found
+            part.host = found.host
+        else:
+            part.problem = str(found)
+        parts.append(part)
+    able = [part for part in parts if not part.problem]
+    meant = {
+        part.door: chosen(statuses[part.door].processes, plan.asked.selection) for part in able
+    }
+    everyone = [process for processes in meant.values() for process in processes]
+    start_ms = _common_start(plan, everyone)
+    window = plan.asked.window
+    if window.iterations and not window.at_iteration and window.roundup == 1 and len(everyone) > 1:
+        window = msgspec.structs.replace(window, roundup=_roundup(everyone))
+
+    def send(part: HostPart) -> tuple[str, list[Receipt]]:
+        own = window
+        if start_ms:
+            # In that host's own time.
+            own = msgspec.structs.replace(
+                own, start_ms=int(start_ms + statuses[part.door].offset_ms)
+            )
+        return client.place(part.door, msgspec.structs.replace(plan.asked, window=own))
+
+    # Hosts that have none of the processes say so themselves, unless others have them.
+    wanted = [part for part in able if meant[part.door]] or able
+    for part in able:
+        if part not in wanted:
+            part.beside = True
+            part.problem = "none of the processes that are meant is there"
+    for part, placed in zip(wanted, _everywhere(wanted, send), strict=True):
+        if isinstance(placed, Exception):
+            part.problem = str(placed)
+        else:
+            part.order, part.receipts = placed
+    return parts
+
+
+def follow(parts: Sequence[HostPart], tell: Callable[[Sequence[HostPart]], None]) -> None:
+    """Wait until all receipts are final; ``tell`` is called whenever some may have changed."""
+    silent: dict[str, float] = {}
+    while any(not part.done for part in parts):
+        time.sleep(_POLL_S)
+        waiting = [part for part in parts if not part.done]
+        answers = _everywhere(waiting, lambda part: client.receipts(part.door, part.order))
+        for part, answer in zip(waiting, answers, strict=True):
+            if not isinstance(answer, Exception):
+                part.receipts = answer
+                silent.pop(part.order, None)
+            elif isinstance(answer, AgentRefused) or (
+                time.monotonic() - silent.setdefault(part.order, time.monotonic()) > 10.0
+            ):
+                part.problem = str(answer)
+        tell(parts)
+
+
+def withdraw(parts: Sequence[HostPart]) -> int:
+    """Take back what no process has got yet, after Ctrl-C; the number of those."""
+    asked = [part for part in parts if part.order and not part.done]
+    answers = _everywhere(asked, lambda part: client.cancel(part.door, part.order))
+    return sum(answer for answer in answers if isinstance(answer, int))
+
+
+def bring(parts: Sequence[HostPart], out: Path) -> dict[str, str]:
+    """Bring all finished traces into a folder; file name to the reason where one would not come.
+
+    Nothing that is there already is overwritten.
+    """
+    problems = {}
+    for part in parts:
+        for receipt in part.receipts:
+            if not receipt.file:
+                continue
+            try:
+                client.fetch(part.door, part.order, receipt.file, out / receipt.file)
+            except FileExistsError:
+                problems[receipt.file] = f"{out / receipt.file} is there already"
+            except OSError as error:
+                problems[receipt.file] = f"{out / receipt.file}: {error.strerror}"
+            except (AgentUnreachable, AgentRefused) as error:
+                problems[receipt.file] = str(error)
+    return problems
+
+
+def chosen(processes: Sequence[ProcessState], selection: Selection) -> list[ProcessState]:
+    """Those of a host that are meant, as far as can be told from here."""
+    found = [p for p in processes if p.is_rank] or list(processes)
+    if selection.pids:
+        # The host knows ancestors and namespaces; here only plain matches show.
+        found = [p for p in processes if p.pid in selection.pids] or found
+    if selection.job:
+        found = [p for p in found if selection.job in p.jobs]
+    if selection.ranks:
+        found = [p for p in found if p.rank in selection.ranks]
+    return found
+
+
+def _common_start(plan: Plan, everyone: Sequence[ProcessState]) -> float:
+    """Wall time here in milliseconds; 0 for as soon as possible.  Raises TooEarly."""
+    window = plan.asked.window
+    if window.iterations or not everyone:
+        return 0.0
+    lead_ms = max(p.period_s for p in everyone) * 1e3 + _LEAD_MS + window.warmup_s * 1e3
+    if plan.start_in_s is None:
+        return time.time() * 1e3 + lead_ms if len(everyone) > 1 else 0.0
+    if plan.start_in_s * 1e3 < lead_ms:
+        raise TooEarly(
+            f"the processes look for requests every {max(p.period_s for p in everyone):.1f} s; "
+            f"the earliest common start is in {lead_ms / 1e3:.1f} s"
+        )
+    return (time.time() + plan.start_in_s) * 1e3
+
+
+def _roundup(everyone: Sequence[ProcessState]) -> int:
+    """Iterations between possible starts: more than pass while all processes get the request."""
+    rates = [p.iterations_per_s for p in everyone if p.iterations_per_s]
+    if not rates:
+        return _ROUNDUP
+    return max(2, int(max(rates) * (max(p.period_s for p in everyone) + 1.0)) + 1)
+
+
+_K = TypeVar("_K")
+
+
+def _everywhere(
+    places: Sequence[_K], act: Callable[[_K], _T]
+) -> list[_T | AgentUnreachable | AgentRefused]:
+    def attempt(place: _K) -> _T | AgentUnreachable | AgentRefused:
+        try:
+            return act(place)
+        except (AgentUnreachable, AgentRefused) as error:
+            return error
+
+    if not places:
+        return []
+    with ThreadPoolExecutor(min(_WORKERS, len(places)), "hanglab-hosts") as pool:
+        return list(pool.map(attempt, places))

@@ -1,0 +1,83 @@
+"""Notes that running agents leave for their own user: where they listen, and the token.
+
+One file per agent in a folder that only the user can enter, so that commands on
+the same host find agents without being told a port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from hanglab.recorder.agent import procfs
+from hanglab.recorder.case.folders import write_whole
+
+
+class Note(msgspec.Struct):
+    """One agent.  ``started`` tells its process from a later one with its id."""
+
+    pid: int
+    started: int
+    port: int
+    token: str | None = None
+    #: Certificate to trust, where it speaks TLS.
+    authority: str | None = None
+    #: The Case that it records into, if any.
+    case: str | None = None
+    socket_folder: str | None = None
+
+
+def folder() -> Path:
+    """The user's folder of notes.  Raises OSError if somebody else holds it."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    path = (
+        Path(base) / "hanglab"
+        if base and os.path.isdir(base)
+        else Path(tempfile.gettempdir()) / f"hanglab-{os.geteuid()}"
+    )
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{path} is not a folder of this user's alone")
+    return path
+
+
+def leave(note: Note) -> Path:
+    """Write a note; its path, to be removed at the end.  Raises OSError."""
+    path = folder() / f"agent-{note.pid}.json"
+    write_whole(path, msgspec.json.encode(note))
+    return path
+
+
+def own(port: int, **more: str | None) -> Note:
+    """A note about this process."""
+    pid = os.getpid()
+    found = procfs.stat(pid)
+    return Note(pid, found.started if found is not None else 0, port, **more)
+
+
+def read_all() -> list[Note]:
+    """Notes of agents that are alive; those of dead ones are removed."""
+    notes = []
+    try:
+        paths = sorted(folder().glob("agent-*.json"))
+    except OSError:
+        return []
+    for path in paths:
+        try:
+            note = msgspec.json.decode(path.read_bytes(), type=Note)
+        except (OSError, msgspec.MsgspecError):
+            continue
+        found = procfs.stat(note.pid)
+        if found is None or found.started != note.started or found.state in "ZX":
+            with contextlib.suppress(OSError):
+                path.unlink()
+            continue
+        notes.append(note)
+    return notes

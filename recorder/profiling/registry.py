@@ -1,0 +1,123 @@
+"""The processes that have registered with the agent, and what each is about to be told."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from hanglab.recorder.profiling import processes
+from hanglab.recorder.profiling.fabric import Request
+from hanglab.recorder.profiling.processes import Identity, Registered
+
+#: A process that asks every 5 s, and has not for this long, has gone.
+_SILENCE_S = 30.0
+#: Strangers may send what they like; a host has a few dozen ranks.
+MAX_PROCESSES = 4096
+#: The period of a process that has only been heard once.
+DEFAULT_PERIOD_S = 5.0
+
+
+@dataclass
+class Handover:
+    """A configuration on its way to a process."""
+
+    order: str
+    text: str
+    queued: float
+    delivered: float | None = None
+
+
+@dataclass
+class Client:
+    """One PyTorch process, by the address that it sends from."""
+
+    address: str | bytes
+    identity: Identity
+    #: As the process names itself, and its ancestors, in its own namespace.
+    pids: tuple[int, ...]
+    job_id: int
+    last_seen: float
+    idle: bool = True
+    waiting: Handover | None = None
+    periods: deque[float] = field(default_factory=lambda: deque(maxlen=5))
+
+    @property
+    def own_pid(self) -> int:
+        """Its id as it knows it, and as it stands in the names of its files."""
+        return self.pids[0]
+
+    @property
+    def period_s(self) -> float:
+        """Seconds between two of its requests."""
+        return statistics.median(self.periods) if self.periods else DEFAULT_PERIOD_S
+
+
+class Registry:
+    """All clients of one agent.  Times are monotonic seconds."""
+
+    def __init__(self, registered: Registered | None = None) -> None:
+        self._registered = registered
+        self._clients: dict[str, Client] = {}
+
+    def heard(
+        self, address: str | bytes, pid: int | None, request: Request, now: float | None = None
+    ) -> Client | None:
+        """Take note of a request; ``pid`` is the sender's as the kernel gave it, None if unknown.
+
+        None where there are too many already.
+        """
+        now = time.monotonic() if now is None else now
+        key = _key(address)
+        client = self._clients.get(key)
+        if client is not None and client.own_pid == request.pids[0]:
+            # Retries of one request follow each other within milliseconds.
+            if now - client.last_seen > 0.3 and client.idle:
+                client.periods.append(now - client.last_seen)
+            client.last_seen = now
+            client.idle = request.idle
+            return client
+        if len(self._clients) >= MAX_PROCESSES:
+            self.forget_gone(now)
+            if len(self._clients) >= MAX_PROCESSES:
+                return None
+        identity = (
+            processes.identify(pid, self._registered) if pid is not None else Identity(pid=None)
+        )
+        client = Client(address, identity, request.pids, request.job_id, now, request.idle)
+        self._clients[key] = client
+        return client
+
+    def clients(self) -> dict[str, Client]:
+        """Those that are alive, by a short name that is unique on this host."""
+        self.forget_gone(time.monotonic())
+        return dict(self._clients)
+
+    def ranks(self) -> dict[str, Client]:
+        """Those that are ranks of a job, looked up anew: a rank may register before it is one."""
+        clients = self.clients()
+        for client in clients.values():
+            if client.identity.rank is None and client.identity.pid is not None:
+                client.identity = processes.identify(client.identity.pid, self._registered)
+        found = processes.ranks_among({key: c.identity for key, c in clients.items()})
+        return {key: clients[key] for key in clients if key in found}
+
+    def forget_gone(self, now: float) -> None:
+        """Drop processes that have ended, or have been silent for long."""
+        gone = [
+            key
+            for key, client in self._clients.items()
+            if not processes.alive(client.identity)
+            or (
+                now - client.last_seen > max(_SILENCE_S, 4 * client.period_s)
+                and (client.identity.pid is None or client.idle)
+            )
+        ]
+        for key in gone:
+            del self._clients[key]
+
+
+def _key(address: str | bytes) -> str:
+    text = address.decode("latin-1") if isinstance(address, bytes) else address
+    return text.replace("\0", "").rsplit("/", 1)[-1]

@@ -1,0 +1,208 @@
+"""What the TCP side answers: Dynolog's own requests, and hanglab's."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import msgspec
+
+from hanglab.recorder.profiling.access import Refused, check_token, confined
+from hanglab.recorder.profiling.configuration import (
+    BadConfiguration,
+    check_text,
+    values_of,
+)
+from hanglab.recorder.profiling.orders import Order, Orders
+from hanglab.recorder.profiling.receipts import Asked, ProcessState
+from hanglab.recorder.profiling.registry import Client, Handover, Registry
+from hanglab.recorder.profiling.standstill import Standstills
+
+#: Bytes of a trace in one answer.
+_BLOCK = 4 * 1024 * 1024
+
+
+@dataclass
+class Requests:
+    """Answers requests.  The lock guards registry and orders against the fabric's thread."""
+
+    registry: Registry
+    orders: Orders
+    lock: RLock
+    host: str
+    root: Path
+    standstills: Standstills
+    token: str | None = None
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request; what is wrong with a request is told in ``error``."""
+        name = message.get("fn")
+        known: dict[object, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "getStatus": lambda message: {"status": 1},
+            "getVersion": lambda message: {"version": _version()},
+            "setKinetOnDemandRequest": self._dynolog,
+            "hanglab.status": self._status,
+            "hanglab.profile": self._profile,
+            "hanglab.receipts": self._receipts,
+            "hanglab.cancel": self._cancel,
+            "hanglab.fetch": self._fetch,
+        }
+        function = known.get(name) if isinstance(name, str) else None
+        try:
+            check_token(self.token, message.get("token"))
+            if function is None:
+                raise Refused(f"there is no request {name!r}; see `hanglab agent --help`")
+            return function(message)
+        except Refused as error:
+            return {"error": str(error)}
+        except msgspec.ValidationError as error:
+            return {"error": f"the request cannot be read: {error}"}
+
+    def _status(self, message: dict[str, Any]) -> dict[str, Any]:
+        with self.lock:
+            clients = self.registry.clients()
+            ranks = set(self.registry.ranks())
+        states = [self._state(client, key in ranks) for key, client in clients.items()]
+        return {
+            "host": self.host,
+            "now_ms": time.time() * 1e3,
+            "processes": msgspec.to_builtins(states),
+        }
+
+    def _state(self, client: Client, is_rank: bool) -> ProcessState:
+        identity = client.identity
+        return ProcessState(
+            pid=identity.pid if identity.pid is not None else client.own_pid,
+            rank=identity.rank,
+            world_size=identity.world_size,
+            jobs=sorted({*identity.jobs, str(client.job_id)}),
+            command=identity.command,
+            is_rank=is_rank,
+            idle=client.idle,
+            period_s=client.period_s,
+        )
+
+    def _profile(self, message: dict[str, Any]) -> dict[str, Any]:
+        asked = msgspec.convert(message.get("asked"), Asked)
+        if asked.window.iterations:
+            # Looking takes a second and must hold up neither the fabric nor other requests.
+            with self.lock:
+                chosen = self.orders.select(asked.selection)
+            for client in chosen.values():
+                self.standstills.look(client)
+        with self.lock:
+            order = self.orders.place(asked)
+            return self._told(order)
+
+    def _receipts(self, message: dict[str, Any]) -> dict[str, Any]:
+        with self.lock:
+            return self._told(self.orders.find(message.get("order")))
+
+    def _cancel(self, message: dict[str, Any]) -> dict[str, Any]:
+        with self.lock:
+            order = self.orders.find(message.get("order"))
+            return {**self._told(order), "cancelled": self.orders.cancel(order)}
+
+    def _told(self, order: Order) -> dict[str, Any]:
+        receipts = [target.receipt for target in order.targets]
+        return {
+            "order": order.name,
+            "host": self.host,
+            "open": order.open,
+            "receipts": msgspec.to_builtins(receipts),
+        }
+
+    def _fetch(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A block of a finished trace: only what an order's receipts name."""
+        offset = message.get("offset", 0)
+        if not isinstance(offset, int) or not 0 <= offset < 1 << 40:
+            raise Refused("the offset must be a number from 0 on")
+        with self.lock:
+            order = self.orders.find(message.get("order"))
+            paths = {t.receipt.file: t.target for t in order.targets if t.receipt.file}
+        file = message.get("file")
+        path = paths.get(file) if isinstance(file, str) else None
+        if path is None:
+            raise Refused(f"order {order.name} has no trace {file!r}")
+        try:
+            with path.open("rb") as opened:
+                opened.seek(offset)
+                data = opened.read(_BLOCK)
+        except OSError as error:
+            raise Refused(f"the trace cannot be read: {error.strerror}") from None
+        return {"data": base64.b64encode(data).decode(), "end": len(data) < _BLOCK}
+
+    def _dynolog(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Dynolog's request, whose sender names a file; it must lie below the output root."""
+        text = message.get("config")
+        job_id = message.get("job_id", 0)
+        pids = message.get("pids", [])
+        limit = message.get("process_limit", 1000)
+        if (
+            not isinstance(text, str)
+            or not isinstance(job_id, int)
+            or not isinstance(limit, int)
+            or not isinstance(pids, list)
+            or not all(isinstance(pid, int) for pid in pids)
+        ):
+            raise Refused("config must be text, job_id and process_limit numbers, pids numbers")
+        try:
+            check_text(text)
+        except BadConfiguration as error:
+            raise Refused(str(error)) from None
+        file = confined(values_of(text).get("ACTIVITIES_LOG_FILE", ""), self.root)
+        wanted = {pid for pid in pids if pid != 0}
+        matched: list[int] = []
+        triggered: list[int] = []
+        busy = 0
+        with self.lock:
+            everyone = list(self.registry.clients().values())
+            chosen = [
+                client
+                for client in everyone
+                if client.job_id == job_id and (not wanted or wanted & set(client.pids))
+            ]
+            names = [client.own_pid for client in chosen]
+            for client in chosen:
+                matched.append(client.own_pid)
+                if not client.idle or client.waiting is not None:
+                    busy += 1
+                elif len(triggered) < limit:
+                    triggered.append(client.own_pid)
+                    path = file
+                    if names.count(client.own_pid) > 1:
+                        path = _told_apart(file, client)
+                    lines = {**values_of(text), "ACTIVITIES_LOG_FILE": path}
+                    own = "".join(f"{key}={value}\n" for key, value in lines.items())
+                    client.waiting = Handover("", own, time.monotonic())
+        return {
+            "processesMatched": matched,
+            "activityProfilersTriggered": triggered,
+            "eventProfilersTriggered": [],
+            "activityProfilersBusy": busy,
+            "eventProfilersBusy": 0,
+        }
+
+
+def _told_apart(file: str, client: Client) -> str:
+    """A name of its own for a process: in containers every first process has id 1."""
+    rank = client.identity.rank
+    own = f"_rank{rank}" if rank is not None else f"_{client.identity.pid}"
+    for ending in (".pt.trace.json", ".json"):
+        if ending in file:
+            head, _, tail = file.partition(ending)
+            return f"{head}{own}{ending}{tail}"
+    return file + own
+
+
+def _version() -> str:
+    try:
+        return version("hanglab")
+    except PackageNotFoundError:
+        return "0"

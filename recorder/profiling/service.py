@@ -1,0 +1,144 @@
+"""The profiling side of the agent, put together: fabric, TCP server, orders."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hanglab.recorder.profiling import fabric
+from hanglab.recorder.profiling.access import Refused, is_loopback, server_tls
+from hanglab.recorder.profiling.fabric_socket import FabricSocket, remove_dead_clients
+from hanglab.recorder.profiling.orders import Orders
+from hanglab.recorder.profiling.processes import Registered
+from hanglab.recorder.profiling.registry import Client, Registry
+from hanglab.recorder.profiling.requests import Requests
+from hanglab.recorder.profiling.server import Server
+from hanglab.recorder.profiling.standstill import Standstills
+
+#: Seconds between two looks at orders while some are open.
+_FOLLOW_S = 0.02
+_HOUSEKEEPING_S = 10.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an agent listens and what it may do."""
+
+    #: Folder below which traces are written.
+    root: Path
+    host: str
+    #: Folder of the socket files (KINETO_IPC_SOCKET_DIR); None for the abstract namespace.
+    socket_folder: Path | None = None
+    addresses: Sequence[str] = ("127.0.0.1",)
+    port: int = 0
+    token: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+class ProfilingService:
+    """Runs in threads of its own until closed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        registered: Registered | None = None,
+        rank_folder: Callable[[Client], Path | None] = lambda client: None,
+        at_work: Callable[[Client], None] = lambda client: None,
+    ) -> None:
+        """``registered`` and ``rank_folder`` tell of recorded ranks.
+
+        ``at_work`` is called for each process while an order about it is open.
+        Raises Refused for settings that would leave a door open, and OSError.
+        """
+        beyond = [address for address in settings.addresses if not is_loopback(address)]
+        if beyond and settings.token is None:
+            raise Refused(f"to listen on {', '.join(beyond)} a token is needed (--token-file)")
+        tls = None
+        if settings.certificate is not None and settings.key is not None:
+            tls = server_tls(settings.certificate, settings.key)
+        self._at_work = at_work
+        self._socket_folder = settings.socket_folder
+        self.registry = Registry(registered)
+        self._lock = threading.RLock()
+        standstills = Standstills(rank_folder)
+
+        def home(client: Client) -> Path | None:
+            folder = rank_folder(client)
+            return folder / "traces" if folder is not None else None
+
+        self.orders = Orders(self.registry, settings.root, settings.host, standstills.known, home)
+        self.requests = Requests(
+            self.registry,
+            self.orders,
+            self._lock,
+            settings.host,
+            settings.root,
+            standstills,
+            settings.token,
+        )
+        self._socket = FabricSocket(settings.socket_folder)
+        try:
+            self._server = Server(settings.addresses, settings.port, self.requests.answer, tls)
+        except OSError:
+            self._socket.close()
+            raise
+        self.port = self._server.port
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hanglab-fabric", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._server.close()
+        self._thread.join(5.0)
+        self._socket.close()
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        housekeeping = time.monotonic() + _HOUSEKEEPING_S
+        while not self._closing.is_set():
+            busy = self.orders.busy
+            poll.poll(1e3 * (_FOLLOW_S if busy else 0.25))
+            self._hear()
+            if busy:
+                with self._lock:
+                    self.orders.follow()
+                    for client in self.orders.at_work():
+                        self._at_work(client)
+            if time.monotonic() > housekeeping:
+                housekeeping = time.monotonic() + _HOUSEKEEPING_S
+                with self._lock:
+                    self.registry.forget_gone(time.monotonic())
+                if self._socket_folder is not None:
+                    remove_dead_clients(self._socket_folder)
+
+    def _hear(self) -> None:
+        # A flood must not keep orders from being looked after.
+        for _ in range(256):
+            received = self._socket.receive()
+            if received is None:
+                return
+            data, address, pid = received
+            try:
+                message = fabric.decode(data)
+            except fabric.BadFrame:
+                continue
+            if not address:
+                continue
+            if isinstance(message, fabric.Context):
+                self._socket.answer(address, fabric.encode_count(1))
+                continue
+            with self._lock:
+                client = self.registry.heard(address, pid, message)
+                text = ""
+                if client is not None:
+                    self.orders.heard(client)
+                    text = self.orders.collect(client)
+            self._socket.answer(address, fabric.encode_configuration(text))

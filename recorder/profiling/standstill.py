@@ -1,0 +1,107 @@
+"""Whether a process makes no iterations, so that a request by iterations would wait for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent.stacks import NoStacks, threads_of
+from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
+from hanglab.recorder.profiling.registry import Client
+
+#: Nothing counted for this long is a standstill, in seconds ...
+_QUIET_S = 5.0
+#: ... as is a main thread that stands at one place in so many looks, this far apart.
+_LOOKS = 5
+_APART_S = 0.25
+#: How long a look is good for, in seconds.
+_FRESH_S = 5.0
+
+
+class Standstills:
+    """Looks at processes, and remembers for a while what was seen.
+
+    Looking takes about a second and is done where it holds up nobody.
+    """
+
+    def __init__(self, folder_of: Callable[[Client], Path | None]) -> None:
+        """``folder_of`` gives a recorded rank's folder in its Case."""
+        self._folder_of = folder_of
+        self._seen: dict[int, tuple[float, str]] = {}
+
+    def look(self, client: Client) -> str:
+        """Why the process is thought to make no iterations; "" if it is not."""
+        pid = client.identity.pid
+        if pid is None:
+            return ""
+        folder = self._folder_of(client)
+        reason = by_progress(folder) if folder is not None else None
+        if reason is None:
+            reason = by_stack(pid)
+        self._seen[pid] = time.monotonic(), reason
+        return reason
+
+    def known(self, client: Client) -> str:
+        """What the latest look saw, if it was not long ago."""
+        seen = self._seen.get(client.identity.pid or -1)
+        return seen[1] if seen is not None and time.monotonic() - seen[0] < _FRESH_S else ""
+
+
+def by_progress(folder: Path) -> str | None:
+    """What a recorded rank's own counters say; None where they cannot be had."""
+    counters = _counters(folder)
+    if counters is None:
+        return None
+    latest = max(counters.operation_event_ns, counters.section_event_ns)
+    if not latest:
+        return None
+    quiet = time.time() - latest / 1e9
+    if quiet < _QUIET_S:
+        return ""
+    # Operations that do not pass the Python boundary show in the sums only.
+    until = time.monotonic() + 1.0
+    while time.monotonic() < until:
+        time.sleep(0.1)
+        if _counters(folder, counters) != counters:
+            return ""
+    return f"nothing in it has moved for {quiet:.0f} s"
+
+
+def by_stack(pid: int) -> str:
+    """Whether the main thread stands at one line all the time, using no processor time."""
+    before = procfs.stat(pid)
+    places = set()
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(_APART_S)
+        try:
+            threads = threads_of(pid, stopped=before is not None and before.state in "TtD")
+        except NoStacks:
+            return ""
+        main = next((t for t in threads if t.main), None)
+        if main is None or not main.frames:
+            return ""
+        places.add(tuple((f.file, f.function, f.line) for f in main.frames))
+        if len(places) > 1:
+            return ""
+    after = procfs.stat(pid)
+    span = (_LOOKS - 1) * _APART_S
+    if before is None or after is None or after.cpu_s - before.cpu_s > 0.5 * span:
+        return ""
+    innermost = next(iter(places))[0]
+    return f"its main thread has stood at {innermost[0]}:{innermost[2]} ({innermost[1]}) all along"
+
+
+def _counters(folder: Path, like: Counters | None = None) -> Counters | None:
+    with contextlib.suppress(OSError, NotProgress):
+        with open(folder / folders.PROGRESS, "rb") as file:
+            found = read_counters(file.read(layout.COUNTERS_BYTES))
+        if like is not None:
+            # The recorder's own beat is no movement of the job.
+            found = found._replace(heartbeat_mono_ns=like.heartbeat_mono_ns, dumps=like.dumps)
+        return found
+    return None
