@@ -25,6 +25,7 @@ from hanglab.recorder.case.records import (
     Raised,
     RankProcess,
     StackSample,
+    ThreadWait,
 )
 from hanglab.recorder.case.surroundings import ConnectionSample, RankLoad
 
@@ -43,7 +44,10 @@ class RankView:
     movement: Movement | None = None
     exit: Exit | None = None
     exceptions: list[Raised] = field(default_factory=list)
+    #: Those that it printed or logged and survived.
+    handled: list[Raised] = field(default_factory=list)
     children: list[ChildExit] = field(default_factory=list)
+    waits: list[ThreadWait] = field(default_factory=list)
     stderr: str = ""
     shapes: list[CodeShape] = field(default_factory=list)
     lines: list[LineCount] = field(default_factory=list)
@@ -130,6 +134,12 @@ class RankView:
     def state(self) -> str:
         sample = self.at_capture()
         return sample.state if sample else ""
+
+    @property
+    def wchan(self) -> str:
+        """Where in the kernel the rank's main thread sleeps."""
+        sample = self.at_capture()
+        return sample.wchan if sample else ""
 
     def location(self, frame: Frame | None = None) -> Location | None:
         """The rank's innermost line of user code at capture, or ``frame``."""

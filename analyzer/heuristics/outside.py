@@ -14,22 +14,25 @@ from hanglab.analyzer.evidence.code import Owner
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView, collective_ref
 from hanglab.analyzer.evidence.standing import Place, main_thread, stand
+from hanglab.analyzer.heuristics.interpreter import PAUSES, gil_holder
 from hanglab.analyzer.heuristics.loops import label_left_loop, left_loops
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, propose
+from hanglab.analyzer.heuristics.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
-from hanglab.recorder.case.records import Frame, StackSample, ThreadStack
+from hanglab.recorder.case.records import Frame, ThreadStack
 
 #: Share of one core above which a rank is busy rather than waiting.
 BUSY = 0.8
-#: A quiet rank is called a busy loop only beyond this many of its longest earlier pauses.
-BUSY_PAUSES = 10
-_LOCK_WAITS = ("futex", "sem_wait", "do_sem", "__futex")
 _MOVING = frozenset({"deadline", "request", "interrupt"})
 
 
 def candidates(known: Known) -> list[int]:
     """Ranks that their peers wait for, and that nothing shows inside an operation."""
-    outside = [s.rank for s in known.picture.sinks if s.outside and not s.stopped_device]
+    outside = [
+        s.rank
+        for s in known.picture.sinks
+        if (s.outside and not s.stopped_device) or (s.unknown and _seen_outside(known, s.rank))
+    ]
     if not outside and known.stuck and not known.picture.waits:
         # Nobody is inside an operation at all: whoever still lives is stuck by itself.
         outside = [r for r, v in known.ranks.items() if v.ended is None]
@@ -44,10 +47,29 @@ def candidates(known: Known) -> list[int]:
     ]
 
 
+def _seen_outside(known: Known, rank: int) -> bool:
+    """Whether the stack of a rank without a buffer proves that it is in no operation.
+
+    What torch does on the top of a stack may be communication that nothing else
+    shows, a reduction of DistributedDataParallel for one.
+    """
+    view = known.ranks.get(rank)
+    if view is None or view.progress is None or view.captured_stack is None:
+        return False
+    thread = main_thread(view.captured_stack)
+    frames = [
+        frame
+        for frame in (thread.frames if thread is not None else [])
+        if view.code.owner(frame.file) is not Owner.RECORDER
+    ]
+    if not frames:
+        return False
+    return view.standing.place is Place.LOADER or view.code.owner(frames[0].file) is not Owner.TORCH
+
+
 def _winding_up(view: RankView) -> bool:
     """Whether the rank is past its script and its interpreter is still at work to end."""
-    exiting = view.progress is not None and view.progress.phase == "exiting"
-    return exiting and view.standing.user is None and (_computes(view) or view.state == "R")
+    return _exiting(view) and view.standing.user is None and (_computes(view) or view.state == "R")
 
 
 def _awaited(known: Known, rank: int) -> tuple[CollectiveRef | None, list[int] | None, str]:
@@ -71,45 +93,37 @@ def most_frequent_line(view: RankView) -> Frame | None:
     return lines.most_common(1)[0][0] if lines else view.standing.user
 
 
-def _label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | None]:
+def label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | None]:
     """Cause, confidence, what shows it, and the line."""
     standing = view.standing
     here = view.location()
     if left_loops(known, view.rank) and known.fell_short(view.rank):
         cause, confidence, words, _ = label_left_loop(known, view.rank)
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
+    if standing.place is Place.TEARDOWN or _exiting(view):
+        inside = f", inside {standing.inside}()" if standing.inside else ""
+        return Cause.TEARDOWN, 0.9, f"it is shutting down{inside}", here
     if standing.place is Place.LOADER:
         words, worker_line = _worker(view)
         return Cause.LOADER_STUCK, 0.95, "it waits for its data loader" + words, worker_line or here
-    blocked = _fork_deadlock(view)
+    blocked = fork_deadlock(view)
     if blocked:
         return Cause.FORK_DEADLOCK, 0.85, blocked, here
-    held = gil_holder(view)
-    if held:
-        return Cause.GIL_HELD, 0.95, held, here
-    waits = _python_wait(view)
-    if waits:
-        return Cause.PYTHON_DEADLOCK, 0.85, waits, here
-    if standing.place is Place.TEARDOWN:
-        return Cause.TEARDOWN, 0.9, f"it is shutting down, inside {standing.inside}()", here
+    held = gil_holder(known, view)
+    if held is not None:
+        return Cause.GIL_HELD, 0.95, held[0], held[1] or here
+    waits = python_wait(view)
+    if waits is not None:
+        return Cause.PYTHON_DEADLOCK, waits[0], waits[1], here
     busy = _busy(view)
     if busy:
         return Cause.BUSY_LOOP, 0.9, busy, view.location(most_frequent_line(view))
     return Cause.MISSING_RANK, 0.9, "it stands outside of any operation", here
 
 
-def gil_holder(view: RankView) -> str:
-    """Words if the rank does not answer while a thread of it holds the GIL without running."""
-    if view.answered or view.captured_stack is None or view.state in ("T", "Z", "X"):
-        return ""
-    holders = [thread for thread in view.captured_stack.threads if thread.owns_gil]
-    if not holders:
-        return ""
-    frame = holders[0].frames[0] if holders[0].frames else None
-    at = f" in {frame.function}" if frame else ""
-    return (
-        f"thread {holders[0].name or holders[0].os_thread_id} holds the GIL{at} and never lets go"
-    )
+def _exiting(view: RankView) -> bool:
+    """Whether the rank is past its script."""
+    return view.progress is not None and view.progress.phase == "exiting"
 
 
 def _busy(view: RankView) -> str:
@@ -122,76 +136,13 @@ def _busy(view: RankView) -> str:
     if (
         view.standing.user is None
         or 2 * len(spins) <= len(mains)
-        or movement.quiet_s < BUSY_PAUSES * movement.longest_pause_s
+        or movement.quiet_s < PAUSES * movement.longest_pause_s
     ):
         return ""
     return (
         f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s without "
         "any progress"
     )
-
-
-def _wchan(view: RankView) -> str:
-    sample = view.at_capture()
-    return sample.wchan if sample else ""
-
-
-def _others_run(view: RankView) -> bool:
-    """Whether another thread of user code could still let the main thread go."""
-    sample = view.captured_stack
-    if sample is None:
-        return True
-    main = main_thread(sample)
-    for thread in sample.threads:
-        if thread is main:
-            continue
-        standing = stand(thread, view.code)
-        if standing.user is None:
-            continue
-        if standing.place in (Place.QUEUE, Place.CONDITION, Place.JOIN):
-            continue
-        return True
-    return False
-
-
-def _waiting_children(view: RankView) -> bool:
-    return bool(view.worker_stacks())
-
-
-def _python_wait(view: RankView) -> str:
-    """Words if the rank's main thread waits for a lock, a queue or a thread."""
-    standing = view.standing
-    wchan = _wchan(view)
-    in_lock = any(part in wchan for part in _LOCK_WAITS)
-    if standing.place is Place.JOIN and not _waiting_children(view):
-        return "its main thread waits for another thread to end"
-    if standing.place is Place.QUEUE and not _waiting_children(view):
-        return "its main thread waits on a queue that nobody fills"
-    if standing.innermost_is_user and in_lock and not standing.active:
-        return f"its main thread waits for a lock (kernel: {wchan})"
-    return ""
-
-
-def _child_in_lock(sample: StackSample, view: RankView) -> bool:
-    thread = main_thread(sample)
-    if thread is None or thread.active or len(sample.threads) != 1:
-        return False
-    wchans = {s.wchan for s in view.processes if s.pid == sample.pid}
-    standing = stand(thread, view.code)
-    return standing.innermost_is_user and any(
-        any(part in wchan for part in _LOCK_WAITS) for wchan in wchans
-    )
-
-
-def _fork_deadlock(view: RankView) -> str:
-    """Words if the rank waits for a forked child that waits for a lock nobody in it can hold."""
-    for sample in view.worker_stacks():
-        if _child_in_lock(sample, view):
-            return (
-                f"its child process {sample.pid} waits for a lock, and has no other thread "
-                "that could hold it"
-            )
-    return ""
 
 
 def _worker(view: RankView) -> tuple[str, Location | None]:
@@ -221,7 +172,7 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
         view = known.ranks[rank]
         if view.standing.place is Place.UNKNOWN and not view.rank_stacks:
             continue  # what a rank without a stack does is not told here
-        cause, confidence, words, location = _label(known, view)
+        cause, confidence, words, location = label(known, view)
         collective, victims, waiting = _awaited(known, rank)
         moving = _moves(known, view)
         status = Status.HUNG
@@ -235,7 +186,7 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
         elif cause is Cause.MISSING_RANK and _computes(view):
             # One core is busy and nothing else is seen to move: long work and an
             # endless loop look alike, and only one of them is a fault.
-            cause, confidence = Cause.MISSING_RANK, 0.4
+            continue
         yield propose(
             known,
             Order.OUTSIDE,

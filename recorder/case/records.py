@@ -196,10 +196,11 @@ class Raised(msgspec.Struct):
 
 
 class ThreadWait(msgspec.Struct):
-    """``waits.json`` holds a list of these: what a thread waits for in the standard library."""
+    """``waits.json`` holds a list of these: what a thread waits for, and whether for ever."""
 
-    #: ``condition``, ``queue``, ``future``, ``pool``, ``thread``, ``process``, ``selector``
-    #: or ``loop`` (an event loop).
+    #: ``condition``, ``queue``, ``future``, ``pool``, ``thread``, ``process``, ``selector``,
+    #: ``loop`` (an event loop), or ``lock`` (any wait for a futex outside of the
+    #: standard library's Python code).
     kind: str
     #: True where the wait has no timeout.
     forever: bool

@@ -1,14 +1,14 @@
-"""What each thread waits for, by the standard library's own frames on its stack.
+"""What each thread waits for, and whether it would ever give up.
 
-A stack shows that a thread waits on a condition, and not whether it would ever
-give up.  The variables of the standard library's frames do: the timeout, the
-thread to be joined, what an event loop watches.  No other frame's variables are
-looked at.
+A stack shows that a thread waits on a condition or for a lock, but no timeout.
+The variables of the standard library's frames do, and so does the system call
+that the thread sleeps in.  No other frame's variables are looked at.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import threading
 from types import FrameType
@@ -37,10 +37,13 @@ _MEANINGS = {
 }
 #: Frames that are looked at, from the innermost.
 _DEPTH = 8
+#: Numbers of the system calls that wait for a futex, and the place of the timeout's address
+#: among the arguments (linux/arch/*/entry/syscalls).
+_FUTEX = {"x86_64": {202: 3}, "aarch64": {98: 3}}.get(platform.machine(), {})
 
 
 def thread_waits(stdlib: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Every thread that waits in the standard library, as records.ThreadWait has it.
+    """Every thread that waits in the standard library or for a lock, as records.ThreadWait has it.
 
     ``stdlib`` are the standard library's folders.
     """
@@ -50,12 +53,13 @@ def thread_waits(stdlib: tuple[str, ...]) -> list[dict[str, Any]]:
         thread = threads.get(ident)
         if thread is not None and thread.name.startswith("hanglab-"):
             continue
+        number = thread.native_id if thread is not None else None
         try:
-            wait = _wait_of(top, stdlib)
+            wait = _wait_of(top, stdlib) or _lock_of(number)
         except Exception:  # whatever a foreign object does when it is looked at
             continue
         if wait is not None:
-            wait["os_thread_id"] = thread.native_id if thread is not None else None
+            wait["os_thread_id"] = number
             wait["main"] = thread is threading.main_thread()
             found.append(wait)
     return found
@@ -92,6 +96,19 @@ def _innermost(frame: FrameType, base: str, name: str) -> dict[str, Any]:
             wait["thread"] = target.native_id
             wait["thread_name"] = str(target.name)
     return wait
+
+
+def _lock_of(thread: int | None) -> dict[str, Any] | None:
+    """A wait for a futex, which all of the interpreter's locks and simple queues are."""
+    if thread is None:
+        return None
+    with open(f"/proc/self/task/{thread}/syscall", encoding="ascii") as file:
+        words = file.read().split()
+    # "running", or -1 and two addresses, where it is in no system call.
+    place = _FUTEX.get(int(words[0])) if words[0].isdecimal() else None
+    if place is None:
+        return None
+    return {"kind": "lock", "forever": int(words[1 + place], 16) == 0}
 
 
 def _watched(loop: Any) -> int | None:
