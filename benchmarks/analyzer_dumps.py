@@ -1,17 +1,26 @@
-"""Dumps like real ones for benchmarks: 2,000 entries a rank, 10 frames each, one rank missing."""
+"""Dumps like real ones for benchmarks: 2,000 entries a rank with 10 frames each.
+
+Bytes are those that torch's pickler would write.  In the last step one rank stays
+away from an operation, so that all others wait, each in the group in which the
+hang reaches it.  Layouts: ``world`` has one group, ``2d`` tensor and data
+parallel groups beside it, ``3d`` pipeline groups with sends and receives as well.
+"""
 
 from __future__ import annotations
 
-import pickle
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hanglab.analyzer.program.torch_pickle import torch_pickle
+
 ENTRIES = 2000
 FRAMES = 10
-TENSOR, PIPELINE = 8, 4
+TENSOR = 8
+#: Pipeline stages by layout.
+STAGES = {"2d": 1, "3d": 4}
 _SITES = 40
 _START_NS = 1_700_000_000_000_000_000
 
@@ -20,7 +29,7 @@ _START_NS = 1_700_000_000_000_000_000
 class Kind:
     """Ranks of one kind have the same dump but for the names and members of their groups."""
 
-    #: "world" or "3d"
+    #: "world", "2d" or "3d"
     layout: str
     #: "culprit", "tensor", "data" or "world": where the rank waits, if it does.
     waits: str
@@ -84,7 +93,7 @@ def _step(kind: Kind) -> list[tuple[str, str, list[int], list[int], int]]:
         step.append(
             ("tensor", "nccl:_reduce_scatter_base", [4096, 5120], [512, 5120], 9 + layer % 8)
         )
-    if kind.stage < PIPELINE - 1:
+    if kind.stage < STAGES[kind.layout] - 1:
         step.append(("pipeline", f"nccl:send {kind.stage}->{kind.stage + 1}", [4096], [4096], 17))
     for bucket in range(6):
         step.append(
@@ -152,7 +161,7 @@ def template(kind: Kind) -> bytes:
                 "is_p2p": p2p,
             }
         )
-    used = [g for g in _NAMES if kind.layout == "3d" or g == "world"]
+    used = [g for g in _NAMES if g in _groups(kind.layout)]
     waited = sequence[-1][0] if kind.waits != "culprit" else ""
     top = {
         "version": "2.10",
@@ -177,7 +186,7 @@ def template(kind: Kind) -> bytes:
         },
         "entries": entries[-ENTRIES:],
     }
-    return pickle.dumps(top, protocol=2)
+    return torch_pickle(top)
 
 
 def _text(text: str) -> bytes:
@@ -190,7 +199,8 @@ def _members(layout: str, world: int, rank: int) -> dict[str, tuple[int, list[in
     groups = {"world": (0, list(range(world)))}
     if layout == "world":
         return groups
-    data = world // (TENSOR * PIPELINE)
+    stages = STAGES[layout]
+    data = world // (TENSOR * stages)
     stage, rest = divmod(rank, data * TENSOR)
     replica, column = divmod(rest, TENSOR)
     first = stage * data * TENSOR
@@ -202,18 +212,25 @@ def _members(layout: str, world: int, rank: int) -> dict[str, tuple[int, list[in
         stage * TENSOR + column,
         [first + d * TENSOR + column for d in range(data)],
     )
-    groups["pipeline"] = (
-        rest,
-        [s * data * TENSOR + rest for s in range(PIPELINE)],
-    )
+    if "pipeline" in _groups(layout):
+        groups["pipeline"] = (rest, [s * data * TENSOR + rest for s in range(stages)])
     return groups
+
+
+def _groups(layout: str) -> tuple[str, ...]:
+    kinds = {
+        "world": ("world",),
+        "2d": ("world", "tensor", "data"),
+        "3d": ("world", "tensor", "data", "pipeline"),
+    }
+    return kinds[layout]
 
 
 def kind_of(layout: str, world: int, rank: int, culprit: int) -> Kind:
     if layout == "world":
         return Kind(layout, "culprit" if rank == culprit else "world")
     mine, theirs = _members(layout, world, rank), _members(layout, world, culprit)
-    stage = mine["pipeline"][1].index(rank)
+    stage = mine["pipeline"][1].index(rank) if "pipeline" in mine else 0
     if rank == culprit:
         return Kind(layout, "culprit", stage)
     if rank in theirs["tensor"][1]:

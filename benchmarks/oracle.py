@@ -1,6 +1,6 @@
 """How often the analyzer is right, inconclusive or wrong on random trials.
 
-    python benchmarks/oracle.py [--cases 10000] [--seed 0] [--largest 64]
+    python benchmarks/oracle.py [--cases 10000] [--seed 0] [--largest 64] [--jobs 2]
 
 Prints the shares, and of the inconclusive ones those that the oracle says
 could have been decided.  Exit code 1 if any is wrong, or if more than 0.1 % of
@@ -39,14 +39,14 @@ def try_seeds(seeds: range, largest: int) -> list[Result]:
     return [result for seed in seeds if (result := try_seed(seed, largest)) is not None]
 
 
-def results(cases: int, first: int, largest: int) -> Iterator[Result]:
+def results(cases: int, first: int, largest: int, jobs: int) -> Iterator[Result]:
     """The first ``cases`` trials that there are from seed ``first`` on."""
     block, found = 50, 0
-    with ProcessPoolExecutor(cpu_count()) as pool:
+    with ProcessPoolExecutor(jobs) as pool:
         running = []
         following = first
         while found < cases:
-            while len(running) < 4 * (cpu_count() or 1):
+            while len(running) < 4 * jobs:
                 seeds = range(following, following + block)
                 running.append(pool.submit(try_seeds, seeds, largest))
                 following += block
@@ -63,10 +63,12 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--largest", type=int, default=64, help="largest world size")
+    parser.add_argument("--jobs", type=int, default=cpu_count() or 1, help="processes")
     options = parser.parse_args()
     table: dict[str, Counter[str]] = {}
     examples: dict[str, list[int]] = {"wrong": [], "missed": []}
-    for kind, judgement, could, seed in results(options.cases, options.seed, options.largest):
+    trials = results(options.cases, options.seed, options.largest, options.jobs)
+    for kind, judgement, could, seed in trials:
         counts = table.setdefault(kind, Counter())
         counts[judgement] += 1
         counts["decidable"] += could

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+from collections.abc import Callable
 from typing import Any
 
 from hanglab.analyzer.dumps.columns import ABSENT, Entries, GroupStatus, RankDump
@@ -22,9 +23,18 @@ _OPTIONAL = frozenset({"duration_ms"})
 
 
 def read_content(
-    decoded: Decoded, *, rank: int, source: str, from_json: bool, contained: bool
+    decoded: Decoded,
+    *,
+    rank: int,
+    source: str,
+    from_json: bool,
+    contained: bool,
+    whole: Callable[[Entries], Entries] | None = None,
 ) -> RankDump:
-    """The dump in ``decoded``; raises DumpError where it is something else."""
+    """The dump in ``decoded``; raises DumpError where it is something else.
+
+    Where ``decoded`` has some of the entries only, ``whole`` makes all of them.
+    """
     top = decoded.value
     if type(top) is not dict:
         raise DumpError(f"not a dump: {_kind(from_json)} of a {type(top).__name__}")
@@ -48,6 +58,8 @@ def read_content(
                 )
             except RecursionError:
                 raise DumpError("its entries nest too deeply") from None
+            if whole is not None:
+                dump.entries = whole(dump.entries)
             dump.names = _names(dump.entries)
     dump.partial = _partial(dump)
     if damages:

@@ -12,6 +12,7 @@ from hanglab.analyzer.dumps.content import read_content
 from hanglab.analyzer.dumps.decoding import Decoded, decode_pickle
 from hanglab.analyzer.dumps.errors import DumpError, RefusedDump
 from hanglab.analyzer.dumps.jsontext import decode_json
+from hanglab.analyzer.dumps.repetition import Mistaken, thin
 
 _MAGIC = {
     b"\x89PNG": "a PNG picture",
@@ -33,6 +34,8 @@ _OLD_CODE = re.compile(rb"\(?[ci][A-Za-z_][\w.]*\n[A-Za-z_]\w*\n|\([SVU]")
 _JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*{")
 #: Bytes that :func:`foreign` needs.
 HEAD = 4096
+#: Smaller files have too few entries to tell kinds of them apart.
+_WORTH_THINNING = 10_000
 
 
 def foreign(head: bytes) -> str:
@@ -87,8 +90,31 @@ def read_dump(data: bytes, *, rank: int, source: str, contained: bool) -> RankDu
     else:
         if data[0] != 0x80:
             _check_old_pickle(data)
+        elif contained and len(data) > _WORTH_THINNING:
+            dump = _by_kinds(data, rank=rank, source=source)
+            if dump is not None:
+                return dump
         decoded = (_by_c(data) if contained else None) or decode_pickle(data)
     return read_content(decoded, rank=rank, source=source, from_json=from_json, contained=contained)
+
+
+def _by_kinds(data: bytes, *, rank: int, source: str) -> RankDump | None:
+    """The dump in ``data`` if its entries repeat as they do in what torch writes."""
+    thinned = thin(data)
+    decoded = _by_c(thinned.data) if thinned is not None else None
+    if thinned is None or decoded is None:
+        return None
+    try:
+        return read_content(
+            decoded,
+            rank=rank,
+            source=source,
+            from_json=False,
+            contained=True,
+            whole=thinned.expand,
+        )
+    except Mistaken:
+        return None
 
 
 def _by_c(data: bytes) -> Decoded | None:

@@ -8,7 +8,6 @@ counts point-to-point apart and leaves the members of a batch scheduled.
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +17,7 @@ from hanglab.analyzer.dumps.content import read_content
 from hanglab.analyzer.dumps.decoding import Decoded
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.simulation import Issued, Run
+from hanglab.analyzer.program.torch_pickle import torch_pickle
 
 #: How the backends write what Programs call it.
 _NAMES = {
@@ -309,8 +309,8 @@ def _add_roots(dump: RankDump, run: Run, rank: int) -> None:
 
 
 def to_pickle(dump: Mapping[str, Any]) -> bytes:
-    """The bytes of a dump as torch's pickler writes it: protocol 2, nothing but plain data."""
-    return pickle.dumps(dump, protocol=2)
+    """The bytes of a dump as torch's pickler writes them."""
+    return torch_pickle(dump)
 
 
 def to_json(dump: Mapping[str, Any]) -> bytes:

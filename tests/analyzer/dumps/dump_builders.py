@@ -1,9 +1,13 @@
-"""Dumps made by hand, and written as torch writes them."""
+"""Dumps made by hand, to be written as torch writes them."""
 
 from __future__ import annotations
 
-import struct
 from typing import Any
+
+from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.program.torch_pickle import torch_pickle
+
+__all__ = ["dump", "entry", "frames", "json_form", "same", "torch_pickle", "without"]
 
 
 def frames(*lines: int, name: str = "train", filename: str = "train.py") -> list[dict[str, Any]]:
@@ -62,85 +66,6 @@ def without(mapping: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in mapping.items() if key not in keys}
 
 
-class _Writer:
-    """torch's own writer: text is remembered, containers only where they are shared."""
-
-    def __init__(self) -> None:
-        self.out = bytearray(b"\x80\x02")
-        self.memo: dict[Any, int] = {}
-
-    def remember(self, key: Any) -> None:
-        index = self.memo[key] = len(self.memo)
-        self.out += struct.pack("<BB", 0x71, index) if index < 256 else b"r" + _u4(index)
-
-    def recall(self, key: Any) -> bool:
-        index = self.memo.get(key)
-        if index is None:
-            return False
-        self.out += struct.pack("<BB", 0x68, index) if index < 256 else b"j" + _u4(index)
-        return True
-
-    def write(self, value: Any, shared: bool = False) -> None:
-        if value is None:
-            self.out += b"N"
-        elif isinstance(value, bool):
-            self.out += b"\x88" if value else b"\x89"
-        elif isinstance(value, int):
-            self.integer(value)
-        elif isinstance(value, float):
-            self.out += b"G" + struct.pack(">d", value)
-        elif isinstance(value, str):
-            if not self.recall(value):
-                text = value.encode()
-                self.out += b"X" + _u4(len(text)) + text
-                self.remember(value)
-        elif isinstance(value, tuple):
-            for item in value:
-                self.write(item)
-            self.out += {1: b"\x85", 2: b"\x86", 3: b"\x87"}[len(value)]
-        elif isinstance(value, list):
-            self.out += b"]("
-            for item in value:
-                self.write(item, shared=isinstance(item, dict) and set(item) == _FRAME)
-            self.out += b"e"
-        else:
-            key = tuple(value.items()) if shared else None
-            if key is not None and self.recall(key):
-                return
-            self.out += b"}"
-            if key is not None:
-                self.remember(key)
-            self.out += b"("
-            for name, item in value.items():
-                self.write(name)
-                self.write(item)
-            self.out += b"u"
-
-    def integer(self, value: int) -> None:
-        if 0 <= value < 256:
-            self.out += struct.pack("<BB", 0x4B, value)
-        elif 0 <= value < 65536:
-            self.out += b"M" + struct.pack("<H", value)
-        elif -(1 << 31) <= value < 1 << 31:
-            self.out += b"J" + struct.pack("<i", value)
-        else:
-            self.out += b"\x8a\x08" + struct.pack("<q", value)
-
-
-_FRAME = {"name", "filename", "line"}
-
-
-def _u4(value: int) -> bytes:
-    return struct.pack("<I", value)
-
-
-def torch_pickle(value: Any) -> bytes:
-    """``value`` as torch's pickler writes it."""
-    writer = _Writer()
-    writer.write(value)
-    return bytes(writer.out + b".")
-
-
 def json_form(value: dict[str, Any]) -> dict[str, Any]:
     """The JSON form of a dump: no frames, 0 for None, status in text, no empty entries."""
     made = dict(value)
@@ -156,3 +81,23 @@ def json_form(value: dict[str, Any]) -> dict[str, Any]:
     if not rows:
         del made["entries"]
     return made
+
+
+def same(one: RankDump, other: RankDump) -> bool:
+    """Equal in everything that can be compared without regard to how it was written."""
+    if (one.entries is None) != (other.entries is None):
+        return False
+    if one.entries is not None and other.entries is not None:
+        for name, column in vars(one.entries).items():
+            if isinstance(column, list):
+                if column != getattr(other.entries, name):
+                    return False
+            elif not _equal(column, getattr(other.entries, name)):
+                return False
+    heads = [{**vars(item), "entries": None} for item in (one, other)]
+    return heads[0] == heads[1]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    pairs = zip(one.tolist(), other.tolist(), strict=True)
+    return all(a == b or (a != a and b != b) for a, b in pairs)

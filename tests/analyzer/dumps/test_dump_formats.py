@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from dump_builders import dump, entry, frames, json_form, torch_pickle, without
+from dump_builders import dump, entry, frames, json_form, same, torch_pickle, without
 
 from hanglab.analyzer.dumps import DumpError, load_bytes
 from hanglab.analyzer.dumps.columns import (
@@ -34,26 +34,6 @@ def entries_of(value: Any) -> Entries:
     loaded = load(value)
     assert loaded.entries is not None
     return loaded.entries
-
-
-def same(one: RankDump, other: RankDump) -> bool:
-    """Equal in everything that can be compared without regard to how it was written."""
-    if (one.entries is None) != (other.entries is None):
-        return False
-    if one.entries is not None and other.entries is not None:
-        for name, column in vars(one.entries).items():
-            if isinstance(column, list):
-                if column != getattr(other.entries, name):
-                    return False
-            elif not _equal(column, getattr(other.entries, name)):
-                return False
-    heads = [{**vars(item), "entries": None} for item in (one, other)]
-    return heads[0] == heads[1]
-
-
-def _equal(one: Any, other: Any) -> bool:
-    pairs = zip(one.tolist(), other.tolist(), strict=True)
-    return all(a == b or (a != a and b != b) for a, b in pairs)
 
 
 def test_format_2_10() -> None:
