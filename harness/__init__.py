@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hanglab.harness.faults.conditions import Operations, Steps
     from hanglab.harness.faults.freeze import Freeze
     from hanglab.harness.faults.kill import Kill
+    from hanglab.harness.faults.limits import LimitCpu, LimitMemory, LimitTasks
     from hanglab.harness.faults.terminate import Terminate
     from hanglab.harness.job import Job
 
@@ -19,6 +20,9 @@ __all__ = [
     "Freeze",
     "Job",
     "Kill",
+    "LimitCpu",
+    "LimitMemory",
+    "LimitTasks",
     "Operations",
     "Status",
     "Steps",
@@ -32,6 +36,9 @@ _HOMES = {
     "Freeze": "hanglab.harness.faults.freeze",
     "Job": "hanglab.harness.job",
     "Kill": "hanglab.harness.faults.kill",
+    "LimitCpu": "hanglab.harness.faults.limits",
+    "LimitMemory": "hanglab.harness.faults.limits",
+    "LimitTasks": "hanglab.harness.faults.limits",
     "Operations": "hanglab.harness.faults.conditions",
     "Status": "hanglab.analyzer.verdict",
     "Steps": "hanglab.harness.faults.conditions",

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,3 +208,81 @@ def _shm() -> Capability:
             "docker run --shm-size=1g",
         )
     return Capability("shm", True, f"/dev/shm has {mebibytes} MiB free")
+
+
+def _cgroup(controller: str) -> Capability:
+    from hanglab.harness.cgroups import NoGroup, make
+
+    name = f"cgroup_{controller}"
+    try:
+        made = make(controller)
+    except NoGroup as failure:
+        remedy = "run as root on a host (in a container: --privileged) that has the controller"
+        return Capability(name, False, str(failure), remedy)
+    made.remove()
+    return Capability(name, True, f"version {made.version} at {made.folder.parent}")
+
+
+@_probe("cgroup_cpu")
+def _cgroup_cpu() -> Capability:
+    return _cgroup("cpu")
+
+
+@_probe("cgroup_memory")
+def _cgroup_memory() -> Capability:
+    return _cgroup("memory")
+
+
+@_probe("cgroup_pids")
+def _cgroup_pids() -> Capability:
+    return _cgroup("pids")
+
+
+def _tried(name: str, program: str, said: str, remedy: str) -> Capability:
+    """Whether a program works in a process of its own, whose mounts end with it."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            ran = subprocess.run(
+                [sys.executable, "-c", program],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=30,
+                env={**os.environ, "TMPDIR": folder},
+            )
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        return Capability(name, False, str(failure), remedy)
+    if ran.returncode:
+        lines = ran.stderr.strip().splitlines()
+        return Capability(name, False, lines[-1] if lines else f"code {ran.returncode}", remedy)
+    return Capability(name, True, said)
+
+
+@_probe("private_mounts")
+def _private_mounts() -> Capability:
+    """Whether a rank can mount a disk that only it sees."""
+    program = (
+        "import os\nfrom hanglab.harness.mounts import mount_disk\n"
+        "folder = mount_disk(1)\nassert os.statvfs(folder).f_blocks * 4096 <= 1 << 20"
+    )
+    return _tried(
+        "private_mounts",
+        program,
+        "a process can mount for itself alone",
+        "run as root (in a container: --cap-add SYS_ADMIN)",
+    )
+
+
+@_probe("private_storage")
+def _private_storage() -> Capability:
+    """Whether a rank can mount a file system that it serves itself."""
+    program = (
+        "from hanglab.harness.storage import Storage\n"
+        "assert len(Storage(4096).file.read_bytes()) == 4096"
+    )
+    return _tried(
+        "private_storage",
+        program,
+        "a process can serve a file system for itself alone",
+        "run as root where /dev/fuse is (in a container: --device /dev/fuse --cap-add SYS_ADMIN)",
+    )

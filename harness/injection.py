@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Injector:
         self._progress = _ProgressFiles(case, world_size)
         self._world_size = world_size
         self._complete_since: float | None = None
+        self._clear_up: list[Callable[[], None]] = []
 
     @property
     def pending(self) -> bool:
@@ -79,10 +80,12 @@ class Injector:
             strike.failure = f"rank {rank} had ended"
             return
         try:
-            strike.fault.strike(pid)
+            clear_up = strike.fault.strike(pid)
         except OSError as failure:
-            strike.failure = f"{failure.strerror}: process {pid}"
+            strike.failure = f"{failure.strerror or failure}: process {pid}"
             return
+        if clear_up is not None:
+            self._clear_up.append(clear_up)
         strike.at_ns = time.time_ns()
         strike.pid = pid
         if rank in seen:
@@ -90,6 +93,8 @@ class Injector:
             strike.operations = seen[rank].operations
 
     def close(self) -> None:
+        while self._clear_up:
+            self._clear_up.pop()()
         self._progress.close()
 
 

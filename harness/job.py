@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 from hanglab import recorder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
+
+    from hanglab.harness.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,24 @@ class Job:
         import torch
 
         return torch.randn(rows, features, device=self.device)
+
+    def disk(self, mebibytes: float, at: str | None = None) -> Path:
+        """A disk of the rank's own with so much room, over folder ``at`` or a new one.
+
+        Only this rank sees it, and it is gone with the rank.  Needs ``private_mounts``.
+        """
+        from hanglab.harness.mounts import mount_disk
+
+        return mount_disk(mebibytes, at)
+
+    def storage(self, size: int) -> Storage:
+        """A file of ``size`` bytes on a file system that a server keeps, as NFS does.
+
+        Only this rank sees it.  Needs ``private_storage``.
+        """
+        from hanglab.harness.storage import Storage
+
+        return Storage(size)
 
 
 def run_body(body: FunctionType) -> None:

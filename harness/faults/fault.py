@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -43,8 +44,11 @@ class Fault:
     def describe(self) -> str:
         return f"{type(self).__name__} of rank {self.rank} once {self.condition.describe()}"
 
-    def strike(self, pid: int) -> None:
-        """Does it to the rank's process; ProcessLookupError if that is gone."""
+    def strike(self, pid: int) -> Callable[[], None] | None:
+        """Does it to the rank's process; returns what clears up behind it, if anything must.
+
+        Raises ProcessLookupError if the process is gone, or another OSError.
+        """
         raise NotImplementedError
 
 

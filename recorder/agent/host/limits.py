@@ -36,6 +36,13 @@ _BY_DESCRIPTOR = frozenset(
     "read write fstat pread64 pwrite64 readv writev sendfile flock fsync fdatasync ftruncate"
     " fstatfs getdents64 sync_file_range fallocate preadv pwritev syncfs".split()
 )
+#: Calls that name a file, and which argument does; the rest of those above take none.
+_BY_PATH = {
+    "open": 0, "stat": 0, "lstat": 0, "access": 0, "truncate": 0, "rename": 0, "mkdir": 0,
+    "rmdir": 0, "unlink": 0, "readlink": 0, "statfs": 0, "openat": 1, "newfstatat": 1,
+    "unlinkat": 1, "renameat": 1, "renameat2": 1, "readlinkat": 1, "mkdirat": 1, "statx": 1,
+}  # fmt: skip
+_LONGEST_PATH = 1024
 #: Threads of one process that are looked at.
 _MOST_THREADS = 512
 
@@ -101,7 +108,20 @@ def _call(pid: int, text: str) -> tuple[str, str]:
     if name in _BY_DESCRIPTOR:
         with contextlib.suppress(OSError, ValueError):
             target = os.readlink(f"/proc/{pid}/fd/{int(words[1], 16)}")
+    elif name in _BY_PATH:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            target = _text_at(pid, int(words[1 + _BY_PATH[name]], 16))
     return name, target
+
+
+def _text_at(pid: int, address: int) -> str:
+    """A path out of a process's memory.  Raises OSError where that may not be read."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        # Not beyond the page: the next one need not exist.
+        room = min(_LONGEST_PATH, 4096 - address % 4096)
+        data = os.pread(memory.fileno(), room, address)
+    path = os.fsdecode(data.split(b"\0")[0])
+    return path if path.startswith("/") else ""
 
 
 def _is_file(target: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Protocol
 from hanglab.recorder.agent.host import ras, sockets
 from hanglab.recorder.agent.host.cgroup import Groups
 from hanglab.recorder.agent.host.disk import Rooms
-from hanglab.recorder.agent.host.files import numbers
+from hanglab.recorder.agent.host.files import numbers, read
 from hanglab.recorder.agent.host.gpu import Gpus
 from hanglab.recorder.agent.host.kernel import KernelLog
 from hanglab.recorder.agent.host.limits import load_of
@@ -73,6 +73,7 @@ class HostSampler:
         self._host_folder = host_folder
         self._miss = miss
         self._ranks: tuple[Sampled, ...] = ()
+        self._groups: dict[int, str | None] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
@@ -90,11 +91,15 @@ class HostSampler:
         self._thread.start()
 
     def follow(self, ranks: Sequence[Sampled]) -> None:
-        """The ranks that live now.  New ones are sampled at once."""
-        ranks = tuple(ranks)
+        """The ranks that live now.  Those that are new, or in a new group, are sampled at once.
+
+        How often a group's limit was met counts from its first sample.
+        """
+        groups = {rank.pid: read(f"/proc/{rank.pid}/cgroup") for rank in ranks}
+        new = any(text is not None and self._groups.get(p) != text for p, text in groups.items())
+        self._groups = groups
         with self._lock:
-            new = {r.pid for r in ranks} - {r.pid for r in self._ranks}
-            self._ranks = ranks
+            self._ranks = tuple(ranks)
         if new:
             self._wake.set()
 

@@ -1,0 +1,31 @@
+"""Rank 1 starts a thread for every log record, in a container that allows only so many."""
+
+import threading
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from hanglab.harness import Cause, Expect, LimitTasks, scenario
+
+
+def log_in_background(record, done):
+    """Sends the record and stays around until all of them have been sent."""
+    threading.Thread(target=done.wait, daemon=True, name=f"log {record}").start()  # SEEN
+
+
+@scenario(
+    world_size=4,
+    expect=Expect(Cause.PIDS_EXHAUSTED, culprits={1}),
+    reference="PASSIONLab/OpenEquivariance#207",
+    faults=[LimitTasks(rank=1, tasks=48, at_step=5)],
+    needs=("cgroup_pids",),
+)
+def pids_exhausted(job):
+    model = DistributedDataParallel(torch.nn.Linear(64, 8).to(job.device))
+    done = threading.Event()
+    for step in job.steps(80):
+        model(job.batch(64)).sum().backward()
+        model.zero_grad()
+        if job.rank == 1:
+            log_in_background(step, done)
+    done.set()
