@@ -166,6 +166,27 @@ def _consequences(known: Known) -> list[int]:
     return ranks
 
 
+def _cleared_away(troubles: list[Trouble]) -> list[Trouble]:
+    """Ranks that a signal ended after another rank had failed by itself.
+
+    That is what a launcher does to those that are left.
+    """
+    own = [t.at_ns for t in troubles if not _ended_from_outside(t) and t.at_ns is not None]
+    if not own:
+        return []
+    first = min(own)
+    return [t for t in troubles if _ended_from_outside(t) and (t.at_ns or 0) >= first]
+
+
+def _ended_from_outside(trouble: Trouble) -> bool:
+    end = trouble.view.ended
+    return (
+        trouble.source == "exit"
+        and end is not None
+        and end.signal in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
+    )
+
+
 _SAID = {
     Cause.EXCEPTION: "raised an exception",
     Cause.CRASH: "crashed",
@@ -182,11 +203,13 @@ _SAID = {
 def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
     """One proposal per cause; victims' own errors are counted, not accused."""
     own: dict[Cause, list[Trouble]] = {}
-    for view in known.ranks.values():
-        trouble = troubles_of(view) or _swallowed(known, view)
-        if trouble is not None and not trouble.consequence:
+    found = [troubles_of(view) or _swallowed(known, view) for view in known.ranks.values()]
+    troubled = [trouble for trouble in found if trouble is not None and not trouble.consequence]
+    cleared = _cleared_away(troubled)
+    for trouble in troubled:
+        if trouble not in cleared:
             own.setdefault(trouble.cause, []).append(trouble)
-    consequences = _consequences(known)
+    consequences = [*_consequences(known), *(trouble.view.rank for trouble in cleared)]
     for cause, troubles in own.items():
         troubles.sort(key=lambda t: (t.at_ns is None, t.at_ns, t.view.rank))
         ranks = [t.view.rank for t in troubles]
@@ -205,7 +228,7 @@ def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
                 Evidence(
                     "exceptions",
                     None,
-                    f"{name_ranks(consequences)} then lost the connection or timed out: "
+                    f"{name_ranks(consequences)} lost the connection, timed out or were ended: "
                     "a consequence",
                 )
             )

@@ -78,3 +78,12 @@ class HandledWatch:
         self._count += 1
         self._last_ns = now
         self._note(value)
+
+
+def ends_the_process(value: BaseException) -> bool:
+    """Whether it was caught by torch's spawn, which hands its text to the parent and exits."""
+    traceback = value.__traceback__
+    if traceback is None:
+        return False
+    code = traceback.tb_frame.f_code
+    return code.co_name == "_wrap" and code.co_filename.endswith("torch/multiprocessing/spawn.py")

@@ -24,7 +24,7 @@ from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
 from hanglab.recorder.rank.fetches import FetchWatch
 from hanglab.recorder.rank.group_calls import GroupCalls
 from hanglab.recorder.rank.groups import Groups
-from hanglab.recorder.rank.handled import HandledWatch
+from hanglab.recorder.rank.handled import HandledWatch, ends_the_process
 from hanglab.recorder.rank.imports import AfterImport
 from hanglab.recorder.rank.lines import LineSampler
 from hanglab.recorder.rank.loader import LoaderWatch
@@ -268,7 +268,9 @@ class RankRecorder:
     def _write_handled(self, value: BaseException) -> None:
         thread = threading.current_thread()
         main = thread is threading.main_thread()
-        if os.getpid() == self._pid:
+        if ends_the_process(value):
+            self._exceptions.note(value, value.__traceback__, thread.name, main)
+        elif os.getpid() == self._pid:
             self._append(folders.HANDLED, describe(value, value.__traceback__, thread.name, main))
 
     def _keep_elastic_error(self) -> None:
