@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hanglab.analyzer.communication.groups import ResolvedGroup
+from hanglab.analyzer.communication.detours import find_detour
 from hanglab.analyzer.communication.lookup import Lookup
-from hanglab.analyzer.communication.merging import History, Merged
+from hanglab.analyzer.communication.merging import History
 from hanglab.analyzer.communication.order import continuation, left_out, period_of
 from hanglab.analyzer.communication.picture import Call, Difference, Divergence
+from hanglab.analyzer.communication.sequences import Sequences, calls_under
 from hanglab.analyzer.communication.signatures import (
     OPERATION,
     SITE,
@@ -28,58 +29,10 @@ from hanglab.analyzer.dumps.columns import Int32, Int64
 _SUSPECTS = 64
 #: So many histories of a group are compared with each other.
 _COMPARED = 64
-#: Calls of so many ranks are read in full.
-_CALLS = 64
 #: A call site may be ahead of its peers' by so many operations.
 _SHIFT = 256
 #: So many call sites in a row are no chance.
 _AGREEING = 3
-
-Signature = tuple[int, ...]
-
-
-@dataclass
-class Sequences:
-    """What each member of one group did, by sequence number."""
-
-    group: ResolvedGroup
-    histories: list[History]
-    table: UInt64
-
-    def of(self, rank: int) -> tuple[int, Int32]:
-        """First sequence number and codes of one rank."""
-        for history in self.histories:
-            window = history.windows.get(rank)
-            if window is not None:
-                low, high = window
-                return low, history.codes[low - history.base : high - history.base]
-        return 0, np.zeros(0, dtype=np.int32)
-
-    def code(self, rank: int, seq: int) -> int:
-        base, codes = self.of(rank)
-        return int(codes[seq - base]) if base <= seq < base + len(codes) else GAP
-
-    def signature(self, code: int) -> Signature | None:
-        """All that is known of a call, its call site last; None in a gap."""
-        return None if code == GAP else tuple(self.table[code].tolist())
-
-    def signatures(self, rank: int, low: int | None, high: int | None) -> list[Signature | None]:
-        """Signatures of one rank from ``low`` to one before ``high``."""
-        base, codes = self.of(rank)
-        start = 0 if low is None else max(0, low - base)
-        stop = len(codes) if high is None else max(0, high - base)
-        return [self.signature(code) for code in codes[start:stop].tolist()]
-
-
-def sequences_of(merged: Merged, group: ResolvedGroup, table: UInt64) -> Sequences:
-    members = set(group.standings)
-    histories = []
-    for key in group.histories:
-        for history in merged.histories.get(key, ()):
-            if members.isdisjoint(history.windows):
-                continue
-            histories.append(history)
-    return Sequences(group, histories, table)
 
 
 def find_divergence(sequences: Sequences, lookup: Lookup, *, stuck: bool) -> Divergence | None:
@@ -91,6 +44,8 @@ def find_divergence(sequences: Sequences, lookup: Lookup, *, stuck: bool) -> Div
         soft = _shifted(sequences, lookup, hard.seq if hard is not None else None)
         if soft is not None:
             return soft
+        if hard is not None and not hard.deviating:
+            return find_detour(sequences, lookup, hard.seq) or hard
     return hard
 
 
@@ -171,7 +126,7 @@ def _judge(sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]) -
         group=sequences.group.group,
         seq=seq,
         difference=kind,
-        calls=_calls(sequences, lookup, seq, ranks, deviating),
+        calls=calls_under(sequences, lookup, seq, ranks, deviating),
         deviating=deviating,
         candidates=() if deviating else tuple(ranks),
         skipped=skipped,
@@ -251,19 +206,6 @@ def _skips(sequences: Sequences, seq: int, base: int, side: _Side, kind: Differe
         # One call from the same line with other arguments is just that.
         return False
     return left_out(mine, peers) is not None
-
-
-def _calls(
-    sequences: Sequences, lookup: Lookup, seq: int, ranks: list[int], first: tuple[int, ...]
-) -> dict[int, Call]:
-    calls = {}
-    chosen = [*first, *(rank for rank in ranks if rank not in first)][:_CALLS]
-    lookup.prefetch(chosen)
-    for rank in chosen:
-        call = lookup.collective(rank, sequences.group, seq)
-        if call is not None:
-            calls[rank] = call
-    return dict(sorted(calls.items()))
 
 
 def _shifted(sequences: Sequences, lookup: Lookup, before: int | None) -> Divergence | None:
@@ -362,7 +304,7 @@ def _judge_shift(
     if conforming is not None:
         deviating = tuple(leaders if conforming is followers else followers)
     ranks = sorted(leaders + followers)
-    calls = _calls(sequences, lookup, seq, ranks, deviating)
+    calls = calls_under(sequences, lookup, seq, ranks, deviating)
     first, last = calls.get(leaders[0]), calls.get(followers[0])
     if first is None or last is None or call_site(first.stack) is None:
         return None

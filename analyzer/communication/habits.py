@@ -47,7 +47,7 @@ def habit_at(entries: Entries | None, index: int) -> Habit:
     # Without call sites a pattern of operations proves too little.
     if now is None:
         return Habit.UNKNOWN
-    period = period_of(past, longest=True)
+    period = period_of(past)
     if period is None:
         return Habit.UNKNOWN
     pattern = past[-period:]

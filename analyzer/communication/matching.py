@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.communication.blame import Blame, End, Ring, find_blame, reaching
-from hanglab.analyzer.communication.divergence import find_divergence, sequences_of
+from hanglab.analyzer.communication.divergence import find_divergence
 from hanglab.analyzer.communication.exchange import find_misfit
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
 from hanglab.analyzer.communication.habits import find_breaker
@@ -24,6 +24,7 @@ from hanglab.analyzer.communication.picture import (
     WaitKind,
 )
 from hanglab.analyzer.communication.recount import recount
+from hanglab.analyzer.communication.sequences import sequences_of
 from hanglab.analyzer.communication.signatures import difference, is_all_to_all
 from hanglab.analyzer.communication.summary import Pending, summarise
 from hanglab.analyzer.communication.waits import Waiting, Waits, find_waits

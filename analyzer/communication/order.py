@@ -9,29 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+import numpy as np
+
 #: Patterns longer than this are not looked for.
 _LONGEST = 1024
 
 
-def period_of(
-    history: Sequence[Hashable], *, repeats: int = 2, longest: bool = False
-) -> int | None:
-    """Length of the shortest pattern whose last ``repeats`` repetitions end ``history``.
+def period_of(history: Sequence[Hashable], *, repeats: int = 2) -> int | None:
+    """Length of the pattern whose repetitions explain the longest end of ``history``.
 
-    ``longest``: of the longest such pattern.  A step whose beginning repeats
-    itself (four microbatches, then a reduction) shows only in that one.  None if
-    there is none, or if a place of the pattern is not known (None).
+    The shortest of those, and at least ``repeats`` of it.  A step whose beginning
+    repeats itself (four microbatches, then a reduction) is no pattern of
+    microbatches.  None if there is no pattern; a place that is not known (None)
+    is like no other.
     """
     size = len(history)
-    periods = range(1, min(size // repeats, _LONGEST) + 1)
-    for period in reversed(periods) if longest else periods:
-        start = size - repeats * period
-        if all(
-            history[i] is not None and history[i] == history[i + period]
-            for i in range(start, size - period)
-        ):
-            return period
-    return None
+    numbers: dict[Hashable, int] = {}
+    known = (
+        -1 - place if one is None else numbers.setdefault(one, len(numbers))
+        for place, one in enumerate(history)
+    )
+    codes = np.fromiter(known, dtype=np.int64, count=size)
+    best: int | None = None
+    explained = 0
+    for period in range(1, min(size // repeats, _LONGEST) + 1):
+        if codes[-1] != codes[-1 - period]:
+            continue
+        breaks = np.flatnonzero(codes[period:] != codes[: size - period])
+        length = size - (int(breaks[-1]) + 1 if len(breaks) else 0)
+        if length >= repeats * period and length > explained:
+            best, explained = period, length
+        if explained == size:
+            break
+    return best
 
 
 def continuation(history: Sequence[Hashable], count: int) -> list[Hashable]:
