@@ -12,7 +12,7 @@ from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.heuristics.resources import CONFIRMED, ran_out, size
-from hanglab.analyzer.heuristics.slow import COST
+from hanglab.analyzer.heuristics.slowness import COST
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.recorder.case.surroundings import MemoryGroup
 
@@ -164,7 +164,7 @@ def _short_of_memory(host: HostView, span: Span[MemoryGroup]) -> str:
 def _cost(known: Known, host: HostView, ranks: list[int]) -> float:
     """Share of the time that the job loses: peers that wait, or everybody who stalls."""
     if set(ranks) < set(known.ranks):
-        found = arrivals(known.dumps)
+        found = arrivals(known)
         return sum(found.share(rank) for rank in ranks) if found is not None else 0.0
     share = host.stalled_share("memory", full=True)
     return share if share >= _STALLED else 0.0

@@ -9,7 +9,7 @@ from hanglab.analyzer.evidence.host import Span
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.heuristics.resources import CONFIRMED
-from hanglab.analyzer.heuristics.slow import COST
+from hanglab.analyzer.heuristics.slowness import COST
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.recorder.case.surroundings import CpuGroup
 
@@ -76,5 +76,5 @@ def _cost(known: Known, ranks: list[int], stood: float) -> float:
     """Share of the time that the job loses: that of peers who wait, or everybody's own."""
     if set(ranks) == set(known.ranks):
         return stood
-    found = arrivals(known.dumps)
+    found = arrivals(known)
     return sum(found.share(rank) for rank in ranks) if found is not None else 0.0

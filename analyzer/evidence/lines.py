@@ -1,0 +1,49 @@
+"""Where ranks were seen: the lines of user code that the recorder sampled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+
+from hanglab.analyzer.evidence.model import Evidence, RankView
+from hanglab.analyzer.verdict import Location
+from hanglab.recorder.case.records import Frame
+
+
+def input_line(known: Evidence, rank: int) -> Location | None:
+    """The line that waits for the loader: where the rank was seen most often."""
+    lines = [line for line in known.ranks[rank].lines if line.below == "input"]
+    if not lines:
+        return None
+    most = max(lines, key=lambda line: line.count)
+    return known.ranks[rank].location(Frame(most.function, most.file, most.line))
+
+
+def share_of_line(view: RankView, frame: Frame) -> float:
+    """Share of the rank's samples whose innermost user line is the frame's."""
+    total = sum(line.count for line in view.lines)
+    here = sum(
+        line.count
+        for line in view.lines
+        if (line.file, line.function, line.line) == (frame.file, frame.function, frame.line)
+        and line.below != "communication"
+    )
+    return here / total if total else 0.0
+
+
+def busiest_line(known: Evidence, rank: int) -> Frame | None:
+    """The line that the rank was seen at most often beyond its peers, calls to them aside."""
+    counts: dict[int, Counter[Frame]] = {}
+    for r, view in known.ranks.items():
+        counts[r] = Counter()
+        for line in view.lines:
+            if line.below != "communication":
+                counts[r][Frame(line.function, line.file, line.line)] += line.count
+    peers = [r for r in counts if r != rank]
+    excess = {
+        frame: seen - median(counts[r][frame] for r in peers)
+        for frame, seen in counts[rank].items()
+        if peers
+    }
+    best = max(excess, key=lambda frame: excess[frame], default=None)
+    return best if best is not None and excess[best] > 0 else None

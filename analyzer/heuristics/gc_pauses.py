@@ -1,0 +1,86 @@
+"""``gc_pause``: ranks that collect garbage while their peers wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hanglab.analyzer.evidence.arrival import OwnTime
+from hanglab.analyzer.evidence.doings import collecting
+from hanglab.analyzer.evidence.lines import busiest_line
+from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.heuristics.slowness import COST, FLOOR_MS, MAIN_PART, Scene
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+#: Fewest waits for a collection that are a habit.
+_FEWEST = 3
+#: Part of all that is lost to collections from which on a rank is one of the culprits.
+_PART = 0.2
+
+
+def gc_pause(scene: Scene) -> Iterator[Proposal]:
+    """Each wait for a late rank, as far as that rank spent it in its garbage collector.
+
+    So ranks are found that pause in turns, too, where none is later than the
+    others on average.
+    """
+    if not scene.long_enough:
+        return
+    waits = {rank: _waits(scene, rank) for rank in scene.did}
+    # Once is no habit.
+    lost = {rank: sum(w) - max(w, default=0.0) for rank, w in waits.items()}
+    total = sum(lost.values())
+    culprits = [
+        rank
+        for rank, ns in lost.items()
+        if ns >= _PART * total
+        and len(waits[rank]) >= _FEWEST
+        and sum(waits[rank]) >= MAIN_PART * scene.found.lost_ns[rank]
+    ]
+    cost = sum(lost[rank] for rank in culprits)
+    if not culprits or scene.share(cost) < COST or scene.ms_per_step(cost) < FLOOR_MS:
+        return
+    worst = max(culprits, key=lambda rank: lost[rank])
+    view = scene.known.ranks[worst]
+    line = busiest_line(scene.known, worst) if len(culprits) == 1 else None
+    yield propose(
+        scene.known,
+        Order.SLOW,
+        Cause.GC_PAUSE,
+        culprits,
+        status=Status.SLOW,
+        confidence=min(0.97, 0.75 + scene.share(cost)),
+        summary=f"The others wait for {name_ranks(culprits)} while Python collects garbage there, "
+        f"{scene.share(cost):.0%} of the time.",
+        evidence=[_evidence(scene, rank, waits[rank]) for rank in sorted(scene.did)],
+        location=view.location(line) if line else None,
+        effect=scene.effect(cost),
+    )
+
+
+def _waits(scene: Scene, rank: int) -> list[float]:
+    """What the peers lost to each of the rank's collections, in nanoseconds."""
+    progress = scene.known.ranks[rank].progress
+    if progress is None or not progress.pauses:
+        return []
+    pauses = OwnTime(collecting(progress, rank, scene.found))
+    waits: list[float] = []
+    for stretch in scene.found.stretches:
+        if rank not in stretch.members:
+            continue
+        place = stretch.members.index(rank)
+        late = stretch.last == place
+        paused = pauses.overlap(stretch.base[late, place], stretch.entered[late, place])
+        waits += np.minimum(paused, stretch.lost[late]).tolist()
+    return [ns for ns in waits if ns > 0]
+
+
+def _evidence(scene: Scene, rank: int, waits: list[float]) -> Evidence:
+    did = scene.did[rank]
+    return Evidence(
+        "progress",
+        rank,
+        f"collected garbage {did.collections} times for more than 0.2 ms, "
+        f"{did.collecting_ns / 1e6:.0f} ms in all; its peers lost {sum(waits) / 1e6:.0f} ms to it",
+    )

@@ -1,0 +1,138 @@
+"""``slow_compute``: a rank that works longer than its peers, by its processor time or by where
+it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from statistics import median
+
+from hanglab.analyzer.evidence.lines import busiest_line, share_of_line
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.heuristics.slowness import CERTAIN, COST, EXCESS, FLOOR_MS, Scene
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+#: Processor time against the median of the peers'.
+MORE = 1.12
+#: Share of the time that the excess of processor time must fill: less than the cost, as a
+#: crowded machine stretches the work; and the least that clocks read now and then can tell.
+WORK = 0.04
+LEAST_NS = 60_000_000
+#: Without more processor time: share of the time that a rank must cost its peers, share of
+#: the operations that it must be last in, and share of its samples at one line of its own.
+LATE = 0.3
+ALWAYS = 0.8
+OWN_LINE = 0.5
+
+
+def computes_more(scene: Scene, rank: int) -> bool:
+    """Whether the rank is late and uses more processor time than its peers by as much."""
+    excess = scene.beyond("work_ns", rank)
+    if excess is None or not scene.late(rank):
+        return False
+    usual = scene.usual("work_ns", rank)
+    return (
+        usual + excess >= MORE * usual
+        and excess >= LEAST_NS
+        and scene.share(excess) >= WORK
+        and scene.ms_per_step(excess) >= FLOOR_MS / 2
+    )
+
+
+def slow_compute(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
+    culprits = [r for r in scene.did if r not in named and computes_more(scene, r)]
+    if not culprits:
+        yield from _slow_elsewhere(scene, named)
+        return
+    worst = max(culprits, key=lambda r: scene.found.excess_ns[r])
+    excess = scene.beyond("work_ns", worst) or 0.0
+    usual = scene.usual("work_ns", worst)
+    line = busiest_line(scene.known, worst)
+    section = _heaviest_section(scene.known, worst)
+    cost = scene.found.excess_ns[worst]
+    yield propose(
+        scene.known,
+        Order.SLOW,
+        Cause.SLOW_COMPUTE,
+        culprits,
+        status=Status.SLOW,
+        confidence=min(0.97, 0.65 + sum(scene.found.excess_share(r) for r in culprits)),
+        summary=f"{name_ranks(culprits).capitalize()} computed "
+        f"{(usual + excess) / max(usual, 1.0):.1f} times as long as its peers"
+        + (f", most of it in section {section[0]}" if section else "")
+        + ", and they wait for it.",
+        evidence=[
+            Evidence(
+                "progress",
+                r,
+                f"used {scene.ms_per_step(did.work_ns or 0.0):.1f} ms of processor time a step",
+            )
+            for r, did in sorted(scene.did.items())
+        ]
+        + [scene.lag(r) for r in culprits],
+        location=scene.known.ranks[worst].location(line) if line else None,
+        effect=scene.effect(cost, section[0] if section else None),
+    )
+
+
+def _heaviest_section(known: Known, rank: int) -> tuple[str, float] | None:
+    """The section in which the rank used most processor time beyond its peers, and how much."""
+    view = known.ranks[rank]
+    if view.progress is None:
+        return None
+    best: tuple[str, float] | None = None
+    for total in view.progress.section_totals:
+        if total.kind == "input" or not total.count:
+            continue
+        peers = [
+            t.cpu_ns / t.count
+            for r, v in known.ranks.items()
+            if r != rank and v.progress
+            for t in v.progress.section_totals
+            if (t.section, t.kind) == (total.section, total.kind) and t.count
+        ]
+        if not peers:
+            continue
+        excess = (total.cpu_ns / total.count - median(peers)) * total.count
+        if excess > 0.3 * median(peers) and (best is None or excess > best[1]):
+            best = total.section, excess
+    return best
+
+
+def _slow_elsewhere(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
+    """A rank that its peers always wait for, seen at a line of its own, without computing more."""
+    known, found = scene.known, scene.found
+    for rank in scene.did:
+        view = known.ranks[rank]
+        if (
+            rank in named
+            or not scene.late(rank, CERTAIN)
+            or found.share(rank) < max(LATE, COST, EXCESS)
+            or found.last[rank] < ALWAYS * found.compared[rank]
+        ):
+            continue
+        line = busiest_line(known, rank)
+        if line is None:
+            continue
+        own = share_of_line(view, line)
+        peers = [share_of_line(v, line) for r, v in known.ranks.items() if r != rank]
+        if own < OWN_LINE or not peers or own < 3 * max(peers):
+            continue
+        location = view.location(line)
+        yield propose(
+            known,
+            Order.SLOW,
+            Cause.SLOW_COMPUTE,
+            [rank],
+            status=Status.SLOW,
+            confidence=0.7,
+            summary=f"Rank {rank} is always last: it spends {own:.0%} of its time"
+            f"{name_line(location)}, where its peers spend next to none; it does not compute more "
+            "than they do, so it waits for something there.",
+            evidence=[
+                scene.lag(rank),
+                Evidence("progress", rank, f"{own:.0%} of its samples{name_line(location)}"),
+            ],
+            location=location,
+            effect=scene.effect(found.excess_ns[rank]),
+        )

@@ -1,0 +1,81 @@
+"""``slow_host``: a rank that is kept from its processor, or a host on which all are slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.heuristics.slowness import CERTAIN, COST, MAIN_PART, Scene
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+#: Share of the time that a rank must wait for a processor beyond its peers.
+_KEPT = 0.15
+#: Its waits per processor time against the median of its peers': who works more waits more.
+_FACTOR = 2.5
+#: Share of its excess that more work of its own may explain.
+_OWN_WORK = 0.3
+
+
+def slow_host(scene: Scene) -> Iterator[Proposal]:
+    """Runnable without a processor, by the kernel's own count, far more than its peers."""
+    culprits = [rank for rank in scene.did if _kept_waiting(scene, rank)]
+    if not culprits or len(culprits) == len(scene.did):
+        return
+    worst = max(culprits, key=lambda rank: scene.found.excess_ns[rank])
+    cost = scene.found.excess_ns[worst]
+    yield propose(
+        scene.known,
+        Order.SLOW,
+        Cause.SLOW_HOST,
+        culprits,
+        status=Status.SLOW,
+        confidence=min(0.95, 0.65 + scene.share(cost)),
+        summary=f"{name_ranks(culprits).capitalize()} does no more work than its peers but waits "
+        f"for a processor {_share(scene, worst):.0%} of the time; the others wait for it.",
+        evidence=[
+            Evidence(
+                "progress",
+                rank,
+                f"was runnable without a processor {_share(scene, rank):.0%} of the time",
+            )
+            for rank in sorted(scene.did)
+        ]
+        + [scene.lag(rank) for rank in culprits]
+        + _pinned(scene, culprits),
+        effect=scene.effect(cost),
+    )
+
+
+def _share(scene: Scene, rank: int) -> float:
+    return scene.share(scene.did[rank].waited_ns or 0.0)
+
+
+def _kept_waiting(scene: Scene, rank: int) -> bool:
+    waited = scene.beyond("waited_ns", rank)
+    worked = scene.beyond("work_ns", rank)
+    if waited is None or worked is None or not scene.late(rank, CERTAIN):
+        return False
+    excess = scene.found.excess_ns[rank]
+    ratio = {r: (d.waited_ns or 0.0) / max(d.cpu_ns or 0.0, 1e6) for r, d in scene.did.items()}
+    usual = median(ratio[r] for r in ratio if r != rank)
+    return (
+        scene.share(waited) >= max(_KEPT, COST)
+        and waited >= MAIN_PART * excess
+        and worked <= _OWN_WORK * excess
+        and ratio[rank] >= _FACTOR * max(usual, 0.02)
+    )
+
+
+def _pinned(scene: Scene, culprits: list[int]) -> list[Evidence]:
+    """Processors that a culprit may use, where they differ from its peers'."""
+    allowed = {}
+    for rank in scene.did:
+        loads = scene.known.host_of(rank).loads(rank)
+        if loads and loads[-1].cpus:
+            allowed[rank] = loads[-1].cpus
+    return [
+        Evidence("host", rank, f"may run on processor {allowed[rank]} only")
+        for rank in culprits
+        if rank in allowed and any(allowed[r] != allowed[rank] for r in allowed if r != rank)
+    ]

@@ -1,0 +1,93 @@
+"""What all causes of a slow job are judged by: what is lost, and how much must be.
+
+A rank is held to account only for its own time beyond its peers', where they
+lose by it, again and again.  Which cause it is, what filled that time decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hanglab.analyzer.evidence.arrival import Arrivals
+from hanglab.analyzer.evidence.doings import Doings, beyond_peers, doings, steps
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.verdict import Effect, Evidence
+
+#: Share of the time that a rank must cost its peers, and exceed them by itself.
+COST = 0.08
+EXCESS = 0.08
+#: Share of a rank's excess that a cause must account for to be the cause.
+MAIN_PART = 0.5
+#: Least excess a step, in milliseconds.
+FLOOR_MS = 2.0
+#: Fewest operations, and shortest time in nanoseconds, that say anything.
+FEWEST = 12
+SHORTEST_NS = 500_000_000
+#: Excess over its standard error from which on it is no chance, and below which it may be.
+CERTAIN = 4.0
+LIKELY = 1.5
+
+
+@dataclass
+class Scene:
+    """The job as the heuristics of slowness see it."""
+
+    known: Known
+    found: Arrivals
+    did: dict[int, Doings]
+    steps: int
+
+    @classmethod
+    def of(cls, known: Known, found: Arrivals) -> Scene:
+        return cls(known, found, doings(known, found), steps(known, found))
+
+    @property
+    def long_enough(self) -> bool:
+        return self.found.operations >= FEWEST and self.found.span_ns >= SHORTEST_NS
+
+    def ms_per_step(self, ns: float) -> float:
+        return ns / self.steps / 1e6
+
+    def share(self, ns: float) -> float:
+        return ns / self.found.span_ns if self.found.span_ns > 0 else 0.0
+
+    def late(self, rank: int, certainty: float = LIKELY) -> bool:
+        """Whether the rank's own time exceeds its peers' by enough, and they lose by it."""
+        found = self.found
+        return (
+            self.long_enough
+            and found.compared.get(rank, 0) >= FEWEST
+            and found.share(rank) >= COST / 2
+            and found.excess_share(rank) >= EXCESS
+            and self.ms_per_step(found.excess_ns[rank]) >= FLOOR_MS
+            and found.certainty[rank] >= certainty
+        )
+
+    def beyond(self, name: str, rank: int) -> float | None:
+        """A quantity of ``Doings`` beyond the median of the peers'; None where not all have it."""
+        values = {r: getattr(d, name) for r, d in self.did.items()}
+        if rank not in values or None in values.values() or len(values) < 2:
+            return None
+        return beyond_peers(values, rank)
+
+    def usual(self, name: str, rank: int) -> float:
+        """The median of the peers' quantity."""
+        return float(getattr(self.did[rank], name)) - (self.beyond(name, rank) or 0.0)
+
+    def effect(self, ns: float, section: str | None = None) -> Effect:
+        return Effect(
+            section=section,
+            ms_per_step=round(self.ms_per_step(ns), 3),
+            share_of_step=round(min(1.0, self.share(ns)), 4),
+        )
+
+    def lag(self, rank: int) -> Evidence:
+        found = self.found
+        return Evidence(
+            "flight_recorder",
+            rank,
+            f"was last, by its own doing, into {found.last[rank]} of {found.compared[rank]} "
+            f"operations; its own time exceeds its peers' by "
+            f"{self.ms_per_step(found.excess_ns[rank]):.1f} ms a step, and they lost "
+            f"{found.lost_ns[rank] / 1e6:.0f} ms to it, {found.share(rank):.0%} of the time",
+        )
