@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from rich.text import Text
 from hanglab.analyzer.verdict import Verdict
 from hanglab.harness.outcome import Outcome, describe
 from hanglab.harness.panel import rank_list
+from hanglab.harness.repetition import command
 from hanglab.harness.runner import Request, Result
 
 _STYLE = {
@@ -155,7 +155,7 @@ def print_failures(console: Console, results: Sequence[Result]) -> None:
             console.print(Text(result.detail.rstrip(), style="dim"))
         if result.folder is not None and result.request is not None:
             console.print(f"    artifacts  {escape(str(result.folder))}")
-            console.print(f"    again      {escape(_again(result.request))}")
+            console.print(f"    again      {escape(command(result.request))}")
 
 
 def print_summary(
@@ -167,9 +167,3 @@ def print_summary(
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     jobs = "1 job" if len(results) == 1 else f"{len(results)} jobs"
     console.print(f"{jobs} in {seconds:.0f} s: {words}; artifacts in {escape(str(shown))}")
-
-
-def _again(request: Request) -> str:
-    words = ["hanglab", "run", str(request.scenario.source), "--seed", str(request.seed)]
-    words += ["--backend", request.backend, "--world-size", str(request.world_size)]
-    return shlex.join(words)

@@ -1,0 +1,156 @@
+"""What is collected: files with scenarios, and one item for each fault and each control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanglab.harness.allotment import least_gpus
+from hanglab.harness.declaration import Scenario
+from hanglab.harness.errors import HanglabError
+from hanglab.harness.outcome import Outcome
+from hanglab.harness.pytest_plugin.failure import OutcomeFailure, describe_failure
+from hanglab.harness.pytest_plugin.reporting import asked_properties, result_properties
+from hanglab.harness.runner import Request, Result
+from hanglab.harness.suite import Options, refusal_of, requests_of
+
+if TYPE_CHECKING:
+    from hanglab.harness.pytest_plugin.session import Session
+
+#: Launchers whose ranks import torch anew, which takes many seconds.
+_COLD = frozenset({"torchrun", "docker"})
+#: Patience, in seconds, from which a scenario counts as slow.
+_PATIENT_S = 5.0
+
+
+class ProjectFolder(pytest.Collector):
+    """The scenarios that come with hanglab, wherever they are installed."""
+
+    def __init__(self, *, suite: Session, **given: Any) -> None:
+        super().__init__(**given)
+        self._suite = suite
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        for path in self._suite.scenarios_of_project():
+            name = path.relative_to(self._suite.project).as_posix()
+            yield ScenarioFile.from_parent(
+                self, path=path, name=name, nodeid=f"{self.name}/{name}", suite=self._suite
+            )
+
+
+class ScenarioFile(pytest.File):
+    def __init__(self, *, suite: Session, **given: Any) -> None:
+        super().__init__(**given)
+        self._suite = suite
+
+    def collect(self) -> Iterator[ScenarioItem]:
+        found = self._suite.read(self.path)
+        problems = [broken.describe() for broken in found.broken]
+        items: list[ScenarioItem] = []
+        for scenario in found.scenarios:
+            namesake = self._suite.claim(scenario)
+            if namesake is not None:
+                problems.append(
+                    f"Two scenarios are called {scenario.name}: "
+                    f"{namesake.source}:{namesake.line} and {scenario.source}:{scenario.line}.  "
+                    "Rename one."
+                )
+                continue
+            try:
+                items += self._items(scenario)
+            except HanglabError as failure:
+                problems.append(f"{failure}  {failure.advice}")
+        if problems:
+            raise self.CollectError("\n".join(problems))
+        yield from items
+
+    def _items(self, scenario: Scenario) -> Iterator[ScenarioItem]:
+        """Raises PoolTooSmall where the run may not use the GPUs that it needs."""
+        options = self._suite.options
+        worlds = options.world_sizes or (scenario.world_size,)
+        for backend, launcher, world_size in product(options.backends, options.launchers, worlds):
+            asked = Options(backend=backend, world_size=world_size, repeat=options.repeat)
+            if backend in scenario.backends:
+                self._suite.runner.allotment.refusal(scenario, backend)
+            for request in requests_of(scenario, asked):
+                words = [request.variant, backend, launcher, str(world_size)]
+                if options.repeat > 1:
+                    words.append(f"seed{request.seed}")
+                yield ScenarioItem.from_parent(
+                    self,
+                    name=f"{scenario.name}[{'-'.join(words)}]",
+                    suite=self._suite,
+                    asked=request,
+                    launcher=launcher,
+                )
+
+
+class ScenarioItem(pytest.Item):
+    """One job: the fault of a scenario, or its control."""
+
+    def __init__(self, *, suite: Session, asked: Request, launcher: str, **given: Any) -> None:
+        super().__init__(**given)
+        self._suite = suite
+        self.asked = asked
+        self.launcher = launcher
+        scenario = asked.scenario
+        self.user_properties += asked_properties(asked, launcher)
+        for mark in _marks(scenario, asked.backend, launcher):
+            self.add_marker(mark)
+        if scenario.expect is not None:
+            cause = scenario.expect.cause
+            self.extra_keyword_matches |= {cause.value, cause.category.value}
+
+    @property
+    def lasting_name(self) -> str:
+        """The item without its seed: repetitions take equally long."""
+        return self.nodeid.rsplit("-seed", 1)[0]
+
+    def setup(self) -> None:
+        refusal = refusal_of(self.asked.scenario, self.asked)
+        if refusal is not None:
+            self.user_properties.append(("outcome", Outcome.SKIPPED.value))
+            pytest.skip(refusal)
+
+    def runtest(self) -> None:
+        result, waited = self._suite.runner.run(self.asked, self.launcher)
+        for reason in waited:
+            self.add_report_section("call", "hanglab", reason)
+        self.settle(result)
+
+    def settle(self, result: Result) -> None:
+        """Raises OutcomeFailure unless the job came out as it must."""
+        self.user_properties += result_properties(result)
+        if result.outcome is not Outcome.PASS:
+            raise OutcomeFailure(result, self.launcher)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, OutcomeFailure):
+            return describe_failure(excinfo.value.result, excinfo.value.launcher)
+        if isinstance(excinfo.value, HanglabError):
+            return f"harness error: {excinfo.value}\n{excinfo.value.advice}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        scenario = self.asked.scenario
+        return scenario.source, scenario.line - 1, self.name
+
+
+def _marks(scenario: Scenario, backend: str, launcher: str) -> Iterator[pytest.MarkDecorator]:
+    yield pytest.mark.hanglab
+    gpus = least_gpus(scenario, backend)
+    if gpus > 1:
+        yield pytest.mark.multi_gpu(gpus)
+    else:
+        yield pytest.mark.one_gpu if gpus else pytest.mark.cpu
+    needs = {*scenario.needs, launcher}
+    if "docker" in needs:
+        yield pytest.mark.docker
+    if "root" in needs:
+        yield pytest.mark.root
+    if launcher in _COLD or scenario.hang_after_s >= _PATIENT_S:
+        yield pytest.mark.slow

@@ -1,0 +1,70 @@
+"""The options of the plugin, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from hanglab.harness.declaration import BACKENDS
+from hanglab.harness.suite import LAUNCHERS
+
+
+@dataclass(frozen=True)
+class Options:
+    """``world_sizes`` is empty where each scenario's own is meant."""
+
+    backends: tuple[str, ...]
+    launchers: tuple[str, ...]
+    world_sizes: tuple[int, ...]
+    repeat: int
+    #: Number of this part, from 0, and of all parts.
+    shard: tuple[int, int]
+    with_project: bool
+
+    @property
+    def combinations(self) -> int:
+        return len(self.backends) * len(self.launchers) * max(1, len(self.world_sizes))
+
+
+def read_options(config: pytest.Config) -> Options:
+    """Raises pytest.UsageError for what makes no sense."""
+    option = config.option
+    return Options(
+        backends=_names("--hanglab-backend", option.hanglab_backend, BACKENDS),
+        launchers=_names("--hanglab-launcher", option.hanglab_launcher, list(LAUNCHERS)),
+        world_sizes=tuple(
+            _number("--hanglab-world-size", word) for word in _words(option.hanglab_world_size)
+        ),
+        repeat=_number("--hanglab-repeat", option.hanglab_repeat or "1"),
+        shard=_shard(option.hanglab_shard or "1/1"),
+        with_project=bool(option.hanglab),
+    )
+
+
+def _words(given: Iterable[str] | None) -> list[str]:
+    words = [word.strip() for value in given or () for word in value.split(",")]
+    return list(dict.fromkeys(word for word in words if word))
+
+
+def _names(option: str, given: Iterable[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    words = _words(given) or [known[0]]
+    for word in words:
+        if word not in known:
+            raise pytest.UsageError(f"{option}={word}: there are {', '.join(known)}")
+    return tuple(words)
+
+
+def _number(option: str, word: str) -> int:
+    if not word.isdecimal() or not int(word):
+        raise pytest.UsageError(f"{option}={word}: a number from 1 on is needed")
+    return int(word)
+
+
+def _shard(word: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", word)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise pytest.UsageError(f"--hanglab-shard={word}: say I/N, with I from 1 to N, such as 2/3")
+    return int(match[1]) - 1, int(match[2])

@@ -1,0 +1,126 @@
+"""What items report: properties for JUnit, words for the terminal, the tally of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hanglab.harness import summary
+from hanglab.harness.outcome import Outcome
+from hanglab.harness.rates import pass_rate
+from hanglab.harness.runner import Request, Result, expectation
+from hanglab.harness.summary import Row
+
+#: A letter and a word for each way to fail.
+_WORDS = {
+    Outcome.WRONG_VERDICT.value: ("W", "WRONG VERDICT"),
+    Outcome.INCONCLUSIVE.value: ("I", "INCONCLUSIVE"),
+    Outcome.NOT_REPRODUCED.value: ("N", "NOT REPRODUCED"),
+    Outcome.HARNESS_ERROR.value: ("H", "HARNESS ERROR"),
+}
+
+Property = tuple[str, Any]
+
+
+def asked_properties(request: Request, launcher: str) -> list[Property]:
+    """Known before the job runs; they become properties of the JUnit test case."""
+    return [
+        ("scenario", request.scenario.name),
+        ("variant", request.variant),
+        ("backend", request.backend),
+        ("launcher", launcher),
+        ("world_size", str(request.world_size)),
+        ("seed", str(request.seed)),
+        ("expected", _expected(request)),
+    ]
+
+
+def _expected(request: Request) -> str:
+    expected = expectation(request) or {}
+    return " ".join(str(expected[key]) for key in ("status", "cause") if key in expected)
+
+
+def result_properties(result: Result) -> list[Property]:
+    verdict = result.verdict
+    actual, culprits, confidence = "", "", ""
+    if verdict is not None:
+        cause = f" {verdict.cause.value}" if verdict.cause else ""
+        actual = verdict.status.value + cause
+        culprits = ",".join(map(str, verdict.culprits))
+        confidence = f"{verdict.confidence:.2f}"
+    return [
+        ("actual", actual),
+        ("culprits", culprits),
+        ("confidence", confidence),
+        ("outcome", result.outcome.value),
+        ("reason", result.judgement.reason),
+        ("artifacts", str(result.folder or "")),
+    ]
+
+
+def status_of(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, str] | None:
+    """Letter and word of a failed scenario; None for everything else."""
+    if not isinstance(report, pytest.TestReport) or report.when != "call" or not report.failed:
+        return None
+    words = _WORDS.get(str(dict(report.user_properties).get("outcome")))
+    return ("failed", *words) if words else None
+
+
+class Tally:
+    """All scenarios of a run as their reports come in."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.rows: list[Row] = []
+        #: Seconds by item, without its seed.
+        self.durations: dict[str, float] = {}
+
+    def add(self, report: pytest.TestReport) -> None:
+        told = {name: str(value) for name, value in report.user_properties}
+        if "scenario" not in told or "variant" not in told:
+            return
+        settled = report.when == "call" or (report.when == "setup" and not report.passed)
+        if not settled:
+            return
+        reason = told.get("reason", "")
+        if report.skipped and isinstance(report.longrepr, tuple):
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        if report.when == "call":
+            self.durations[report.nodeid.rsplit("-seed", 1)[0]] = round(report.duration, 3)
+        self.rows.append(
+            Row(
+                scenario=told["scenario"],
+                variant=told["variant"],
+                where=f"{told['backend']}, {told['launcher']}, {told['world_size']} ranks",
+                seed=told["seed"],
+                expected=told["expected"],
+                actual=told.get("actual", ""),
+                culprits=told.get("culprits", ""),
+                outcome=told.get("outcome", Outcome.HARNESS_ERROR.value),
+                reason=reason,
+                seconds=report.duration,
+                artifacts=told.get("artifacts", ""),
+            )
+        )
+
+    def print_to(self, terminal: pytest.TerminalReporter) -> None:
+        if not self.rows:
+            return
+        terminal.section("hanglab")
+        terminal.write_line(summary.counts(self.rows))
+        for name, rows in summary.repeated(self.rows).items():
+            passed = sum(row.outcome == Outcome.PASS.value for row in rows)
+            terminal.write_line(f"  {name}: {pass_rate(passed, len(rows))}")
+        if any(row.artifacts for row in self.rows):
+            terminal.write_line(f"artifacts: {self._folder}")
+
+    def write_summaries(self) -> None:
+        """Writes ``summary.md``, and appends it to the job page where there is one."""
+        if any(row.artifacts for row in self.rows):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / "summary.md").write_text(summary.markdown(self.rows))
+        summary.append_to_job_page(self.rows)

@@ -1,0 +1,120 @@
+"""Running jobs for items: launchers that stay warm, leases, the run's folder, Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hanglab.harness.allotment import Allotment
+from hanglab.harness.artifacts import ArtifactsError, RunFolder
+from hanglab.harness.outcome import Judgement, Outcome
+from hanglab.harness.pytest_plugin import workers
+from hanglab.harness.runner import Request, Result, run
+from hanglab.harness.suite import make_launcher
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from hanglab.harness.launchers.protocol import Launcher
+
+#: Waiting for a lease is told on the terminal once it has lasted this long, in seconds.
+_PATIENCE_S = 3.0
+
+
+class Runner:
+    """What all items of one process share.  ``several``: more than one combination is asked for."""
+
+    def __init__(self, config: pytest.Config, *, several: bool) -> None:
+        self._config = config
+        self._several = several
+        self._launchers: dict[str, Launcher] = {}
+        self.folder = RunFolder(workers.run_folder(config))
+        self.allotment = Allotment()
+
+    def prepare(self, launchers: Collection[str]) -> None:
+        """Begins to import torch, so that the first item waits for less."""
+        for name in launchers:
+            self._launcher(name).prepare()
+
+    def run(self, request: Request, launcher: str) -> tuple[Result, list[str]]:
+        """Runs one job, and says for what it had to wait.
+
+        Raises KeyboardInterrupt where Ctrl-C came; the job is over and its Case
+        written then.  A second Ctrl-C interrupts at once.
+        """
+        waited: list[str] = []
+        begun = time.monotonic()
+
+        def tell(reason: str) -> None:
+            if reason.startswith("waiting"):
+                waited.append(reason)
+                if time.monotonic() - begun > _PATIENCE_S:
+                    self._announce(f"{request.title}: {reason}")
+
+        with _stopping() as stop, self.allotment.lease(request, stop, tell) as environment:
+            if environment is None:
+                raise KeyboardInterrupt
+            try:
+                folder = self._folder(request, launcher).job(
+                    request.scenario.name, request.variant, request.repetition
+                )
+                result = run(
+                    request, folder, self._launcher(launcher), stop, environment=environment
+                )
+            except ArtifactsError as failure:
+                judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
+                result = Result(request.scenario.name, request, judgement, detail=failure.advice)
+            if stop.is_set():
+                raise KeyboardInterrupt
+        return result, waited
+
+    def _folder(self, request: Request, launcher: str) -> RunFolder:
+        if not self._several:
+            return self.folder
+        combination = f"{request.backend}-{launcher}-{request.world_size}"
+        return RunFolder(self.folder.path / combination)
+
+    def _launcher(self, name: str) -> Launcher:
+        if name not in self._launchers:
+            self._launchers[name] = make_launcher(name)
+        return self._launchers[name]
+
+    def _announce(self, text: str) -> None:
+        """Past pytest's capture; from workers, too, whose standard error is the terminal's."""
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        shown = capture.global_and_fixture_disabled() if capture else contextlib.nullcontext()
+        worker = workers.worker_name(self._config)
+        with shown:
+            print(f"\nhanglab: {worker + ' ' if worker else ''}{text}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Ends what is kept warm, and every job."""
+        while self._launchers:
+            self._launchers.popitem()[1].close()
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Turns the first Ctrl-C into an event, so that a job is captured and ended in order."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
