@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 from collections.abc import Mapping
@@ -37,12 +38,35 @@ def recorded_environment(
     for names, value in settings.items():
         if not any(name in environment for name in names):
             environment.update({name: value for name in names if name in known})
+    environment.update(profiled(environment, runtime))
     path = environment.get("PYTHONPATH")
     hook = str(hook_dir())
     environment["PYTHONPATH"] = hook if not path else hook + os.pathsep + path
     environment["HANGLAB_CASE"] = str(case)
     environment["HANGLAB_RUNTIME"] = str(runtime)
     return environment
+
+
+def profiled(environment: Mapping[str, str], runtime: Path) -> dict[str, str]:
+    """What lets the agent ask the job's processes for traces, unless the caller's daemon does.
+
+    Writes Kineto's own settings into the runtime folder.
+    """
+    if "KINETO_USE_DAEMON" in environment:
+        return {}
+    settings = {
+        "KINETO_USE_DAEMON": "1",
+        "KINETO_IPC_SOCKET_DIR": str(runtime),
+        "KINETO_ONDEMAND_TRACE_DIR": str(runtime),
+        # Errors only: it would announce itself and each stage of a trace on the job's stderr.
+        "KINETO_LOG_LEVEL": environment.get("KINETO_LOG_LEVEL", "4"),
+    }
+    if "KINETO_CONFIG" not in environment:
+        config = runtime / "kineto.conf"
+        with contextlib.suppress(OSError):
+            config.write_text("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n")
+            settings["KINETO_CONFIG"] = str(config)
+    return settings
 
 
 def dumps_of(environment: Mapping[str, str]) -> str | None:

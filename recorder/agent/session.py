@@ -49,6 +49,7 @@ from hanglab.recorder.agent.capture import Capture
 from hanglab.recorder.agent.control import Control
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.host.sampler import HostSampler
+from hanglab.recorder.agent.profiles import Profiles
 from hanglab.recorder.agent.strays import ESCAPED, Strays
 from hanglab.recorder.agent.timeouts import TorchDumps
 from hanglab.recorder.agent.watched import WatchedRank
@@ -142,6 +143,13 @@ class Session:
         """Returns once finished."""
         self._write_host()
         self._host.start()
+        self._profiles = Profiles(
+            self._case,
+            self._runtime,
+            self._host_folder.name,
+            lambda: self._watcher.ranks,
+            self._capture.miss,
+        )
         self._tell({"event": "ready"})
         next_look = time.monotonic()
         while not self._finishing:
@@ -160,6 +168,7 @@ class Session:
         watcher = self._watcher
         if time.monotonic() - self._last_discovery > _DISCOVERY:
             self._discover()
+        self._profiles.overlook()
         watcher.look()
         self._exit_watch.read(watcher.ranks)
         self._notice_exits()
@@ -377,6 +386,7 @@ class Session:
 
     def _finish(self) -> None:
         self._host.close()
+        self._profiles.close()
         self._look_for_unrecorded()
         for rank in self._watcher.ranks:
             if not (rank.folder / folders.MOVEMENT).exists():

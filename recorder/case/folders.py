@@ -37,6 +37,8 @@ CODE: Final = "code.json"
 LINES: Final = "lines.json"
 STRAGGLER: Final = "straggler.jsonl"
 STDERR: Final = "stderr.txt"
+#: Folder of a rank's profiler traces.
+TRACES: Final = "traces"
 CONNECTIONS: Final = "connections.jsonl"
 
 #: Bytes of a rank's stderr that are kept, from its end.

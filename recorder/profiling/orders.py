@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from hanglab.recorder.profiling import processes
 from hanglab.recorder.profiling.access import Refused
 from hanglab.recorder.profiling.checking import Checking
@@ -232,7 +234,11 @@ class Orders:
         folder = self._root / order.name
         asked = folder / f"{who}.{self._host}.pt.trace.json"
         home = self._home(client) or folder
-        text = configuration(str(asked), order.name, order.asked.window, order.asked.detail)
+        detail = order.asked.detail
+        if self._standstill(client):
+            # Of a process that hangs the stack is what matters.
+            detail = msgspec.structs.replace(detail, stacks=True)
+        text = configuration(str(asked), order.name, order.asked.window, detail)
         target = Target(
             client,
             receipt,

@@ -55,8 +55,6 @@ class Asked(msgspec.Struct, frozen=True):
     detail: Detail = Detail()
     #: Seconds after the end of the window in which the file must have come.
     patience_s: float = 30.0
-    #: Stacks of Python threads, too, taken from outside.
-    with_stacks: bool = False
 
 
 class ProcessState(msgspec.Struct):
@@ -71,7 +69,5 @@ class ProcessState(msgspec.Struct):
     idle: bool
     #: Seconds between its looks for something to do.
     period_s: float
-    #: What keeps it from answering a request by iterations; "" if nothing is known to.
-    standstill: str = ""
     #: Iterations per second, None where nobody counts them.
     iterations_per_s: float | None = None

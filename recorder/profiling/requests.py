@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,6 +27,8 @@ from hanglab.recorder.profiling.standstill import Standstills
 
 #: Bytes of a trace in one answer.
 _BLOCK = 4 * 1024 * 1024
+#: Processes that are looked at at a time.
+_LOOKS = 4
 
 
 @dataclass
@@ -86,19 +89,30 @@ class Requests:
             is_rank=is_rank,
             idle=client.idle,
             period_s=client.period_s,
+            iterations_per_s=self.standstills.iterations_per_s(client),
         )
 
     def _profile(self, message: dict[str, Any]) -> dict[str, Any]:
         asked = msgspec.convert(message.get("asked"), Asked)
-        if asked.window.iterations:
-            # Looking takes a second and must hold up neither the fabric nor other requests.
-            with self.lock:
-                chosen = self.orders.select(asked.selection)
-            for client in chosen.values():
-                self.standstills.look(client)
+        return self._told(self.place(asked))
+
+    def place(self, asked: Asked) -> Order:
+        """Take an order.  Raises Refused.
+
+        Whether a process stands still decides whether iterations may be asked of
+        it, and whether stacks belong to its trace.  Looking takes up to a second
+        and holds up neither the fabric nor other requests.
+        """
+        with self.lock:
+            chosen = self.orders.select(asked.selection)
+        with ThreadPoolExecutor(_LOOKS, "hanglab-standstill") as pool:
+            stills = list(pool.map(self.standstills.look, chosen.values()))
         with self.lock:
             order = self.orders.place(asked)
-            return self._told(order)
+        for client, still in zip(chosen.values(), stills, strict=True):
+            if still:
+                self.standstills.keep_stack(client, order.name)
+        return order
 
     def _receipts(self, message: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
@@ -110,7 +124,8 @@ class Requests:
             return {**self._told(order), "cancelled": self.orders.cancel(order)}
 
     def _told(self, order: Order) -> dict[str, Any]:
-        receipts = [target.receipt for target in order.targets]
+        with self.lock:
+            receipts = [target.receipt for target in order.targets]
         return {
             "order": order.name,
             "host": self.host,

@@ -10,7 +10,14 @@ from pathlib import Path
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.agent.stacks import NoStacks, threads_of
 from hanglab.recorder.case import folders, layout
-from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
+from hanglab.recorder.case.progress import (
+    Counters,
+    NotProgress,
+    read_counters,
+    read_progress,
+)
+from hanglab.recorder.case.records import StackSample
+from hanglab.recorder.case.writer import clock, write_record
 from hanglab.recorder.profiling.registry import Client
 
 #: Nothing counted for this long is a standstill, in seconds ...
@@ -49,6 +56,36 @@ class Standstills:
         """What the latest look saw, if it was not long ago."""
         seen = self._seen.get(client.identity.pid or -1)
         return seen[1] if seen is not None and time.monotonic() - seen[0] < _FRESH_S else ""
+
+    def keep_stack(self, client: Client, order: str) -> None:
+        """Put the stacks of a recorded rank that stands still beside its trace, in the Case."""
+        folder = self._folder_of(client)
+        pid = client.identity.pid
+        if folder is None or pid is None:
+            return
+        stat = procfs.stat(pid)
+        try:
+            threads = threads_of(pid, stopped=stat is not None and stat.state in "TtD")
+            sample = StackSample(clock(), pid, "rank", threads, capture=False)
+            write_record(folder / folders.TRACES / f"{order}.stacks.json", sample)
+        except (NoStacks, OSError):
+            # The trace has them, too.
+            return
+
+    def iterations_per_s(self, client: Client) -> float | None:
+        """Optimizer steps of a recorded rank; None where nobody counts them."""
+        folder = self._folder_of(client)
+        if folder is None:
+            return None
+        try:
+            progress = read_progress((folder / folders.PROGRESS).read_bytes())
+        except (OSError, NotProgress):
+            return None
+        updates = {total.section for total in progress.section_totals if total.kind == "update"}
+        starts = [e.started_ns for e in progress.section_events if e.section in updates][-20:]
+        if len(starts) < 2 or starts[-1] <= starts[0]:
+            return None
+        return (len(starts) - 1) * 1e9 / (starts[-1] - starts[0])
 
 
 def by_progress(folder: Path) -> str | None:
