@@ -134,11 +134,19 @@ def child_in_lock(sample: StackSample, view: RankView) -> bool:
     if not frames or view.code.owner(frames[0].file) not in (Owner.USER, Owner.STDLIB):
         return False
     # Locks of multiprocessing are shared with others that may let them go.
-    if any(_MULTIPROCESSING in frame.file for frame in frames[:2]):
+    if any(_MULTIPROCESSING in frame.file for frame in _above_user(frames, view)):
         return False
     if any(frame.function == "spawn_main" for frame in frames):
         return False
     return any(in_lock(s.wchan) for s in view.processes if s.pid == sample.pid)
+
+
+def _above_user(frames: list[Frame], view: RankView) -> list[Frame]:
+    """The innermost frames, up to the user's."""
+    for place, frame in enumerate(frames):
+        if view.code.owner(frame.file) is Owner.USER:
+            return frames[:place]
+    return frames
 
 
 def fork_deadlock(view: RankView) -> str:

@@ -53,14 +53,16 @@ def thread_waits(stdlib: tuple[str, ...]) -> list[dict[str, Any]]:
         thread = threads.get(ident)
         if thread is not None and thread.name.startswith("hanglab-"):
             continue
-        number = thread.native_id if thread is not None else None
+        main = thread is threading.main_thread()
+        # After a fork a thread still bears the number of its parent's.
+        number = os.getpid() if main else getattr(thread, "native_id", None)
         try:
             wait = _wait_of(top, stdlib) or _lock_of(number)
         except Exception:  # whatever a foreign object does when it is looked at
             continue
         if wait is not None:
             wait["os_thread_id"] = number
-            wait["main"] = thread is threading.main_thread()
+            wait["main"] = main
             found.append(wait)
     return found
 
