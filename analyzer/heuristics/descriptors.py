@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.proposal import Proposal
-from hanglab.analyzer.heuristics.resources import location_of, own_troubles, ran_out
+from hanglab.analyzer.heuristics.resources import (
+    location_of,
+    own_troubles,
+    ran_out,
+    text_of,
+    told_by,
+)
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.surroundings import RankLoad
 
@@ -28,7 +34,7 @@ def fd_exhausted(known: Known) -> Iterator[Proposal]:
             continue
         load = _fullest(known, trouble.view.rank)
         named = trouble.cause is Cause.FD_EXHAUSTED
-        if load is None or not (named or _HIDDEN.search(trouble.detail)):
+        if load is None or not (named or _HIDDEN.search(text_of(trouble))):
             continue
         yield ran_out(
             known,
@@ -36,7 +42,7 @@ def fd_exhausted(known: Known) -> Iterator[Proposal]:
             [trouble.view],
             f"ran out of file descriptors ({load.fd_limit} allowed)",
             [
-                Evidence(trouble.source, trouble.view.rank, trouble.detail),
+                Evidence(trouble.source, trouble.view.rank, told_by(trouble, _HIDDEN)),
                 Evidence(
                     "host",
                     trouble.view.rank,

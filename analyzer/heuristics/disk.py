@@ -16,14 +16,19 @@ from hanglab.analyzer.heuristics.resources import (
     MIB,
     location_of,
     own_troubles,
+    raised_by,
     ran_out,
     size,
+    text_of,
+    told_by,
 )
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.surroundings import Space
 
 #: What is said by whoever meets a full disk.
 _SAID = re.compile(r"No space left on device|Disk quota exceeded|\[Errno (?:28|122)\]")
+#: What belongs to shared memory, which is a file system too.
+SHARED = re.compile(r"shared memory|/dev/shm|</?torch_\d+_|nccl-[A-Za-z0-9]{6}")
 #: Errors of writing that do not give the reason, such as torch.save's and sqlite's.
 _FAILED_WRITE = re.compile(
     r"PytorchStreamWriter failed|file write failed|unexpected pos \d+ vs \d+"
@@ -47,19 +52,33 @@ def disk_full(known: Known) -> Iterator[Proposal]:
     for trouble in own_troubles(known):
         if trouble.cause not in (Cause.DISK_FULL, Cause.EXCEPTION, Cause.CRASH):
             continue
-        spaces = _full_disks(known, trouble.view)
-        if trouble.cause is Cause.DISK_FULL:
-            if spaces:
-                yield _proposal(known, trouble, spaces)
-        elif spaces and (_FAILED_WRITE.search(trouble.detail) or _bus_error(trouble.view)):
-            yield _proposal(known, trouble, spaces)
+        if SHARED.search(text_of(trouble)):
+            continue
+        rooms = _at_the_time(trouble) or _full_disks(known, trouble.view)
+        said = _SAID.search(text_of(trouble))
+        failed = _FAILED_WRITE.search(text_of(trouble)) or _bus_error(trouble.view)
+        if said or (failed and rooms):
+            yield _proposal(known, trouble, rooms)
     if known.stuck:
         yield from _swallowed(known)
 
 
-def _full_disks(known: Known, view: RankView) -> list[Space]:
+def _at_the_time(trouble: Trouble) -> list[str]:
+    """Full file systems that the rank itself saw when its write had failed."""
+    raised = raised_by(trouble)
+    return [
+        f"{disk.path} ({disk.filesystem}) had no inode left"
+        if disk.no_inodes
+        else f"{disk.path} ({disk.filesystem}) had {size(disk.free_bytes)} left of "
+        f"{size(disk.size_bytes)}"
+        for disk in (raised.full if raised is not None else [])
+        if disk.path != "/dev/shm"
+    ]
+
+
+def _full_disks(known: Known, view: RankView) -> list[str]:
     spaces = known.host_of(view.rank).spaces(view.rank)
-    return [space for space in spaces if space.uses != ["shm"] and full(space)]
+    return [_words(space) for space in spaces if space.uses != ["shm"] and full(space)]
 
 
 def _bus_error(view: RankView) -> bool:
@@ -76,15 +95,15 @@ def _words(space: Space) -> str:
     )
 
 
-def _proposal(known: Known, trouble: Trouble, spaces: list[Space]) -> Proposal:
+def _proposal(known: Known, trouble: Trouble, rooms: list[str]) -> Proposal:
     rank = trouble.view.rank
+    error = told_by(trouble, _SAID)
     return ran_out(
         known,
         Cause.DISK_FULL,
         [trouble.view],
-        f"ran out of disk space on {spaces[0].path}",
-        [Evidence(trouble.source, rank, trouble.detail)]
-        + [Evidence("host", rank, _words(space)) for space in spaces],
+        f"ran out of disk space ({rooms[0] if rooms else error})",
+        [Evidence(trouble.source, rank, error)] + [Evidence("host", rank, row) for row in rooms],
         location=location_of(trouble),
     )
 
@@ -102,15 +121,15 @@ def _swallowed(known: Known) -> Iterator[Proposal]:
         if view.standing.place not in (Place.QUEUE, Place.JOIN, Place.CONDITION):
             continue
         said = [line for line in view.stderr.splitlines()[-200:] if _SAID.search(line)]
-        spaces = _full_disks(known, view)
-        if said and spaces:
+        rooms = _full_disks(known, view)
+        if said and rooms:
             yield ran_out(
                 known,
                 Cause.DISK_FULL,
                 [view],
-                f"waits for what a full disk has stopped ({spaces[0].path})",
+                f"waits for what a full disk has stopped ({rooms[0]})",
                 [Evidence("stderr", view.rank, said[-1].strip()[:300])]
-                + [Evidence("host", view.rank, _words(space)) for space in spaces],
+                + [Evidence("host", view.rank, row) for row in rooms],
                 location=view.location(),
                 confidence=CONFIRMED - 0.08,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from hanglab.analyzer.evidence.model import Evidence as Known
@@ -9,6 +10,7 @@ from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.heuristics.exits import Trouble, troubles_of
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
+from hanglab.recorder.case.records import Raised
 
 MIB = 1 << 20
 
@@ -21,6 +23,27 @@ def own_troubles(known: Known) -> list[Trouble]:
     found = [t for v in known.ranks.values() if (t := troubles_of(v)) is not None]
     found = [t for t in found if not t.consequence]
     return sorted(found, key=lambda t: (t.at_ns is None, t.at_ns or 0, t.view.rank))
+
+
+def raised_by(trouble: Trouble) -> Raised | None:
+    """The exception that the trouble is told of by, where the rank itself wrote it down."""
+    if trouble.source != "exceptions" or not trouble.view.exceptions:
+        return None
+    return min(trouble.view.exceptions, key=lambda raised: raised.at.wall_ns)
+
+
+def text_of(trouble: Trouble) -> str:
+    """All that the error says: its whole message, and those of the errors that led to it."""
+    raised = raised_by(trouble)
+    if raised is None:
+        return trouble.detail
+    return "\n".join([f"{raised.type}: {raised.message}", *raised.because])
+
+
+def told_by(trouble: Trouble, pattern: re.Pattern[str]) -> str:
+    """The line of the error, or of what led to it, that matches; else its first."""
+    lines = text_of(trouble).splitlines()
+    return next((line.strip()[:300] for line in lines if pattern.search(line)), trouble.detail)
 
 
 def suffering(known: Known, culprits: Iterable[int]) -> list[int]:

@@ -8,16 +8,23 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
-from hanglab.analyzer.heuristics.disk import full
+from hanglab.analyzer.heuristics.disk import SHARED, full
 from hanglab.analyzer.heuristics.proposal import Proposal
-from hanglab.analyzer.heuristics.resources import MIB, location_of, own_troubles, ran_out, size
+from hanglab.analyzer.heuristics.resources import (
+    MIB,
+    location_of,
+    own_troubles,
+    ran_out,
+    size,
+    text_of,
+    told_by,
+)
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.surroundings import Space
 
 _SAID = re.compile(
     r"out of shared memory|insufficient shared memory|unable to allocate shared memory"
-    r"|shared memory segment|/dev/shm|unable to mmap \d+ bytes from file <(?:filename not specified"
-    r"|/torch_)|No space left on device"
+    r"|shared memory segment|/dev/shm|</?torch_\d+_|Bus error"
 )
 #: What Docker gives unless told otherwise: with no more than this a bus error needs no
 #: other explanation.
@@ -32,16 +39,16 @@ def shm_exhausted(known: Known) -> Iterator[Proposal]:
         if space is None:
             continue
         tight = full(space) or (space.size_bytes or _SMALL + 1) <= _SMALL
-        said = _SAID.search(trouble.detail)
-        bus_error = _bus_error(view) or "Bus error" in trouble.detail
-        if tight and (said or bus_error) and not _other_disk(known, view, trouble.detail):
+        text = text_of(trouble)
+        bus_error = _bus_error(view) or "Bus error" in text
+        if tight and (_SAID.search(text) or bus_error) and not _other_disk(known, view, text):
             yield ran_out(
                 known,
                 Cause.SHM_EXHAUSTED,
                 [view],
                 f"ran out of shared memory ({size(space.size_bytes)} in all)",
                 [
-                    Evidence(trouble.source, view.rank, trouble.detail),
+                    Evidence(trouble.source, view.rank, told_by(trouble, _SAID)),
                     Evidence(
                         "host",
                         view.rank,
@@ -64,9 +71,9 @@ def _bus_error(view: RankView) -> bool:
     return any(child.signal == signal.SIGBUS for child in view.children)
 
 
-def _other_disk(known: Known, view: RankView, detail: str) -> bool:
-    """Whether the error fits another file system that is full as well."""
-    if "shm" in detail or "shared memory" in detail:
+def _other_disk(known: Known, view: RankView, text: str) -> bool:
+    """Whether a bus error fits another file system that is full as well."""
+    if SHARED.search(text):
         return False
     spaces = known.host_of(view.rank).spaces(view.rank)
     return any("shm" not in space.uses and full(space) for space in spaces)

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from hanglab.analyzer.evidence.host import Span
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.proposal import Proposal
-from hanglab.analyzer.heuristics.resources import location_of, own_troubles, ran_out
+from hanglab.analyzer.heuristics.resources import (
+    location_of,
+    own_troubles,
+    ran_out,
+    text_of,
+    told_by,
+)
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.surroundings import PidsGroup
 
@@ -23,9 +29,7 @@ def pids_exhausted(known: Known) -> Iterator[Proposal]:
     """A rank that could start no more, in a group that has refused to start any."""
     for trouble in own_troubles(known):
         view = trouble.view
-        said = trouble.cause is Cause.PIDS_EXHAUSTED or _SAID.search(
-            trouble.detail + view.stderr[-4000:]
-        )
+        said = _SAID.search(text_of(trouble) + view.stderr[-4000:])
         span = _refusing(known, view.rank)
         if not said or span is None:
             continue
@@ -35,7 +39,7 @@ def pids_exhausted(known: Known) -> Iterator[Proposal]:
             [view],
             f"could start no more processes or threads ({span.last.limit} allowed)",
             [
-                Evidence(trouble.source, view.rank, trouble.detail),
+                Evidence(trouble.source, view.rank, told_by(trouble, _SAID)),
                 Evidence(
                     "host",
                     view.rank,

@@ -183,6 +183,16 @@ class Movement(msgspec.Struct):
     stack_samples: int = 0
 
 
+class FullDisk(msgspec.Struct, frozen=True):
+    """A writable file system without room when a write failed."""
+
+    path: str
+    filesystem: str
+    size_bytes: int
+    free_bytes: int
+    no_inodes: bool = False
+
+
 class Raised(msgspec.Struct):
     """A line of ``exceptions.jsonl``: an exception that reached the top of a thread."""
 
@@ -193,6 +203,9 @@ class Raised(msgspec.Struct):
     frames: list[Frame]
     thread: str = "MainThread"
     main: bool = True
+    #: What led to it, the latest first, each as ``type: message``.
+    because: list[str] = []
+    full: list[FullDisk] = []
 
 
 class ThreadWait(msgspec.Struct):

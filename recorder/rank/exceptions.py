@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from hanglab.recorder.rank.rooms import chain, full_disks
+
 _MESSAGE_BYTES = 4096
 _FRAMES = 256
 
@@ -96,6 +98,8 @@ def describe(
         "frames": _frames(traceback),
         "thread": thread,
         "main": main,
+        "because": [f"{_qualified(error)}: {_message(error)}" for error in chain(value)[1:]],
+        "full": full_disks(value),
     }
 
 

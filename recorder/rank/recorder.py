@@ -67,7 +67,7 @@ class RankRecorder:
         self._boundary = Boundary(
             self._progress, CallSites(user_code, self._progress.text), self._group_seen
         )
-        self._user_code = user_code
+        self._program = ownership.ProgramCode(user_code, ownership.site_folders())
         self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
         self._lines = LineSampler(user_code)
         self._standing = StandingWatch(self._progress, user_code)
@@ -81,6 +81,8 @@ class RankRecorder:
         self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
         self._shapes: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._exceptions = ExceptionWatch(self._write_exception, self._write_raised)
+        #: Kept open so that there is one to write with when the job has used all others up.
+        self._spare = _spare_descriptor()
         self._handled = HandledWatch(self._write_handled)
         self._imports = AfterImport()
         self._writing = threading.Lock()
@@ -197,7 +199,7 @@ class RankRecorder:
     def _write_standing(self) -> None:
         """Where the user's code stands and stood: its loops, its waits, its frequent lines."""
         with contextlib.suppress(Exception):
-            self._note_shapes(standing_code(self._user_code))
+            self._note_shapes(standing_code(self._program))
         with contextlib.suppress(Exception):
             self._write(folders.WAITS, thread_waits(tuple(ownership.stdlib_folders())))
         self._write_lines()
@@ -211,7 +213,7 @@ class RankRecorder:
 
     def _write_raised(self, traceback: TracebackType | None) -> None:
         if os.getpid() == self._pid:
-            self._note_shapes(raised_code(traceback, self._user_code))
+            self._note_shapes(raised_code(traceback, self._program))
 
     def _write_lines(self) -> None:
         self._write(folders.LINES, self._lines.rows())
@@ -260,10 +262,16 @@ class RankRecorder:
     def _write_exception(self, raised: dict[str, Any]) -> None:
         if os.getpid() != self._pid:
             return
+        self._release_spare()
         self._append(folders.EXCEPTIONS, raised)
         self._write_children()
         self._keep_elastic_error()
         self.dump()
+
+    def _release_spare(self) -> None:
+        if self._spare >= 0:
+            spare, self._spare = self._spare, -1
+            os.close(spare)
 
     def _write_handled(self, value: BaseException) -> None:
         thread = threading.current_thread()
@@ -305,3 +313,10 @@ class RankRecorder:
             self._handled.uninstall()
             self._imports.stop()
             self._service.leave_in_child()
+
+
+def _spare_descriptor() -> int:
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1

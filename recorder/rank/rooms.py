@@ -1,0 +1,89 @@
+"""Disks that are full at the moment in which a write fails; soon after they may not be any more.
+
+Looked at from inside, since only the rank sees the mounts of its namespace.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+from typing import Any
+
+#: Errors of writing that do not give the reason, such as those of torch.save and sqlite.
+_FAILED_WRITE = re.compile(
+    r"PytorchStreamWriter|iostream error|unexpected pos \d+ vs|file write failed|disk I/O error"
+    r"|disk is full|No space left|write failed|short write"
+)
+_STORAGE = re.compile(
+    r"ext[234]|xfs|btrfs|zfs|tmpfs|overlay|nfs4?|lustre|ceph|gpfs|beegfs|fuse.*|9p|virtiofs|f2fs"
+    r"|cifs|smb3|wekafs|vfat|ramfs"
+)
+_LEFT = 1 << 18
+_SHARE = 0.001
+#: Mounts that are looked at, and seconds for all of them: one may not answer.
+_MOST = 64
+_PATIENCE_S = 0.2
+
+
+def full_disks(value: BaseException) -> list[dict[str, Any]]:
+    """Writable file systems without room, as records.FullDisk; [] unless a write has failed."""
+    if not any(_is_failed_write(error) for error in chain(value)):
+        return []
+    found: list[dict[str, Any]] = []
+    looking = threading.Thread(target=_look, args=(found,), name="hanglab-rooms", daemon=True)
+    looking.start()
+    looking.join(_PATIENCE_S)
+    return list(found)
+
+
+def chain(value: BaseException) -> list[BaseException]:
+    """The exception and what led to it, the latest first."""
+    found: list[BaseException] = []
+    error: BaseException | None = value
+    while error is not None and len(found) < 8 and error not in found:
+        found.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
+
+
+def _is_failed_write(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+    return bool(_FAILED_WRITE.search(str(error)))
+
+
+def _look(found: list[dict[str, Any]]) -> None:
+    try:
+        # Of this thread, which has the namespace of the one that started it.
+        with open("/proc/thread-self/mountinfo", encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    seen = set()
+    for line in lines[-_MOST:]:
+        left, _, right = line.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if len(fields) < 6 or not tail or not _STORAGE.fullmatch(tail[0]):
+            continue
+        if fields[2] in seen or "ro" in fields[5].split(","):
+            continue
+        seen.add(fields[2])
+        point = fields[4].replace("\\040", " ")
+        try:
+            room = os.statvfs(point)
+        except OSError:
+            continue
+        size, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+        no_inodes = bool(room.f_files) and room.f_favail == 0
+        if no_inodes or (size and free <= min(_LEFT, max(_SHARE * size, 4096))):
+            found.append(
+                {
+                    "path": point,
+                    "filesystem": tail[0],
+                    "size_bytes": size,
+                    "free_bytes": free,
+                    "no_inodes": no_inodes,
+                }
+            )
