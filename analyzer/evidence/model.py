@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from hanglab.analyzer.communication.picture import Call, Picture, Sink
 from hanglab.analyzer.dumps.columns import RankDump
-from hanglab.analyzer.evidence.code import CodeMap
+from hanglab.analyzer.evidence.code import CodeMap, Owner
 from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.evidence.standing import Place, Standing, main_thread, stand
 from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
@@ -97,6 +98,23 @@ class RankView:
             return self.standing.users
         main = [raised for raised in self.exceptions if raised.main]
         return tuple(self.code.user_frames(main[0].frames)) if main else ()
+
+    @cached_property
+    def program_frames(self) -> tuple[Frame, ...]:
+        """The user's and packages' frames at capture, innermost first.
+
+        Of a rank that raised those on its traceback; of one that died without a word the
+        place of its latest operation.
+        """
+        sample = self.captured_stack
+        thread = main_thread(sample) if sample is not None and self.ended is None else None
+        frames: Iterable[Frame] = thread.frames if thread is not None else ()
+        if not frames:
+            frames = next((raised.frames for raised in self.exceptions if raised.main), ())
+        if not frames and self.failed and self.progress is not None and self.progress.operations:
+            last = self.progress.operations[-1]
+            frames = [Frame(last.function, last.file, last.line)] if last.file else ()
+        return tuple(f for f in frames if self.code.owner(f.file) in (Owner.USER, Owner.PACKAGE))
 
     def standings(self) -> list[Standing]:
         """Where the main thread stood in each sample, oldest first."""

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hanglab.analyzer.evidence.code import Owner
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.evidence.standing import Place
 from hanglab.analyzer.verdict import Cause
+from hanglab.recorder.case import layout
 from hanglab.recorder.case.records import CodeShape, Frame
 
 
@@ -33,12 +35,10 @@ class Loop:
 def loops_around(view: RankView) -> list[Loop]:
     """Loops that enclose the lines on the rank's stack, innermost function first."""
     loops: list[Loop] = []
-    frames = view.user_frames
+    frames = view.program_frames
     for depth, frame in enumerate(frames):
         for shape in view.shapes:
-            if shape.file != frame.file or shape.function != frame.function:
-                continue
-            if not shape.encloses(frame.line):
+            if not _stands_in(frame, shape):
                 continue
             for loop in sorted(shape.loops, key=lambda one: one.last - one.first):
                 if loop.first <= frame.line <= loop.last:
@@ -48,8 +48,18 @@ def loops_around(view: RankView) -> list[Loop]:
     return loops
 
 
+def _bare(function: str) -> str:
+    """A function's name without its class, which only some stacks tell."""
+    return function.rpartition(".")[2]
+
+
+def _stands_in(frame: Frame, shape: CodeShape) -> bool:
+    same = shape.file == frame.file and _bare(shape.function) == _bare(frame.function)
+    return same and shape.encloses(frame.line)
+
+
 def _same_code(a: Frame, b: Frame) -> bool:
-    return a.file == b.file and a.function == b.function
+    return a.file == b.file and _bare(a.function) == _bare(b.function)
 
 
 def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
@@ -68,7 +78,7 @@ def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
 def left_loops(known: Known, rank: int) -> list[Loop]:
     """Loops that a waiting peer is in and that ``rank`` stands behind, innermost first."""
     view = known.ranks[rank]
-    frames = () if view.ended is not None else view.standing.users
+    frames = () if view.ended is not None and not view.failed else view.program_frames
     gone = view.ended is not None or view.standing.place is Place.TEARDOWN
     if not frames and not gone:
         return []
@@ -89,18 +99,32 @@ def left_loops(known: Known, rank: int) -> list[Loop]:
 def _counter_of(view: RankView, loop: Loop) -> int | None:
     """The counter that this rank's own stack still holds for the same loop."""
     for shape in view.shapes:
-        if shape.file == loop.frame.file and shape.function == loop.frame.function:
+        if _stands_in(loop.frame, shape):
             for mine in shape.loops:
                 if (mine.first, mine.last) == (loop.first, loop.last):
                     return mine.counter
     return None
 
 
-def _batches(view: RankView) -> int | None:
-    if view.progress is None:
+def _delivered(view: RankView) -> int | None:
+    """Batches that the rank's loaders handed out; None where nobody counted them all."""
+    progress = view.progress
+    if progress is None or not 0 < len(progress.batches) < layout.BATCHES.capacity:
         return None
-    counts = [t.count for t in view.progress.section_totals if t.kind == "input"]
-    return max(counts) if counts else None
+    return len(progress.batches)
+
+
+def _fetches_in(view: RankView, loop: Loop) -> bool:
+    """Whether a loop of the user's may be the one that asks the loader for batches."""
+    if view.code.owner(loop.frame.file) is not Owner.USER:
+        return False
+    asked = [line for line in view.lines if line.below == "input"]
+    return not asked or any(
+        line.file == loop.frame.file
+        and _bare(line.function) == _bare(loop.frame.function)
+        and loop.first <= line.line <= loop.last
+        for line in asked
+    )
 
 
 def _compare(mine: int, peers: list[int]) -> int:
@@ -133,14 +157,16 @@ def steps_compared(known: Known, rank: int, loops: Sequence[Loop]) -> tuple[int,
                 break
     if counted is not None:
         return counted
-    batches = _batches(view)
-    peer_batches = [b for v in others if (b := _batches(v)) is not None]
-    if batches is not None and peer_batches:
-        # The call that finds the loader exhausted counts, too.
-        return batches - 1 - min(peer_batches), (
-            f"{batches - 1} batches, its peers {min(peer_batches)} or more"
-        )
-    return None
+    fetching = [v for v in others if any(_fetches_in(v, loop) for loop in loops)]
+    return _compare_batches(view, fetching)
+
+
+def _compare_batches(view: RankView, others: Sequence[RankView]) -> tuple[int, str] | None:
+    mine = _delivered(view)
+    peers = [b for v in others if (b := _delivered(v)) is not None]
+    if mine is None or not peers:
+        return None
+    return mine - min(peers), f"{mine} batches, its peers {min(peers)} or more"
 
 
 def _operations_per_iteration(known: Known, rank: int, loop: Loop) -> int | None:

@@ -18,7 +18,7 @@ from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import Order, Proposal
 from hanglab.analyzer.heuristics.split_lists import split_lists
 from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
-from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
+from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
 
 _CYCLES = frozenset({Cause.GROUP_ORDER, Cause.P2P_DEADLOCK, Cause.P2P_UNMATCHED})
 _OUTSIDE = frozenset({Cause.MISSING_RANK})
@@ -75,8 +75,10 @@ def _sharpen(known: Known, finding: Finding) -> Finding:
     view = known.ranks[first]
     if view.ended is None and view.standing.user is not None:
         finding = msgspec.structs.replace(finding, location=view.location())
-    if finding.cause in _MAY_BE_UNEVEN and len(finding.culprits) == 1:
-        finding = _past_the_loop(known, finding, first)
+    if finding.cause in _MAY_BE_UNEVEN:
+        gone = [r for r in finding.culprits if r in known.ranks and left_loops(known, r)]
+        if len(gone) == 1:
+            finding = _past_the_loop(known, finding, gone[0])
     return finding
 
 
@@ -93,6 +95,10 @@ def _past_the_loop(known: Known, finding: Finding, rank: int) -> Finding:
         finding,
         cause=cause,
         category=cause.category,
+        culprits=[rank],
+        victims=sorted({*finding.victims, *finding.culprits} - {rank}),
+        location=_standing_at(known, rank) or finding.location,
+        confidence=max(finding.confidence, 0.8),
         advice=advice_for(cause),
         summary=f"Rank {rank} has left the loop that its peers are in, {done} ({compared[1]}); "
         "its next operation meets the wrong one of theirs.",
@@ -101,3 +107,9 @@ def _past_the_loop(known: Known, finding: Finding, rank: int) -> Finding:
             *finding.evidence,
         ],
     )
+
+
+def _standing_at(known: Known, rank: int) -> Location | None:
+    view = known.ranks[rank]
+    frame = next(iter(view.code.user_frames(view.program_frames)), None)
+    return view.location(frame) if frame is not None else None

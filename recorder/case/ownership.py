@@ -44,6 +44,26 @@ class UserCode:
         return not file.startswith(self._own) and not file.startswith(self._foreign)
 
 
+class ProgramCode:
+    """Says of a code file whether it is the user's or that of a package other than torch.
+
+    Trainers of packages hold the loop that a job runs in.
+    """
+
+    def __init__(self, user_code: UserCode, site: Sequence[str]) -> None:
+        self._user_code = user_code
+        self._site = tuple(_prefix(folder) for folder in site)
+
+    def __call__(self, file: str) -> bool:
+        if self._user_code(file):
+            return True
+        for folder in self._site:
+            if file.startswith(folder):
+                name = file[len(folder) :].split(os.sep, 1)[0]
+                return name not in ("torch", "hanglab")
+        return False
+
+
 def _prefix(folder: str) -> str:
     return folder.rstrip(os.sep) + os.sep
 

@@ -1,4 +1,6 @@
-"""The extent and the loops of the user code on this process's stacks, for ``code.json``.
+"""The extent and the loops of the code on this process's stacks, for ``code.json``.
+
+Of the user's code and of packages' (a trainer's loop), not of torch's and Python's own.
 
 Of a loop that counts with an integer, the integer is kept as well; of all other
 variables nothing is looked at.  Standard library only: this runs inside ranks.
@@ -97,32 +99,32 @@ def _shape(frame: FrameType) -> dict[str, Any]:
     }
 
 
-def standing_code(is_user: Callable[[str], bool]) -> list[dict[str, Any]]:
-    """Shapes of all user code on the stacks of this process's threads, each once."""
+def standing_code(is_program: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Shapes of the program's code on the stacks of this process's threads, each once."""
     frames: list[FrameType] = []
     for top in list(sys._current_frames().values()):
         at: FrameType | None = top
         while at is not None:
             frames.append(at)
             at = at.f_back
-    return _shapes(frames, is_user)
+    return _shapes(frames, is_program)
 
 
 def raised_code(
-    traceback: TracebackType | None, is_user: Callable[[str], bool]
+    traceback: TracebackType | None, is_program: Callable[[str], bool]
 ) -> list[dict[str, Any]]:
-    """Shapes of all user code on a traceback, each once."""
+    """Shapes of the program's code on a traceback, each once."""
     frames: list[FrameType] = []
     while traceback is not None:
         frames.append(traceback.tb_frame)
         traceback = traceback.tb_next
-    return _shapes(frames[::-1], is_user)
+    return _shapes(frames[::-1], is_program)
 
 
-def _shapes(frames: list[FrameType], is_user: Callable[[str], bool]) -> list[dict[str, Any]]:
+def _shapes(frames: list[FrameType], is_program: Callable[[str], bool]) -> list[dict[str, Any]]:
     shapes: dict[CodeType, dict[str, Any]] = {}
     for frame in frames:
         code = frame.f_code
-        if code not in shapes and is_user(code.co_filename):
+        if code not in shapes and is_program(code.co_filename):
             shapes[code] = _shape(frame)
     return list(shapes.values())
