@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Literal
 
-from hanglab.recorder.scores.statistics import Summary
+from hanglab.recorder.scores.statistics import Summary, median
 
 #: What shows a habit: most entries are slower, the sum of them is, or some of them stall.
 Habit = Literal["median", "mean", "stalls"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
+
+from hanglab.recorder.scores.statistics import median
 
 #: Share of the time spent waiting for input that makes a job input-bound.
 STARVED = 0.15
@@ -47,27 +48,26 @@ class Starvation:
 
 def judge_input(by_rank: Mapping[int, InputWait]) -> Starvation | None:
     """Starvation of a job by its ranks' waits; None where input costs it little."""
-    # Workers make batches while their rank waits elsewhere, so these waits come in
-    # turns and add up; loading in the rank itself happens on all of them at once.
-    in_turns = sum(wait.share for wait in by_rank.values() if wait.busy is not None)
-    at_once = max((wait.share for wait in by_rank.values() if wait.busy is None), default=0.0)
+    # A rank whose workers are saturated waits while the others wait for it elsewhere: such
+    # waits come in turns and add up.  All the rest happens on all ranks at once.
+    in_turns = sum(w.share for w in by_rank.values() if _saturated(w))
+    at_once = max((w.share for w in by_rank.values() if not _saturated(w)), default=0.0)
     lost = min(1.0, in_turns + at_once)
     if lost < STARVED:
         return None
-    shares = {rank: wait.share for rank, wait in by_rank.items()}
-    behind = []
-    for rank, wait in by_rank.items():
-        if wait.busy is not None:
-            if wait.busy >= SATURATED:
-                behind.append(rank)
-        elif wait.share >= STARVED:
-            behind.append(rank)
+    behind = [
+        rank
+        for rank, wait in by_rank.items()
+        if _saturated(wait) or (wait.busy is None and wait.share >= STARVED)
+    ]
     if len(behind) == len(by_rank) and len(by_rank) > 1:
         slow = _beyond_peers(by_rank)
-        if not slow:
-            return Starvation(lost, everybody=True)
-        return Starvation(lost, slow=slow)
-    return Starvation(lost, slow=tuple(rank for rank in behind if shares[rank] >= STARVED))
+        return Starvation(lost, everybody=not slow, slow=slow)
+    return Starvation(lost, slow=tuple(r for r in behind if by_rank[r].share >= STARVED))
+
+
+def _saturated(wait: InputWait) -> bool:
+    return wait.busy is not None and wait.busy >= SATURATED
 
 
 def _beyond_peers(by_rank: Mapping[int, InputWait]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 #: A timing is a stall beyond this many times its window's median, and this much above it.
@@ -77,18 +77,18 @@ def summarize(timings: Sequence[float]) -> Summary | None:
     if not count:
         return None
     total = math.fsum(ordered)
-    median = percentile(ordered, 0.5)
+    middle = percentile(ordered, 0.5)
     dropped = max(1, round(TRIMMED * count)) if count > 1 else 0
     usual = ordered[: count - dropped] if dropped else ordered
     trimmed = math.fsum(usual) / len(usual)
     trimmed_deviation = _deviation(usual, trimmed)
-    limit = max(STALL_FACTOR * median, median + STALL_MS)
-    stalled = [t - median for t in ordered if t > limit]
+    limit = max(STALL_FACTOR * middle, middle + STALL_MS)
+    stalled = [t - middle for t in ordered if t > limit]
     return Summary(
         count=count,
         minimum=ordered[0],
         maximum=ordered[-1],
-        median=median,
+        median=middle,
         mean=total / count,
         deviation=_deviation(ordered, total / count),
         tail=percentile(ordered, 0.95),
@@ -109,6 +109,11 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     above = min(below + 1, len(ordered) - 1)
     low = ordered[below]
     return low + (ordered[above] - low) * (place - below)
+
+
+def median(values: Iterable[float]) -> float:
+    """Middle value, or the mean of the two.  The standard module's takes 25 ms to import."""
+    return percentile(sorted(values), 0.5)
 
 
 def _deviation(timings: Sequence[float], mean: float) -> float | None:

@@ -22,10 +22,16 @@ from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
 from hanglab.recorder.straggler.sections import Entry, Kind, Section
 from hanglab.recorder.straggler.shared import on_class_too, value_on_class_too
+from hanglab.recorder.straggler.window import Standing
 
 log = logging.getLogger("hanglab.straggler")
 
 _NOTHING = nullcontext()
+
+#: A job counts as standing after this many seconds without a section at the earliest.
+SHORTEST_QUIET_S = 2.0
+#: Seconds that the ranks of a standing job get to say where each of them stands.
+SETTLING_S = 1.0
 
 
 class Detector:
@@ -193,7 +199,7 @@ class Detector:
             return None
         try:
             with self._reporting:
-                return self._report(unasked=False)
+                return self._report()
         except Exception as error:
             self._complain(f"The straggler report failed: {type(error).__name__}: {error}")
             return None
@@ -212,19 +218,25 @@ class Detector:
         """
         return self._interval.is_interval_elapsed()
 
-    def _report(self, unasked: bool) -> Report | None:
+    def _report(self, standing: Standing | None = None) -> Report | None:
+        """Report; with ``standing``, of a job that stands, whose window goes on."""
         started = time.perf_counter()
+        unasked = standing is not None
         if not unasked:
             self._number += 1
         window = self._measuring.take(self._number, self._warnings(), keep=unasked)
         window = self._peers.tell(window, unasked)
-        evidence.write_window(window)
+        if not unasked:
+            evidence.write_window(window)
         if self._gather and window.rank != 0:
             return None
-        others = self._peers.hear(window, 0.0 if unasked else self._patience)
+        if standing is not None:
+            heard = self._peers.hear_standing(standing)
+        else:
+            heard = self._peers.hear(window, self._patience)
         report = make_report(
             window,
-            others,
+            heard,
             scores=self._scores,
             gathered=self._gather,
             unasked=unasked,
@@ -258,14 +270,33 @@ class Detector:
         return tuple(told)
 
     def _look(self) -> None:
-        """What the detector's own thread does: report where the job itself no longer can."""
-        quiet = self._measuring.quiet_s()
-        if quiet < self._interval.time_interval or not self._measuring.sections:
-            return
-        with self._reporting:
-            self._peers.tell_standing(self._measuring.standing(self._number, quiet))
-            if self._measuring.note_look():
-                self._report(unasked=True)
+        """Called by the detector's own thread: has the job come to stand?"""
+        if self._standing_still():
+            # Reports wait for what that thread brings.
+            threading.Thread(
+                target=self._report_standing, name="hanglab-straggler-report", daemon=True
+            ).start()
+
+    def _standing_still(self) -> bool:
+        measuring = self._measuring
+        return (
+            self._live
+            and measuring.quiet_s() >= max(self._interval.time_interval, SHORTEST_QUIET_S)
+            and bool(measuring.sections)
+            and measuring.note_look()
+        )
+
+    def _report_standing(self) -> None:
+        """Report where the job itself no longer can: say where this rank stands, and, on rank
+        0, who is missing."""
+        try:
+            with self._reporting:
+                standing = self._measuring.standing(self._number, self._measuring.quiet_s())
+                self._peers.tell_standing(standing)
+                time.sleep(SETTLING_S)
+                self._report(standing)
+        except Exception as error:
+            self._complain(f"The straggler report failed: {type(error).__name__}: {error}")
 
     # The end.
 

@@ -11,7 +11,7 @@ from hanglab.recorder.scores import InputWait, Summary, kernel_score, ratio, sum
 from hanglab.recorder.straggler.kernels import KernelProfiler
 from hanglab.recorder.straggler.loaders import LoaderTimes
 from hanglab.recorder.straggler.sections import Kind, Section
-from hanglab.recorder.straggler.waits import INPUT, SINCE, WAITS
+from hanglab.recorder.straggler.waits import COMMUNICATION, INPUT, SINCE, WAITS, WHAT
 from hanglab.recorder.straggler.window import Measure, SectionWindow, Standing, Window
 
 #: Windows that a declared section may go without an entry before that is told.
@@ -151,19 +151,21 @@ class Measuring:
     def standing(self, windows: int, quiet_s: float) -> Standing:
         """Where the rank stands; its number is filled in by whoever sends it."""
         now = time.perf_counter_ns()
-        opened = sorted(
-            (started, section.name)
-            for section in list(self.sections.values())
-            for started in list(section.open.values())
-        )
-        waiting = [record[SINCE] for record in list(WAITS.by_thread.values()) if record[SINCE]]
+        sections = list(self.sections.values())
+        opened = sorted((at, s.name) for s in sections for at in list(s.open.values()))
+        communicating = [at for s in sections if s.hidden for at in list(s.open.values())]
+        reading: list[int] = []
+        for record in list(WAITS.by_thread.values()):
+            if record[SINCE]:
+                (communicating if record[WHAT] == COMMUNICATION else reading).append(record[SINCE])
         return Standing(
             rank=0,
             node=self._node,
             windows=windows,
             quiet_s=quiet_s,
             open=tuple((name, (now - started) / 1e9) for started, name in opened),
-            waiting_s=(now - min(waiting)) / 1e9 if waiting else None,
+            communicating_s=(now - max(communicating)) / 1e9 if communicating else None,
+            reading_s=(now - min(reading)) / 1e9 if reading else None,
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from hanglab.recorder.straggler import exchange
@@ -12,6 +13,8 @@ from hanglab.recorder.straggler.courier import Courier, Errand
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.window import Standing, Window
 
+#: Seconds that the store gets to answer what needs no other rank.
+BRIEFLY_S = 0.25
 _UNREADABLE = (ValueError, TypeError, KeyError)
 
 
@@ -53,6 +56,8 @@ class Peers:
         #: Ranks that were missing last time: nobody waits for them again.
         self._given_up: set[int] = set()
         self._interval: Errand | None = None
+        if exchanging:
+            self._carrier()
 
     def tell(self, window: Window, unasked: bool) -> Window:
         """Publish a window, under this process's rank, which it gets hereby.
@@ -91,7 +96,9 @@ class Peers:
                 missing[other] = self._missing(other)
         self._given_up = set(missing)
         if missing:
-            missing.update(self._with_standings(missing))
+            for other, standing in self._standings(missing).items():
+                missing[other] = replace(missing[other], standing=standing)
+                self._nodes[other] = standing.node
         return Heard(
             size,
             {r: w for r, w in found.items() if r not in missing},
@@ -112,33 +119,52 @@ class Peers:
 
         keys = [f"window/{rank}" for rank in ranks]
         # A look without patience still takes the store some time to answer.
-        self._carrier().gather(keys, accept, patience_s).wait(max(patience_s, 0.25))
+        self._carrier().gather(keys, accept, patience_s).wait(max(patience_s, BRIEFLY_S))
         return dict(found)
 
     def _missing(self, rank: int) -> Missing:
         number, came = self._latest.get(rank, (0, self._began))
         return Missing(rank, time.monotonic() - came, number)
 
-    def _with_standings(self, missing: dict[int, Missing]) -> dict[int, Missing]:
-        keys = [f"standing/{rank}" for rank in missing]
-        found = self._carrier().gather(keys, lambda key, data: True, 0.0).wait(0.25)
-        told = {}
-        for key, data in found.items():
-            rank = int(key.rpartition("/")[2])
-            try:
-                standing = Standing.from_json(data)
-            except _UNREADABLE:
-                continue
-            if standing.windows >= missing[rank].last_window:
-                self._nodes[rank] = standing.node
-                told[rank] = replace(missing[rank], standing=standing)
-        return told
-
     def tell_standing(self, standing: Standing) -> None:
-        """Publish where this rank stands, since its sections no longer do."""
+        """Publish where this rank stands, since its sections no longer move."""
         rank, size = exchange.rank_and_size()
         if self._exchanging and size > 1:
             self._carrier().publish(f"standing/{rank}", replace(standing, rank=rank).to_json())
+
+    def hear_standing(self, own: Standing) -> Heard:
+        """Of a job that stands: the latest windows, and the ranks that the others wait for.
+
+        Those are the ones that do not wait for other ranks themselves, and those
+        that do not say where they stand.
+        """
+        rank, size = exchange.rank_and_size()
+        if not self._exchanging or size == 1:
+            return Heard(size)
+        others = [other for other in range(size) if other != rank]
+        windows = self._read_windows(others, 0, 0.0)
+        standings = {rank: replace(own, rank=rank), **self._standings(others)}
+        missing = {}
+        if any(s.communicating_s is not None for s in standings.values()):
+            for other in range(size):
+                standing = standings.get(other)
+                if standing is None or standing.communicating_s is None:
+                    missing[other] = replace(self._missing(other), standing=standing)
+        self._nodes.update((r, s.node) for r, s in standings.items())
+        return Heard(size, windows, missing, dict(self._nodes))
+
+    def _standings(self, ranks: Iterable[int]) -> dict[int, Standing]:
+        keys = [f"standing/{rank}" for rank in ranks]
+        found = self._carrier().gather(keys, lambda key, data: True, 0.0).wait(BRIEFLY_S)
+        told = {}
+        for key, data in found.items():
+            with contextlib.suppress(*_UNREADABLE):
+                standing = Standing.from_json(data)
+                rank = int(key.rpartition("/")[2])
+                # One from before its latest window is about an earlier stand.
+                if standing.windows >= self._latest.get(rank, (0, 0.0))[0]:
+                    told[rank] = standing
+        return told
 
     def agree_on_interval(self, own: int, last_chance: bool) -> int | None:
         """Rank 0's number of steps between reports; None while it is not known.
@@ -160,10 +186,6 @@ class Peers:
         if self._interval.done.is_set():
             self._interval = None
         return None
-
-    def watch(self) -> None:
-        """Have the thread running."""
-        self._carrier()
 
     def warnings(self) -> list[str]:
         problem = self._courier.problem if self._courier is not None else ""

@@ -54,7 +54,7 @@ class SlowSection:
 
 @dataclass(frozen=True)
 class Missing:
-    """A rank whose timings of this window did not come."""
+    """A rank whose timings of this window did not come, or that keeps a job standing."""
 
     rank: int
     #: Seconds since its last window came, or since the detector began to wait for the first.
@@ -67,13 +67,8 @@ class Missing:
     def __str__(self) -> str:
         text = f"rank {self.rank} has not reported for {self.since_s:.1f} s"
         if self.standing is None:
-            return text + ", and its process does not answer"
-        if self.standing.waiting_s is not None:
-            return text + f": it waits in one call for {self.standing.waiting_s:.1f} s"
-        if self.standing.open:
-            name, seconds = self.standing.open[-1]
-            return text + f": it stands in section {name!r} for {seconds:.1f} s"
-        return text + ": it stands outside any section"
+            return text + ", nor said where it stands"
+        return f"{text}: {self.standing}"
 
 
 @dataclass(frozen=True)
@@ -102,6 +97,7 @@ class Report:
     rank: int | None
     #: Everything known of this window, by rank.
     windows: Mapping[int, Window] = field(default_factory=dict)
+    #: Who did not report; of a report that nobody asked for, whom the others wait for.
     missing: Mapping[int, Missing] = field(default_factory=dict)
     #: What the detector itself could not do, and sections that were never entered.
     warnings: tuple[str, ...] = ()

@@ -21,8 +21,9 @@ from hanglab.recorder.rank.arguments import METHODS
 from hanglab.recorder.rank.imports import AfterImport
 
 #: Fields of a thread's record: nanoseconds in communication and waiting for input, so
-#: far; operations entered; start of the outermost wait that it is in, or 0.
-COMMUNICATION, INPUT, OPERATIONS, SINCE = range(4)
+#: far; operations entered; start of the outermost wait that it is in, or 0, and which of
+#: the first two it is.
+COMMUNICATION, INPUT, OPERATIONS, SINCE, WHAT = range(5)
 Record = list[int]
 
 #: Raises a group's sequence number by more than one; such a call may stand for any number.
@@ -51,7 +52,7 @@ class Waits:
         if record is None:
             # Thread numbers are used again: records of threads that ended go with the
             # next one of their number, so there are never more than threads at once.
-            record = self.by_thread.setdefault(me, [0, 0, 0, 0])
+            record = self.by_thread.setdefault(me, [0, 0, 0, 0, 0])
         return record
 
     def acquire(self) -> None:
@@ -107,6 +108,7 @@ class Waits:
             if record[SINCE]:  # below another wait, which has the time
                 return original(*args, **kwargs)
             record[SINCE] = started = clock()
+            record[WHAT] = field
             try:
                 return original(*args, **kwargs)
             finally:

@@ -124,8 +124,21 @@ class Standing:
     quiet_s: float
     #: Open sections, outermost first, with the seconds that they have been open.
     open: tuple[tuple[str, float], ...] = ()
-    #: Seconds that it has been waiting in one communication call, or for input; None: in none.
-    waiting_s: float | None = None
+    #: Seconds that it has been waiting for other ranks: in one call, or in a section whose
+    #: collectives C++ issues; None where it is in neither.
+    communicating_s: float | None = None
+    #: Seconds that it has been waiting for a loader's batch; None where it is not.
+    reading_s: float | None = None
+
+    def __str__(self) -> str:
+        if self.communicating_s is not None:
+            return f"it has been waiting for other ranks for {self.communicating_s:.1f} s"
+        section = f" in section {self.open[-1][0]!r}" if self.open else ""
+        if self.reading_s is not None:
+            return f"it has been waiting for its loader{section} for {self.reading_s:.1f} s"
+        if self.open:
+            return f"it has been{section} for {self.open[-1][1]:.1f} s"
+        return f"it stands outside any section, {self.quiet_s:.1f} s after the last"
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode("ascii")
