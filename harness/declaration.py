@@ -69,6 +69,8 @@ class Expect:
     of the process group, not judged when left out.  ``location=None`` says that
     the verdict must name no line; otherwise it must name the one that the
     scenario's SEEN comment marks, or its FAULT comment where there is none.
+    ``also`` are the further findings of a scenario with several faults at once,
+    by cause and culprits; any of them may be the one that the verdict leads with.
     """
 
     cause: Cause
@@ -76,6 +78,7 @@ class Expect:
     status: Status | Mapping[str, Status] | None
     group: str | None
     location: Literal["seen"] | None
+    also: tuple[Expect, ...]
 
     def __init__(
         self,
@@ -85,6 +88,7 @@ class Expect:
         status: Status | Mapping[str, Status] | None = None,
         group: str | None = None,
         location: Literal["seen"] | None = "seen",
+        also: Sequence[Expect] = (),
     ) -> None:
         object.__setattr__(self, "cause", Cause(cause))
         object.__setattr__(
@@ -95,6 +99,7 @@ class Expect:
         object.__setattr__(self, "status", status)
         object.__setattr__(self, "group", group)
         object.__setattr__(self, "location", location)
+        object.__setattr__(self, "also", tuple(also))
 
     def status_on(self, backend: str) -> Status:
         if isinstance(self.status, Status):
@@ -159,6 +164,8 @@ class Scenario:
         named |= {fault.condition.rank for fault in self.faults}
         if self.expect is not None and self.expect.culprits != "all":
             named |= self.expect.culprits
+        for further in self.expect.also if self.expect is not None else ():
+            named |= set() if further.culprits == "all" else further.culprits
         return max(named, default=0) + 1
 
     def refuses_world(self, size: int) -> str | None:

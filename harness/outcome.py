@@ -109,6 +109,10 @@ def compare(
 ) -> list[str]:
     """In what a verdict differs from its expectation, in words."""
     differences = []
+    wanted = [expect, *expect.also]
+    leading = next((one for one in wanted if one.cause is verdict.cause), expect)
+    others = [one for one in wanted if one is not leading]
+    expect = leading
 
     def differ(what: str, expected: object, got: object) -> None:
         differences.append(f"{what} should be {expected}, is {got}")
@@ -132,9 +136,24 @@ def compare(
             f"{place.file}:{place.line}" if place else "null",
         )
     for finding in verdict.findings:
-        if finding.cause is not verdict.cause or set(finding.culprits) - set(verdict.culprits):
+        met = [other for other in others if _is_met(other, finding, backend, world_size)]
+        if met:
+            others.remove(met[0])
+        elif finding.cause is not verdict.cause or set(finding.culprits) - set(verdict.culprits):
             differences.append(f"a further finding says: {describe(finding)}")
+    differences += [
+        f"no finding says: {other.cause.value} by {other.culprits_of(world_size)}"
+        for other in others
+    ]
     return differences
+
+
+def _is_met(expect: Expect, finding: Finding, backend: str, world_size: int) -> bool:
+    return (
+        finding.cause is expect.cause
+        and finding.status is expect.status_on(backend)
+        and sorted(finding.culprits) == expect.culprits_of(world_size)
+    )
 
 
 def expected_location(scenario: Scenario) -> str | None:
