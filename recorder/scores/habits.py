@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hanglab.recorder.scores.statistics import Summary, median
+from hanglab.recorder.scores.statistics import Summary
 
 #: What shows a habit: most entries are slower, the sum of them is, or some of them stall.
 Habit = Literal["median", "mean", "stalls"]
@@ -23,9 +23,10 @@ CERTAIN = 4.0
 #: Fewer entries than these say nothing about the median, and about the mean.
 FEWEST = 5
 FEWEST_FOR_MEAN = 20
-#: Stalls: so many at least, so many times those of the peers, and so much of the time.
-STALLS = 3
-STALLS_FACTOR = 4
+#: Stalls: so many, and as many again for each of the three peers that have most; and so
+#: much of the time.  They come in clusters, so that their number alone is a poor guide.
+STALLS = 4
+STALLING_PEERS = 3
 STALLED_SHARE = 0.2
 
 
@@ -92,8 +93,8 @@ def _slow_median(
 ) -> Slowness | None:
     if min(own.count, *(peer.count for peer in peers)) < FEWEST:
         return None
-    usual = median(peer.median for peer in peers)
-    error = _middle([peer.error for peer in peers])
+    usual = _middle([peer.median for peer in peers])
+    error = _middle(_known([peer.error for peer in peers]))
     return _beyond("median", own.median, usual, own.error, error, factor, floor_ms)
 
 
@@ -102,24 +103,25 @@ def _slow_mean(
 ) -> Slowness | None:
     if min(own.count, *(peer.count for peer in peers)) < FEWEST_FOR_MEAN:
         return None
-    usual = median(peer.trimmed for peer in peers)
-    error = _middle([peer.trimmed_error for peer in peers])
+    usual = _middle([peer.trimmed for peer in peers])
+    error = _middle(_known([peer.trimmed_error for peer in peers]))
     return _beyond("mean", own.trimmed, usual, own.trimmed_error, error, factor, floor_ms)
 
 
 def _stalling(own: Summary, peers: list[Summary], floor_ms: float) -> Slowness | None:
-    """Stalls come by chance: a count of them is as noisy as its root."""
     per_entry = own.stalled_ms / own.count
-    theirs = median(peer.stalled_ms / peer.count for peer in peers)
-    usual = median(peer.stalls * own.count / peer.count for peer in peers)
+    theirs = _middle([peer.stalled_ms / peer.count for peer in peers])
+    most = sorted(peer.stalls * own.count / peer.count for peer in peers)[-STALLING_PEERS:]
     if (
-        own.stalls < max(STALLS, STALLS_FACTOR * usual)
+        own.stalls < STALLS * (1 + sum(most))
         or per_entry - theirs < floor_ms
         or per_entry < STALLED_SHARE * own.mean
     ):
         return None
-    noise = math.sqrt(own.stalls + usual)
-    return Slowness("stalls", own.mean, own.mean - per_entry + theirs, (own.stalls - usual) / noise)
+    usual = sum(most) / len(most)
+    # Stalls come by chance: a count of them is as noisy as its root.
+    certainty = (own.stalls - usual) / math.sqrt(own.stalls + usual)
+    return Slowness("stalls", own.mean, own.mean - per_entry + theirs, certainty)
 
 
 def _beyond(
@@ -141,6 +143,10 @@ def _beyond(
     return Slowness(habit, own, reference, certainty)
 
 
-def _middle(errors: list[float | None]) -> float | None:
-    known = [error for error in errors if error is not None]
-    return median(known) if known else None
+def _middle(values: list[float]) -> float:
+    """The middle value, of two the greater: in doubt nobody is slow."""
+    return sorted(values)[len(values) // 2]
+
+
+def _known(errors: list[float | None]) -> list[float]:
+    return [error for error in errors if error is not None] or [0.0]
