@@ -16,9 +16,12 @@ All of these do nothing where the process is not being recorded.
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hanglab.recorder.rank.recorder import RankRecorder
 
 _active: RankRecorder | None = None
@@ -49,3 +52,23 @@ def dump() -> None:
     """Write this rank's Flight Recorder buffer into the Case now."""
     if _active is not None:
         _active.dump()
+
+
+def profile(
+    duration_ms: int = 500,
+    *,
+    iterations: int = 0,
+    ranks: Sequence[int] | None = None,
+    stacks: bool = False,
+) -> bool:
+    """Have a trace taken of this job, of these ranks or of all, without waiting for it.
+
+    By time, or by optimizer steps where ``iterations`` is not 0.  The traces come
+    into the Case.  False where the job is not being recorded.
+    """
+    runtime = os.environ.get("HANGLAB_RUNTIME")
+    if not runtime:
+        return False
+    from hanglab.recorder.rank.profile_request import leave_request
+
+    return leave_request(runtime, duration_ms, iterations, ranks, stacks)

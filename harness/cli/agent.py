@@ -48,6 +48,7 @@ def agent(
     Jobs are started with KINETO_USE_DAEMON=1 in their environment.  Dynolog's own client, dyno,
     works against it.  It runs until Ctrl-C.
     """
+    from hanglab.harness.doors import read_token
     from hanglab.harness.errors import HanglabError, UsageError
     from hanglab.recorder.profiling import notes
     from hanglab.recorder.profiling.access import Refused
@@ -55,7 +56,7 @@ def agent(
 
     if (tls_certificate is None) != (tls_key is None):
         raise UsageError("TLS needs a certificate and its key.", "Give both, or neither.")
-    token = _token(token_file)
+    token = read_token(token_file)
     root = output_root or (socket_dir / "traces" if socket_dir else Path(tempfile.gettempdir()))
     try:
         for folder in (socket_dir, root):
@@ -104,23 +105,6 @@ def agent(
         if note is not None:
             note.unlink(missing_ok=True)
     return 0
-
-
-def _token(file: Path | None) -> str | None:
-    from hanglab.harness.errors import UsageError
-
-    if file is None:
-        return None
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"The token file {file} cannot be read: {error}.") from None
-    if len(token) < 16:
-        raise UsageError(
-            f"The token in {file} has {len(token)} characters; that can be guessed.",
-            "Make one: python -c 'import secrets; print(secrets.token_hex())'",
-        )
-    return token
 
 
 def _loopback6() -> list[str]:

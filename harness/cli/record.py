@@ -31,6 +31,15 @@ def record(
         Literal["kill", "leave"],
         typer.Option(help="What to do with a job that hangs, once it has been captured."),
     ] = "kill",
+    profile_slow: Annotated[
+        float | None,
+        typer.Option(
+            min=1.1,
+            metavar="K",
+            help="Take a trace of all ranks when a section or step takes K times its median, "
+            "at most once a minute.",
+        ),
+    ] = None,
     as_json: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the verdict there too, as JSON."),
@@ -71,7 +80,7 @@ def record(
     from hanglab.harness.recording.session import Request, Session
 
     try:
-        outcome = Session(Request(words, case, hang_after, then)).run()
+        outcome = Session(Request(words, case, hang_after, then, profile_slow)).run()
     except NoSuchCommand:
         if not existed:
             import shutil

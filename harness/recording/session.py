@@ -57,6 +57,8 @@ class Request:
     case: Path
     hang_after_s: float
     then: Then
+    #: Take a trace when something takes so many times its median.
+    profile_slow: float | None = None
 
 
 @dataclass
@@ -128,6 +130,8 @@ class Session:
             options += ["--pipes", os.path.abspath(pipes)]
         if streams.tail is not None:
             options += ["--stderr", str(streams.tail), "--stderr-from", str(streams.start)]
+        if self._request.profile_slow is not None:
+            options += ["--profile-slow", str(self._request.profile_slow)]
         try:
             self._agent = Agent(
                 self._request.case,

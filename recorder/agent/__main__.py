@@ -24,6 +24,9 @@ def main() -> None:
     parser.add_argument("--pipes", default=None, help="prefix of torch's pipes")
     parser.add_argument("--stderr", type=Path, default=None, help="standard error of the job")
     parser.add_argument("--stderr-from", type=int, default=0, help="byte at which it begins")
+    parser.add_argument(
+        "--profile-slow", type=float, default=None, help="trace what takes this many medians"
+    )
     options = parser.parse_args()
     # Ctrl-C reaches every process of the terminal's group; the harness decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -34,6 +37,7 @@ def main() -> None:
         options.hang_after,
         TorchDumps(options.dumps, options.pipes),
         (options.stderr, options.stderr_from) if options.stderr is not None else None,
+        options.profile_slow,
     ).run()
 
 

@@ -11,16 +11,27 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.progress import NotProgress, read_progress
 from hanglab.recorder.profiling import notes
 from hanglab.recorder.profiling.access import Refused
+from hanglab.recorder.profiling.configuration import Detail
+from hanglab.recorder.profiling.receipts import Asked
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.profiling.service import ProfilingService, Settings
+from hanglab.recorder.profiling.triggers import Limiter, slow_stretch
+from hanglab.recorder.rank.profile_request import PATTERN
 
 #: For so long after a trace a rank's I/O is taken for the profiler's, in seconds.
 _AFTERWARDS_S = 1.5
+#: Seconds between two looks for something to do.
+_LOOK_S = 0.5
 
 
 class Profiles:
@@ -33,9 +44,21 @@ class Profiles:
         host: str,
         ranks: Callable[[], Sequence[WatchedRank]],
         miss: Callable[[str, str], None],
+        slow_factor: float | None = None,
     ) -> None:
-        """``ranks`` gives those that are watched; ``miss`` takes what could not be had."""
+        """``ranks`` gives those that are watched; ``miss`` takes what could not be had.
+
+        A section or step that takes ``slow_factor`` times its median has a trace
+        taken of all ranks.
+        """
         self._case = case
+        self._runtime = runtime
+        self._miss = miss
+        self._slow_factor = slow_factor
+        self._limiter = Limiter()
+        self._looked_ns = time.time_ns()
+        self._last_look = 0.0
+        self._pool = ThreadPoolExecutor(1, "hanglab-profiles")
         self._ranks = ranks
         self._traces = runtime / "traces"
         self._service: ProfilingService | None = None
@@ -60,6 +83,23 @@ class Profiles:
         except (OSError, Refused) as error:
             miss("traces", f"running processes cannot be profiled: {error}")
 
+    def look(self) -> None:
+        """Take up what the job asks for, and see whether something became slow."""
+        if self._service is None or time.monotonic() - self._last_look < _LOOK_S:
+            return
+        self._last_look = time.monotonic()
+        for path in self._runtime.glob(PATTERN):
+            try:
+                asked = msgspec.json.decode(path.read_bytes(), type=Asked)
+                path.unlink()
+            except (OSError, msgspec.MsgspecError):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                continue
+            self._place(asked, "the job asked for it")
+        if self._slow_factor is not None and (reason := self._slow()) and self._limiter.allow():
+            self._place(Asked(detail=Detail(stacks=True)), reason)
+
     def overlook(self) -> None:
         """Keep traces that ranks write from counting as movement of the job."""
         now = time.monotonic()
@@ -68,12 +108,40 @@ class Profiles:
                 rank.overlook_io()
 
     def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
         if self._service is not None:
             self._service.close()
         if self._note is not None:
             with contextlib.suppress(OSError):
                 self._note.unlink()
         shutil.rmtree(self._traces, ignore_errors=True)
+
+    def _place(self, asked: Asked, reason: str) -> None:
+        service = self._service
+        if service is None:
+            return
+
+        def place() -> None:
+            try:
+                service.requests.place(asked)
+            except Refused as error:
+                self._miss("traces", f"a trace was wanted because {reason}; {error}")
+
+        # It looks at the processes first, which takes a moment that the watch cannot spare.
+        self._pool.submit(place)
+
+    def _slow(self) -> str:
+        now = time.time_ns()
+        since, self._looked_ns = self._looked_ns, now
+        for rank in self._ranks():
+            try:
+                progress = read_progress((rank.folder / folders.PROGRESS).read_bytes())
+            except (OSError, NotProgress):
+                continue
+            slow = slow_stretch(progress, self._slow_factor or 0.0, since, now)
+            if slow is not None:
+                return f"on rank {rank.rank} {slow}"
+        return ""
 
     def _registered(self, pid: int) -> tuple[int, int | None, str] | None:
         rank = self._rank(pid)

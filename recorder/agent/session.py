@@ -107,6 +107,7 @@ class Session:
         hang_after: float,
         dumps: TorchDumps | None = None,
         stderr: tuple[Path, int] | None = None,
+        slow_factor: float | None = None,
     ) -> None:
         self._case = case
         self._runtime = runtime
@@ -120,6 +121,7 @@ class Session:
         self._control = Control(runtime)
         self._exit_watch = ExitWatch(runtime)
         self._strays: Strays | None = None
+        self._slow_factor = slow_factor
         #: Whoever ends from now on is ended by hanglab.
         self._ending = False
         self._stuck = False
@@ -149,6 +151,7 @@ class Session:
             self._host_folder.name,
             lambda: self._watcher.ranks,
             self._capture.miss,
+            self._slow_factor,
         )
         self._tell({"event": "ready"})
         next_look = time.monotonic()
@@ -168,6 +171,7 @@ class Session:
         watcher = self._watcher
         if time.monotonic() - self._last_discovery > _DISCOVERY:
             self._discover()
+        self._profiles.look()
         self._profiles.overlook()
         watcher.look()
         self._exit_watch.read(watcher.ranks)

@@ -140,11 +140,13 @@ def bring(parts: Sequence[HostPart], out: Path) -> dict[str, str]:
             if not receipt.file:
                 continue
             try:
-                client.fetch(part.door, part.order, receipt.file, out / receipt.file)
+                # In a Case the order stands before the name; here the folder is the order's.
+                target = out / receipt.file.removeprefix(f"{part.order}.")
+                client.fetch(part.door, part.order, receipt.file, target)
             except FileExistsError:
-                problems[receipt.file] = f"{out / receipt.file} is there already"
+                problems[receipt.file] = f"{target} is there already"
             except OSError as error:
-                problems[receipt.file] = f"{out / receipt.file}: {error.strerror}"
+                problems[receipt.file] = f"{target}: {error.strerror}"
             except (AgentUnreachable, AgentRefused) as error:
                 problems[receipt.file] = str(error)
     return problems

@@ -1,0 +1,106 @@
+"""Receipts of a request to profile, as people see them: while it runs, and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hanglab.harness.panel import make_console
+from hanglab.recorder.profiling import campaign
+from hanglab.recorder.profiling.campaign import HostPart
+from hanglab.recorder.profiling.receipts import ProcessState
+from hanglab.recorder.profiling.traces import TOLERANCE_MS
+
+_STYLES = {"valid": "green", "failed": "red"}
+
+
+def wait(parts: Sequence[HostPart], quietly: bool) -> None:
+    """Follow a request to its end; Ctrl-C withdraws what no process has got yet."""
+    console = make_console(errors=True)
+    try:
+        if quietly or not console.is_terminal:
+            campaign.follow(parts, lambda parts: None)
+            return
+        with Live(receipts_table(parts), console=console, transient=True) as live:
+            campaign.follow(parts, lambda parts: live.update(receipts_table(parts)))
+    except KeyboardInterrupt:
+        count = campaign.withdraw(parts)
+        typer.echo(f"hanglab: {count} requests that no process had got yet are withdrawn", err=True)
+        raise
+
+
+def receipts_table(parts: Sequence[HostPart]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("host", "rank", "pid", "state", "events", "seconds", "trace, or what is wrong"):
+        table.add_column(name, overflow="fold")
+    for part in parts:
+        if part.problem:
+            table.add_row(part.host, "", "", Text("failed", "red"), "", "", Text(part.problem))
+        for receipt in sorted(part.receipts, key=lambda r: (r.rank is None, r.rank or 0)):
+            seconds = ""
+            if receipt.completed_ms is not None:
+                seconds = f"{(receipt.completed_ms - receipt.asked_ms) / 1e3:.2f}"
+            note = receipt.reason or receipt.file
+            if receipt.dropped_events:
+                note += f" ({receipt.dropped_events} damaged events left out)"
+            table.add_row(
+                receipt.host,
+                "-" if receipt.rank is None else str(receipt.rank),
+                str(receipt.pid),
+                Text(receipt.state, _STYLES.get(receipt.state, "yellow")),
+                str(receipt.events or ""),
+                seconds,
+                Text(note),
+            )
+    return table
+
+
+def print_receipts(
+    parts: Sequence[HostPart], problems: dict[str, str], out: Path, as_json: bool
+) -> None:
+    receipts = [receipt for part in parts for receipt in part.receipts]
+    starts = [r.first_ms for r in receipts if r.state == "valid" and r.first_ms is not None]
+    if as_json:
+        content = {
+            "out": str(out),
+            "receipts": msgspec.to_builtins(receipts),
+            "hosts": [{"host": part.host, "problem": part.problem} for part in parts],
+            "not_brought": problems,
+        }
+        print(msgspec.json.format(msgspec.json.encode(content)).decode())
+        return
+    console = make_console()
+    console.print(receipts_table(parts))
+    for file, problem in problems.items():
+        console.print(f"not brought here: {file}: {problem}")
+    if any(r.file for r in receipts):
+        console.print(f"traces: {out}")
+    if len(starts) > 1 and max(starts) - min(starts) > TOLERANCE_MS:
+        console.print(
+            f"first events are {max(starts) - min(starts):.0f} ms apart: look at absolute times"
+        )
+
+
+def processes_table(found: Sequence[tuple[str, Sequence[ProcessState]]]) -> Table:
+    """Registered processes by host: whose they are, and whether a trace runs in them."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("host", "rank", "pid", "state", "asks every", "jobs", "command"):
+        table.add_column(name, overflow="fold")
+    for host, processes in found:
+        for process in sorted(processes, key=lambda p: (not p.is_rank, p.rank or 0, p.pid)):
+            table.add_row(
+                host,
+                str(process.rank) if process.is_rank else "-",
+                str(process.pid),
+                "idle" if process.idle else "tracing",
+                f"{process.period_s:.1f} s",
+                Text(", ".join(job for job in process.jobs if job != "0")),
+                Text(process.command),
+            )
+    return table
