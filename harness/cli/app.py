@@ -11,9 +11,12 @@ from hanglab.harness.cli.analyze import analyze
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.listing import list_scenarios
+from hanglab.harness.cli.pack import pack
 from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
+from hanglab.harness.cli.redact import redact
 from hanglab.harness.cli.run import run
+from hanglab.harness.cli.unpack import unpack
 
 app = typer.Typer(
     help=(
@@ -27,6 +30,9 @@ app = typer.Typer(
 app.command("list")(list_scenarios)
 app.command()(run)
 app.command()(record)
+app.command()(pack)
+app.command()(unpack)
+app.command()(redact)
 app.command()(analyze)
 app.command()(entries)
 app.command()(profile)

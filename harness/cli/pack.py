@@ -1,0 +1,26 @@
+"""``hanglab pack``: a Case as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def pack(
+    case: Annotated[Path, typer.Argument(metavar="CASE", help="Folder of a Case.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Without it NAME.case.tar.gz, here."),
+    ] = None,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Pack it even if files are missing or altered.")
+    ] = False,
+) -> int:
+    """Pack a Case into a single file, to be sent to somebody; see also `hanglab redact`."""
+    from hanglab.harness import archives
+
+    path, size = archives.pack(case, out, damaged)
+    print(f"{path}: {size / 1e6:.1f} MB")
+    return 0

@@ -1,0 +1,23 @@
+"""``hanglab unpack``: a Case out of one file, which may come from a stranger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def unpack(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `hanglab pack` wrote.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="A new folder; without it, by the name."),
+    ] = None,
+) -> int:
+    """Unpack a Case. Whatever the file holds, nothing is written outside the new folder."""
+    from hanglab.harness import archives
+
+    path, count = archives.unpack(file, out)
+    print(f"{path}: {count} files; `hanglab analyze {path}` reads them")
+    return 0

@@ -1,0 +1,1 @@
+"""Cases as single files, and Cases without what is nobody else's business."""

@@ -1,0 +1,70 @@
+"""Whether a Case is still as its recorder left it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.reader import CaseReader
+
+
+def regular_files(case: Path) -> list[str]:
+    """Paths of all regular files, relative to the Case, sorted; links and hidden files are none."""
+    found = []
+    for folder, _, leaves in os.walk(case):
+        for leaf in leaves:
+            path = Path(folder) / leaf
+            if not leaf.startswith(".") and path.is_file() and not path.is_symlink():
+                found.append(path.relative_to(case).as_posix())
+    return sorted(found)
+
+
+def differences(reader: CaseReader) -> list[tuple[str, str]]:
+    """(path, what is wrong) of each file that is missing or is not what the manifest lists.
+
+    Empty where there is no manifest: then nobody says what the files were.  Of
+    a job that was still running when the manifest was written, files may have
+    grown since, and progress files change all the time.
+    """
+    manifest = reader.manifest
+    if manifest is None:
+        return []
+    over = reader.job is not None and reader.job.ended is not None
+    wrong = []
+    for entry in manifest.files:
+        path = reader.path / entry.path
+        if not _below(entry.path):
+            wrong.append((entry.path, "is no path within the Case"))
+            continue
+        if not over and path.name == folders.PROGRESS:
+            continue
+        reason = _compare(path, entry.size, entry.sha256, grows=not over)
+        if reason:
+            wrong.append((entry.path, reason))
+    return wrong
+
+
+def _compare(path: Path, size: int, sha256: str, grows: bool) -> str:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    digest = hashlib.sha256()
+    with os.fdopen(fd, "rb") as file:
+        now = os.fstat(file.fileno()).st_size
+        if now < size or (now > size and not grows):
+            return f"has {now} bytes instead of {size}"
+        left = size
+        while left and (block := file.read(min(left, 1 << 20))):
+            digest.update(block)
+            left -= len(block)
+    return "" if digest.hexdigest() == sha256 else "has been altered"
+
+
+def _below(relative: str) -> bool:
+    parts = relative.split("/")
+    return bool(relative) and not relative.startswith("/") and ".." not in parts
