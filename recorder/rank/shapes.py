@@ -38,7 +38,7 @@ def _targets(instructions: list[dis.Instruction], start: int) -> tuple[str, ...]
     """Names stored right behind the FOR_ITER at index ``start``."""
     names: list[str] = []
     for instruction in instructions[start + 1 :]:
-        if instruction.opname in ("UNPACK_SEQUENCE", "UNPACK_EX", "CACHE", "NOP"):
+        if instruction.opname in ("UNPACK_SEQUENCE", "UNPACK_EX", "CACHE", "NOP", "EXTENDED_ARG"):
             continue
         if instruction.opname == "STORE_FAST_STORE_FAST" and isinstance(instruction.argval, tuple):
             names += [str(name) for name in instruction.argval]
@@ -68,6 +68,8 @@ def loops_of(code: CodeType) -> list[LoopLines]:
         if not body:
             continue
         head = place.get(target)
+        while head is not None and instructions[head].opname == "EXTENDED_ARG":
+            head += 1  # what a long body puts before its loop's own instruction
         targets: tuple[str, ...] = ()
         if head is not None and instructions[head].opname == "FOR_ITER":
             targets = _targets(instructions, head)
