@@ -69,7 +69,7 @@ def _left_at(sequences: Sequences, stray: History, steady: History, before: int)
         if now is None or not now[-1] or now == others[place] or now in mine[:place]:
             continue
         met = set(pairs[:place])
-        if any(pair in met for pair in pairs[place:]):
+        if any(pair in met or None in pair for pair in pairs[place:]):
             continue
         expected = [continuation(past[:place], 1) for past in (mine, others)]
         if all(next(iter(one), None) == others[place] for one in expected):

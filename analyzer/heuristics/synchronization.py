@@ -13,6 +13,7 @@ import msgspec
 
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.heuristics.exits import troubles_of
 from hanglab.analyzer.heuristics.loops import left_loops, steps_compared
 from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import Order, Proposal
@@ -52,6 +53,10 @@ def _still_unexplained(known: Known, finding: Finding) -> bool:
     for rank in finding.culprits:
         view = known.ranks.get(rank)
         if rank in looked_at and view is not None and view.rank_stacks:
+            return False
+        trouble = troubles_of(view) if view is not None else None
+        if trouble is not None and trouble.consequence:
+            # Its communication failed: it was inside an operation that nobody recorded.
             return False
         if view is not None and view.ended is None and not known.stands_outside(rank):
             # Its stack contradicts its dump: it does not stand outside.

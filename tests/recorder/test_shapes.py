@@ -74,3 +74,15 @@ def test_shapes_are_what_the_reader_expects() -> None:
     shape = next(s for s in shapes if s.function == "counting")
     assert shape.encloses(shape.loops[0].first)
     assert not shape.encloses(shape.first_line - 1)
+
+
+def test_a_loop_with_a_long_body_counts_too() -> None:
+    # Beyond 255 instructions Python puts an EXTENDED_ARG before the loop's own.
+    body = "\n".join(f"        total += {i} * n" for i in range(200))
+    source = (
+        f"def long_body(n):\n    total = 0\n    for turn in range(n):\n{body}\n    return total\n"
+    )
+    namespace: dict[str, object] = {}
+    exec(source, namespace)
+    _, loops = lines_of(namespace["long_body"])
+    assert loops == [(2, 202, ("turn",))]
