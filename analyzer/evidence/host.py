@@ -21,11 +21,15 @@ Group = TypeVar("Group", CpuGroup, MemoryGroup, PidsGroup)
 
 @dataclass(frozen=True)
 class Span(Generic[Group]):
-    """A control group when first and when last seen.  Its counters only grow between the two."""
+    """A control group when first and when last seen.  Its counters only grow between the two.
+
+    ``last.ranks`` are those that it last held, ``seconds`` how long it held any.
+    """
 
     first: Group
     last: Group
     seconds: float
+    every: tuple[Group, ...] = ()
 
     def grown(self, counter: Callable[[Group], int | float | None]) -> float:
         """By how much a counter has grown; 0 where it was not read."""
@@ -116,21 +120,18 @@ def _room(space: Space) -> tuple[int, int]:
 def _spans(
     samples: Iterable[HostSample], groups: Callable[[HostSample], list[Group]]
 ) -> list[Span[Group]]:
-    """Per path; the ranks of the last sample in which the group held any."""
-    first: dict[str, tuple[int, Group]] = {}
-    last: dict[str, tuple[int, Group]] = {}
-    ranks: dict[str, list[int]] = {}
+    """One for each path."""
+    seen: dict[str, list[tuple[int, Group]]] = {}
     for sample in samples:
         for group in groups(sample):
-            first.setdefault(group.path, (sample.at.mono_ns, group))
-            last[group.path] = sample.at.mono_ns, group
-            if group.ranks:
-                ranks[group.path] = group.ranks
+            seen.setdefault(group.path, []).append((sample.at.mono_ns, group))
     spans = []
-    for path, (since, group) in first.items():
-        until, latest = last[path]
-        kept = _with_ranks(latest, ranks.get(path, []))
-        spans.append(Span(group, kept, (until - since) / 1e9))
+    for found in seen.values():
+        held = [(at, group) for at, group in found if group.ranks]
+        if held:
+            last = _with_ranks(found[-1][1], held[-1][1].ranks)
+            seconds = (held[-1][0] - found[0][0]) / 1e9
+            spans.append(Span(found[0][1], last, seconds, tuple(group for _, group in found)))
     return spans
 
 

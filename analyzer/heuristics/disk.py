@@ -23,6 +23,7 @@ from hanglab.analyzer.heuristics.resources import (
     told_by,
 )
 from hanglab.analyzer.verdict import Cause, Evidence
+from hanglab.recorder.case.records import Raised
 from hanglab.recorder.case.surroundings import Space
 
 #: What is said by whoever meets a full disk.
@@ -37,6 +38,8 @@ _FAILED_WRITE = re.compile(
 #: Room below which a file system is full, in bytes and as a share of its size.
 _LEFT = MIB // 4
 _SHARE = 0.001
+#: Seconds before a rank came to rest in which an error may be why.
+_SINCE_S = 1.0
 
 
 def full(space: Space) -> bool:
@@ -64,14 +67,18 @@ def disk_full(known: Known) -> Iterator[Proposal]:
 
 
 def _at_the_time(trouble: Trouble) -> list[str]:
-    """Full file systems that the rank itself saw when its write had failed."""
     raised = raised_by(trouble)
+    return rooms_then(raised) if raised is not None else []
+
+
+def rooms_then(raised: Raised) -> list[str]:
+    """Full file systems that the rank itself saw when its write had failed."""
     return [
         f"{disk.path} ({disk.filesystem}) had no inode left"
         if disk.no_inodes
         else f"{disk.path} ({disk.filesystem}) had {size(disk.free_bytes)} left of "
         f"{size(disk.size_bytes)}"
-        for disk in (raised.full if raised is not None else [])
+        for disk in raised.full
         if disk.path != "/dev/shm"
     ]
 
@@ -109,10 +116,11 @@ def _proposal(known: Known, trouble: Trouble, rooms: list[str]) -> Proposal:
 
 
 def _swallowed(known: Known) -> Iterator[Proposal]:
-    """A rank that its peers wait for, that waits for a part of itself, and said its disk is full.
+    """A rank that its peers wait for, that waits for a part of itself, and met a full disk.
 
-    What it said may be long past and dealt with: the disk must be full now, and
-    the rank must wait on something that only its own threads can give.
+    What it met may be long past and dealt with: it must be the last thing that
+    happened, or the disk must still be full; and the rank must wait on something
+    that only its own threads can give.
     """
     for sink in known.picture.sinks:
         view = known.ranks.get(sink.rank)
@@ -120,16 +128,36 @@ def _swallowed(known: Known) -> Iterator[Proposal]:
             continue
         if view.standing.place not in (Place.QUEUE, Place.JOIN, Place.CONDITION):
             continue
-        said = [line for line in view.stderr.splitlines()[-200:] if _SAID.search(line)]
-        rooms = _full_disks(known, view)
-        if said and rooms:
+        error, rooms, source = _last_met(known, view)
+        if error:
             yield ran_out(
                 known,
                 Cause.DISK_FULL,
                 [view],
-                f"waits for what a full disk has stopped ({rooms[0]})",
-                [Evidence("stderr", view.rank, said[-1].strip()[:300])]
+                f"waits for what a full disk has stopped ({rooms[0] if rooms else error})",
+                [Evidence(source, view.rank, error)]
                 + [Evidence("host", view.rank, row) for row in rooms],
                 location=view.location(),
-                confidence=CONFIRMED - 0.08,
+                confidence=CONFIRMED if source == "exceptions" else CONFIRMED - 0.08,
             )
+
+
+def _last_met(known: Known, view: RankView) -> tuple[str, list[str], str]:
+    """What was said of a full disk, which one it was, and where it was said; "" if nothing."""
+    for raised in reversed(view.handled):
+        text = "\n".join([f"{raised.type}: {raised.message}", *raised.because])
+        match = _SAID.search(text)
+        if match and not SHARED.search(text) and _just_before(known, view, raised.at.wall_ns):
+            line = next(line for line in text.splitlines() if _SAID.search(line))
+            return line[:300], rooms_then(raised), "exceptions"
+    rooms = _full_disks(known, view)
+    said = [line for line in view.stderr.splitlines()[-200:] if _SAID.search(line)]
+    return (said[-1].strip()[:300], rooms, "stderr") if said and rooms else ("", [], "")
+
+
+def _just_before(known: Known, view: RankView, at_ns: int) -> bool:
+    """Whether nothing of the rank has moved since, or hardly anything."""
+    trigger = known.job.trigger if known.job else None
+    if trigger is None or view.movement is None:
+        return False
+    return at_ns >= trigger.at.wall_ns - (view.movement.quiet_s + _SINCE_S) * 1e9

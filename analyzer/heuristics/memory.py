@@ -138,7 +138,8 @@ def memory_pressure(known: Known) -> Iterator[Proposal]:
 def _short_of_memory(host: HostView, span: Span[MemoryGroup]) -> str:
     group = span.last
     limit = min((x for x in (group.limit_bytes, group.high_bytes) if x), default=None)
-    if limit is None or group.used_bytes is None or span.seconds < 1.0:
+    used = max((g.used_bytes or 0 for g in span.every), default=0)
+    if limit is None or span.seconds < 1.0:
         return ""
     met = span.grown(lambda g: g.refused) + span.grown(lambda g: g.slowed)
     refaults = span.grown(lambda g: g.refaults)
@@ -148,14 +149,10 @@ def _short_of_memory(host: HostView, span: Span[MemoryGroup]) -> str:
         if loads:
             faults += loads[-1].major_faults - loads[0].major_faults
     read = max(refaults, float(faults))
-    if (
-        group.used_bytes < _AT_LIMIT * limit
-        or met < _REFUSALS * span.seconds
-        or read < _PAGES * span.seconds
-    ):
+    if used < _AT_LIMIT * limit or met < _REFUSALS * span.seconds or read < _PAGES * span.seconds:
         return ""
     return (
-        f"its control group {group.path} uses {size(group.used_bytes)} of {size(limit)}, met its "
+        f"its control group {group.path} used {size(used)} of {size(limit)}, met its "
         f"limit {met / span.seconds:.0f} times a second and read {read / span.seconds:.0f} pages "
         "a second again"
     )

@@ -25,8 +25,8 @@ class Writer(threading.Thread):
                 try:
                     file.write(data)
                     file.flush()
-                except OSError as error:
-                    logging.error("checkpoint lost: %s", error)
+                except OSError:
+                    logging.exception("checkpoint lost")
                     return
                 self.written.put(len(data))
 

@@ -10,7 +10,7 @@ from hanglab.harness import Cause, Expect, LimitMemory, scenario
     world_size=4,
     expect=Expect(Cause.OOM_KILLED, culprits={2}, location=None),
     reference="pytorch/pytorch#8976",
-    faults=[LimitMemory(rank=2, mebibytes=48, at_step=5)],
+    faults=[LimitMemory(rank=2, mebibytes=128, at_step=5)],
     needs=("cgroup_memory",),
 )
 def oom_killed(job):
@@ -18,7 +18,7 @@ def oom_killed(job):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     history = []
     for _ in job.steps(60):
-        activations = model(job.batch(1024, rows=512))
+        activations = model(job.batch(1024, rows=1024))
         loss = activations.square().mean()
         loss.backward(retain_graph=True)
         if job.rank == 2:

@@ -20,6 +20,8 @@ _PATIENCE_S = 0.1
 #: Open files of one rank that are looked at, and folders of them that are asked for.
 _MOST_FILES = 256
 _MOST_FOLDERS = 16
+#: Places of one rank that are remembered.
+_MOST_PLACES = 32
 #: File systems whose room says nothing.
 _NOT_STORAGE = frozenset({"proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue"})
 
@@ -69,6 +71,8 @@ class Rooms:
         #: Questions without an answer yet.
         self._pending: dict[Place, _Question] = {}
         self._temporary: dict[int, str] = {}
+        #: Places of each process so far: a file that could not be written is soon closed.
+        self._seen: dict[int, dict[tuple[str, Place], None]] = {}
 
     def spaces(self, processes: dict[int, int]) -> list[Space]:
         """``processes``: rank -> pid.  File systems shared by ranks are told of once."""
@@ -124,7 +128,11 @@ class Rooms:
             self._temporary[pid] = _temporary(pid)
         found = [("cwd", folder), ("tmp", self._temporary[pid]), ("shm", "/dev/shm")]
         found += [("file", folder) for folder in _folders_of_open_files(pid)]
-        return [(use, Place(namespace, path)) for use, path in found]
+        seen = self._seen.setdefault(pid, {})
+        for use, path in found:
+            if len(seen) < _MOST_PLACES:
+                seen[use, Place(namespace, path)] = None
+        return [(use, place) for use, place in seen if place.namespace == namespace]
 
 
 def _folders_of_open_files(pid: int) -> list[str]:
