@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from hanglab.harness.errors import HanglabError
+from hanglab.recorder.attach.tree import FoundRank
 
 #: Writing the manifest checksums every file; dumps of a few ranks take milliseconds.
 FINISH_S = 20.0
@@ -95,6 +96,27 @@ class Agent:
     def seek_below(self, pid: int) -> None:
         """Have it look for ranks below a process that nobody reports the exits of."""
         self._send({"command": "tree", "pid": pid})
+
+    def adopt(self, found: FoundRank) -> None:
+        """Have it watch a rank that nobody has recorded so far."""
+        self._send(
+            {
+                "command": "adopt",
+                "pid": found.pid,
+                "rank": found.rank,
+                "world_size": found.world_size,
+                "local_rank": found.local_rank,
+                "attempt": found.attempt,
+            }
+        )
+
+    def quiet_s(self, timeout_s: float) -> float | None:
+        """How long nothing has moved; None without an answer in time.  Raises AgentDied."""
+        self._status = None
+        self._send({"command": "status"})
+        if not self._wait("status", timeout_s) or self._status is None:
+            return None
+        return float(self._status.get("quiet_s", 0.0))
 
     def ending(self) -> None:
         """Say that hanglab ends the ranks now."""

@@ -8,6 +8,7 @@ import typer
 
 from hanglab.harness.cli.agent import agent
 from hanglab.harness.cli.analyze import analyze
+from hanglab.harness.cli.capture import capture
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.listing import list_scenarios
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command("list")(list_scenarios)
 app.command()(run)
 app.command()(record)
+app.command()(capture)
 app.command()(pack)
 app.command()(unpack)
 app.command()(redact)

@@ -69,16 +69,6 @@ def profiled(environment: Mapping[str, str], runtime: Path) -> dict[str, str]:
     return settings
 
 
-def dumps_of(environment: Mapping[str, str]) -> str | None:
-    """Prefix of the files into which torch dumps by itself."""
-    return next((environment[name] for name in _DUMPS if environment.get(name)), None)
-
-
-def pipes_of(environment: Mapping[str, str]) -> str | None:
-    """Prefix of torch's pipes."""
-    return environment.get(_PIPE[0]) or None
-
-
 def known_names(release: tuple[int, int] | None) -> set[str]:
     """Names that a release of torch knows without a warning; all where it is not known."""
     old = {names[-1] for names in (_BUFFER, _DUMPS, _ON_TIMEOUT)}

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -121,13 +121,7 @@ class Session:
     # The agent.  None of this may disturb the command.
 
     def _start_agent(self, streams: relay.Streams) -> None:
-        options = []
-        dumps = environment.dumps_of(self._environment)
-        pipes = environment.pipes_of(self._environment)
-        if dumps:
-            options += ["--dumps", os.path.abspath(dumps)]
-        if pipes:
-            options += ["--pipes", os.path.abspath(pipes)]
+        options = dump_options(self._environment)
         if streams.tail is not None:
             options += ["--stderr", str(streams.tail), "--stderr-from", str(streams.start)]
         if self._request.profile_slow is not None:
@@ -365,6 +359,15 @@ class Session:
             self._agent = None
         self._woken.close()
         shutil.rmtree(self._runtime, ignore_errors=True)
+
+
+def dump_options(environment: Mapping[str, str]) -> list[str]:
+    """What the agent is told of torch's own dumps."""
+    from hanglab.recorder.agent.timeouts import prefixes
+
+    dumps, pipes = prefixes(environment)
+    options = ["--dumps", os.path.abspath(dumps)] if dumps else []
+    return options + (["--pipes", os.path.abspath(pipes)] if pipes else [])
 
 
 def show(verdict: Verdict | None, reason: str, case: Path) -> None:

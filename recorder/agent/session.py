@@ -6,12 +6,14 @@ Commands on standard input::
     {"command": "exited", "rank": 1, "attempt": 0, "code": 1, "signal": null,
      "by_recorder": false, "stderr": "/path/to/log"}
     {"command": "tree", "pid": 4711}
+    {"command": "adopt", "pid": 4711, "rank": 1, "world_size": 4, "attempt": 0}
     {"command": "status"}
     {"command": "ending"}
     {"command": "finish", "ended_by_recorder": true}
 
 ``tree`` names the process below which ranks are to be sought that did not
 register; from then on the agent finds out for itself how ranks ended.
+``adopt`` names a rank that nobody has recorded so far.
 ``ending`` says that whatever ends from now on is ended by hanglab.
 
 Events on standard output::
@@ -50,10 +52,12 @@ from hanglab.recorder.agent.control import Control
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.profiles import Profiles
-from hanglab.recorder.agent.strays import ESCAPED, Strays
+from hanglab.recorder.agent.strays import ESCAPED, UNRECORDED, Strays
 from hanglab.recorder.agent.timeouts import TorchDumps
 from hanglab.recorder.agent.watched import WatchedRank
 from hanglab.recorder.agent.watcher import POLL, Watcher
+from hanglab.recorder.attach.registration import register
+from hanglab.recorder.attach.tree import FoundRank, has_torch
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Absence, Exit, Host, Job, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
@@ -70,6 +74,10 @@ _WAIT_FOR_EXIT = 0.5
 #: until the hang that was captured counts for none.
 _STILL = 2.0
 _RESUMED_LEAST = 5.0
+#: Whoever asks for a capture gets it while the job moves, having rested for less than this,
+#: or after so many times the time that a hang takes.
+_REST = 0.5
+_PATIENT = 4.0
 #: After torch began to write dumps by itself, all ranks' are there within this time.
 _DUMPS = 1.0
 _KINDS: dict[str, TriggerKind] = {
@@ -89,6 +97,8 @@ class Command(msgspec.Struct):
     rank: int = -1
     pid: int = 0
     attempt: int = 0
+    world_size: int | None = None
+    local_rank: int | None = None
     code: int | None = None
     signal: int | None = None
     by_recorder: bool = False
@@ -136,6 +146,8 @@ class Session:
         #: When a rank was seen to have failed (monotonic), and how.
         self._failure: tuple[float, str] | None = None
         self._vanished: dict[Path, float] = {}
+        #: When somebody asked for a capture (monotonic), and with what words.
+        self._asked: tuple[float, str] | None = None
         self._pending = b""
         #: Whether commands come on standard input.
         self._listening = True
@@ -176,6 +188,8 @@ class Session:
         watcher.look()
         self._exit_watch.read(watcher.ranks)
         self._notice_exits()
+        if self._asked is not None:
+            self._serve(*self._asked)
         if self._captured:
             self._look_after_capture()
             return
@@ -188,6 +202,19 @@ class Session:
                 self._take("exit", detail)
         elif watcher.hung():
             self._take("no_progress", "")
+
+    def _serve(self, asked: float, detail: str) -> None:
+        """Capture for somebody, once it shows whether the job moves."""
+        watcher = self._watcher
+        if self._captured:
+            self._asked = None
+            self._control.answer(self._case)
+        elif watcher.hung():
+            self._asked = None
+            self._take("no_progress", detail)
+        elif watcher.quiet_s < _REST or time.monotonic() - asked > _PATIENT * self._patience:
+            self._asked = None
+            self._take("request", detail)
 
     def _look_after_capture(self) -> None:
         watcher = self._watcher
@@ -317,7 +344,7 @@ class Session:
             if descriptor == self._control.descriptor:
                 asked = self._control.accept()
                 if asked is not None:
-                    self._take("request", asked)
+                    self._asked = time.monotonic(), asked
             elif descriptor != 0:
                 self._exit_watch.notice(descriptor)
         if 0 not in ready:
@@ -347,6 +374,8 @@ class Session:
             self._told_of_exit(command)
         elif command.command == "tree":
             self._strays = Strays(self._case, self._host_folder.name, command.pid, self._capture)
+        elif command.command == "adopt":
+            self._adopt(command)
         elif command.command == "status":
             quiet_s = self._watcher.quiet_s
             self._tell({"event": "status", "moved": self._moved_since, "quiet_s": quiet_s})
@@ -357,6 +386,28 @@ class Session:
             self._finishing = True
         else:
             self._tell({"event": "error", "detail": f"unknown command {command.command!r}"})
+
+    def _adopt(self, command: Command) -> None:
+        found = FoundRank(
+            command.pid,
+            command.rank,
+            command.world_size,
+            command.local_rank,
+            command.attempt,
+            "",
+            "",
+        )
+        try:
+            rank = register(self._case, self._host_folder.name, found)
+        except OSError as error:
+            self._capture.miss("rank", f"{UNRECORDED}; {error.strerror}", command.rank)
+            return
+        # Whoever is asked for by somebody is at work, as far as it has torch.
+        rank.joined = has_torch(command.pid)
+        self._capture.miss(folders.PROGRESS, UNRECORDED, command.rank)
+        self._watcher.adopt(rank)
+        self._exit_watch.add(rank)
+        self._tell({"event": "rank", "rank": rank.rank, "attempt": rank.attempt, "pid": rank.pid})
 
     def _told_of_exit(self, command: Command) -> None:
         end = Exit(clock(), command.code, command.signal, command.by_recorder)

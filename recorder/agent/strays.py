@@ -25,6 +25,7 @@ ESCAPED = (
     "the start-up hook did not reach it (python -I or -E, or a PYTHONPATH that was reset): it was "
     "attached to from outside, without progress and buffers"
 )
+UNRECORDED = "nobody recorded the rank: it was attached to from outside, while it ran"
 
 
 class Strays:

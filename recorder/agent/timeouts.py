@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from hanglab.recorder.agent.watched import WatchedRank
@@ -13,6 +14,9 @@ from hanglab.recorder.case import folders
 #: Seconds within which torch must have begun to answer its pipe; it looks at it every second.
 _PIPE_DEADLINE = 3.0
 _LIMIT = 1 << 30
+#: Variables that name the dumps, the newer one first, and the pipes.
+_DUMP_NAMES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_PIPE_NAME = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 
 
 class TorchDumps:
@@ -90,9 +94,10 @@ class TorchDumps:
         return found
 
 
-def pipe_of(environment: dict[str, str]) -> str | None:
-    """The prefix of torch's pipes, by a rank's environment."""
-    return environment.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE") or None
+def prefixes(environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Prefix of the dumps and of the pipes, by a rank's environment."""
+    dumps = (environment.get(name) for name in _DUMP_NAMES)
+    return next(filter(None, dumps), None), environment.get(_PIPE_NAME) or None
 
 
 def _changed(path: Path) -> int:

@@ -43,7 +43,8 @@ class WatchedRank:
         self.gone = stat is None
         #: Found in the tree of processes: it has no recorder of its own.
         self.outside = False
-        self._joined = False
+        #: Seen to have to do with torch.distributed, where there are no counters.
+        self.joined = False
         self.quiet_s = 0.0
         self.longest_pause_s = 0.0
         self.last_signal = ""
@@ -57,7 +58,7 @@ class WatchedRank:
         """Whether the rank has entered any operation, as far as can be told."""
         counters = self.counters
         if counters is None:
-            return self._joined
+            return self.joined
         return counters is not None and counters.operation_event_ns + counters.group_events > 0
 
     @property
@@ -73,8 +74,8 @@ class WatchedRank:
     def note_sample(self, sample: StackSample) -> None:
         """Keep a sample of the current quiet time."""
         self.samples.append(sample)
-        if not self._joined:
-            self._joined = any(
+        if not self.joined:
+            self.joined = any(
                 "torch/distributed/" in frame.file
                 for thread in sample.threads
                 for frame in thread.frames

@@ -1,0 +1,101 @@
+"""``hanglab capture``: what can be had of a job that runs already, and the verdict on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hanglab.recorder.attach.tree import FoundRank
+
+
+def capture(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PID|CASE",
+            help="A process of the job (its launcher, a rank, or one above or below), or the Case "
+            "into which it is being recorded.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every job on this host that this user may look at.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the Case, new or empty (with --all: of the Cases). Without it a "
+            "recorded job's own Case is used, for others hanglab-case-<time>, here.",
+        ),
+    ] = None,
+    watch: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            metavar="SECONDS",
+            help="Without movement for so long the job counts as hung; three times this while a "
+            "rank computes.",
+        ),
+    ] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print hanglab.verdict/1.")] = False,
+) -> int:
+    """Capture a job that runs already, recorded or not, and name the cause.
+
+    Of a job that was not started with `hanglab record`, ranks are found in the
+    tree of processes; their stacks, states and what surrounds them are taken
+    from outside, and torch's own pipe is asked where there is one. The job goes
+    on untouched.
+
+    Exits as `hanglab analyze`: 0 with a verdict, 2 if it is inconclusive, 4 if
+    the processes cannot be read; 64 for wrong usage, such as a process that does
+    not exist.
+    """
+    from hanglab.harness import capturing
+    from hanglab.harness.errors import UsageError
+
+    if every == (target is not None):
+        raise UsageError(
+            "Give either a process id or a Case, or --all.", "hanglab capture --help says more."
+        )
+    if every:
+        jobs = capturing.all_ranks()
+        codes = [
+            _capture(ranks, out / str(number) if out and len(jobs) > 1 else out, watch, as_json)
+            for number, ranks in enumerate(jobs)
+        ]
+        return max(codes)
+    assert target is not None
+    if target.isdecimal():
+        return _capture(capturing.ranks_of(int(target)), out, watch, as_json)
+    return _capture(capturing.ranks_of_case(Path(target)), out, watch, as_json)
+
+
+def _capture(ranks: list[FoundRank], out: Path | None, watch: float, as_json: bool) -> int:
+    import shutil
+
+    from hanglab.analyzer.engine import analyze
+    from hanglab.harness import capturing
+    from hanglab.harness.artifacts import ArtifactsError
+    from hanglab.harness.cli.analyze import show
+    from hanglab.harness.recording import place
+
+    own = capturing.recorded_case(ranks)
+    case = out.absolute() if out is not None else (own or place.name_folder(Path.cwd()))
+    if case != own:
+        place.check_folder(case)
+        try:
+            place.make_folder(case)
+        except OSError as error:
+            raise ArtifactsError(f"{case} cannot be written: {error.strerror or error}") from error
+    if own is None:
+        capturing.capture_unrecorded(case, ranks, watch)
+    else:
+        capturing.capture_recorded(own, ranks, watch)
+        if case != own:
+            shutil.copytree(own, case, dirs_exist_ok=True)
+    code = show(analyze(case), as_json)
+    typer.echo(f"hanglab: the Case is {case}", err=True)
+    return code
