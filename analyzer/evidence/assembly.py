@@ -14,9 +14,10 @@ from hanglab.analyzer.evidence.boundary import join
 from hanglab.analyzer.evidence.code import CodeMap, Owner
 from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.evidence.model import Evidence, RankView
+from hanglab.analyzer.evidence.traces import stack_of_trace
 from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
-from hanglab.recorder.case.records import Frame, StackSample
+from hanglab.recorder.case.records import Exit, Frame, Raised, StackSample, Trigger
 
 
 def _buffers(ranks: Sequence[RankCase], unusable: list[Unusable]) -> dict[int, RankDump]:
@@ -68,19 +69,47 @@ def _drop_own_frames(dump: RankDump, code: CodeMap) -> None:
         ]
 
 
-def _view(rank: RankCase) -> RankView:
+def _stacks(rank: RankCase) -> list[StackSample]:
+    """Samples of its stacks; where nobody could take one, what a trace of it shows."""
+    stacks = _bare_names(rank.stacks)
+    if rank.process is None or any(sample.kind == "rank" for sample in stacks):
+        return stacks
+    for data in rank.traces:
+        stack = stack_of_trace(data, rank.process.pid, rank.process.python, rank.code)
+        if stack is not None:
+            return [*stacks, stack]
+    return stacks
+
+
+def _until(raised: list[Raised], trigger: Trigger | None) -> list[Raised]:
+    """Those before the capture: what came later may be its doing, or that of the job's end."""
+    if trigger is None:
+        return raised
+    return [one for one in raised if one.at.wall_ns <= trigger.at.wall_ns]
+
+
+def _exit(rank: RankCase, trigger: Trigger | None) -> Exit | None:
+    """How the rank ended, unless it still lived at the capture and failed after it."""
+    end = rank.exit
+    if end is None or trigger is None or end.at.wall_ns <= trigger.at.wall_ns:
+        return end
+    lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in rank.processes)
+    return None if lived and (end.code or end.signal is not None) else end
+
+
+def _view(rank: RankCase, trigger: Trigger | None) -> RankView:
     return RankView(
         rank=rank.rank,
         host=rank.host,
         process=rank.process,
         progress=rank.progress,
         groups=rank.groups,
-        stacks=_bare_names(rank.stacks),
+        stacks=_stacks(rank),
         processes=rank.processes,
         movement=rank.movement,
-        exit=rank.exit,
-        exceptions=rank.exceptions,
-        handled=rank.handled,
+        exit=_exit(rank, trigger),
+        exceptions=_until(rank.exceptions, trigger),
+        handled=_until(rank.handled, trigger),
         children=rank.children,
         waits=rank.waits,
         stderr=rank.stderr,
@@ -115,8 +144,9 @@ def from_case(path: Path) -> Evidence:
     views: dict[int, RankView] = {}
     dumps: list[RankDump] = []
     buffers = _buffers(reader.ranks, unusable)
+    trigger = reader.job.trigger if reader.job else None
     for rank in reader.ranks:
-        view = views[rank.rank] = _view(rank)
+        view = views[rank.rank] = _view(rank, trigger)
         dump = buffers.get(rank.rank)
         view.answered = dump is not None
         joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))

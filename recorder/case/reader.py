@@ -34,6 +34,7 @@ from hanglab.recorder.case.records import (
     Raised,
     RankProcess,
     StackSample,
+    StragglerLine,
     ThreadWait,
 )
 from hanglab.recorder.case.surroundings import ConnectionSample, HostSample
@@ -147,6 +148,23 @@ class RankCase:
         return self._lines(folders.CONNECTIONS, ConnectionSample)
 
     @cached_property
+    def straggler(self) -> list[StragglerLine]:
+        return self._lines(folders.STRAGGLER, StragglerLine)
+
+    @property
+    def traces(self) -> list[bytes]:
+        """Profiler traces taken of the rank, latest first; read anew each time."""
+        try:
+            names = sorted(
+                (e.name for e in os.scandir(self.folder / folders.TRACES) if _is_trace(e.name)),
+                reverse=True,
+            )
+        except OSError:
+            return []
+        found = (self._bytes(f"{folders.TRACES}/{name}", JSON_LIMIT) for name in names)
+        return [data for data in found if data is not None]
+
+    @cached_property
     def stderr(self) -> str:
         data = self._bytes(folders.STDERR, JSON_LIMIT)
         return "" if data is None else data.decode("utf-8", "replace")
@@ -227,6 +245,10 @@ class CaseReader:
             return self.job.world_size
         sizes = [r.process.world_size for r in self.ranks if r.process is not None]
         return max((size for size in sizes if size is not None), default=None)
+
+
+def _is_trace(name: str) -> bool:
+    return name.endswith(".pt.trace.json")
 
 
 def _is_folder(path: Path) -> bool:
