@@ -294,3 +294,74 @@ class LineCount(msgspec.Struct, frozen=True):
     line: int
     count: int
     below: Literal["", "communication", "input"] = ""
+
+
+class TimingSummary(msgspec.Struct, frozen=True, array_like=True):
+    """A window of timings of one section or kernel, in milliseconds.
+
+    In JSON a list of the fields in this order; that of ``recorder.scores.Summary``.
+    """
+
+    count: int
+    minimum: float
+    maximum: float
+    median: float
+    mean: float
+    deviation: float | None
+    tail: float
+    error: float | None
+    trimmed: float
+    trimmed_error: float | None
+    stalls: int = 0
+    stalled_ms: float = 0.0
+
+
+class SectionTimings(msgspec.Struct):
+    """One section in one window of the straggler detector; milliseconds an entry."""
+
+    #: The rank's own work, waits left out; None where they cannot be told apart.
+    work: TimingSummary | None
+    #: How: wall time less measured waits, or processor time; "" where not at all.
+    measure: Literal["wall", "processor", ""]
+    wall: TimingSummary | None
+    communication_ms: float = 0.0
+    input_ms: float = 0.0
+    device: TimingSummary | None = None
+    best: TimingSummary | None = None
+    individual: float | None = None
+
+
+class InputShare(msgspec.Struct, frozen=True):
+    """Share of a window spent waiting for input, and how busy the loader's workers were."""
+
+    share: float
+    busy: float | None = None
+
+
+class MissingRank(msgspec.Struct, frozen=True):
+    """A rank that did not report, or whom the others wait for."""
+
+    rank: int
+    since_s: float
+    last_window: int
+    text: str = ""
+
+
+class StragglerLine(msgspec.Struct):
+    """A line of ``straggler.jsonl``: one window of the rank, or what it was told of the others."""
+
+    kind: Literal["window", "report"]
+    at: Clock
+    number: int
+    #: Of a window.
+    rank: int | None = None
+    node: str = ""
+    span_ms: float = 0.0
+    sections: dict[str, SectionTimings] = {}
+    kernels: dict[str, TimingSummary] = {}
+    gpu_individual: float | None = None
+    input: InputShare | None = None
+    warnings: list[str] = []
+    #: Of a report; ``unasked`` if the detector made it itself since the job stood.
+    unasked: bool = False
+    missing: list[MissingRank] = []

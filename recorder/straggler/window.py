@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from hanglab.recorder.scores import InputWait, Summary
@@ -60,7 +60,7 @@ class Window:
                 "sections": {name: _pack_section(s) for name, s in self.sections.items()},
                 "kernels": {name: _pack(s) for name, s in self.kernels.items()},
                 "gpu_individual": self.gpu_individual,
-                "input": None if self.input is None else astuple(self.input),
+                "input": None if self.input is None else asdict(self.input),
                 "warnings": self.warnings,
             },
             separators=(",", ":"),
@@ -78,7 +78,7 @@ class Window:
             sections={name: _unpack_section(s) for name, s in told["sections"].items()},
             kernels={name: Summary(*s) for name, s in told["kernels"].items()},
             gpu_individual=told["gpu_individual"],
-            input=None if told["input"] is None else InputWait(*told["input"]),
+            input=None if told["input"] is None else InputWait(**told["input"]),
             warnings=tuple(told["warnings"]),
         )
 
@@ -87,16 +87,14 @@ _SUMMARIES = ("work", "wall", "device", "best")
 _NAMES = tuple(f.name for f in fields(SectionWindow))
 
 
-def _pack_section(section: SectionWindow) -> list[Any]:
-    values = [getattr(section, name) for name in _NAMES]
-    return [
-        _pack(value) if name in _SUMMARIES else value
-        for name, value in zip(_NAMES, values, strict=True)
-    ]
+def _pack_section(section: SectionWindow) -> dict[str, Any]:
+    told = {name: getattr(section, name) for name in _NAMES}
+    for name in _SUMMARIES:
+        told[name] = _pack(told[name])
+    return told
 
 
-def _unpack_section(values: list[Any]) -> SectionWindow:
-    told = dict(zip(_NAMES, values, strict=True))
+def _unpack_section(told: dict[str, Any]) -> SectionWindow:
     for name in _SUMMARIES:
         told[name] = None if told[name] is None else Summary(*told[name])
     return SectionWindow(**told)
