@@ -19,7 +19,9 @@ def wilson(passed: int, trials: int) -> tuple[float, float]:
     scale = 1 + squared / trials
     middle = rate + squared / (2 * trials)
     spread = _Z * math.sqrt(rate * (1 - rate) / trials + squared / (4 * trials * trials))
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    low = (middle - spread) / scale if passed else 0.0
+    high = (middle + spread) / scale if passed < trials else 1.0
+    return low, high
 
 
 def pass_rate(passed: int, trials: int) -> str:
