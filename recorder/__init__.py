@@ -10,7 +10,8 @@ In a rank's own code::
         with recorder.section("forward"):
             ...
 
-All of these do nothing where the process is not being recorded.
+``start`` suffices; the rest adds detail, and does nothing where the process is
+not being recorded.  A job that ``hanglab record`` started needs none of it.
 """
 
 from __future__ import annotations
@@ -28,11 +29,27 @@ _active: RankRecorder | None = None
 _NOTHING = contextlib.nullcontext()
 
 
-def start() -> None:
-    """Record this process if the environment names a Case (HANGLAB_CASE) and a RANK."""
-    from hanglab.recorder.rank import start_from_environment
+def start(out: str | os.PathLike[str] | None = None, hang_after: float | None = None) -> None:
+    """Record this process, as a rank of the job that it belongs to.
 
-    start_from_environment()
+    To be called in every rank, best before torch is imported, with the same
+    arguments.  ``out`` is the folder of the Case, new or empty; by default
+    ``hanglab-case-<time>`` in the working directory.  ``hang_after`` is the
+    time in seconds without movement after which the job counts as hung and is
+    captured, 30 by default.  The ranks of a host share one Case and one agent
+    process, which the first of them starts and which ends after the last.
+
+    Under ``hanglab record`` or ``hanglab run`` the Case and the time are
+    theirs, and the arguments count for nothing.  Starting twice does nothing.
+    Never raises: where the job cannot be recorded, a line on standard error
+    says why.
+    """
+    from hanglab.recorder.rank import start_alone, start_from_environment
+
+    if os.environ.get("HANGLAB_CASE"):
+        start_from_environment()
+    elif _active is None:
+        start_alone(out, hang_after)
 
 
 def step(number: int | None = None) -> None:

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import os
 from collections.abc import Mapping
 from pathlib import Path
-
-#: Entries that the buffer keeps; the default of torch 2.11 and later, which have it on.
-_ENTRIES = "2000"
-
-#: What is set, by the names that torch releases know it by: the first that torch finds counts.
-_BUFFER = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-_DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-_ON_TIMEOUT = ("TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT")
-_PIPE = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",)
 
 
 def recorded_environment(
@@ -26,18 +16,10 @@ def recorded_environment(
     ``host`` is this host's folder in the Case.
     """
     from hanglab.recorder.rank import OWNER, hook_dir
+    from hanglab.recorder.rank.switches import switches
 
     environment = {name: value for name, value in caller.items() if name != OWNER}
-    settings = {
-        _BUFFER: _ENTRIES,
-        _ON_TIMEOUT: "1",
-        _DUMPS: str(host / "timeout_dumps" / "rank_"),
-        _PIPE: str(runtime / "dump_"),
-    }
-    known = known_names(_torch_release())
-    for names, value in settings.items():
-        if not any(name in environment for name in names):
-            environment.update({name: value for name in names if name in known})
+    environment.update(switches(environment, runtime, host))
     environment.update(profiled(environment, runtime))
     path = environment.get("PYTHONPATH")
     hook = str(hook_dir())
@@ -67,21 +49,3 @@ def profiled(environment: Mapping[str, str], runtime: Path) -> dict[str, str]:
             config.write_text("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n")
             settings["KINETO_CONFIG"] = str(config)
     return settings
-
-
-def known_names(release: tuple[int, int] | None) -> set[str]:
-    """Names that a release of torch knows without a warning; all where it is not known."""
-    old = {names[-1] for names in (_BUFFER, _DUMPS, _ON_TIMEOUT)}
-    new = {names[0] for names in (_BUFFER, _DUMPS, _ON_TIMEOUT)}
-    if release is None:
-        return {*old, *new, *_PIPE}
-    return {*(new if release >= (2, 10) else old | new), *_PIPE}
-
-
-def _torch_release() -> tuple[int, int] | None:
-    """Of the torch that is installed beside hanglab, without importing it."""
-    try:
-        major, minor = importlib.metadata.version("torch").split(".")[:2]
-        return int(major), int(minor)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        return None

@@ -112,10 +112,11 @@ class Session:
 
     def _host_folder(self) -> Path:
         from hanglab.recorder.case import folders
+        from hanglab.recorder.rank.switches import DUMPS_FOLDER
 
         host = folders.host_folder(self._request.case, socket.gethostname())
         with contextlib.suppress(OSError):
-            folders.make_private(host / "timeout_dumps")
+            folders.make_private(host / DUMPS_FOLDER)
         return host
 
     # The agent.  None of this may disturb the command.

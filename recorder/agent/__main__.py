@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 from pathlib import Path
 
 from hanglab.recorder.agent.session import Session
+from hanglab.recorder.agent.solitude import Solitude
 from hanglab.recorder.agent.timeouts import TorchDumps
 
 
@@ -27,7 +29,14 @@ def main() -> None:
     parser.add_argument(
         "--profile-slow", type=float, default=None, help="trace what takes this many medians"
     )
+    parser.add_argument(
+        "--alone", type=int, default=None, metavar="PID",
+        help="nobody gives commands; PID started the ranks",
+    )  # fmt: skip
     options = parser.parse_args()
+    # Nobody's child: whoever started it goes on as if it were not there.
+    if options.alone is not None and os.fork():
+        os._exit(0)
     # Ctrl-C reaches every process of the terminal's group; the harness decides what ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Session(
@@ -38,6 +47,7 @@ def main() -> None:
         TorchDumps(options.dumps, options.pipes),
         (options.stderr, options.stderr_from) if options.stderr is not None else None,
         options.profile_slow,
+        Solitude(options.alone) if options.alone is not None else None,
     ).run()
 
 

@@ -52,6 +52,7 @@ from hanglab.recorder.agent.control import Control
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.profiles import Profiles
+from hanglab.recorder.agent.solitude import Solitude
 from hanglab.recorder.agent.strays import ESCAPED, UNRECORDED, Strays
 from hanglab.recorder.agent.timeouts import TorchDumps
 from hanglab.recorder.agent.watched import WatchedRank
@@ -60,7 +61,7 @@ from hanglab.recorder.attach.registration import register
 from hanglab.recorder.attach.tree import FoundRank, has_torch
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Absence, Exit, Host, Job, Trigger, TriggerKind
-from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
+from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tailfrom hanglab.recorder.rank.alone import clear_away
 
 #: After a rank failed, the others are captured once they have rested this long ...
 _GRACE_QUIET = 0.3
@@ -118,6 +119,7 @@ class Session:
         dumps: TorchDumps | None = None,
         stderr: tuple[Path, int] | None = None,
         slow_factor: float | None = None,
+        solitude: Solitude | None = None,
     ) -> None:
         self._case = case
         self._runtime = runtime
@@ -149,8 +151,11 @@ class Session:
         #: When somebody asked for a capture (monotonic), and with what words.
         self._asked: tuple[float, str] | None = None
         self._pending = b""
+        self._solitude = solitude
         #: Whether commands come on standard input.
-        self._listening = True
+        self._listening = solitude is None
+        #: Whether nobody tells how ranks ended.
+        self._unaided = solitude is not None
         self._finishing = False
 
     def run(self) -> None:
@@ -186,6 +191,8 @@ class Session:
         self._profiles.look()
         self._profiles.overlook()
         watcher.look()
+        if self._solitude is not None and self._solitude.over(watcher.ranks, watcher.alive):
+            self._finishing = True
         self._exit_watch.read(watcher.ranks)
         self._notice_exits()
         if self._asked is not None:
@@ -220,7 +227,7 @@ class Session:
         watcher = self._watcher
         self._moved_since = self._moved_since or watcher.moved
         trigger = self._job.trigger
-        if trigger is None or self._strays is None:
+        if trigger is None or not self._unaided:
             return
         if trigger.kind != "no_progress":
             if not self._stuck and watcher.hung():
@@ -272,7 +279,7 @@ class Session:
         After the capture only the launcher can tell an end of the job's own from
         one that it brought about itself; ``ending`` tells where there is none.
         """
-        if self._captured and self._strays is None:
+        if self._captured and not self._unaided:
             return
         now = time.monotonic()
         for rank in self._watcher.ranks:
@@ -319,14 +326,16 @@ class Session:
         except Exception as error:
             self._capture.miss("capture", f"{type(error).__name__}: {error}")
         # One that was asked for leaves the job to be captured once more when it hangs.
-        self._captured = kind != "request" or self._strays is None
+        self._captured = kind != "request" or not self._unaided
         self._moved_since = False
         self._job.trigger = trigger
         self._write_job()
-        if self._strays is not None:
+        if self._unaided:
             self._write_manifest()
         self._control.answer(self._case)
         seconds = time.monotonic() - start
+        if self._solitude is not None:
+            self._solitude.say(_told_of(trigger), self._case)
         self._tell({"event": "captured", "trigger": trigger, "seconds": seconds})
 
     # Commands.
@@ -374,6 +383,7 @@ class Session:
             self._told_of_exit(command)
         elif command.command == "tree":
             self._strays = Strays(self._case, self._host_folder.name, command.pid, self._capture)
+            self._unaided = True
         elif command.command == "adopt":
             self._adopt(command)
         elif command.command == "status":
@@ -458,6 +468,8 @@ class Session:
         self._control.close()
         self._exit_watch.close()
         self._tell({"event": "finished", "problems": problems})
+        if self._solitude is not None:
+            clear_away(self._runtime)
 
     def _absent(self) -> list[Absence]:
         """What is missing in the end: a rank may have registered after it was attached to."""
@@ -518,3 +530,9 @@ class Session:
         except (OSError, ValueError):
             # Nobody listens any more: put the Case in order and go.
             self._finishing = True
+
+
+def _told_of(trigger: Trigger) -> str:
+    if trigger.kind == "no_progress":
+        return f"nothing has moved for {trigger.quiet_s:.0f} s; captured"
+    return f"{trigger.detail or trigger.kind}; captured"

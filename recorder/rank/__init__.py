@@ -81,6 +81,20 @@ def start_from_environment() -> None:
     )
 
 
+def start_alone(out: str | os.PathLike[str] | None, hang_after: float | None) -> None:
+    """Start without anybody having prepared it: see :func:`hanglab.recorder.start`."""
+    import sys
+
+    try:
+        from hanglab.recorder.rank.alone import begin
+
+        begin(out, hang_after)
+    except Exception as error:
+        print(f"hanglab: this process is not recorded: {error}", file=sys.stderr)
+        return
+    start_from_environment()
+
+
 def _start_when_joining() -> None:
     global _waiting
     if _waiting:
@@ -100,7 +114,10 @@ def _start_when_joining() -> None:
                 attempt=int(restarts) if restarts.isdecimal() else 0,
             )
 
-    JoinWatch(joining).install()
+    watch = JoinWatch(joining)
+    if watch.has_joined():
+        return
+    watch.install()
     runtime = os.environ.get("HANGLAB_RUNTIME")
     if runtime:
         from hanglab.recorder.rank.reaping import note_exits

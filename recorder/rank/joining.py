@@ -41,6 +41,15 @@ class JoinWatch:
         self._joining: Joining | None = joining
         self._imports = AfterImport()
 
+    def has_joined(self) -> bool:
+        """Whether the process had joined a group before anybody watched; then it is told now."""
+        module = sys.modules.get("torch.distributed.distributed_c10d")
+        with contextlib.suppress(Exception):
+            if module is not None and module.is_initialized():
+                self._tell(module.get_rank(), module.get_world_size())
+                return True
+        return False
+
     def install(self) -> None:
         self._imports.add("torch.distributed.distributed_c10d", self._wrap)
 
