@@ -61,7 +61,8 @@ from hanglab.recorder.attach.registration import register
 from hanglab.recorder.attach.tree import FoundRank, has_torch
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Absence, Exit, Host, Job, Trigger, TriggerKind
-from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tailfrom hanglab.recorder.rank.alone import clear_away
+from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
+from hanglab.recorder.rank.alone import clear_away
 
 #: After a rank failed, the others are captured once they have rested this long ...
 _GRACE_QUIET = 0.3
