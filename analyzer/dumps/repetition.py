@@ -35,19 +35,24 @@ _COLUMNS = {
     b"time_discovered_completed_ns": "completed_ns",
 }
 _DURATION = b"duration_ms"
-_GET, _FLOAT, _LONG = 0x68, 0x47, 0x8A
-_UNKNOWN = 255
-#: Bytes of an integer by its opcode.
-_WIDTH = np.full(256, _UNKNOWN, dtype=np.uint8)
-for _opcode, _bytes in ((0x4B, 1), (0x4D, 2), (0x4A, 4), (_LONG, 8), (0x4E, 0)):
-    _WIDTH[_opcode] = _bytes
-_MASK = np.array([(1 << 8 * width) - 1 for width in range(9)], dtype=np.uint64)
+_GET, _FLOAT, _DICT, _MARK, _END_OF_DICT = b"hG}(u"
+_UNKNOWN = 9
+#: Bytes of an integer by its opcode, and how they are to be read.
+_WIDTH = np.full(256, _UNKNOWN, dtype=np.intp)
+_WIDTH[list(b"NKMJ\x8a")] = (0, 1, 2, 4, 8)
+_FORM = {1: "<u1", 2: "<u2", 4: "<i4", 8: "<i8"}
 #: Operations of plain data that have a length of their own and leave the memo alone.
 _PLAIN = rb"(?:h.|j.{4}|K.|M.{2}|J.{4}|\x8a\x08.{8}|G.{8}|[](})eutNa\x85\x86\x87\x88\x89])"
 _RUN = re.compile(_PLAIN + b"*", re.DOTALL)
 _INTEGER = rb"(?:K.|M.{2}|J.{4}|\x8a\x08.{8}|N)"
 
 UInt8 = npt.NDArray[np.uint8]
+
+#: So many distances from one number to the next are tried.
+_DISTANCES = 64
+
+#: Places in the memo of the keys that have numbers, with the keys.
+Found = tuple[tuple[int, bytes], ...]
 
 
 class Mistaken(Exception):
@@ -109,44 +114,44 @@ def thin(data: bytes, *, few: int = _FEW) -> Thinned | None:
     if not scan.reaches(2, begin):
         return None
     d = np.frombuffer(data, dtype=np.uint8)
-    gets = np.flatnonzero(d[begin:-1] == _GET) + begin
-    keys = d[gets + 1]
-    starts = gets[keys == first] - 2
-    starts = starts[(d[starts - 1] == 0x75) & (d[starts] == 0x7D) & (d[starts + 1] == 0x28)]
-    if len(starts) < few or starts[0] <= begin:
+    starts = _starts(d, begin, first)
+    if len(starts) < few:
         return None
     bulk, ends = starts[:-1], starts[1:]
-    numbers = _Numbers(data, d, gets, keys, begin, int(starts[0]))
+    numbers = _Numbers(data, d, begin, int(starts[0]))
     if not numbers.read(bulk, ends):
         return None
-    blank = bytes(numbers.blank)
-    pieces = list(map(blank.__getitem__, map(slice, bulk.tolist(), ends.tolist())))
-    like, kinds = intern(pieces)
-    if len(kinds) * 2 > len(bulk):
+    blank = numbers.blank.tobytes()
+    like, pieces = intern(
+        list(map(blank.__getitem__, map(slice, bulk.tolist(), ends.tolist()))),
+    )
+    if len(pieces) * 2 > len(bulk):
         return None
-    place = np.zeros(len(kinds), dtype=np.int64)
+    place = np.zeros(len(pieces), dtype=np.int64)
     # Of equal indices the last one assigned counts: the first of its kind.
     place[like[::-1]] = np.arange(len(bulk) - 1, -1, -1)
+    offsets = numbers.places - bulk
+    if not np.array_equal(offsets, offsets[:, place[like]]):
+        return None
     alone = np.bincount(like) == 1
-    form = numbers.form()
-    kept_pieces = [data[begin : starts[0]]]
     if not scan.reaches(begin, int(starts[0])):
         return None
-    for number, at in enumerate(place.tolist()):
+    kept_pieces = [data[begin : starts[0]]]
+    for number, (at, mine) in enumerate(
+        zip(place.tolist(), offsets[:, place].T.tolist(), strict=True)
+    ):
         start, end = int(bulk[at]), int(ends[at])
-        whole = form.fullmatch(data, start, end)
-        if whole is not None:
-            if not numbers.stand_at(at, whole):
+        if not _stands(numbers.found, pieces[number], tuple(mine)):
+            # A text that is written here for the first time, then.
+            if not (alone[number] and scan.reaches(start, end)):
                 return None
-        elif not (alone[number] and scan.reaches(start, end)):
-            return None
         kept_pieces.append(data[start:end])
     last = int(starts[-1])
     if data[-1:] != b"." or not scan.reaches(last, len(data) - 1):
         return None
     count = len(starts) + 1
     all_like = np.empty(count, dtype=np.int32)
-    all_like[0], all_like[-1] = 0, len(kinds) + 1
+    all_like[0], all_like[-1] = 0, len(pieces) + 1
     all_like[1:-1] = like + 1
     return Thinned(
         data=data[:begin] + b"".join(kept_pieces) + data[last:],
@@ -159,6 +164,11 @@ def thin(data: bytes, *, few: int = _FEW) -> Thinned | None:
 def _written(data: bytes, text: bytes, begin: int, end: int) -> int:
     """Where a text is written out, -1 if nowhere."""
     return data.find(b"X" + len(text).to_bytes(4, "little") + text, begin, end)
+
+
+def _key_of(data: bytes, at: int, name: bytes) -> list[tuple[int, bytes]]:
+    key = _key_at(data, at) if at >= 0 else None
+    return [] if key is None else [(key, name)]
 
 
 def _key_at(data: bytes, at: int) -> int | None:
@@ -201,85 +211,111 @@ class _Scan:
         return at == end
 
 
+def _starts(d: UInt8, begin: int, key: int) -> Int64:
+    """Where entries after the first one seem to begin, at the end of the one before."""
+    ends = np.flatnonzero(d[begin:-4] == _END_OF_DICT) + begin
+    for offset, byte in enumerate((_DICT, _MARK, _GET, key), 1):
+        ends = ends[d[ends + offset] == byte]
+    return ends + 1
+
+
 class _Numbers:
     """The numbers of all entries but the first and the last."""
 
-    def __init__(
-        self, data: bytes, d: UInt8, gets: Int64, keys: UInt8, begin: int, end: int
-    ) -> None:
-        self._d, self._gets, self._keys = d, gets, keys
-        self._words = _words(data)
-        self.blank = bytearray(data)
-        #: Keys and names in the order in which entries have them.
-        self._found: list[tuple[int, bytes]] = []
+    def __init__(self, data: bytes, d: UInt8, begin: int, end: int) -> None:
+        self._data, self._d = data, d
+        #: The bytes without the numbers.
+        self.blank = d.copy()
+        found: list[tuple[int, bytes]] = []
         places = {name: _written(data, name, begin, end) for name in _COLUMNS}
         for at, name in sorted((at, name) for name, at in places.items()):
-            self._add(data, at, name)
+            found += _key_of(data, at, name)
             if name == b"time_created_ns":
                 # Only operations that were timed have one, and the first may be none of them.
-                self._add(data, _written(data, _DURATION, begin, len(data)), _DURATION)
+                at = _written(data, _DURATION, begin, len(data))
+                found += _key_of(data, at, _DURATION)
+        #: Keys and names in the order in which entries have them.
+        self.found = tuple(found)
         self._values: dict[str, Int64 | Float64] = {}
         self._places: list[Int64] = []
 
-    def _add(self, data: bytes, at: int, name: bytes) -> None:
-        key = _key_at(data, at) if at >= 0 else None
-        if key is not None:
-            self._found.append((key, name))
+    @property
+    def places(self) -> Int64:
+        """Where the numbers stand, of shape ``(numbers, entries)``."""
+        return np.array(self._places)
 
     def read(self, starts: Int64, ends: Int64) -> bool:
         """Read, and blank, every number; False if some entry lacks one."""
-        blank = _words(self.blank)
         at = starts
-        for key, name in self._found:
+        for key, name in self.found:
             if name == _DURATION:
-                at = self._read_durations(key, at, ends, blank)
+                at = self._read_durations(key, at, ends)
                 continue
-            candidates = self._gets[self._keys == key]
-            index = np.searchsorted(candidates, at)
-            if not len(index) or int(index[-1]) >= len(candidates):
+            found = self._find(key, at, ends)
+            if found is None:
                 return False
-            at = candidates[index] + 2
-            opcodes = self._d[at]
-            widths = _WIDTH[opcodes]
-            long = opcodes == _LONG
-            operands = at + 1 + long
-            if bool((widths == _UNKNOWN).any()) or bool((operands + 8 > ends).any()):
+            at = found + 2
+            widths = _WIDTH[self._d[at]]
+            there = np.flatnonzero(np.bincount(widths)).tolist()
+            # The longest one is ten bytes with its opcode.
+            if there[-1] == _UNKNOWN or int((ends - at).min()) < 10:
                 return False
-            if bool((self._d[at[long] + 1] != 8).any()):
+            if len(there) == 1:
+                values = self._read_alike(at, there[0])
+            else:
+                values = np.empty(len(at), dtype=np.int64)
+                for width in there:
+                    mine = np.flatnonzero(widths == width)
+                    values[mine] = self._read_alike(at[mine], width)
+            if 8 in there and bool((self._d[at[widths == 8] + 1] != 8).any()):
                 return False
-            words = self._words[operands]
-            masks = _MASK[widths]
-            blank[operands] = words & ~masks
-            values: Int64 = (words & masks).astype(np.int64)
-            four = widths == 4
-            values[four] = values[four].astype(np.int32)
-            values[widths == 0] = ABSENT
             self._values[_COLUMNS[name]] = values
             self._places.append(at)
-            at = operands + widths
+            at = at + 1 + widths + (widths == 8)
         return "record_id" in self._values
 
-    def _read_durations(
-        self, key: int, at: Int64, ends: Int64, blank: npt.NDArray[np.uint64]
-    ) -> Int64:
+    def _read_alike(self, at: Int64, width: int) -> Int64:
+        if not width:
+            return np.full(len(at), ABSENT, dtype=np.int64)
+        return self._take(at + (2 if width == 8 else 1), _FORM[width]).astype(np.int64)
+
+    def _take(self, places: Int64, form: str) -> npt.NDArray[Any]:
+        """The numbers at ``places``, which are blanked."""
+        bytes_of_each = places[:, None] + np.arange(np.dtype(form).itemsize)
+        values: npt.NDArray[Any] = self._d[bytes_of_each].view(form)[:, 0]
+        self.blank[bytes_of_each] = 0
+        return values
+
+    def _find(self, key: int, at: Int64, ends: Int64) -> Int64 | None:
+        """Where each entry has a key, at ``at`` or later.
+
+        Entries of one kind have it equally far on, so there are few distances to try.
+        """
+        d, pair = self._d, b"h%c" % key
+        found: Int64 = at.copy()
+        left = np.flatnonzero((d[at] != _GET) | (d[at + 1] != key))
+        for _ in range(_DISTANCES):
+            if not len(left):
+                return found
+            first = int(left[0])
+            there = self._data.find(pair, int(at[first]), int(ends[first]))
+            if there < 0:
+                return None
+            places = at[left] + (there - int(at[first]))
+            inside = np.minimum(places, ends[left] - 2)
+            good = (d[inside] == _GET) & (d[inside + 1] == key) & (inside == places)
+            found[left[good]] = places[good]
+            left = left[~good]
+        return None
+
+    def _read_durations(self, key: int, at: Int64, ends: Int64) -> Int64:
         """They stand right behind the time of creation."""
         d = self._d
         there = (d[at] == _GET) & (d[at + 1] == key) & (d[at + 2] == _FLOAT) & (at + 11 <= ends)
         values = np.full(len(at), np.nan)
-        places = at[there] + 3
-        values[there] = self._words[places].byteswap().view(np.float64)
-        blank[places] = 0
+        values[there] = self._take(at[there] + 3, ">f8")
         self._values["duration_ms"] = values
         return at + np.where(there, 11, 0)
-
-    def form(self) -> re.Pattern[bytes]:
-        """What an entry looks like that has all numbers where they were read."""
-        return _form(tuple(self._found))
-
-    def stand_at(self, entry: int, whole: re.Match[bytes]) -> bool:
-        """Whether the numbers of an entry were read where it really has them."""
-        expected = [int(places[entry]) for places in self._places]
-        return [whole.start(1 + number) for number in range(len(expected))] == expected
 
     def columns(self, count: int) -> dict[str, Int64 | Float64]:
         columns: dict[str, Int64 | Float64] = {}
@@ -291,12 +327,22 @@ class _Numbers:
         return columns
 
 
+@lru_cache(maxsize=4096)
+def _stands(found: Found, piece: bytes, offsets: tuple[int, ...]) -> bool:
+    """Whether ``piece`` is one entry of plain data with its numbers at ``offsets``.
+
+    The same kinds come again in the dumps of other ranks.
+    """
+    whole = _form(found).fullmatch(piece)
+    return whole is not None and offsets == tuple(map(whole.start, range(1, len(offsets) + 1)))
+
+
 @lru_cache(maxsize=64)
-def _form(found: tuple[tuple[int, bytes], ...]) -> re.Pattern[bytes]:
+def _form(found: Found) -> re.Pattern[bytes]:
     def parts() -> Iterator[bytes]:
         yield rb"\}\("
         for key, name in found:
-            get = re.escape(b"h" + bytes([key]))
+            get = re.escape(b"h%c" % key)
             if name == _DURATION:
                 yield b"(?:" + get + rb"G.{8})?"
             else:
@@ -304,10 +350,3 @@ def _form(found: tuple[tuple[int, bytes], ...]) -> re.Pattern[bytes]:
         yield _PLAIN + b"*"
 
     return re.compile(b"".join(parts()), re.DOTALL)
-
-
-def _words(data: bytes | bytearray) -> npt.NDArray[np.uint64]:
-    """At each byte the eight from there on as one little-endian number."""
-    words: npt.NDArray[np.uint64]
-    words = np.ndarray((max(0, len(data) - 7),), dtype="<u8", buffer=data, strides=(1,))
-    return words
