@@ -13,6 +13,10 @@ _ERROR = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))"
     r"(?::\s?(?P<message>.*))?$"
 )
+#: What faulthandler writes when the process is about to die of a signal.
+_FATAL = re.compile(r"^Fatal Python error: (?P<message>.+)$")
+_CURRENT = re.compile(r"^Current thread 0x[0-9a-f]+ .*most recent call first")
+_DUMPED = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 #: torchrun and torchelastic prefix each line of a rank with its name.
 _PREFIX = re.compile(r"^\[[^\]]*rank\d+\]:\s?")
 
@@ -49,3 +53,21 @@ def printed_tracebacks(text: str) -> list[Traceback]:
                     Traceback(match["type"], match["message"] or "", tuple(reversed(frames)))
                 )
     return found
+
+
+def fatal_error(text: str) -> Traceback | None:
+    """What faulthandler wrote of the thread in which the process died; None without."""
+    lines = [_PREFIX.sub("", line) for line in text.splitlines()]
+    message = ""
+    for i, line in enumerate(lines):
+        match = _FATAL.match(line)
+        if match:
+            message = match["message"]
+        elif message and _CURRENT.match(line):
+            frames = []
+            for dumped in map(_DUMPED.match, lines[i + 1 :]):
+                if dumped is None:
+                    break
+                frames.append(Frame(dumped["function"], dumped["file"], int(dumped["line"])))
+            return Traceback("", message, tuple(frames))
+    return None

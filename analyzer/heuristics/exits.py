@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
-from hanglab.analyzer.evidence.tracebacks import printed_tracebacks
+from hanglab.analyzer.evidence.tracebacks import fatal_error, printed_tracebacks
 from hanglab.analyzer.heuristics.loops import label_left_loop
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.heuristics.swallowed import swallowed
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.case.records import Frame
 
@@ -58,6 +59,10 @@ _RENDEZVOUS = re.compile(
     r"Address already in use|EADDRINUSE|waiting for clients|DistStoreError|rendezvous"
     r"|Rendezvous|could not resolve|Failed to resolve|The server socket has failed"
 )
+#: Signals that a process brings on itself.
+_FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
+#: Signals by which launchers end the ranks that are left.
+_SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _JOINING = frozenset({"init_process_group", "rendezvous", "_create_c10d_store"})
 
 
@@ -73,10 +78,17 @@ class Trouble:
     #: True where the trouble is only what another rank's end or difference does to this one.
     consequence: bool
     source: str = "exceptions"
+    confidence: float = 0.97
 
 
 def _from_text(
-    view: RankView, type_: str, message: str, frames: list[Frame], at_ns: int | None, source: str
+    view: RankView,
+    type_: str,
+    message: str,
+    frames: list[Frame],
+    at_ns: int | None,
+    source: str,
+    confidence: float = 0.97,
 ) -> Trouble:
     text = f"{type_}: {message}"
     frame = view.code.innermost_user(frames)
@@ -84,11 +96,11 @@ def _from_text(
     joining = any(f.function in _JOINING for f in frames)
     for cause, pattern in _BY_TEXT:
         if pattern.search(text):
-            return Trouble(view, cause, detail, frame, at_ns, False, source)
+            return Trouble(view, cause, detail, frame, at_ns, False, source, confidence)
     if joining and _RENDEZVOUS.search(text):
-        return Trouble(view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source)
+        return Trouble(view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source, confidence)
     consequence = bool(_CONSEQUENCE.search(text))
-    return Trouble(view, Cause.EXCEPTION, detail, frame, at_ns, consequence, source)
+    return Trouble(view, Cause.EXCEPTION, detail, frame, at_ns, consequence, source, confidence)
 
 
 def _of_exit(view: RankView) -> Trouble | None:
@@ -109,8 +121,15 @@ def _of_exit(view: RankView) -> Trouble | None:
         detail = f"ended by {name}"
     else:
         detail = f"exited with code {end.code} and no traceback"
+    cause, frame = Cause.CRASH, None
+    if number in _FATAL and view.progress is not None and view.progress.phase == "exiting":
+        cause, detail = Cause.TEARDOWN, f"{detail} past its script, while its interpreter ended"
+    fatal = fatal_error(view.stderr) if number in _FATAL else None
+    if fatal is not None:
+        frame = view.code.innermost_user(list(fatal.frames))
+        detail += f" ({fatal.message})"
     return Trouble(
-        view, Cause.CRASH, detail, None, end.at.wall_ns, aborted_by_backend, source="exit"
+        view, cause, detail, frame, end.at.wall_ns, aborted_by_backend, "exit", confidence=0.95
     )
 
 
@@ -145,46 +164,35 @@ def troubles_of(view: RankView) -> Trouble | None:
 
 
 def _swallowed(known: Known, view: RankView) -> Trouble | None:
-    """A traceback on the stderr of a rank that lives on, but not where its peers wait for it."""
-    sink = known.sink(view.rank)
-    if sink is None or not sink.outside or view.ended is not None:
+    """An exception that the rank printed and survived, if it is why its peers wait."""
+    one = swallowed(known, view)
+    if one is None:
         return None
-    printed = printed_tracebacks(view.stderr)
-    if not printed:
-        return None
-    last = printed[-1]
-    trouble = _from_text(view, last.type, last.message, list(last.frames), None, "stderr")
+    trouble = _from_text(
+        view, one.type, one.message, list(one.frames), one.at_ns, "handled", one.confidence
+    )
     return None if trouble.consequence else trouble
 
 
-def _consequences(known: Known) -> list[int]:
-    ranks = []
-    for view in known.ranks.values():
-        trouble = troubles_of(view)
-        if trouble is not None and trouble.consequence:
-            ranks.append(view.rank)
-    return ranks
-
-
 def _cleared_away(troubles: list[Trouble]) -> list[Trouble]:
-    """Ranks that a signal ended after another rank had failed by itself.
+    """Ranks that a signal ended after another rank had failed by itself, or had been killed.
 
-    That is what a launcher does to those that are left.
+    That is what a launcher does to those that are left: it asks first and kills later.
     """
-    own = [t.at_ns for t in troubles if not _ended_from_outside(t) and t.at_ns is not None]
-    if not own:
-        return []
-    first = min(own)
-    return [t for t in troubles if _ended_from_outside(t) and (t.at_ns or 0) >= first]
+    cleared: list[Trouble] = []
+    for sent in (frozenset({signal.SIGKILL}) | _SENT, _SENT):
+        first = min(
+            (t.at_ns for t in troubles if t.at_ns is not None and not _ended_by(t, sent)),
+            default=None,
+        )
+        if first is not None:
+            cleared += [t for t in troubles if _ended_by(t, sent) and (t.at_ns or 0) >= first]
+    return cleared
 
 
-def _ended_from_outside(trouble: Trouble) -> bool:
+def _ended_by(trouble: Trouble, sent: frozenset[signal.Signals]) -> bool:
     end = trouble.view.ended
-    return (
-        trouble.source == "exit"
-        and end is not None
-        and end.signal in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP)
-    )
+    return trouble.source == "exit" and end is not None and end.signal in sent
 
 
 _SAID = {
@@ -197,19 +205,21 @@ _SAID = {
     Cause.PIDS_EXHAUSTED: "could not start another process or thread",
     Cause.GPU_OOM: "ran out of GPU memory",
     Cause.RENDEZVOUS: "could not join the job",
+    Cause.TEARDOWN: "came to grief at its end",
 }
 
 
 def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
     """One proposal per cause; victims' own errors are counted, not accused."""
     own: dict[Cause, list[Trouble]] = {}
-    found = [troubles_of(view) or _swallowed(known, view) for view in known.ranks.values()]
-    troubled = [trouble for trouble in found if trouble is not None and not trouble.consequence]
-    cleared = _cleared_away(troubled)
-    for trouble in troubled:
-        if trouble not in cleared:
+    everybody = [troubles_of(view) or _swallowed(known, view) for view in known.ranks.values()]
+    found = [trouble for trouble in everybody if trouble is not None]
+    cleared = _cleared_away([trouble for trouble in found if not trouble.consequence])
+    felt = [trouble for trouble in found if trouble.consequence or trouble in cleared]
+    for trouble in found:
+        if trouble not in felt:
             own.setdefault(trouble.cause, []).append(trouble)
-    consequences = [*_consequences(known), *(trouble.view.rank for trouble in cleared)]
+    consequences = [trouble.view.rank for trouble in felt]
     for cause, troubles in own.items():
         troubles.sort(key=lambda t: (t.at_ns is None, t.at_ns, t.view.rank))
         ranks = [t.view.rank for t in troubles]
@@ -238,7 +248,7 @@ def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
             cause,
             ranks,
             status=Status.HUNG if known.stuck else Status.FAILED,
-            confidence=0.97 if cause is not Cause.CRASH else 0.95,
+            confidence=max(t.confidence for t in troubles),
             summary=f"{name_ranks(ranks).capitalize()} {_SAID[cause]}: {first.detail}"
             f"{name_line(location)}; its peers "
             f"{'wait for it' if known.stuck else 'failed because it was gone'}.",
