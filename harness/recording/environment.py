@@ -8,6 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
+#: Longest folder that Kineto can open its sockets in: it adds 53 characters to it, of the 107
+#: that a socket's path may have.
+_LONGEST_FOLDER = 54
+
+
 def recorded_environment(
     caller: Mapping[str, str], case: Path, runtime: Path, host: Path
 ) -> dict[str, str]:
@@ -34,7 +39,9 @@ def profiled(environment: Mapping[str, str], runtime: Path) -> dict[str, str]:
 
     Writes Kineto's own settings into the runtime folder.
     """
-    if "KINETO_USE_DAEMON" in environment:
+    if "KINETO_USE_DAEMON" in environment or len(os.fsencode(runtime)) > _LONGEST_FOLDER:
+        # Without its socket Kineto complains, and reads its settings anew every second: a
+        # rank that hangs would look as if it moved.
         return {}
     settings = {
         "KINETO_USE_DAEMON": "1",
