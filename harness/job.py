@@ -113,7 +113,9 @@ def run_body(body: FunctionType) -> None:
     if initialises_itself(body):
         body(job)
         return
-    dist.init_process_group(job.backend)
+    # Bound to its device, a rank never has to guess one, and connects at once.
+    device = job.device if job.backend == "nccl" else None
+    dist.init_process_group(job.backend, device_id=device)
     body(job)
     if dist.is_initialized():
         dist.destroy_process_group()
