@@ -1,0 +1,82 @@
+"""``store_lost``: the process that kept the store ended well while its peers still needed it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hanglab.analyzer.evidence.links import latest
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.evidence.model import RankView
+from hanglab.analyzer.heuristics.exits import Trouble, troubles_of
+from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.heuristics.resources import CONFIRMED, text_of
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+#: What torch's store says when the other end has gone.
+_LOST = re.compile(
+    r"Did the remote server shutdown or crash|recvValue failed|sendBytes failed|recvBytes failed"
+    r"|failed to recv, got 0 bytes|recvVector failed|Failed to send|SocketImpl"
+    r"|TCPStore.*(?:Broken pipe|reset by peer|closed)|client socket has failed to connect"
+)
+
+
+def store_lost(known: Known) -> Iterator[Proposal]:
+    """Ranks whose calls to the store broke, after a rank that served it had come to its end."""
+    troubles = [t for v in known.ranks.values() if (t := troubles_of(v)) is not None]
+    lost = [t for t in troubles if _LOST.search(text_of(t))]
+    if not lost or any(not t.consequence and t not in lost for t in troubles):
+        return  # a rank that failed for a reason of its own took the store with it
+    first = min((t.at_ns for t in lost if t.at_ns), default=None)
+    keepers = [
+        view
+        for view in known.ranks.values()
+        if view.ended is not None
+        and not view.failed
+        and _served(known, view, [t.view for t in lost])
+        and (first is None or view.ended.at.wall_ns <= first + int(5e9))
+    ]
+    if len(keepers) != 1:
+        return
+    keeper = keepers[0]
+    ranks = sorted(t.view.rank for t in lost)
+    yield propose(
+        known,
+        Order.EXIT,
+        Cause.STORE_LOST,
+        [keeper.rank],
+        status=Status.HUNG if known.stuck else Status.FAILED,
+        confidence=CONFIRMED,
+        summary=f"Rank {keeper.rank} kept the store of the job and came to its end while "
+        f"{name_ranks(ranks)} still needed it.",
+        evidence=[Evidence("exit", keeper.rank, "ended with code 0, and the store with it")]
+        + [_row(trouble) for trouble in lost],
+        victims=ranks,
+        excludes=ranks,
+    )
+
+
+def _row(trouble: Trouble) -> Evidence:
+    return Evidence(trouble.source, trouble.view.rank, trouble.detail)
+
+
+def _served(known: Known, view: RankView, clients: list[RankView]) -> bool:
+    """Whether the rank listened where those that lost the store were connected to."""
+    listening = {
+        connection.local.rpartition(":")[2]
+        for sample in view.connections
+        for connection in sample.connections
+        if connection.state == "LISTEN"
+    }
+    connected = {
+        connection.remote.rpartition(":")[2]
+        for client in clients
+        for sample in client.connections
+        for connection in sample.connections
+        if connection.state != "LISTEN"
+    }
+    return bool(listening & connected) or (view.rank == 0 and not _sampled(view))
+
+
+def _sampled(view: RankView) -> bool:
+    return latest(view.connections) is not None
