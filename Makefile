@@ -48,7 +48,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
-		--editable '.[run,tables,frameworks,dev]'
+		--editable '.[run,report,tables,frameworks,dev]'
 	@touch $@
 
 clean:  ## Remove what was made, .venv too

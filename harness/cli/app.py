@@ -17,6 +17,7 @@ from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
 from hanglab.harness.cli.redact import redact
 from hanglab.harness.cli.run import run
+from hanglab.harness.cli.stragglers import stragglers
 from hanglab.harness.cli.unpack import unpack
 
 app = typer.Typer(
@@ -37,6 +38,7 @@ app.command()(unpack)
 app.command()(redact)
 app.command()(analyze)
 app.command()(entries)
+app.command()(stragglers)
 app.command()(profile)
 app.command()(agent)
 app.command()(doctor)

@@ -16,7 +16,13 @@ from hanglab.recorder.scores.ratios import (
     ratio,
     relative_scores,
 )
-from hanglab.recorder.scores.statistics import Statistic, Summary, percentile, summarize
+from hanglab.recorder.scores.statistics import (
+    Statistic,
+    Summary,
+    median,
+    percentile,
+    summarize,
+)
 
 __all__ = [
     "RESOLUTION_MS",
@@ -31,6 +37,7 @@ __all__ = [
     "individual_scores",
     "judge_input",
     "kernel_score",
+    "median",
     "percentile",
     "ratio",
     "relative_scores",

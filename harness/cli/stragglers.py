@@ -1,0 +1,37 @@
+"""``hanglab stragglers``: which rank is slow in which section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def stragglers(
+    case: Annotated[Path, typer.Argument(metavar="CASE", help="The Case of a recorded job.")],
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Draw scores over time and arrival lag too."),
+    ] = None,
+) -> int:
+    """Compare the ranks' own work, section by section."""
+    from hanglab.harness.panel import make_console
+    from hanglab.harness.stragglers.heat import heat_table
+    from hanglab.harness.stragglers.history import NothingToCompare, load_history
+
+    try:
+        history = load_history(case)
+    except NothingToCompare:
+        # Arrival lag needs no section.
+        if plot is None:
+            raise
+        history = None
+    if history is not None:
+        make_console().print(heat_table(history))
+    if plot is not None:
+        from hanglab.harness.stragglers.plot import plot_stragglers
+
+        plot_stragglers(case, history, plot)
+        print(plot)
+    return 0
