@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-
 #: Longest folder that Kineto can open its sockets in: it adds 53 characters to it, of the 107
 #: that a socket's path may have.
 _LONGEST_FOLDER = 54
