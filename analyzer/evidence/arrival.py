@@ -47,6 +47,8 @@ class Stretch:
     excess: Times
     lost: Times
     last: npt.NDArray[np.int64]
+    #: What each member alone would have cost the median of its peers, last or not, shape (n, m).
+    late: Times
 
 
 @dataclass
@@ -68,6 +70,8 @@ class Arrivals:
     compared: dict[int, int]
     #: The longest single wait for each rank.
     longest_ns: dict[int, int]
+    #: What the rank would have cost the median peer had no other been later.
+    late_ns: dict[int, int]
     #: Sum of the rank's own time beyond its peers', without the longest single one.
     excess_ns: dict[int, float]
     #: Its mean over its standard error: below 4 or so it could be chance.
@@ -83,6 +87,12 @@ class Arrivals:
         longest = self.longest_ns.get(rank, 0)
         span = self.span_ns - longest
         return (self.lost_ns.get(rank, 0) - longest) / span if span > 0 else 0.0
+
+    def late_share(self, rank: int) -> float:
+        """Like ``share``, but not hidden by another rank that is later still."""
+        longest = self.longest_ns.get(rank, 0)
+        span = self.span_ns - longest
+        return (self.late_ns.get(rank, 0) - longest) / span if span > 0 else 0.0
 
     def excess_share(self, rank: int) -> float:
         """Share of the observed time that is the rank's own beyond its peers'."""
@@ -267,6 +277,7 @@ def _compare(met: Meetings, alike: list[int], base: Times, entered: Times, own: 
         excess=excess,
         lost=lost,
         last=np.where(lost > 0, last, -1),
+        late=np.maximum(np.minimum(lag, excess), 0.0),
     )
 
 
@@ -293,6 +304,7 @@ def _sum_up(stretches: list[Stretch], origin_ns: int, clocks: HostClocks) -> Arr
         last={},
         compared={},
         longest_ns={},
+        late_ns={},
         excess_ns={},
         certainty={},
         stretches=stretches,
@@ -300,11 +312,13 @@ def _sum_up(stretches: list[Stretch], origin_ns: int, clocks: HostClocks) -> Arr
     )
     for rank in sorted({r for s in stretches for r in s.members}):
         excess, lost = [], []
+        found.late_ns[rank] = 0
         for s in stretches:
             if rank in s.members:
                 j = s.members.index(rank)
                 excess.append(s.excess[:, j])
                 lost.append(s.lost[s.last == j])
+                found.late_ns[rank] += int(s.late[:, j].sum())
         all_excess, all_lost = np.concatenate(excess), np.concatenate(lost)
         kept = np.sort(all_excess)[:-1] if len(all_excess) > 1 else all_excess
         found.lost_ns[rank] = int(all_lost.sum())

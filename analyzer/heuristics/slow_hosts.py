@@ -13,8 +13,9 @@ from hanglab.analyzer.verdict import Cause, Evidence, Status
 _KEPT = 0.15
 #: Its waits per processor time against the median of its peers': who works more waits more.
 _FACTOR = 2.5
-#: Share of its excess that more work of its own may explain.
-_OWN_WORK = 0.3
+#: What it may compute more than its peers for each second that it waits beyond them: work
+#: that is interrupted again and again finds its caches cold.
+_OWN_WORK = 0.5
 
 
 def slow_host(scene: Scene) -> Iterator[Proposal]:
@@ -62,7 +63,7 @@ def _kept_waiting(scene: Scene, rank: int) -> bool:
     return (
         scene.share(waited) >= max(_KEPT, COST)
         and waited >= MAIN_PART * excess
-        and worked <= _OWN_WORK * excess
+        and worked <= _OWN_WORK * waited
         and ratio[rank] >= _FACTOR * max(usual, 0.02)
     )
 

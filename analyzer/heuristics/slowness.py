@@ -51,14 +51,14 @@ class Scene:
     def share(self, ns: float) -> float:
         return ns / self.found.span_ns if self.found.span_ns > 0 else 0.0
 
-    def late(self, rank: int, certainty: float = LIKELY) -> bool:
+    def late(self, rank: int, certainty: float = LIKELY, share: float = EXCESS) -> bool:
         """Whether the rank's own time exceeds its peers' by enough, and they lose by it."""
         found = self.found
         return (
             self.long_enough
             and found.compared.get(rank, 0) >= FEWEST
-            and found.share(rank) >= COST / 2
-            and found.excess_share(rank) >= EXCESS
+            and found.late_share(rank) >= share / 2
+            and found.excess_share(rank) >= share
             and self.ms_per_step(found.excess_ns[rank]) >= FLOOR_MS
             and found.certainty[rank] >= certainty
         )

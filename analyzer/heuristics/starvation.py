@@ -15,7 +15,7 @@ from hanglab.analyzer.evidence.lines import input_line
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, propose
-from hanglab.analyzer.heuristics.slowness import COST, FEWEST, FLOOR_MS, Scene
+from hanglab.analyzer.heuristics.slowness import COST, FEWEST, FLOOR_MS, MAIN_PART, Scene
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.recorder.case.boundary import Progress
 
@@ -151,13 +151,13 @@ def slow_input(scene: Scene, waits: Mapping[int, Inputs]) -> Iterator[Proposal]:
             continue
         if wait.making is not None and wait.making < KEEPS_UP:
             continue  # its loader makes batches fast enough; they came late for another reason
-        cost = max(found.share(rank), found.excess_share(rank))
+        cost = max(found.late_share(rank), found.excess_share(rank))
         if (
             wait.share >= COST
             and wait.ms >= EXCESS * usual
-            and excess >= FLOOR_MS
+            and max(excess, _own_ms(scene, rank)) >= FLOOR_MS
             and cost >= COST
-            and found.share(rank) >= COST / 2
+            and found.late_share(rank) >= COST / 2
         ):
             yield propose(
                 scene.known,
@@ -180,6 +180,14 @@ def slow_input(scene: Scene, waits: Mapping[int, Inputs]) -> Iterator[Proposal]:
                     share_of_step=round(min(1.0, excess * wait.count * 1e6 / wait.span_ns), 4),
                 ),
             )
+
+
+def _own_ms(scene: Scene, rank: int) -> float:
+    """Waits for input in the rank's own time beyond its peers', if they are most of its excess."""
+    waited = scene.beyond("input_ns", rank) or 0.0
+    if rank not in scene.did or waited < MAIN_PART * scene.found.excess_ns[rank]:
+        return 0.0
+    return scene.ms_per_step(waited)
 
 
 def _may_starve_unseen(waits: Mapping[int, Inputs], rank: int) -> bool:

@@ -30,8 +30,8 @@ class StoredRecords(Dataset):
     reference="traceopt-ai/traceml#165",
 )
 def slow_input_and_compute(job):
-    latency = 0.010 if job.faulty and job.rank == 1 else 0.001  # FAULT
-    passes = 5 if job.faulty and job.rank == 2 else 1  # FAULT
+    latency = 0.006 if job.faulty and job.rank == 1 else 0.001  # FAULT
+    passes = 10 if job.faulty and job.rank == 2 else 1  # FAULT
     loader = DataLoader(StoredRecords(40 * 8, latency), batch_size=8, num_workers=1)
     layers = [torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256)]
     encoder = torch.nn.Sequential(*layers).to(job.device).requires_grad_(False)

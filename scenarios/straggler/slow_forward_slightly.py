@@ -19,6 +19,10 @@ class Shard(torch.nn.Module):
         return self.head(inputs)
 
 
+def loss_of(model, inputs):
+    return model(inputs).square().mean()  # SEEN
+
+
 @scenario(
     world_size=2,
     expect=Expect(Cause.SLOW_COMPUTE, culprits={1}),
@@ -28,10 +32,10 @@ def slow_forward_slightly(job):
     layers = 13 if job.faulty and job.rank == 1 else 10  # FAULT
     model = DistributedDataParallel(Shard(layers).to(job.device))
     optimizer = torch.optim.SGD(model.module.head.parameters(), lr=0.01)
-    for _ in job.steps(60):
-        inputs = job.batch(512, rows=192)
+    for _ in job.steps(90):
+        inputs = job.batch(512, rows=256)
         with job.section("forward"):
-            loss = model(inputs).square().mean()
+            loss = loss_of(model, inputs)
         with job.section("backward"):
             loss.backward()
         optimizer.step()

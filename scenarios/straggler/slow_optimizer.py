@@ -30,12 +30,12 @@ class CheckedSGD(torch.optim.SGD):
     reference="arXiv:2410.12588",
 )
 def slow_optimizer(job):
-    layers = [torch.nn.Linear(192, 192), torch.nn.ReLU(), torch.nn.Linear(192, 192)]
+    layers = [torch.nn.Linear(320, 320), torch.nn.ReLU(), torch.nn.Linear(320, 320)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers).to(job.device))
     check = job.faulty and job.rank == 2  # FAULT
     optimizer = CheckedSGD(model.parameters(), check, lr=0.01)
     for _ in job.steps(40):
-        inputs = job.batch(192, rows=512)
+        inputs = job.batch(320, rows=256)
         with job.section("forward_backward"):
             model(inputs).square().mean().backward()
         optimizer.step()
