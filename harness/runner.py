@@ -17,6 +17,7 @@ from hanglab.harness.declaration import Scenario
 from hanglab.harness.ending import Ending, first_error, raised_elsewhere
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.injection import Injector, Strike
+from hanglab.harness.launchers.environment import own_dumps_options
 from hanglab.harness.launchers.protocol import Launcher, Plan, RunningJob
 from hanglab.harness.outcome import Facts, Judgement, Outcome, expected_location, judge
 
@@ -134,6 +135,7 @@ def _watch(
             world_size=request.world_size,
             hang_after_s=request.hang_after_s,
             log=folder.log / "agent.err",
+            options=own_dumps_options(folder.log, job.runtime_dir),
         )
         with contextlib.closing(injector), contextlib.closing(agent):
             tell("running")

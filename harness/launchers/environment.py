@@ -37,7 +37,7 @@ def job_environment(plan: Plan, caller: Mapping[str, str], runtime_dir: Path) ->
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
     environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
     # torch's own dump on a timeout belongs beside the logs, not in the home directory.
-    dump = str(plan.log_dir / "timeout_dump_rank")
+    dump = dump_prefix(plan.log_dir)
     recorder = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_FR_DUMP_TEMP_FILE": dump}
     if _torch_release() < (2, 10):  # later ones warn of these names, and are on by default
         recorder["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
@@ -104,8 +104,23 @@ def own_dumps(plan: Plan, runtime_dir: Path) -> dict[str, str]:
     return {
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_ENABLE_MONITORING": "1",
-        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(runtime_dir / "dump_rank"),
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": pipe_prefix(runtime_dir),
     }
+
+
+def dump_prefix(log_dir: Path) -> str:
+    """Where torch's own dumps go: this, and the rank."""
+    return str(log_dir / "timeout_dump_rank")
+
+
+def pipe_prefix(runtime_dir: Path) -> str:
+    """Where torch listens for somebody who wants a dump: this, the rank, and ``.pipe``."""
+    return str(runtime_dir / "dump_rank")
+
+
+def own_dumps_options(log_dir: Path, runtime_dir: Path) -> list[str]:
+    """Tells the recorder's agent where torch dumps by itself, and where it can be asked to."""
+    return ["--dumps", dump_prefix(log_dir), "--pipes", pipe_prefix(runtime_dir)]
 
 
 def host_identity(environment: Mapping[str, str], rank: int) -> dict[str, str]:
