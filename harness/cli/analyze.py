@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,8 @@ def analyze(
     as_json: Annotated[bool, typer.Option("--json", help="Print hanglab.verdict/1.")] = False,
 ) -> int:
     """Name the cause of a hang from what its job left behind."""
+    # numpy would start a thread per core for algebra that nobody asks for: a tenth of a second.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from hanglab.analyzer.engine import analyze as conclude
 
     return show(conclude(folder), as_json)
