@@ -249,8 +249,12 @@ FIGURES = {"import": import_time, "boundary": boundary, "step": step, "capture":
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], default=list(FIGURES))
-    for name in parser.parse_args().figures:
+    parser.add_argument("figures", nargs="*", metavar="|".join(FIGURES), help="all without any")
+    chosen = parser.parse_args().figures or list(FIGURES)
+    for name in chosen:
+        if name not in FIGURES:
+            parser.error(f"there is no figure {name}")
+    for name in chosen:
         FIGURES[name]()
 
 

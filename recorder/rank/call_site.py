@@ -7,6 +7,9 @@ from types import CodeType, FrameType
 
 #: Code objects remembered; a program that makes code as it runs would fill the memory.
 _LIMIT = 20_000
+#: The code, its file's and function's texts, and lines by instruction; None if it is not the
+#: user's.
+_Known = tuple[CodeType, int, int, "dict[int, int] | None"]
 
 
 class CallSites:
@@ -17,7 +20,9 @@ class CallSites:
         self._text = text
         # By id, as hashing a code object takes longer than all the rest.  The
         # code object is kept, so that its id is not given to another.
-        self._known: dict[int, tuple[CodeType, bool, int, int]] = {}
+        # Lines are kept by instruction: to have one looked up takes longer the further
+        # down in its function it stands.
+        self._known: dict[int, _Known] = {}
 
     def find(self, frame: FrameType | None) -> tuple[int, int, int]:
         """(file, function, line) of the innermost frame of user code; 0s if there is none.
@@ -30,19 +35,22 @@ class CallSites:
             entry = known.get(id(code))
             if entry is None:
                 entry = self._look_at(code)
-            if entry[1]:
-                return entry[2], entry[3], frame.f_lineno
+            lines = entry[3]
+            if lines is not None:
+                at = frame.f_lasti
+                line = lines.get(at)
+                if line is None:
+                    line = lines[at] = frame.f_lineno or 0
+                return entry[1], entry[2], line
             frame = frame.f_back
         return 0, 0, 0
 
-    def _look_at(self, code: CodeType) -> tuple[CodeType, bool, int, int]:
-        user = self._user_code(code.co_filename)
-        entry = (
-            code,
-            user,
-            self._text(code.co_filename) if user else 0,
-            self._text(code.co_name) if user else 0,
-        )
+    def _look_at(self, code: CodeType) -> _Known:
+        entry: _Known
+        if self._user_code(code.co_filename):
+            entry = code, self._text(code.co_filename), self._text(code.co_name), {}
+        else:
+            entry = code, 0, 0, None
         if len(self._known) < _LIMIT:
             self._known[id(code)] = entry
         return entry

@@ -154,6 +154,7 @@ class RankRecorder:
 
     def _beat(self) -> None:
         self._progress.read_clocks()
+        self._section.write_totals()
         self._progress.read_processor_time()
         self._usage.look()
         if rows := dump.counters():

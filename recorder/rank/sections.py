@@ -31,80 +31,107 @@ class OpenSection(Protocol):
 
     def __call__(self, name: str, kind: int = PLAIN) -> AbstractContextManager[None]: ...
 
+    def write_totals(self) -> None:
+        """Bring the table of totals up to date."""
+
+
+#: Of one section's name and kind: text number, kind, byte offset of the row in the table of
+#: totals (0 if there was no room), count, wall and processor time.
+_Total = list[int]
+
 
 class _Totals:
     """The table of totals: one row per section's name and kind."""
 
     def __init__(self, progress: ProgressFile) -> None:
         self._progress = progress
-        self.record = Struct("<5q")
-        #: (name, kind) -> [text number, byte offset of the row or 0, count, wall, cpu]
-        self.known: dict[tuple[str, int], list[int]] = {}
+        self._record = Struct("<5q")
+        self._used = 0
+        #: By name, one each per kind.
+        self.known: tuple[dict[str, _Total], ...] = ({}, {}, {})
+        self._written: dict[int, int] = {}
 
-    def add(self, name: str, kind: int) -> list[int]:
+    def add(self, name: str, kind: int) -> _Total:
         progress = self._progress
         number = progress.text(str(name))
-        used = len(self.known)
-        if used >= layout.TOTALS.capacity:
+        if self._used >= layout.TOTALS.capacity:
             progress.note_truncated()
-            return [number, 0, 0, 0, 0]
-        place = progress.at[layout.TOTALS] + used * layout.TOTALS.record
-        total = self.known[name, kind] = [number, place, 0, 0, 0]
-        self.record.pack_into(progress.mapping, place, number, kind, 0, 0, 0)
-        progress.slots[Slot.TOTALS_USED] = used + 1
+            return [number, kind, 0, 0, 0, 0]
+        place = progress.at[layout.TOTALS] + self._used * layout.TOTALS.record
+        total = self.known[kind][name] = [number, kind, place, 0, 0, 0]
+        self._record.pack_into(progress.mapping, place, number, kind, 0, 0, 0)
+        self._used += 1
+        progress.slots[Slot.TOTALS_USED] = self._used
         return total
+
+    def write(self) -> None:
+        """Bring the table up to date."""
+        mapping = self._progress.mapping
+        for totals in self.known:
+            for text, kind, place, count, wall, cpu in list(totals.values()):
+                if self._written.get(place) != count:
+                    self._written[place] = count
+                    self._record.pack_into(mapping, place, text, kind, count, wall, cpu)
 
 
 def section_type(progress: ProgressFile) -> OpenSection:
-    """The class of this file's sections, each a context manager that swallows nothing."""
-    # Sections are entered at every step: everything is a local name.
+    """The class of this file's sections, each a context manager that swallows nothing.
+
+    Its ``write_totals`` is to be called now and then: the ring of sections is always
+    up to date, the table of totals only then.
+    """
+    # Sections are entered at every step: everything is a local name, and what can be
+    # written together is.
     slots = progress.slots
     mapping = progress.mapping
     totals = _Totals(progress)
-    known = totals.known
+    plain, *others = totals.known
     add = totals.add
-    pack_total = totals.record.pack_into
     pack = Struct("<7q").pack_into
+    pack_open = Struct("<3q").pack_into
     at = progress.at[layout.SECTIONS]
-    numbers = itertools.count(1)
-    first = progress.at[layout.OPEN] // 8
-    free = [first + 3 * i for i in reversed(range(layout.OPEN.capacity))]
+    next_number = itertools.count(1).__next__
+    first = progress.at[layout.OPEN]
+    free = [first + layout.OPEN.record * i for i in reversed(range(layout.OPEN.capacity))]
+    take, give = free.pop, free.append
     wall_clock = time.time_ns
     cpu_clock = time.thread_time_ns
     thread_id = get_ident
     event, step = Slot.SECTION_EVENT, Slot.STEP
-    # Thread, wall and CPU time of the latest reading of a CPU clock.
-    reading = (0, 0, 0)
+    ring, record_bytes = _RING, _RECORD_BYTES
+    # Thread of the latest reading of a CPU clock, its wall time, and wall minus CPU time.
+    who, read_at, behind = 0, 0, 0
 
     class Section:
-        __slots__ = ("_cpu", "_kind", "_row", "_started", "_total")
+        __slots__ = ("_cpu", "_row", "_started", "_total")
+        write_totals = staticmethod(totals.write)
 
         _cpu: int
         _row: int
         _started: int
 
         def __init__(self, name: str, kind: int = PLAIN) -> None:
-            self._total = known.get((name, kind)) or add(name, kind)
-            self._kind = kind
+            try:
+                self._total = others[kind - 1][name] if kind else plain[name]
+            except KeyError:
+                self._total = add(name, kind)
 
         def __enter__(self) -> None:
-            nonlocal reading
+            nonlocal who, read_at, behind
             thread = thread_id()
-            self._started = now = wall_clock()
-            who, when, cpu = reading
-            if who == thread and 0 <= now - when < _FRESH_NS:
-                self._cpu = cpu + now - when
-            else:
-                self._cpu = cpu = cpu_clock()
-                reading = (thread, now, cpu)
+            now = wall_clock()
+            if who != thread or not 0 <= now - read_at < _FRESH_NS:
+                behind = now - cpu_clock()
+                who, read_at = thread, now
+            self._cpu = now - behind
+            self._started = now
             try:
-                self._row = row = free.pop()
+                row = take()
             except IndexError:
                 self._row = 0
             else:
-                slots[row] = self._total[0]
-                slots[row + 2] = thread
-                slots[row + 1] = now
+                self._row = row
+                pack_open(mapping, row, self._total[0], now, thread)
             slots[event] = now
 
         def __exit__(
@@ -113,32 +140,28 @@ def section_type(progress: ProgressFile) -> OpenSection:
             value: BaseException | None,
             traceback: TracebackType | None,
         ) -> None:
-            nonlocal reading
+            nonlocal who, read_at, behind
             thread = thread_id()
             now = wall_clock()
-            who, when, cpu = reading
-            if who == thread and 0 <= now - when < _FRESH_NS:
-                cpu += now - when
-            else:
-                cpu = cpu_clock()
-                reading = (thread, now, cpu)
+            if who != thread or not 0 <= now - read_at < _FRESH_NS:
+                behind = now - cpu_clock()
+                who, read_at = thread, now
             row = self._row
             if row:
-                slots[row + 1] = 0
-                free.append(row)
+                slots[(row >> 3) + 1] = 0
+                give(row)
             started = self._started
             wall = now - started
-            cpu -= self._cpu
+            cpu = now - behind - self._cpu
             total = self._total
-            total[2] += 1
-            total[3] += wall
-            total[4] += cpu
-            text, place, count, all_wall, all_cpu = total
-            if place:
-                pack_total(mapping, place, text, self._kind, count, all_wall, all_cpu)
-            number = next(numbers)
-            place = at + (number - 1) % _RING * _RECORD_BYTES
-            pack(mapping, place, number, text, started, wall, cpu, slots[step], number)
+            total[3] += 1
+            total[4] += wall
+            total[5] += cpu
+            number = next_number()
+            pack(
+                mapping, at + (number - 1) % ring * record_bytes,
+                number, total[0], started, wall, cpu, slots[step], number,
+            )  # fmt: skip
             slots[event] = now
 
     return Section

@@ -54,6 +54,7 @@ def test_sections_nest_and_add_up(progress, tmp_path):
             assert [s.section for s in found.open_sections] == ["outer", "load", "inner"]
         with pytest.raises(KeyError), section("load", INPUT):
             raise KeyError
+    section.write_totals()
     found = decoded(tmp_path)
     assert found.open_sections == []
     assert [e.section for e in found.section_events] == ["inner", "load", "load", "outer"]
