@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=["hanglab.analyzer.dumps"]):
     from hanglab.analyzer.dumps.errors import DumpError
     from hanglab.analyzer.dumps.formats import read_dump
 
-from soundness import check_sound
+from soundness import check_short_way, check_sound
 
 DATA = Path(__file__).parents[1] / "data" / "dumps"
 
@@ -33,6 +33,7 @@ def one_input(data: bytes) -> None:
         assert error.reason and len(error.reason) < 1000
         return
     check_sound(dump)
+    check_short_way(data)
 
 
 def seeds(folder: Path) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hanglab.analyzer.dumps.columns import ABSENT, Entries, RankDump, State
+from hanglab.analyzer.dumps.content import read_content
+from hanglab.analyzer.dumps.decoding import decode_pickle
+from hanglab.analyzer.dumps.errors import DumpError
+from hanglab.analyzer.dumps.repetition import Mistaken, thin
 
 #: Column, its type, the table that it points into.
 _COLUMNS = {
@@ -27,6 +33,25 @@ _COLUMNS = {
     "duration_ms": (np.float64, None),
     "thread": (np.int32, "threads"),
 }
+
+
+def check_short_way(data: bytes) -> bool:
+    """Raises AssertionError where reading by kinds of entries says other than reading each.
+
+    True where the short way was taken.
+    """
+    thinned = thin(data, few=2)
+    if thinned is None:
+        return False
+    options: dict[str, Any] = {"rank": 0, "source": "x", "from_json": False, "contained": False}
+    try:
+        short = read_content(decode_pickle(thinned.data), whole=thinned.expand, **options)
+    except (Mistaken, DumpError):
+        return False
+    if short.damage:
+        return False
+    assert repr(short) == repr(read_content(decode_pickle(data), **options))
+    return True
 
 
 def check_sound(dump: RankDump) -> None:

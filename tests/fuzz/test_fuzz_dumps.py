@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from soundness import check_sound
-from values_of_dumps import SEEDS, damaged, dumps, in_json, pickled
+from soundness import check_short_way, check_sound
+from values_of_dumps import SEEDS, damaged, dumps, in_json, pickled, repeating
 
 from hanglab.analyzer.dumps import DumpError, load_folder, load_many
 from hanglab.analyzer.dumps.formats import read_dump
@@ -61,9 +61,10 @@ def check_workers(files: list[bytes]) -> None:
             assert "could not be read" not in result.reason, result.reason
 
 
-CHECKS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], None]]] = {
+CHECKS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], object]]] = {
     "pickled": (pickled(), check_pickled),
     "json": (in_json(), check_json),
+    "repeating": (repeating(), check_short_way),
     "damaged": (damaged(), check_damaged),
     "workers": (st.lists(damaged(), min_size=40, max_size=40), check_workers),
 }

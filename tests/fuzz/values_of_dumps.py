@@ -9,6 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from hanglab.analyzer.program.torch_pickle import torch_pickle
+
 DATA = Path(__file__).parents[1] / "data" / "dumps"
 SEEDS = [
     path.read_bytes()
@@ -79,6 +81,13 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
 _entry = st.fixed_dictionaries(
     {}, optional={key: _or_anything(value) for key, value in _FIELDS.items()}
 )
+_FRAMES = [{"name": f"f{n}", "filename": "train.py", "line": n} for n in range(4)]
+_whole_entry = st.fixed_dictionaries(
+    {
+        **{key: value for key, value in _FIELDS.items() if key != "duration_ms"},
+        "frames": st.lists(st.sampled_from(_FRAMES), max_size=4),
+    }
+)
 _group = st.fixed_dictionaries(
     {},
     optional={
@@ -109,6 +118,19 @@ dumps = st.fixed_dictionaries(
 def pickled(draw: st.DrawFn) -> tuple[Any, bytes]:
     value = draw(dumps)
     return value, pickle.dumps(value, draw(st.integers(0, pickle.HIGHEST_PROTOCOL)))
+
+
+@st.composite
+def repeating(draw: st.DrawFn) -> bytes:
+    """A ring as torch writes it, of few kinds of entries, perhaps with some bytes changed."""
+    kinds = draw(st.lists(_whole_entry, min_size=1, max_size=4))
+    order = draw(st.lists(st.sampled_from(range(len(kinds))), min_size=6, max_size=30))
+    entries = [{**kinds[kind], "record_id": n, "op_id": n + 250} for n, kind in enumerate(order)]
+    data = bytearray(torch_pickle({"version": "2.10", "entries": entries}))
+    for _ in range(draw(st.integers(0, 2))):
+        at = draw(st.integers(0, len(data) - 1))
+        data[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(data)
 
 
 @st.composite
