@@ -16,8 +16,12 @@ from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.evidence.model import Evidence, RankView
 from hanglab.analyzer.evidence.traces import stack_of_trace
 from hanglab.analyzer.verdict import Inputs, Unusable
+from hanglab.recorder.case.integrity import differences
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
 from hanglab.recorder.case.records import Exit, Frame, Raised, StackSample, Trigger
+
+#: Checksums of a larger Case are not compared: that would take longer than the analysis.
+_CHECKED_BYTES = 64 << 20
 
 
 def _buffers(ranks: Sequence[RankCase], unusable: list[Unusable]) -> dict[int, RankDump]:
@@ -155,6 +159,11 @@ def from_case(path: Path) -> Evidence:
             dumps.append(joined)
     hosts = _hosts(reader)
     unusable += [Unusable(file=str(file), reason=reason) for file, reason in reader.problems]
+    unusable += [
+        Unusable(file=str(path / name), reason=f"{reason} since it was recorded")
+        for name, reason in differences(reader, _CHECKED_BYTES)
+        if reader.path / name not in dict(reader.problems)
+    ]
     size = reader.world_size
     expected = range(size) if size else sorted(views)
     return Evidence(

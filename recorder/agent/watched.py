@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import time
 from collections import deque
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.ownership import UserCode
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
 from hanglab.recorder.case.records import Exit, Movement, RankProcess, StackSample
+
+#: A recorder thread that has run so lately can have the interpreter's lock.
+_BEATS_NS = 1_000_000_000
 
 
 class WatchedRank:
@@ -48,6 +52,7 @@ class WatchedRank:
         self.quiet_s = 0.0
         self.longest_pause_s = 0.0
         self.last_signal = ""
+        self._instructions_at_rest: int | None = None
         self._cpu_at_rest: tuple[float, float, float] | None = None
         self.position: Position | None = None
         #: Samples of the current quiet time.
@@ -111,7 +116,23 @@ class WatchedRank:
             self.rest_ends(signal, learn)
             return True
         self.quiet_s += seconds
+        if self._instructions_at_rest is None and self.counters is not None:
+            self._instructions_at_rest = self.counters.instruction_changes
         return False
+
+    @property
+    def inside_native_code(self) -> bool:
+        """Whether its main thread has stood at one instruction since it has been quiet.
+
+        With all operations done, and with the interpreter's lock free for others: it
+        computes rather than waits or spins.
+        """
+        counters = self.counters
+        if counters is None or self._instructions_at_rest is None:
+            return False
+        beat = time.monotonic_ns() - counters.heartbeat_mono_ns < _BEATS_NS
+        still = counters.instruction_changes - self._instructions_at_rest <= 1
+        return beat and still and counters.open_operations == 0
 
     def rest_ends(self, signal: str, learn: bool) -> None:
         if learn:
@@ -119,6 +140,7 @@ class WatchedRank:
         self.quiet_s = 0.0
         self.last_signal = signal
         self._cpu_at_rest = None
+        self._instructions_at_rest = None
         self.samples.clear()
         self.position = None
 

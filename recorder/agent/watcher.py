@@ -27,6 +27,8 @@ _PREPARING_FACTOR = 3.0
 _BUSY_SHARE = 0.8
 _BUSY_FACTOR = 3.0
 _BUSY_PAUSE_FACTOR = 10.0
+#: One that stands at a single call all the while, with nothing outstanding, most likely is.
+_NATIVE_FACTOR = 10.0
 #: To take down an interpreter with torch in it needs a second of processor time and many
 #: pages that others may have pushed out.
 _ENDING_FACTOR = 10.0
@@ -126,9 +128,10 @@ class Watcher:
         now = time.monotonic()
         for rank in self.alive:
             if self.quiet_s >= threshold / 2 and rank.cpu_share(now) >= _BUSY_SHARE:
+                factor = _NATIVE_FACTOR if rank.inside_native_code else _BUSY_FACTOR
                 threshold = max(
                     threshold,
-                    _BUSY_FACTOR * self._hang_after,
+                    factor * self._hang_after,
                     _BUSY_PAUSE_FACTOR * rank.longest_pause_s,
                 )
         if self.quiet_s >= threshold / 2 and any(rank.ending for rank in self.alive):

@@ -19,7 +19,7 @@ MAGIC: Final = int.from_bytes(b"HANGLAB1", "little")
 VERSION: Final = 1
 HEADER_BYTES: Final = 4096
 #: The header's beginning, with all counters that a watcher needs.
-COUNTERS_BYTES: Final = 24 * 8
+COUNTERS_BYTES: Final = 32 * 8
 
 #: Stands for None where 0 and small negative numbers have a meaning.
 NONE: Final = -(1 << 63)
@@ -73,6 +73,10 @@ class Slot:
     STANDING_CHANGES: Final = 17
     #: When the garbage collection that runs now began, 0 between two.
     COLLECTING: Final = 28
+    #: Grows when the main thread was seen at another instruction of the same functions.
+    INSTRUCTION_CHANGES: Final = 29
+    #: Operations enqueued and not completed, over all groups, when the counters were copied.
+    COUNTERS_OPEN: Final = 30
     #: First of three slots (offset, capacity in records or bytes, record size) per table.
     TABLES: Final = 32
 

@@ -27,7 +27,7 @@ from hanglab.recorder.case.boundary import (
 from hanglab.recorder.case.layout import NONE, Slot, Table
 
 _HEADER = struct.Struct("<512q")
-_COUNTERS = struct.Struct("<24q")
+_COUNTERS = struct.Struct(f"<{layout.COUNTERS_BYTES // 8}q")
 _KINDS: dict[int, Literal["", "input", "update"]] = {1: "input", 2: "update"}
 
 
@@ -57,11 +57,15 @@ class Counters(NamedTuple):
     group_events: int
     #: Changes seen of the user functions on the main thread's stack.
     standing_changes: int
+    #: Changes seen of the instruction that the main thread's innermost frame is at.
+    instruction_changes: int
+    #: Operations enqueued and not completed, as last copied.
+    open_operations: int
     dumps: int
 
 
 def read_counters(data: bytes | memoryview) -> Counters:
-    """The counters of a progress file, from its first 192 bytes or more.
+    """The counters of a progress file, from its first 256 bytes or more.
 
     Raises NotProgress.
     """
@@ -82,6 +86,8 @@ def read_counters(data: bytes | memoryview) -> Counters:
         section_event_ns=slots[Slot.SECTION_EVENT],
         group_events=slots[Slot.COUNTERS_SUM],
         standing_changes=slots[Slot.STANDING_CHANGES],
+        instruction_changes=slots[Slot.INSTRUCTION_CHANGES],
+        open_operations=slots[Slot.COUNTERS_OPEN],
         dumps=slots[Slot.DUMPS],
     )
 

@@ -119,14 +119,16 @@ class ProgressFile:
             self.note_truncated()
             rows = rows[-layout.COUNTERS.capacity :]
         at = self.at[layout.COUNTERS] // 8
-        total = 0
+        total = unfinished = 0
         for row in rows:
             self.slots[at], self.slots[at + 1], self.slots[at + 2] = row
             total += row[1] + row[2]
+            unfinished += max(0, row[1] - row[2])
             at += 3
         self.slots[Slot.COUNTERS_USED] = len(rows)
         self.slots[Slot.COUNTERS_AT] = time.time_ns()
         self.slots[Slot.COUNTERS_SUM] = total
+        self.slots[Slot.COUNTERS_OPEN] = unfinished
 
 
 def _map(path: Path | None, size: int) -> mmap.mmap:

@@ -26,10 +26,12 @@ class StandingWatch:
         self._user_code = user_code
         self._main = threading.main_thread().ident or 0
         self._seen: list[CodeType] = []
+        self._instruction: tuple[CodeType, int] | None = None
 
     def look(self) -> None:
         frame: FrameType | None = sys._current_frames().get(self._main)
         standing = []
+        at = (frame.f_code, frame.f_lasti) if frame is not None else None
         while frame is not None:
             if self._user_code(frame.f_code.co_filename):
                 standing.append(frame.f_code)
@@ -38,3 +40,7 @@ class StandingWatch:
         if standing != self._seen:
             self._seen = standing
             self._slots[Slot.STANDING_CHANGES] += 1
+        elif at != self._instruction:
+            # A loop that spins comes by here often, one call into native code never.
+            self._slots[Slot.INSTRUCTION_CHANGES] += 1
+        self._instruction = at

@@ -1,0 +1,120 @@
+"""Bad input to the commands that record and capture: one sentence, the right code, no traces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from recording_support import HANGLAB, environment, hanglab
+
+AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert lines[0].startswith("hanglab: ") and len(lines) == 2, done.stderr
+    return lines[0]
+
+
+def test_command_that_does_not_exist(tmp_path):
+    done = hanglab("record", "--", "no-such-command", "x", cwd=tmp_path)
+    assert done.returncode == 64
+    assert "no-such-command does not exist" in said(done)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_command_that_is_no_program(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\n")
+    done = hanglab("record", "--", "./train.py", cwd=tmp_path)
+    assert done.returncode == 64 and "not executable" in said(done)
+    assert list(tmp_path.iterdir()) == [script]
+
+
+def test_no_command(tmp_path):
+    done = hanglab("record", cwd=tmp_path)
+    assert done.returncode == 64 and "no command" in said(done)
+
+
+def test_folder_that_is_not_empty(tmp_path):
+    case = tmp_path / "case"
+    case.mkdir()
+    (case / "thesis.txt").write_text("mine")
+    done = hanglab("record", "--out", case, "--", "touch", tmp_path / "ran", cwd=tmp_path)
+    assert done.returncode == 64 and "not empty" in said(done)
+    assert [p.name for p in case.iterdir()] == ["thesis.txt"] and not (tmp_path / "ran").exists()
+
+
+def test_process_that_does_not_exist(tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    done = hanglab("capture", str(gone.pid), cwd=tmp_path)
+    assert done.returncode == 64 and f"no process {gone.pid}" in said(done)
+
+
+def test_process_that_is_no_rank(tmp_path):
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        done = hanglab("capture", str(sleeper.pid), cwd=tmp_path)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert done.returncode == 4 and "is a rank" in said(done)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_process_of_somebody_else(tmp_path):
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        done = subprocess.run(
+            [*AS_NOBODY, *HANGLAB, "capture", str(sleeper.pid)],
+            cwd="/",
+            env=environment(HOME="/"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert done.returncode == 4 and "belongs to root" in said(done)
+
+
+def a_case(folder):
+    done = hanglab("record", "--out", folder, "--", sys.executable, "-c", "pass", cwd=folder.parent)
+    assert done.returncode == 0
+    return folder
+
+
+@pytest.mark.parametrize("command", ["analyze", "pack", "redact"])
+def test_case_of_a_newer_format(tmp_path, command):
+    case = a_case(tmp_path / "case")
+    manifest = case / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
+    options = {"analyze": [], "pack": ["-o", "x.tgz"], "redact": ["-o", "x"]}[command]
+    done = hanglab(command, case, *options, cwd=tmp_path)
+    assert done.returncode == 4 and "format 99" in said(done)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["case"]
+
+
+@pytest.mark.parametrize("how", ["missing", "altered", "longer"])
+def test_case_with_files_missing_or_altered(tmp_path, how):
+    case = a_case(tmp_path / "case")
+    job = case / "job.json"
+    if how == "missing":
+        job.unlink()
+    else:
+        data = job.read_bytes()
+        job.write_bytes(data.replace(b"30", b"31") if how == "altered" else data + b" ")
+    for command in ("pack", "redact"):
+        done = hanglab(command, case, "-o", tmp_path / "out", cwd=tmp_path)
+        assert done.returncode == 4 and "job.json" in said(done)
+        assert not (tmp_path / "out").exists()
+    done = hanglab("analyze", case, "--json", cwd=tmp_path)
+    unusable = json.loads(done.stdout)["inputs"]["unusable"]
+    assert [(u["file"].rpartition("/")[2]) for u in unusable] == ["job.json"]
