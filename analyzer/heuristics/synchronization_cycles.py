@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.communication.picture import Cycle, Picture, Unmatched
+from hanglab.analyzer.evidence.model import collective_ref
 from hanglab.analyzer.heuristics.proposal import name_ranks
 from hanglab.analyzer.heuristics.synchronization_words import (
     all_victims,
     location,
     name_call,
     observation,
-    reference,
 )
 from hanglab.analyzer.verdict import Cause, Finding, Status
 
@@ -43,7 +43,7 @@ def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
         cause=cause,
         culprits=culprits,
         victims=all_victims(picture, culprits),
-        collective=reference(first),
+        collective=collective_ref(first),
         location=location(first),
         confidence=_confidence(cycle),
         summary=f"{name_ranks(cycle.ranks).capitalize()} wait for each other: {chain}.",
@@ -75,7 +75,7 @@ def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
         cause=cause,
         culprits=culprits,
         victims=all_victims(picture, culprits),
-        collective=reference(call),
+        collective=collective_ref(call),
         location=location(first),
         confidence=0.8 if unmatched.deviating else 0.5,
         summary=(

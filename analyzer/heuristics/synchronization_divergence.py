@@ -5,6 +5,7 @@ from __future__ import annotations
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.communication.picture import Call, Difference, Divergence, Picture
 from hanglab.analyzer.communication.signatures import splits_of
+from hanglab.analyzer.evidence.model import collective_ref
 from hanglab.analyzer.heuristics.proposal import name_ranks
 from hanglab.analyzer.heuristics.synchronization_words import (
     all_victims,
@@ -12,7 +13,6 @@ from hanglab.analyzer.heuristics.synchronization_words import (
     location,
     name_call,
     observation,
-    reference,
     waiting_ranks,
 )
 from hanglab.analyzer.verdict import Cause, Finding, Status
@@ -64,7 +64,7 @@ def _finding(picture: Picture, divergence: Divergence) -> Finding:
         cause=cause,
         culprits=culprits,
         victims=all_victims(picture, culprits),
-        collective=reference(reference_call),
+        collective=collective_ref(reference_call),
         location=location(here),
         confidence=_confidence(divergence),
         summary=_summary(divergence, culprits, first, reference_call),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.communication.picture import Picture, Sink
+from hanglab.analyzer.evidence.model import collective_ref
 from hanglab.analyzer.heuristics.proposal import name_ranks
 from hanglab.analyzer.heuristics.synchronization_divergence import matters
 from hanglab.analyzer.heuristics.synchronization_words import (
     SOURCE,
     all_victims,
     name_call,
-    reference,
 )
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 
@@ -72,7 +72,7 @@ def _finding(picture: Picture, sinks: list[Sink]) -> Finding:
         cause=cause,
         culprits=culprits,
         victims=_victims(picture, culprits),
-        collective=reference(first.awaited),
+        collective=collective_ref(first.awaited),
         location=None,
         confidence=0.9,
         summary=" ".join(words),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from hanglab.analyzer.communication.picture import Call, Group, Picture
 from hanglab.analyzer.communication.signatures import call_site
-from hanglab.analyzer.verdict import CollectiveRef, Evidence, Location
+from hanglab.analyzer.verdict import Evidence, Location
 
 SOURCE = "flight_recorder"
 
@@ -19,16 +19,6 @@ def name_call(call: Call) -> str:
     way = "to" if call.op.endswith("send") else "from"
     other = f"rank {call.peer}" if call.peer is not None else "any rank"
     return f"{call.op} {way} {other} ({group})"
-
-
-def reference(call: Call) -> CollectiveRef:
-    return CollectiveRef(
-        group=call.group.description or call.group.name,
-        group_id=call.group.name,
-        ranks=list(call.group.members),
-        seq=call.seq,
-        op=call.op,
-    )
 
 
 def location(call: Call | None) -> Location | None:

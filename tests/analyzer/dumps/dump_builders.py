@@ -73,7 +73,7 @@ def json_form(value: dict[str, Any]) -> dict[str, Any]:
         key: {name: str(number) for name, number in status.items()}
         for key, status in value.get("pg_status", {}).items()
     }
-    rows = [
+    rows: list[dict[str, Any]] = [
         {key: 0 if item is None else item for key, item in row.items() if key != "frames"}
         for row in value.get("entries", [])
     ]
