@@ -2,9 +2,9 @@
 
     python benchmarks/oracle.py [--cases 10000] [--seed 0] [--largest 64] [--jobs 2]
 
-Prints the shares, and of the inconclusive ones those that the oracle says
-could have been decided.  Exit code 1 if any is wrong, or if more than 0.1 % of
-the decidable are inconclusive.
+Prints the shares; of the inconclusive ones those that name candidates, the culprit
+among them, and those that the oracle says could have been decided.  Exit code 1
+if any is wrong, or if more than 0.1 % of the decidable are inconclusive.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hanglab.analyzer.heuristics.synchronization_findings import synchronization
 from hanglab.analyzer.program.oracle import Judgement, decidable, judge
 from hanglab.analyzer.program.trials import random_trial
 
-#: (kind, judgement, decidable, seed)
-Result = tuple[str, str, bool, int]
+#: (kind, judgement, something was found, decidable, seed)
+Result = tuple[str, str, bool, bool, int]
 
 
 def try_seed(seed: int, largest: int) -> Result | None:
@@ -30,9 +30,10 @@ def try_seed(seed: int, largest: int) -> Result | None:
     if trial is None:
         return None
     picture = build_picture(trial.dumps(), expected=range(trial.run.program.world_size))
-    judgement = judge(trial, synchronization_findings(picture))
+    findings = synchronization_findings(picture)
+    judgement = judge(trial, findings)
     kind = trial.fault.kind if trial.fault is not None else "healthy"
-    return kind, judgement.value, decidable(trial), seed
+    return kind, judgement.value, bool(findings), decidable(trial), seed
 
 
 def try_seeds(seeds: range, largest: int) -> list[Result]:
@@ -68,16 +69,17 @@ def main() -> int:
     table: dict[str, Counter[str]] = {}
     examples: dict[str, list[int]] = {"wrong": [], "missed": []}
     trials = results(options.cases, options.seed, options.largest, options.jobs)
-    for kind, judgement, could, seed in trials:
+    for kind, judgement, found, could, seed in trials:
         counts = table.setdefault(kind, Counter())
         counts[judgement] += 1
         counts["decidable"] += could
+        counts["candidates"] += found and judgement == Judgement.INCONCLUSIVE
         if judgement == Judgement.WRONG:
             examples["wrong"].append(seed)
         if could and judgement == Judgement.INCONCLUSIVE:
             counts["missed"] += 1
             examples["missed"].append(seed)
-    columns = ("right", "inconclusive", "wrong", "decidable", "missed")
+    columns = ("right", "inconclusive", "wrong", "candidates", "decidable", "missed")
     print(f"{'fault':16}" + "".join(f"{name:>14}" for name in ("cases", *columns)))
     total: Counter[str] = Counter()
     for kind, counts in sorted(table.items()):

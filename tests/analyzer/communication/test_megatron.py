@@ -13,6 +13,7 @@ from hanglab.analyzer.communication import build_picture
 from hanglab.analyzer.communication.folder import picture_of_folder
 from hanglab.analyzer.communication.picture import Picture
 from hanglab.analyzer.dumps import load_folder
+from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
 from hanglab.analyzer.verdict import Cause
 
@@ -67,3 +68,21 @@ def test_renamed_files_in_folders_of_hosts(hang: str, tmp_path: Path) -> None:
     picture, unusable = picture_of_folder(tmp_path)
     assert unusable == []
     assert culprits(picture) == truth(hang)
+
+
+@pytest.mark.parametrize("hang", HANGS)
+def test_shuffled_names_without_any_one_file(hang: str, tmp_path: Path) -> None:
+    """Files carry other ranks' numbers, and one of them is gone: contents tell whose they are."""
+    exact = 0
+    for missing in range(16):
+        numbers = list(range(16))
+        Random(missing).shuffle(numbers)
+        folder = tmp_path / str(missing)
+        folder.mkdir()
+        for rank, number in enumerate(numbers):
+            if rank != missing:
+                shutil.copyfile(DATA / hang / f"_dump_{rank}", folder / f"trace_rank_{number}.pkl")
+        verdict = analyze(folder)
+        assert verdict.culprits in ([], truth(hang)), missing
+        exact += bool(verdict.culprits)
+    assert exact >= 8
