@@ -54,10 +54,8 @@ class HostClocks:
     def domain(self, rank: int) -> int:
         return self.domains.get(self.hosts.get(rank, ""), 0)
 
-    def spread_ns(self) -> float:
-        """The largest offset that was found, in nanoseconds."""
-        found = [float(np.abs(o.offset).max()) for o in self.offsets.values() if o is not None]
-        return max(found, default=0.0)
+    def domain_known(self, rank: int) -> bool:
+        return self.hosts.get(rank, "") in self.domains
 
 
 def host_clocks(meetings: Sequence[Meetings], hosts: Mapping[int, str]) -> HostClocks:
@@ -67,7 +65,8 @@ def host_clocks(meetings: Sequence[Meetings], hosts: Mapping[int, str]) -> HostC
     domain = 0
     while waiting:
         first = waiting.pop(0)
-        clocks.offsets[first], clocks.domains[first] = None, domain
+        rough = _rough_offset(meetings, clocks, first) if domain else None
+        clocks.offsets[first], clocks.domains[first] = rough, domain
         known = [first]
         while known:
             reference = known.pop(0)
@@ -104,6 +103,23 @@ def _offset(
         return None
     order = np.argsort(moments, kind="stable")
     return Offset(moments[order], _running_median(offsets[order]))
+
+
+def _rough_offset(meetings: Iterable[Meetings], clocks: HostClocks, host: str) -> Offset | None:
+    """By when they enter, for a host that nothing ties to the others.
+
+    Too rough to tell who is late, and good enough to lay times side by side.
+    """
+    ahead = []
+    for met in meetings:
+        mine = [i for i, rank in enumerate(met.members) if clocks.hosts.get(rank, "") == host]
+        theirs = [i for i, rank in enumerate(met.members) if clocks.domain_known(rank)]
+        if mine and theirs:
+            reference = [clocks.align(met.members[i], met.entered[:, i]) for i in theirs]
+            ahead.append(met.entered[:, mine].min(axis=1) - np.min(reference, axis=0))
+    if not ahead:
+        return None
+    return Offset(np.zeros(1), np.array([float(np.median(np.concatenate(ahead)))]))
 
 
 def _left(met: Meetings, hosts: Mapping[int, str], host: str) -> Times | None:
