@@ -1,0 +1,91 @@
+"""Control groups of both versions, parsed from recorded files, and where they are mounted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hanglab.recorder.agent.host import pressure
+from hanglab.recorder.agent.host.cgroup import (
+    cpu_group,
+    levels_of,
+    memory_group,
+    mounts,
+    pids_group,
+)
+
+DATA = Path(__file__).parents[2] / "data" / "cgroup"
+POD = "0::/kubepods/pod7/trainer\n"
+POD_MOUNTS = f"30 24 0:26 / {DATA}/v2 rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+DOCKER = (
+    "9:pids:/docker/4f2a\n8:memory:/docker/4f2a\n4:cpu,cpuacct:/docker/4f2a\n"
+    "1:name=systemd:/docker/4f2a\n0::/system.slice/containerd.service\n"
+)
+HOST_MOUNTS = "".join(
+    f"70{n} 690 0:3{n} / {DATA}/v1/{name} rw,nosuid - cgroup cgroup rw,{name}\n"
+    for n, name in enumerate(("cpu", "memory", "pids"))
+)
+#: Inside the container the mounts show its own part, while the paths are still the host's.
+DOCKER_MOUNTS = "".join(
+    f"70{n} 690 0:3{n} /docker/4f2a {DATA}/v1/{name}/docker/4f2a ro - cgroup cgroup rw,{options}\n"
+    for n, (name, options) in enumerate(
+        (("cpu", "cpu,cpuacct"), ("memory", "memory"), ("pids", "pids"))
+    )
+)
+
+
+def test_limits_of_a_pod_stand_above_the_group_of_its_processes() -> None:
+    levels = levels_of(POD, mounts(POD_MOUNTS))
+    cpu = [g for level in levels["cpu"] if (g := cpu_group(level, [0])) is not None]
+    assert [(g.path, g.quota_cpus, g.periods, g.throttled_periods) for g in cpu] == [
+        ("/kubepods/pod7", 2.0, 1200, 840)
+    ]
+    assert cpu[0].throttled_s == pytest.approx(37.45)
+    memory = [
+        g for n, level in enumerate(levels["memory"]) if (g := memory_group(level, [0], n == 0))
+    ]
+    assert [(g.path, g.limit_bytes, g.oom_kills, g.refused) for g in memory] == [
+        ("/kubepods/pod7/trainer", None, 1, 0),
+        ("/kubepods/pod7", 4 << 30, 1, 5120),
+    ]
+    assert memory[1].refaults == 88123
+    pids = [g for level in levels["pids"] if (g := pids_group(level, [0])) is not None]
+    assert [(g.path, g.count, g.limit, g.refused) for g in pids] == [
+        ("/kubepods/pod7", 1024, 1024, 17)
+    ]
+
+
+@pytest.mark.parametrize("mounted", [HOST_MOUNTS, DOCKER_MOUNTS], ids=["host", "container"])
+def test_version_1_is_found_from_outside_and_from_inside_the_container(mounted: str) -> None:
+    levels = levels_of(DOCKER, mounts(mounted))
+    cpu = cpu_group(levels["cpu"][0], [0, 1])
+    assert cpu is not None and cpu.version == 1
+    assert (cpu.quota_cpus, cpu.periods, cpu.throttled_periods) == (0.3, 16, 15)
+    assert cpu.throttled_s == pytest.approx(0.494229089)
+    memory = memory_group(levels["memory"][0], [0, 1], own=True)
+    assert memory is not None
+    assert (memory.limit_bytes, memory.refused, memory.oom_kills) == (48 << 20, 46, 1)
+    pids = pids_group(levels["pids"][0], [0, 1])
+    assert pids is not None and (pids.limit, pids.refused, pids.count) == (8, 1, 0)
+    # The root of version 1 sets no limit, whatever huge number it gives.
+    tops = [cpu_group(levels["cpu"][-1], []), pids_group(levels["pids"][-1], [])]
+    assert tops == [None, None] if mounted is HOST_MOUNTS else tops[0] is not None
+
+
+def test_the_unified_hierarchy_beside_version_1_serves_only_what_is_not_mounted_there() -> None:
+    both = mounts(HOST_MOUNTS + POD_MOUNTS)
+    levels = levels_of(DOCKER, both)
+    assert {level.version for controller in levels.values() for level in controller} == {1}
+    only_cpu = mounts(HOST_MOUNTS.splitlines()[0] + "\n" + POD_MOUNTS)
+    mixed = levels_of("4:cpu:/docker/4f2a\n0::/kubepods/pod7/trainer\n", only_cpu)
+    assert mixed["cpu"][0].version == 1 and mixed["memory"][0].version == 2
+
+
+def test_pressure_of_a_group_and_text_that_is_none() -> None:
+    folder = DATA / "v2/kubepods/pod7/trainer"
+    found = pressure.parse((folder / "memory.pressure").read_text(), "memory", "trainer")
+    assert found is not None and found.full_s == pytest.approx(80.123456)
+    assert found.some_percent == 41.2
+    assert pressure.parse("some avg10=x total=1", "cpu") is None
+    assert pressure.parse("", "cpu") is None

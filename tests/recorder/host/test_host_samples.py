@@ -1,0 +1,262 @@
+"""Samples of real processes: limits, disks, sockets, and threads that the kernel keeps."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from hanglab.harness.capabilities import capability
+from hanglab.recorder.agent.host import ras, sockets
+from hanglab.recorder.agent.host.disk import Rooms
+from hanglab.recorder.agent.host.limits import load_of
+from hanglab.recorder.agent.host.sampler import HostSampler
+from hanglab.recorder.agent.host.tcp_info import in_namespace_of
+from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.case.records import Clock, Python, RankProcess
+
+
+class Rank:
+    """What the sampler asks of a rank."""
+
+    attempt = 0
+
+    def __init__(self, rank: int, pid: int, host: Path) -> None:
+        self.rank = rank
+        self.pid = pid
+        self.folder = host / "ranks" / f"{rank}.0"
+        self.process = RankProcess(pid, rank, None, Clock(0, 0), Python("3"))
+
+
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.02)
+
+
+@contextmanager
+def program(text: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python process that has said that it is ready."""
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_a_process_is_told_with_what_it_uses_of_its_limits() -> None:
+    text = (
+        "import resource, os, time\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
+        "files = [open(os.devnull) for _ in range(50)]\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    with program(text) as process:
+        load = load_of(3, 0, process.pid, sleeping=True)
+        assert load is not None
+        assert load.fd_limit == 64 and load.fds is not None and 50 <= load.fds <= 64
+        assert load.processes_limit == resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        assert load.state in "RS" and load.threads == 1 and load.cpus
+        assert load.run_s is not None and load.run_s > 0
+        # It sleeps of its own will: no file keeps it.
+        assert load.sleeping == []
+    assert load_of(3, 0, process.pid, sleeping=True) is None
+
+
+def test_a_read_that_does_not_come_back_names_the_call_and_the_file(tmp_path: Path) -> None:
+    able = capability("private_storage")
+    if not able.available:
+        pytest.skip(able.reason)
+    text = (
+        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+        "from hanglab.harness.storage import Storage\n"
+        "storage = Storage(1 << 20)\n"
+        "assert len(storage.file.read_bytes()) == 1 << 20\n"
+        "storage.go_away()\n"
+        "print('ready', flush=True)\n"
+        "storage.file.read_bytes()"
+    )
+    with program(text) as process:
+        until(lambda: _sleeping(process.pid))
+        thread = _sleeping(process.pid)[0]
+        assert thread.tid == process.pid
+        assert thread.target.endswith("/data") and thread.syscall in ("openat", "open", "read")
+        rooms = Rooms()
+        began = time.monotonic()
+        # The path is remembered from the system call's file only where it is open; its
+        # folder is asked for through the process's own namespace.
+        rooms._temporary[process.pid] = os.path.dirname(thread.target)
+        until(lambda: any(s.unanswered_s > 0.2 for s in rooms.spaces({0: process.pid})))
+        spaces = rooms.spaces({0: process.pid})
+        silent = [s for s in spaces if s.unanswered_s]
+        assert [s.filesystem for s in silent] == ["fuse"]
+        assert silent[0].path == os.path.dirname(thread.target)
+        assert any(s.size_bytes for s in spaces), "a dead disk hides no other"
+        assert time.monotonic() - began < 5
+    assert process.returncode == -9
+
+
+def _sleeping(pid: int) -> list[object]:
+    load = load_of(0, 0, pid, sleeping=True)
+    return [t for t in (load.sleeping if load else []) if t.target]
+
+
+def test_the_room_is_that_of_the_rank_s_own_mounts(tmp_path: Path) -> None:
+    able = capability("private_mounts")
+    if not able.available:
+        pytest.skip(able.reason)
+    text = (
+        "import os, time\n"
+        "from hanglab.harness.mounts import mount_disk\n"
+        f"folder = mount_disk(4, {str(tmp_path)!r})\n"
+        "os.chdir(folder)\n"
+        "open('full', 'wb').write(bytes(3 << 20))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    with program(text) as process:
+        spaces = Rooms().spaces({1: process.pid, 0: os.getpid()})
+        mine = [s for s in spaces if s.path == str(tmp_path)]
+        assert [(s.uses, s.ranks, s.filesystem) for s in mine] == [(["cwd"], [1], "tmpfs")]
+        assert mine[0].size_bytes == 4 << 20 and mine[0].free_bytes == 1 << 20
+        assert not (tmp_path / "full").exists(), "the mount is to be seen from nowhere else"
+
+
+def test_both_ends_of_a_connection_with_what_was_not_read() -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client = stack.enter_context(socket.create_connection(server.getsockname()))
+        far, _ = server.accept()
+        stack.enter_context(far)
+        client.sendall(b"x" * 5000)
+        pid = os.getpid()
+        address = f"127.0.0.1:{client.getsockname()[1]}"
+        until(lambda: sockets.from_proc(pid)[os.fstat(far.fileno()).st_ino].receive_queue == 5000)
+        found, problems = sockets.sample([pid], capture=True)
+        assert problems == [] and found[pid].source == "sock_diag"
+        ends = {(c.local, c.state): c for c in found[pid].connections}
+        mine = ends[address, "ESTABLISHED"]
+        assert mine.sent_bytes == 5001 and mine.rtt_ms is not None and not mine.retransmitting
+        other = next(c for c in found[pid].connections if c.remote == address)
+        assert other.receive_queue == 5000 and other.received_bytes == 5000
+        plain = sockets.from_proc(pid)
+        row = plain[os.fstat(far.fileno()).st_ino]
+        assert (row.local, row.remote, row.state) == (other.local, other.remote, "ESTABLISHED")
+        assert row.rtt_ms is None
+
+
+def test_sockets_are_asked_for_in_the_rank_s_own_network() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make a network namespace")
+    text = (
+        "import ctypes, socket, time\n"
+        "assert ctypes.CDLL(None).unshare(0x40000000) == 0\n"
+        "server = socket.socket(); server.bind(('0.0.0.0', 4711)); server.listen()\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    home = os.readlink("/proc/thread-self/ns/net")
+    with program(text) as process:
+        in_namespace_of(process.pid).close()
+        found, problems = sockets.sample([process.pid, os.getpid()], capture=False)
+        assert problems == []
+        theirs = found[process.pid].connections
+        assert [(c.local, c.state) for c in theirs] == [("0.0.0.0:4711", "LISTEN")]
+    assert os.readlink("/proc/thread-self/ns/net") == home
+
+
+def test_a_capture_writes_what_was_sampled_before_it(tmp_path: Path) -> None:
+    host = tmp_path / "hosts" / "here"
+    misses: list[tuple[str, str, int | None]] = []
+    sampler = HostSampler(host, lambda *miss: misses.append(miss))
+    sampler.start()
+    rank = Rank(0, os.getpid(), host)
+    try:
+        sampler.follow([rank])
+        until(lambda: (host / "samples.jsonl").exists())
+        began = time.monotonic()
+        sampler.ask()
+        sampler.wait()
+        assert time.monotonic() - began < 0.5
+        reader = CaseReader(tmp_path)
+        samples = reader.samples("here")
+        assert [s.capture for s in samples] == [False, True]
+        assert samples[0].ranks[0].pid == os.getpid()
+        assert all(s.memory_available_bytes for s in samples)
+        (case,) = reader.ranks
+        assert [s.capture for s in case.connections][-1]
+        # What had been in the group before it ended is still counted.
+        sampler.follow([])
+        sampler.ask()
+        sampler.wait()
+        last = CaseReader(tmp_path).samples("here")[-1]
+        assert last.ranks == [] and bool(last.memory_groups) == bool(samples[0].memory_groups)
+        assert reader.problems == []
+    finally:
+        sampler.close()
+    assert not any(what == "samples.jsonl" for what, _, _ in misses), misses
+
+
+def test_a_sampler_that_cannot_write_says_so_and_goes_on(tmp_path: Path) -> None:
+    blocked = tmp_path / "hosts"
+    blocked.write_text("in the way")
+    misses: list[tuple[str, str, int | None]] = []
+    sampler = HostSampler(blocked / "here", lambda *miss: misses.append(miss))
+    sampler.start()
+    try:
+        sampler.follow([Rank(0, os.getpid(), blocked / "here")])
+        sampler.ask()
+        sampler.wait()
+    finally:
+        sampler.close()
+    assert any(what == "samples.jsonl" and "could not" in why for what, why, _ in misses), misses
+
+
+def test_nccl_is_asked_in_its_own_protocol() -> None:
+    """No NCCL runs here: a server that speaks what its client speaks takes its place."""
+    heard: list[str] = []
+
+    def serve(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile("rwb") as stream:
+            for line in stream:
+                heard.append(line.decode().strip())
+                if heard[-1] == "VERBOSE STATUS":
+                    stream.write(b'{"nccl_version": "2.29.7", "communicators": []}\n')
+                    stream.flush()
+                    return
+                stream.write(b"SERVER PROTOCOL 2\n" if len(heard) == 1 else b"OK\n")
+                stream.flush()
+
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        port = server.getsockname()[1]
+        address = ras.address_of({"NCCL_RAS_ADDR": f"127.0.0.1:{port}"})
+        assert ras.ask(*address)["nccl_version"] == "2.29.7"
+        thread.join(5)
+    assert heard == ["CLIENT PROTOCOL 2", "TIMEOUT 1", "SET FORMAT json", "VERBOSE STATUS"]
+    with pytest.raises(ras.NoAnswer, match="refused"):
+        ras.ask("127.0.0.1", port)
+    with pytest.raises(ras.NoAnswer, match="NCCL_RAS_ENABLE"):
+        ras.address_of({"NCCL_RAS_ENABLE": "0"})
