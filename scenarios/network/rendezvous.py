@@ -1,0 +1,31 @@
+"""Rank 2 was given the port of an earlier run, where nobody answers; the job never forms."""
+
+import os
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from hanglab.harness import Cause, Expect, scenario
+
+
+@scenario(
+    world_size=4,
+    expect=Expect(Cause.RENDEZVOUS, culprits={2}),
+    reference="pytorch/pytorch#129367",
+)
+def rendezvous(job):
+    port = int(os.environ["MASTER_PORT"])
+    if job.faulty and job.rank == 2:  # FAULT
+        port = 9
+    dist.init_process_group(  # SEEN
+        job.backend,
+        init_method=f"tcp://127.0.0.1:{port}",
+        rank=job.rank,
+        world_size=job.world_size,
+        timeout=timedelta(seconds=60),
+    )
+    total = torch.ones(1, device=job.device)
+    for _ in job.steps(10):
+        dist.all_reduce(total)
+    dist.destroy_process_group()

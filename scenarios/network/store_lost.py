@@ -1,0 +1,48 @@
+"""Rank 0 keeps the store of the results and leaves before the others have put theirs there."""
+
+import os
+import time
+
+import torch
+import torch.distributed as dist
+
+from hanglab.harness import Cause, Expect, scenario
+
+
+def open_store(job):
+    """A store that rank 0 keeps; where it is, the launcher's own store tells."""
+    agreed = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]))
+    if job.rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        agreed.set("results", str(store.port))
+        return store
+    return dist.TCPStore("127.0.0.1", int(agreed.get("results")))
+
+
+def evaluate(seed):
+    """A second of work that rank 0 has no part in."""
+    matrix = torch.randn(400, 400, generator=torch.Generator().manual_seed(seed))
+    for _ in range(60):
+        matrix = torch.linalg.qr(matrix).Q
+    return matrix.sum().item()
+
+
+@scenario(
+    world_size=4,
+    expect=Expect(Cause.STORE_LOST, culprits={0}, location=None),
+    reference="xorbitsai/inference#4421",
+    backends=("gloo",),
+)
+def store_lost(job):
+    store = open_store(job)
+    dist.init_process_group("gloo")
+    loss = torch.ones(1)
+    for _ in job.steps(20):
+        dist.all_reduce(loss)
+    dist.destroy_process_group()
+    if job.rank == 0:
+        while not job.faulty and store.add("evaluated", 0) < job.world_size - 1:  # FAULT
+            time.sleep(0.05)
+        return
+    store.set(f"score {job.rank}", str(evaluate(job.rank)))
+    store.add("evaluated", 1)
