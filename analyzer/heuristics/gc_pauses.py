@@ -8,7 +8,6 @@ import numpy as np
 
 from hanglab.analyzer.evidence.arrival import OwnTime
 from hanglab.analyzer.evidence.doings import collecting
-from hanglab.analyzer.evidence.lines import busiest_line
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.heuristics.slowness import COST, FLOOR_MS, MAIN_PART, Scene
 from hanglab.analyzer.verdict import Cause, Evidence, Status
@@ -23,7 +22,7 @@ def gc_pause(scene: Scene) -> Iterator[Proposal]:
     """Each wait for a late rank, as far as that rank spent it in its garbage collector.
 
     So ranks are found that pause in turns, too, where none is later than the
-    others on average.
+    others on average.  No line is named: nobody can look at one while the collector runs.
     """
     if not scene.long_enough:
         return
@@ -41,9 +40,6 @@ def gc_pause(scene: Scene) -> Iterator[Proposal]:
     cost = sum(lost[rank] for rank in culprits)
     if not culprits or scene.share(cost) < COST or scene.ms_per_step(cost) < FLOOR_MS:
         return
-    worst = max(culprits, key=lambda rank: lost[rank])
-    view = scene.known.ranks[worst]
-    line = busiest_line(scene.known, worst) if len(culprits) == 1 else None
     yield propose(
         scene.known,
         Order.SLOW,
@@ -54,7 +50,6 @@ def gc_pause(scene: Scene) -> Iterator[Proposal]:
         summary=f"The others wait for {name_ranks(culprits)} while Python collects garbage there, "
         f"{scene.share(cost):.0%} of the time.",
         evidence=[_evidence(scene, rank, waits[rank]) for rank in sorted(scene.did)],
-        location=view.location(line) if line else None,
         effect=scene.effect(cost),
     )
 

@@ -1,4 +1,10 @@
-"""``slow_host``: a rank that is kept from its processor, or a host on which all are slow."""
+"""``slow_host``: a rank that is kept from its processor by something that is no part of the job.
+
+Ranks that may use the same processors are kept from them by turns, on a crowded
+machine also unfairly for some seconds: that is the machine's load and nobody's
+fault.  It is held against a rank's place only where that differs from its
+peers', by host or by binding, or where it lasts.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +22,8 @@ _FACTOR = 2.5
 #: What it may compute more than its peers for each second that it waits beyond them: work
 #: that is interrupted again and again finds its caches cold.
 _OWN_WORK = 0.5
+#: Time after which a scheduler's luck has evened out, in nanoseconds.
+_LASTING_NS = 30e9
 
 
 def slow_host(scene: Scene) -> Iterator[Proposal]:
@@ -65,18 +73,32 @@ def _kept_waiting(scene: Scene, rank: int) -> bool:
         and waited >= MAIN_PART * excess
         and worked <= _OWN_WORK * waited
         and ratio[rank] >= _FACTOR * max(usual, 0.02)
+        and (_placed_apart(scene, rank) or scene.found.span_ns >= _LASTING_NS)
     )
 
 
+def _placed_apart(scene: Scene, rank: int) -> bool:
+    """Whether its host or its processors are not those of any peer's."""
+    known = scene.known
+    host = known.ranks[rank].host
+    mine = _processors(scene, rank)
+    here = [r for r in scene.did if r != rank and known.ranks[r].host == host]
+    return all(
+        mine is not None and (theirs := _processors(scene, r)) is not None and theirs != mine
+        for r in here
+    )
+
+
+def _processors(scene: Scene, rank: int) -> str | None:
+    """Processors that the rank may use, as in ``0-3,8``; None where nobody looked."""
+    loads = scene.known.host_of(rank).loads(rank)
+    return (loads[-1].cpus or None) if loads else None
+
+
 def _pinned(scene: Scene, culprits: list[int]) -> list[Evidence]:
-    """Processors that a culprit may use, where they differ from its peers'."""
-    allowed = {}
-    for rank in scene.did:
-        loads = scene.known.host_of(rank).loads(rank)
-        if loads and loads[-1].cpus:
-            allowed[rank] = loads[-1].cpus
     return [
-        Evidence("host", rank, f"may run on processor {allowed[rank]} only")
+        Evidence("host", rank, f"may run on processor {cpus} only, unlike its peers")
         for rank in culprits
-        if rank in allowed and any(allowed[r] != allowed[rank] for r in allowed if r != rank)
+        if (cpus := _processors(scene, rank)) is not None
+        and any(_processors(scene, r) != cpus for r in scene.did if r != rank)
     ]

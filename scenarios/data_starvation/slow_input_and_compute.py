@@ -30,9 +30,9 @@ class StoredRecords(Dataset):
     reference="traceopt-ai/traceml#165",
 )
 def slow_input_and_compute(job):
-    latency = 0.006 if job.faulty and job.rank == 1 else 0.001  # FAULT
-    passes = 10 if job.faulty and job.rank == 2 else 1  # FAULT
-    loader = DataLoader(StoredRecords(40 * 8, latency), batch_size=8, num_workers=1)
+    latency = 0.006 if job.faulty and job.rank == 1 else 0.0005  # FAULT
+    passes = 7 if job.faulty and job.rank == 2 else 1  # FAULT
+    loader = DataLoader(StoredRecords(40 * 8, latency), batch_size=8)
     layers = [torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256)]
     encoder = torch.nn.Sequential(*layers).to(job.device).requires_grad_(False)
     model = DistributedDataParallel(torch.nn.Linear(256, 8).to(job.device))
