@@ -19,6 +19,7 @@ except ImportError as error:
 
 from hanglab.recorder.straggler.callables import CallableId
 from hanglab.recorder.straggler.detector import Detector
+from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE
 from hanglab.recorder.straggler.watch import StragglerWatch, Thresholds
 
 
@@ -28,6 +29,7 @@ class StragglerDetectionCallback(TrainerCallback):
     Args:
         report_time_interval: Seconds between reports.
         thresholds: Scores below these are slow.
+        scores_to_compute: Relative to the fastest rank, to the rank's own past, or both.
         stop_if_detected: End the training, on all ranks after the same step.
         profiling_interval: Time every so-many-th entry of a section.
         num_scores_to_log: So many of the best and worst scores are logged, as
@@ -41,10 +43,12 @@ class StragglerDetectionCallback(TrainerCallback):
         stop_if_detected: bool = False,
         profiling_interval: int = 1,
         num_scores_to_log: int = 5,
+        scores_to_compute: tuple[str, ...] = (RELATIVE, INDIVIDUAL),
     ) -> None:
         #: Holds the latest report, and who was slow in it, on rank 0.
         self.watch = StragglerWatch(
             report_time_interval=report_time_interval,
+            scores_to_compute=scores_to_compute,
             thresholds=thresholds,
             stop_if_detected=stop_if_detected,
             profiling_interval=profiling_interval,

@@ -1,0 +1,40 @@
+"""Real work for programs with a slow rank, and what they tell the test."""
+
+import json
+import os
+
+import torch
+
+
+class Worker(torch.nn.Module):
+    """A small network whose forward pass takes ``turns`` milliseconds or so of real work."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(32, 1)
+        self.turns = 8
+        self.a = torch.randn(128, 128)
+
+    def forward(self, x):
+        a = self.a
+        for _ in range(6 * self.turns):
+            a = torch.tanh(a @ a / 12)
+        return self.layer(x) + 0 * a.mean()
+
+
+def turns_of(rank, fault):
+    """Rank 1 works eight times as long where something is wrong with it."""
+    return 64 if fault and rank == 1 else 8
+
+
+def tell(fit, rank, steps, watch):
+    """One line per fit and rank: how far it came and, on rank 0, who was found slow."""
+    line = {
+        "fit": fit,
+        "rank": rank,
+        "steps": steps,
+        "reported": watch.report is not None,
+        "slow": sorted(one.rank for one in watch.stragglers),
+    }
+    # One write, as the ranks share the pipe.
+    os.write(1, f"TOLD {json.dumps(line)}\n".encode())
