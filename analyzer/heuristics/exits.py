@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.evidence.tracebacks import fatal_error, printed_tracebacks
+from hanglab.analyzer.heuristics.loader_waits import queue_words
 from hanglab.analyzer.heuristics.loops import label_left_loop
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.heuristics.swallowed import swallowed
@@ -233,6 +234,12 @@ def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
             )
             for t in troubles
         ]
+        if cause is Cause.LOADER_WORKER_DIED:
+            evidence += [
+                Evidence("progress", t.view.rank, f"its loader{words}")
+                for t in troubles
+                if (words := queue_words(t.view))
+            ]
         if consequences:
             evidence.append(
                 Evidence(

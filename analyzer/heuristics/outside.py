@@ -13,13 +13,14 @@ from collections.abc import Iterator
 from hanglab.analyzer.evidence.code import Owner
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView, collective_ref
-from hanglab.analyzer.evidence.standing import Place, main_thread, stand
+from hanglab.analyzer.evidence.standing import Place, main_thread
 from hanglab.analyzer.heuristics.interpreter import PAUSES, gil_holder
+from hanglab.analyzer.heuristics.loader_waits import queue_words, stuck_worker
 from hanglab.analyzer.heuristics.loops import label_left_loop, left_loops
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, propose
 from hanglab.analyzer.heuristics.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
-from hanglab.recorder.case.records import Frame, ThreadStack
+from hanglab.recorder.case.records import Frame
 
 #: Share of one core above which a rank is busy rather than waiting.
 BUSY = 0.8
@@ -104,8 +105,9 @@ def label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | N
         inside = f", inside {standing.inside}()" if standing.inside else ""
         return Cause.TEARDOWN, 0.9, f"it is shutting down{inside}", here
     if standing.place is Place.LOADER:
-        words, worker_line = _worker(view)
-        return Cause.LOADER_STUCK, 0.95, "it waits for its data loader" + words, worker_line or here
+        words, worker_line = stuck_worker(view)
+        words = f"it waits for its data loader{queue_words(view)}{words}"
+        return Cause.LOADER_STUCK, 0.95, words, worker_line or here
     blocked = fork_deadlock(view)
     if blocked:
         return Cause.FORK_DEADLOCK, 0.85, blocked, here
@@ -143,27 +145,6 @@ def _busy(view: RankView) -> str:
         f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s without "
         "any progress"
     )
-
-
-def _worker(view: RankView) -> tuple[str, Location | None]:
-    """Words and line of a loader worker that is busy with the user's code rather than idle."""
-    for sample in view.worker_stacks():
-        thread = main_thread(sample) or sample.threads[0]
-        standing = stand(thread, view.code)
-        if standing.user is None or sample.kind != "worker":
-            continue
-        mine = [f for f in thread.frames if view.code.owner(f.file) is Owner.USER]
-        fetching = any(f.function in ("_worker_loop", "fetch") for f in thread.frames)
-        if mine and fetching and _inside_fetch(thread, mine[0]):
-            location = view.location(mine[0])
-            return f"; its worker process {sample.pid} stands{name_line(location)}", location
-    return "", None
-
-
-def _inside_fetch(thread: ThreadStack, user: Frame) -> bool:
-    """Whether the user's frame was called by the worker's loop, and not around it."""
-    loop = next((i for i, f in enumerate(thread.frames) if f.function == "_worker_loop"), -1)
-    return loop > thread.frames.index(user)
 
 
 def ranks_outside(known: Known) -> Iterator[Proposal]:

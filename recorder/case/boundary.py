@@ -127,6 +127,27 @@ class Batch(msgspec.Struct):
     elements: int
 
 
+class Loader(msgspec.Struct):
+    """A data loader's iterator that has worker processes, as it was last looked at."""
+
+    number: int
+    started_ns: int
+    workers: int
+    #: Batches that it has asked its workers for and not handed out yet.
+    outstanding: int
+    #: Those of them that lie ready, and those that no worker has begun to make.
+    ready: int | None
+    indices: int | None
+    delivered: int
+    #: When it last handed out a batch, None before the first.
+    delivered_ns: int | None
+    looked_ns: int | None
+    #: True once it has begun to end its workers.
+    ended: bool = False
+    #: Process ids of its workers, by number; the first 16.
+    pids: list[int] = []
+
+
 class GroupCounter(msgspec.Struct):
     """Copied from a dump without entries; survives the process."""
 
@@ -174,6 +195,7 @@ class Progress(msgspec.Struct):
     usage: list[Usage] = []
     #: The latest batches of the rank's loaders, oldest first.
     batches: list[Batch] = []
+    loaders: list[Loader] = []
     #: Where the rank stands in its life: "", "running", "exiting" (after the script's end).
     phase: str = ""
     #: True where text or ring space ran out and something was left out.

@@ -119,6 +119,10 @@ COLLECTIONS: Final = Table(9, 4, 3 * 8)
 USAGE: Final = Table(10, 2048, 6 * 8)
 #: Ring of batches that a loader handed out.  number + 1, at, elements, number + 1.
 BATCHES: Final = Table(11, 2048, 4 * 8)
+#: Process ids of a loader's workers that have room in its row.
+LOADER_PIDS: Final = 16
+#: Rows of live iterators of data loaders with workers; see LOADER_FIELDS, then process ids.
+LOADERS: Final = Table(12, 16, (9 + LOADER_PIDS) * 8)
 
 ALL_TABLES: Final = (
     TEXT,
@@ -133,6 +137,7 @@ ALL_TABLES: Final = (
     COLLECTIONS,
     USAGE,
     BATCHES,
+    LOADERS,
 )
 
 #: Fields of a record of OPERATIONS, in order.  Text fields hold text numbers, times
@@ -160,6 +165,18 @@ OPERATION_FIELDS: Final = (
     "line",
     "flags",
     "number_again",
+)
+#: Fields of a row of LOADERS, before the process ids of its workers.
+LOADER_FIELDS: Final = (
+    "number",  # from 1; negative once it has ended its workers
+    "started",
+    "workers",
+    "outstanding",  # batches asked for and not handed out
+    "ready",  # those of them that have been made; NONE if unknown
+    "indices",  # those that no worker has begun; NONE if unknown
+    "delivered",
+    "delivered_at",  # 0 before the first
+    "looked_at",  # when the three were noted
 )
 #: Bits of ``flags`` of an operation.
 COMPLETED: Final = 1

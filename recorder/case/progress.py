@@ -16,6 +16,7 @@ from hanglab.recorder.case.boundary import (
     Collections,
     Fetches,
     GroupCounter,
+    Loader,
     OpenSection,
     Operation,
     Pause,
@@ -156,6 +157,9 @@ def read_progress(data: bytes) -> Progress:
             for _, at, cpu, waited, switches, _ in tables.ring(layout.USAGE)
         ],
         batches=[Batch(*row[1:-1]) for row in tables.ring(layout.BATCHES)],
+        loaders=[
+            _loader(row) for row in tables.rows(layout.LOADERS, layout.LOADERS.capacity) if row[0]
+        ],
         phase=layout.PHASES.get(slots[Slot.PHASE], ""),
         truncated=bool(slots[Slot.FLAGS] & layout.TRUNCATED),
     )
@@ -221,6 +225,23 @@ class _Tables:
 
 def _known(value: int) -> int | None:
     return None if value == NONE else value
+
+
+def _loader(row: tuple[int, ...]) -> Loader:
+    workers = max(0, row[2])
+    return Loader(
+        number=abs(row[0]),
+        ended=row[0] < 0,
+        started_ns=row[1],
+        workers=workers,
+        outstanding=row[3],
+        ready=_known(row[4]),
+        indices=_known(row[5]),
+        delivered=row[6],
+        delivered_ns=row[7] or None,
+        looked_ns=row[8] or None,
+        pids=list(row[9 : 9 + min(workers, layout.LOADER_PIDS)]),
+    )
 
 
 def _operation(row: tuple[int, ...], text: Callable[[int], str]) -> Operation:

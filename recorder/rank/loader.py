@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from hanglab.recorder.rank.queues import LoaderQueues
 from hanglab.recorder.rank.sections import INPUT, OpenSection
 
 #: Name of the section that a wait for a batch is recorded as.
@@ -17,7 +18,8 @@ SECTION = "dataloader"
 class LoaderWatch:
     """Wraps ``__next__`` of torch's DataLoader iterators, and what ends their workers.
 
-    ``delivered(batch)`` is called with each batch that the job gets.
+    ``delivered(batch)`` is called with each batch that the job gets; ``queues``
+    hears of iterators that have workers.
     ``before_end(workers)`` is called before an iterator joins the workers that it
     counts on: afterwards nobody could tell that one was dead already.
     """
@@ -27,8 +29,10 @@ class LoaderWatch:
         section: OpenSection,
         delivered: Callable[[object], None],
         before_end: Callable[[Iterable[Any]], None],
+        queues: LoaderQueues,
     ) -> None:
         self._section = section
+        self._queues = queues
         self._delivered = delivered
         self._before_end = before_end
         #: Process ids of every worker that was ever started.
@@ -65,12 +69,14 @@ class LoaderWatch:
     def _next_wrapper(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         section = self._section
         delivered = self._delivered
+        handed_out = self._queues.delivered
 
         def __next__(iterator: Any) -> Any:
             with section(SECTION, INPUT):
                 batch = original(iterator)
             with contextlib.suppress(Exception):
                 delivered(batch)
+                handed_out(iterator)
             return batch
 
         return __next__
@@ -78,20 +84,25 @@ class LoaderWatch:
     def _init_wrapper(self, original: Callable[..., None]) -> Callable[..., None]:
         iterators = self._iterators
         pids = self.worker_pids
+        queues = self._queues
 
         def __init__(iterator: Any, *args: Any, **kwargs: Any) -> None:
             original(iterator, *args, **kwargs)
             iterators.add(iterator)
             pids.update(worker.pid for worker in getattr(iterator, "_workers", ()))
+            with contextlib.suppress(Exception):
+                queues.add(iterator)
 
         return __init__
 
     def _end_wrapper(self, original: Callable[..., None]) -> Callable[..., None]:
         before_end = self._before_end
+        queues = self._queues
 
         def _shutdown_workers(iterator: Any, *args: Any, **kwargs: Any) -> None:
             with contextlib.suppress(Exception):
                 before_end(_serving(iterator))
+                queues.end(iterator)
             original(iterator, *args, **kwargs)
 
         return _shutdown_workers

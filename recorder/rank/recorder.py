@@ -30,6 +30,7 @@ from hanglab.recorder.rank.lines import LineSampler
 from hanglab.recorder.rank.loader import LoaderWatch
 from hanglab.recorder.rank.pauses import PauseWatch
 from hanglab.recorder.rank.progress_file import ProgressFile
+from hanglab.recorder.rank.queues import LoaderQueues
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.rank.shapes import raised_code, standing_code
@@ -71,8 +72,9 @@ class RankRecorder:
         self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
         self._lines = LineSampler(user_code)
         self._standing = StandingWatch(self._progress, user_code)
+        self._queues = LoaderQueues(self._progress)
         self._loader = LoaderWatch(
-            self._section, BatchNotes(self._progress).note, self._write_children
+            self._section, BatchNotes(self._progress).note, self._write_children, self._queues
         )
         self._fetches = FetchWatch(self._progress)
         self._pauses = PauseWatch(self._progress)
@@ -166,6 +168,7 @@ class RankRecorder:
         self._groups.look()
         if self._groups.changed:
             self._write_groups()
+        self._queues.look()
         self._write_children()
 
     def _note_torch(self) -> None:
