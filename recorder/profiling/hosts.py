@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,255}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}|\[[0-9A-Fa-f:.]+\](:\d+)?")
 _SLURM_S = 10.0
 
 

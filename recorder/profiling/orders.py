@@ -224,15 +224,17 @@ class Orders:
     def _target(self, order: Order, client: Client) -> Target:
         identity = client.identity
         who = f"rank{identity.rank}" if identity.rank is not None else "process"
-        stem = f"{who}.{self._host}.{client.own_pid}"
+        pid = identity.pid if identity.pid is not None else client.own_pid
+        # In containers every first process calls itself 1, and Kineto adds that alone.
+        stem = f"{who}.{self._host}.{pid}"
         receipt = Receipt(
             self._host,
-            identity.pid if identity.pid is not None else client.own_pid,
+            pid,
             identity.rank,
             asked_ms=time.time() * 1e3,
         )
         folder = self._root / order.name
-        asked = folder / f"{who}.{self._host}.pt.trace.json"
+        asked = folder / f"{stem}.pt.trace.json"
         home = self._home(client) or folder
         detail = order.asked.detail
         if self._standstill(client):

@@ -109,8 +109,9 @@ def by_progress(folder: Path) -> str | None:
 
 
 def by_stack(pid: int) -> str:
-    """Whether the main thread stands at one line all the time, using no processor time."""
+    """Whether the main thread stands at one line all the time, and wants no processor."""
     before = procfs.stat(pid)
+    began, wanted = time.monotonic(), procfs.wanted_s(pid)
     places = set()
     for look in range(_LOOKS):
         if look:
@@ -125,9 +126,9 @@ def by_stack(pid: int) -> str:
         places.add(tuple((f.file, f.function, f.line) for f in main.frames))
         if len(places) > 1:
             return ""
-    after = procfs.stat(pid)
-    span = (_LOOKS - 1) * _APART_S
-    if before is None or after is None or after.cpu_s - before.cpu_s > 0.5 * span:
+    now = procfs.wanted_s(pid)
+    # On a crowded host one that computes gets little of a processor, but wants it all the time.
+    if wanted is None or now is None or now - wanted > 0.5 * (time.monotonic() - began):
         return ""
     innermost = next(iter(places))[0]
     return f"its main thread has stood at {innermost[0]}:{innermost[2]} ({innermost[1]}) all along"

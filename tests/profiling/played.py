@@ -1,0 +1,54 @@
+"""A process that plays Kineto's side of the fabric, for what a real one cannot be made to do.
+
+It speaks through a real socket; jobs of real torch are in test_jobs.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from hanglab.recorder.profiling import fabric
+from hanglab.recorder.profiling.fabric import Request
+
+
+class Played:
+    """One client of a socket folder."""
+
+    def __init__(self, folder: Path, pid: int, job_id: int = 0) -> None:
+        self.folder = folder
+        self.pid = pid
+        self.job_id = job_id
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.path = folder / f"dynoconfigclient{uuid.uuid4()}"
+        self.socket.bind(os.fspath(self.path))
+        self.socket.settimeout(5.0)
+        #: Whom the latest answer came from.
+        self.answered_by: object = None
+
+    def ask(self, idle: bool = True) -> str:
+        """One look for something to do; the text that came back."""
+        accepts = fabric.EVENTS | (fabric.ACTIVITIES if idle else 0)
+        frame = fabric.encode_request(Request(accepts, self.job_id, (self.pid, os.getppid())))
+        self.socket.sendto(frame, os.fspath(self.folder / fabric.DAEMON))
+        data, self.answered_by = self.socket.recvfrom(1 << 16)
+        return fabric.decode_answer(data)
+
+    def close(self) -> None:
+        self.socket.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+@contextlib.contextmanager
+def played(folder: Path, *pids: int, job_id: int = 0) -> Iterator[list[Played]]:
+    clients = [Played(folder, pid, job_id) for pid in pids]
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            client.close()

@@ -1,0 +1,237 @@
+"""Orders against a played process: what is delivered, when, and what the receipt says.
+
+The process ids are those of this test's own process: it has no rank, so it is
+profiled as a plain process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from played import played
+
+from hanglab.recorder.profiling import client
+from hanglab.recorder.profiling.client import AgentRefused, Door
+from hanglab.recorder.profiling.configuration import Window, values_of
+from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
+from hanglab.recorder.profiling.service import ProfilingService
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def write_trace(text: str, pid: int, begin_s: float) -> None:
+    """What Kineto does at the end: a .tmp that is renamed."""
+    file = values_of(text)["ACTIVITIES_LOG_FILE"]
+    path = Path(file.replace(".pt.trace.json", f"_{pid}.pt.trace.json"))
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": begin_s * 1e6}
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps({"traceEvents": [{**event, "dur": 5}]}))
+    temporary.rename(path)
+
+
+def final(door: Door, order: str) -> Receipt:
+    until(lambda: client.receipts(door, order)[0].final)
+    return client.receipts(door, order)[0]
+
+
+def test_request_is_delivered_once_and_its_file_is_the_receipt(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        assert process.ask() == ""
+        order, receipts = client.place(door, Asked(window=Window(duration_ms=100)))
+        assert receipts[0].state == "queued"
+        text = process.ask()
+        assert values_of(text)["ACTIVITIES_DURATION_MSECS"] == "100"
+        assert process.ask(idle=False) == ""
+        assert client.receipts(door, order)[0].state == "active"
+        write_trace(text, os.getpid(), time.time())
+        receipt = final(door, order)
+        assert (receipt.state, receipt.events) == ("valid", 1), receipt.reason
+        assert Path(receipt.path).is_file()
+        assert process.ask() == ""
+
+
+def test_answers_come_from_the_socket_that_was_asked(
+    service: ProfilingService, sockets: Path
+) -> None:
+    # One from elsewhere aborts the training process.
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        assert process.answered_by == os.fspath(sockets / "dynolog")
+
+
+def test_nothing_is_delivered_while_a_trace_runs(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # Kineto can drop a request that comes in the middle of a trace.
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        order, _ = client.place(door, Asked(window=Window(duration_ms=100)))
+        assert process.ask(idle=False) == ""
+        assert client.receipts(door, order)[0].state == "queued"
+        assert process.ask(idle=True) != ""
+        assert client.receipts(door, order)[0].state == "delivered"
+
+
+def test_start_that_is_too_close_is_refused_with_the_earliest(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # Kineto refuses it in its job's stderr only.
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        soon = Window(start_ms=int((time.time() + 2.0) * 1e3))
+        with pytest.raises(AgentRefused, match=r"can begin in 6\.\d s at the earliest"):
+            client.place(door, Asked(window=soon))
+        assert process.ask() == ""
+        later = Window(start_ms=int((time.time() + 9.0) * 1e3))
+        client.place(door, Asked(window=later))
+        assert values_of(process.ask())["PROFILE_START_TIME"] == str(later.start_ms)
+
+
+def test_dropped_request_is_told_and_its_remains_removed(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # What a user's own torch.profiler does to a request: an empty .tmp, and no word.
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        order, _ = client.place(door, Asked(window=Window(duration_ms=1)))
+        file = Path(values_of(process.ask())["ACTIVITIES_LOG_FILE"])
+        own = file.name.replace(".pt", f"_{os.getpid()}.pt") + ".tmp"
+        (file.parent / own).touch()
+        deadline = time.monotonic() + 10
+        while not client.receipts(door, order)[0].final and time.monotonic() < deadline:
+            process.ask()
+            time.sleep(0.1)
+        receipt = client.receipts(door, order)[0]
+        assert receipt.state == "failed"
+        assert "torch.profiler" in receipt.reason
+        assert not (file.parent / own).exists()
+
+
+def test_second_request_waits_behind_no_iteration_that_never_comes(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # Kineto has no cancel: what waits for an iteration blocks whatever comes later.
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        with ThreadPoolExecutor(1) as pool:
+            placed = pool.submit(client.place, door, Asked(window=Window(iterations=3)))
+            while not placed.done():
+                # This process must be seen to work: of one that stands still none are asked.
+                math.factorial(500)
+        assert "ACTIVITIES_ITERATIONS" in process.ask()
+        _, receipts = client.place(door, Asked())
+        assert receipts[0].state == "failed"
+        assert "blocks every later one" in receipts[0].reason
+        assert process.ask() == ""
+
+
+def test_withdrawn_request_is_not_delivered(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        order, _ = client.place(door, Asked())
+        assert client.cancel(door, order) == 1
+        assert process.ask() == ""
+        assert "cancelled" in client.receipts(door, order)[0].reason
+
+
+def test_nobody_registered_says_what_is_needed(service: ProfilingService, door: Door) -> None:
+    with pytest.raises(AgentRefused, match="KINETO_USE_DAEMON"):
+        client.place(door, Asked())
+
+
+def test_selection_that_fits_nobody_says_who_is_there(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with played(sockets, os.getpid(), job_id=77) as (process,):
+        process.ask()
+        with pytest.raises(AgentRefused, match="job 5; registered are 1 processes") as refused:
+            client.place(door, Asked(Selection(job="5")))
+        assert "'77'" in str(refused.value)
+        _, receipts = client.place(door, Asked(Selection(job="77")))
+        assert len(receipts) == 1
+
+
+def test_folder_that_cannot_be_made_fails_that_process_only(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    (sockets / "traces").write_text("in the way")
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        _, receipts = client.place(door, Asked())
+        assert receipts[0].state == "failed"
+        assert "could not be written" in receipts[0].reason
+        assert process.ask() == ""
+
+
+def test_dynolog_request_is_answered_as_dynolog_does(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    (sockets / "traces").mkdir()
+    file = sockets / "traces" / "a.json"
+    config = f"ACTIVITIES_LOG_FILE={file}\nPROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=500"
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        assert client.ask(door, {"fn": "getStatus"}) == {"status": 1}
+        answer = client.request_dynolog(door, config, 0, [0], 3)
+        assert answer == {
+            "processesMatched": [os.getpid()],
+            "activityProfilersTriggered": [os.getpid()],
+            "eventProfilersTriggered": [],
+            "activityProfilersBusy": 0,
+            "eventProfilersBusy": 0,
+        }
+        assert values_of(process.ask()) == values_of(config)
+        assert client.request_dynolog(door, config, 9, [], 3)["processesMatched"] == []
+
+
+def test_first_processes_of_containers_write_to_files_of_their_own(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # Each is pid 1 to itself, and Kineto tells files apart by that alone.
+    (sockets / "traces").mkdir()
+    program = Path(__file__).parent / "programs" / "played_program.py"
+    for ask_all in (
+        lambda: client.request_dynolog(
+            door, f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n", 0, [], 9
+        ),
+        lambda: client.place(door, Asked()),
+    ):
+        processes = [
+            subprocess.Popen(
+                [sys.executable, str(program), str(sockets), "1"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        try:
+            lines = [process.stdout for process in processes if process.stdout is not None]
+            assert [line.readline() for line in lines] == ["up\n"] * 2
+            ask_all()
+            files = {
+                values_of(line.readline().replace(" ", "\n"))["ACTIVITIES_LOG_FILE"]
+                for line in lines
+            }
+            assert len(files) == 2
+        finally:
+            for process in processes:
+                process.communicate()

@@ -1,0 +1,203 @@
+"""Locked doors: what the agent lets in, and what it survives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import ssl
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from played import Played, played
+
+from hanglab.recorder.profiling import client, fabric
+from hanglab.recorder.profiling.access import Refused, client_tls, confined
+from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door
+from hanglab.recorder.profiling.fabric_socket import NameTaken, remove_dead_clients
+from hanglab.recorder.profiling.receipts import Asked
+from hanglab.recorder.profiling.service import ProfilingService, Settings
+
+TOKEN = "a token that nobody guesses"
+
+
+def serves(door: Door) -> bool:
+    return client.ask(door, {"fn": "getStatus"}) == {"status": 1}
+
+
+def test_it_listens_beyond_loopback_only_with_a_token(sockets: Path) -> None:
+    open_door = Settings(sockets, "here", sockets, ("0.0.0.0",))
+    with pytest.raises(Refused, match="token"):
+        ProfilingService(open_door)
+    service = ProfilingService(Settings(sockets, "here", sockets, ("0.0.0.0",), token=TOKEN))
+    try:
+        with pytest.raises(AgentRefused, match="token"):
+            client.ask(Door("127.0.0.1", service.port), {"fn": "getStatus"})
+        with pytest.raises(AgentRefused, match="token"):
+            client.ask(Door("127.0.0.1", service.port, "another"), {"fn": "getStatus"})
+        assert serves(Door("127.0.0.1", service.port, TOKEN))
+    finally:
+        service.close()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    key, certificate = folder / "key.pem", folder / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=agent", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return key, certificate
+
+
+def test_tls(sockets: Path, tmp_path: Path) -> None:
+    key, certificate = make_certificate(tmp_path)
+    (tmp_path / "other").mkdir()
+    _, other = make_certificate(tmp_path / "other")
+    settings = Settings(sockets, "here", sockets, token=TOKEN, certificate=certificate, key=key)
+    service = ProfilingService(settings)
+    try:
+        assert serves(Door("127.0.0.1", service.port, TOKEN, client_tls(certificate)))
+        with pytest.raises(AgentUnreachable, match="TLS"):
+            client.ask(
+                Door("127.0.0.1", service.port, TOKEN, client_tls(other)), {"fn": "getStatus"}
+            )
+        with pytest.raises(AgentUnreachable):
+            client.ask(Door("127.0.0.1", service.port, TOKEN), {"fn": "getStatus"})
+    finally:
+        service.close()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/etc/a.json", "{root}/../a.json", "{root}/out/a.json", "a.json", "{root}/none/a.json", ""],
+)
+def test_no_path_leads_out_of_the_output_root(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "out").symlink_to(tmp_path)
+    with pytest.raises(Refused):
+        confined(path.format(root=root), root)
+    assert confined(f"{root}/a.json", root) == f"{root}/a.json"
+
+
+def test_dynolog_request_cannot_write_elsewhere(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        for config in (
+            "ACTIVITIES_LOG_FILE=/etc/cron.d/a.json\n",
+            "ACTIVITIES_DURATION_MSECS=5\n",
+            f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\nEVENTS_LOG_FILE=/etc/a\n",
+        ):
+            with pytest.raises(AgentRefused):
+                client.request_dynolog(door, config, 0, [], 3)
+        assert process.ask() == ""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"window": {"duration_ms": "x"}},
+        {"window": {"duration_ms": -1}},
+        {"selection": {"ranks": "all"}},
+        5,
+    ],
+)
+def test_request_that_cannot_be_read_is_told(
+    service: ProfilingService, door: Door, asked: object
+) -> None:
+    with pytest.raises(AgentRefused):
+        client.ask(door, {"fn": "hanglab.profile", "asked": asked})
+
+
+@pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd", "", None, 3])
+def test_only_traces_of_an_order_are_handed_out(
+    service: ProfilingService, door: Door, sockets: Path, file: object
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        order, _ = client.place(door, Asked())
+        with pytest.raises(AgentRefused, match="has no trace"):
+            client.ask(door, {"fn": "hanglab.fetch", "order": order, "file": file})
+
+
+def test_garbage_giants_and_slow_clients_do_no_harm(service: ProfilingService, door: Door) -> None:
+    generator = random.Random(1)
+    with contextlib.ExitStack() as stack:
+        for kind in range(60):
+            connection = stack.enter_context(socket.create_connection((door.host, door.port), 5))
+            with contextlib.suppress(OSError):
+                if kind % 4 == 0:
+                    connection.sendall(generator.randbytes(100))
+                elif kind % 4 == 1:
+                    connection.sendall(struct.pack("@i", 0x7FFFFFFF))
+                elif kind % 4 == 2:
+                    connection.sendall(struct.pack("@i", 100) + b"[" * 100)
+                # The rest says nothing, and stays.
+        # Those that say nothing hold their places until their time is up.
+        deadline = time.monotonic() + 15
+        while True:
+            try:
+                assert serves(door)
+                break
+            except AgentUnreachable:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+
+def test_ten_thousand_hostile_frames_and_the_agent_still_serves(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    generator = random.Random(2)
+    good = fabric.encode_request(fabric.Request(3, 0, (os.getpid(),)))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        for _ in range(10_000):
+            data = bytearray(good)
+            for _ in range(generator.randint(1, 4)):
+                data[generator.randrange(len(data))] = generator.randrange(256)
+            sender.sendto(bytes(data[: generator.randint(0, len(data))]), f"{sockets}/dynolog")
+    with played(sockets, os.getpid()) as (process,):
+        assert process.ask() == ""
+        assert len(client.status(door).processes) == 1
+
+
+def test_socket_of_a_living_daemon_is_not_taken_over(
+    service: ProfilingService, sockets: Path
+) -> None:
+    with pytest.raises(NameTaken, match="another profiling daemon"):
+        ProfilingService(Settings(sockets, "here", sockets))
+    with played(sockets, os.getpid()) as (process,):
+        assert process.ask() == ""
+
+
+def test_socket_of_a_dead_daemon_is_taken_over(sockets: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
+        dead.bind(f"{sockets}/dynolog")
+    service = ProfilingService(Settings(sockets, "here", sockets))
+    try:
+        with played(sockets, os.getpid()) as (process,):
+            assert process.ask() == ""
+    finally:
+        service.close()
+    assert not (sockets / "dynolog").exists()
+
+
+def test_remains_of_dead_processes_are_swept(sockets: Path) -> None:
+    dead = Played(sockets, 1)
+    dead.socket.close()
+    living = Played(sockets, 2)
+    try:
+        assert remove_dead_clients(sockets) == 1
+        assert not dead.path.exists()
+        assert living.path.exists()
+    finally:
+        living.close()
+
+
+def test_tls_context_trusts_nobody_else(tmp_path: Path) -> None:
+    _, certificate = make_certificate(tmp_path)
+    assert client_tls(certificate).verify_mode == ssl.CERT_REQUIRED
