@@ -312,6 +312,7 @@ class Session:
 
     def _take(self, kind: TriggerKind, detail: str) -> None:
         watcher = self._watcher
+        self._discover()
         if self._job.trigger is not None:
             # An earlier one was asked for; its samples are not to be mixed with these.
             self._forget_capture()

@@ -1,0 +1,165 @@
+"""A recorder that fails, for whatever reason, neither stops nor changes the job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from recording_support import (
+    HANGLAB,
+    PROGRAMS,
+    below,
+    environment,
+    hanglab,
+    program,
+    started,
+    wait_for,
+)
+
+from hanglab.recorder.case.reader import CaseReader
+
+SEEDED = PROGRAMS / "seeded_program.py"
+
+
+def seeded(tmp_path: Path, number: int) -> list[str]:
+    return program(SEEDED.name, str(tmp_path / f"store{number}"))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> str:
+    """What the job prints when nobody records it."""
+    folder = tmp_path_factory.mktemp("plain")
+    done = subprocess.run(
+        seeded(folder, 0),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    assert done.stdout.count("loss") == 16 and done.stdout.count("weights") == 2
+    return "\n".join(sorted(done.stdout.splitlines()))
+
+
+def output_of(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr
+    return "\n".join(sorted(done.stdout.splitlines()))
+
+
+def test_losses_and_weights_are_the_same_bit_for_bit(tmp_path, plain):
+    case = tmp_path / "case"
+    done = hanglab("record", "--out", case, "--", *seeded(tmp_path, 1), cwd=tmp_path)
+    assert output_of(done) == plain
+    assert [rank.progress is not None for rank in CaseReader(case).ranks] == [True, True]
+
+
+def test_unwritable_folder(tmp_path, plain):
+    # /proc takes no folders from anybody, root included.
+    done = hanglab(
+        "record", "--out", "/proc/hanglab-case", "--", *seeded(tmp_path, 1), cwd=tmp_path
+    )
+    assert output_of(done) == plain
+    where = done.stderr.partition("recording into ")[2].split()[0]
+    try:
+        assert "cannot be written" in done.stderr
+        assert len(CaseReader(where).ranks) == 2
+    finally:
+        subprocess.run(["rm", "-r", where], check=True)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "hanglab-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("size", ["64k", "2m"])
+def test_full_disk(tmp_path, plain, size):
+    with small_disk(tmp_path / "disk", size) as disk:
+        done = hanglab("record", "--out", disk / "case", "--", *seeded(tmp_path, 1), cwd=tmp_path)
+        assert output_of(done) == plain
+        assert "Traceback" not in done.stderr
+
+
+def test_killed_agent(tmp_path, plain):
+    case = tmp_path / "case"
+    command = program(SEEDED.name, str(tmp_path / "store"), str(tmp_path / "go"))
+    with started([*HANGLAB, "record", "--out", case, "--", *command], tmp_path) as process:
+
+        def agent() -> int | None:
+            for pid in below(process.pid):
+                with contextlib.suppress(OSError):
+                    if b"hanglab.recorder.agent" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        return pid
+            return None
+
+        wait_for((tmp_path / "go.waits").exists, "the job to be at work")
+        os.kill(agent() or 0, signal.SIGKILL)
+        (tmp_path / "go").touch()
+        out, err = process.communicate(timeout=100)
+    assert (process.returncode, "\n".join(sorted(out.splitlines()))) == (0, plain)
+    assert "goes on without it" in err and "Traceback" not in err
+    reader = CaseReader(case)
+    assert [rank.progress is not None for rank in reader.ranks] == [True, True]
+    assert any(absence.what == "agent" for absence in reader.absent)
+
+
+def test_killed_hanglab(tmp_path, plain):
+    """The job writes into a relay that outlives hanglab, so it does not even notice."""
+    command = program(SEEDED.name, str(tmp_path / "store"), str(tmp_path / "go"))
+    words = [*HANGLAB, "record", "--out", tmp_path / "case", "--", *command]
+    with (tmp_path / "out").open("w") as out, started(words, tmp_path, stdout=out) as process:
+        wait_for((tmp_path / "go.waits").exists, "the job to be at work")
+        job = [pid for pid in below(process.pid) if _runs(pid, SEEDED.name)]
+        try:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(10)
+            (tmp_path / "go").touch()
+            wait_for(
+                lambda: (tmp_path / "out").read_text().count("weights") == 2, "the job to finish"
+            )
+        finally:
+            for pid in job:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    assert "\n".join(sorted((tmp_path / "out").read_text().splitlines())) == plain
+
+
+def _runs(pid: int, name: str) -> bool:
+    with contextlib.suppress(OSError):
+        return name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to drop")
+def test_no_right_to_look_into_processes(tmp_path):
+    case = tmp_path / "case"
+    command = program("spawned_program.py", "hang", str(tmp_path / "store"))
+    # Without the right, a process that is not dumpable cannot be looked into.
+    drop = ["setpriv", "--inh-caps=-sys_ptrace", "--bounding-set=-sys_ptrace"]
+    done = subprocess.run(
+        [*drop, *HANGLAB, "record", "--out", case, "--hang-after", "2", "--", *command],
+        cwd=tmp_path,
+        env=environment(UNDUMPABLE="1"),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 124, done.stderr
+    ranks = CaseReader(case).ranks
+    assert [{sample.source for sample in rank.stacks} for rank in ranks] == [{"in-rank"}] * 2
