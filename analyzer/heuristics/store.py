@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hanglab.analyzer.evidence.links import latest
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.heuristics.exits import Trouble, troubles_of
@@ -18,6 +17,8 @@ _LOST = re.compile(
     r"Did the remote server shutdown or crash|recvValue failed|sendBytes failed|recvBytes failed"
     r"|failed to recv, got 0 bytes|recvVector failed|Failed to send|SocketImpl"
     r"|TCPStore.*(?:Broken pipe|reset by peer|closed)|client socket has failed to connect"
+    # torch's own type of the store's errors; gloo's and NCCL's are others.
+    r"|DistNetworkError: (?:Broken pipe|Connection reset by peer)"
 )
 
 
@@ -61,13 +62,11 @@ def _row(trouble: Trouble) -> Evidence:
 
 
 def _served(known: Known, view: RankView, clients: list[RankView]) -> bool:
-    """Whether the rank listened where those that lost the store were connected to."""
-    listening = {
-        connection.local.rpartition(":")[2]
-        for sample in view.connections
-        for connection in sample.connections
-        if connection.state == "LISTEN"
-    }
+    """Whether the rank listened where those that lost the store were connected to.
+
+    A store that came and went between two samples was seen by nobody; then it
+    is rank 0 that keeps it, as torch has it.
+    """
     connected = {
         connection.remote.rpartition(":")[2]
         for client in clients
@@ -75,8 +74,16 @@ def _served(known: Known, view: RankView, clients: list[RankView]) -> bool:
         for connection in sample.connections
         if connection.state != "LISTEN"
     }
-    return bool(listening & connected) or (view.rank == 0 and not _sampled(view))
+    ended = [v for v in known.ranks.values() if v.ended is not None and not v.failed]
+    keepers = {v.rank for v in ended if _listened(v) & connected}
+    return view.rank in keepers if keepers else view.rank == 0
 
 
-def _sampled(view: RankView) -> bool:
-    return latest(view.connections) is not None
+def _listened(view: RankView) -> set[str]:
+    """Ports on which the rank took connections."""
+    return {
+        connection.local.rpartition(":")[2]
+        for sample in view.connections
+        for connection in sample.connections
+        if connection.state == "LISTEN"
+    }

@@ -44,5 +44,6 @@ def store_lost(job):
         while not job.faulty and store.add("evaluated", 0) < job.world_size - 1:  # FAULT
             time.sleep(0.05)
         return
-    store.set(f"score {job.rank}", str(evaluate(job.rank)))
-    store.add("evaluated", 1)
+    score = evaluate(job.rank)
+    store.set(f"score {job.rank}", str(score))  # SEEN
+    store.add("evaluated", 1)  # SEEN

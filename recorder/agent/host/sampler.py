@@ -35,10 +35,10 @@ INTERVAL_S = 1.0
 _KEPT = 60
 #: Samples that are written at one interval before it doubles.
 _EACH = 30
-#: Connections are asked for at every so many samples: the kernel lists all of the host's.
-_CONNECTIONS_EVERY = 5
-#: A list of connections that takes longer is asked for at the capture only.
-_DEAR_S = 0.05
+#: The kernel lists all connections of the host: where that takes more than so many seconds
+#: they are asked for with every tenth sample only, and beyond ten times that at the capture.
+_DEAR_S = 0.005
+_SELDOM = 10
 #: Seconds within which the sample at the capture must be there.
 _DEADLINE_S = 1.5
 
@@ -84,7 +84,8 @@ class HostSampler:
         self._count = 0
         self._written = 0
         self._stride = 1
-        self._dear = False
+        #: The longest that a list of connections has taken, in seconds.
+        self._dearest = 0.0
         self._thread = threading.Thread(target=self._run, name="hanglab-host", daemon=True)
 
     def start(self) -> None:
@@ -151,7 +152,8 @@ class HostSampler:
 
     def _take(self, host: _Host, ranks: tuple[Sampled, ...], capture: bool) -> None:
         sample = host.sample(ranks, capture)
-        if capture or (self._count % _CONNECTIONS_EVERY == 0 and not self._dear):
+        seldom = 1 if self._dearest < _DEAR_S else _SELDOM
+        if capture or (self._dearest < 10 * _DEAR_S and self._count % seldom == 0):
             self._take_connections(ranks, capture)
         if capture:
             self._kept.append((sample, False))
@@ -170,7 +172,7 @@ class HostSampler:
     def _take_connections(self, ranks: tuple[Sampled, ...], capture: bool) -> None:
         began = time.monotonic()
         found, problems = sockets.sample([rank.pid for rank in ranks], capture)
-        self._dear = self._dear or time.monotonic() - began > _DEAR_S
+        self._dearest = max(self._dearest, time.monotonic() - began)
         for rank in ranks:
             if rank.pid in found:
                 kept = self._connections.setdefault(rank.folder, deque(maxlen=3))
