@@ -93,7 +93,10 @@ def unpack(source: Path, target: Path) -> int:
 def _extract_all(source: Path, folder: Path) -> int:
     left = _Allowance(source.stat().st_size)
     try:
-        with tarfile.open(source, "r|gz", tarinfo=_BoundedInfo) as archive:
+        with (
+            gzip.open(source) as unpacked,
+            tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_BoundedInfo) as archive,
+        ):
             for member in archive:
                 left.take_member(member)
                 path = _safe_path(member)
@@ -102,6 +105,9 @@ def _extract_all(source: Path, folder: Path) -> int:
                 if not member.isreg() or member.issparse():
                     raise UnsafeArchive(f"{_shown(member)} is {_kind(member)}, not a file")
                 _write(archive, member, folder / path, left)
+            # To the end, where the checksum stands.
+            while rest := unpacked.read(_BLOCK):
+                left.take_bytes(len(rest), "its end")
     except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, UnicodeError) as error:
         raise UnsafeArchive(f"the archive is damaged or none: {error}") from error
     if not left.files:
@@ -143,12 +149,10 @@ class _Allowance:
         if member.size < 0:
             raise UnsafeArchive(f"{_shown(member)} has a negative size")
 
-    def take_bytes(self, count: int, member: tarfile.TarInfo) -> None:
+    def take_bytes(self, count: int, where: str) -> None:
         self._bytes -= count
         if self._bytes < 0:
-            raise UnsafeArchive(
-                f"the archive unpacks to far more than it holds (at {_shown(member)})"
-            )
+            raise UnsafeArchive(f"the archive unpacks to far more than it holds (at {where})")
 
 
 def _safe_path(member: tarfile.TarInfo) -> PurePosixPath | None:
@@ -183,7 +187,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, left: 
         raise UnsafeArchive(f"{_shown(member)} is there twice") from error
     with os.fdopen(fd, "wb") as file:
         while block := content.read(_BLOCK):
-            left.take_bytes(len(block), member)
+            left.take_bytes(len(block), _shown(member))
             file.write(block)
         if file.tell() != member.size:
             raise UnsafeArchive(f"{_shown(member)} ends too early")
