@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 from collections.abc import Iterator
@@ -116,9 +117,20 @@ def run_body(body: FunctionType) -> None:
     # Bound to its device, a rank never has to guess one, and connects at once.
     device = job.device if job.backend == "nccl" else None
     dist.init_process_group(job.backend, device_id=device)
+    _keep(dist.group.WORLD)
     body(job)
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def _keep(group: object) -> None:
+    """Let a group live until the process has gone.
+
+    gloo's group joins its threads when it is destroyed, and holds the interpreter's
+    lock meanwhile (torch 2.13, ProcessGroupGloo.cpp): where one of them needs it, a job
+    that has done everything right hangs or aborts at its end.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def initialises_itself(body: FunctionType) -> bool:

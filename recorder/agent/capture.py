@@ -71,6 +71,16 @@ class Capture:
         if absence not in self.absent:
             self.absent.append(absence)
 
+    def miss_what_ended(self, rank: WatchedRank) -> None:
+        """What a rank took with it that had ended when the others were captured."""
+        if rank.exit is None or rank.exit.by_recorder:
+            return
+        for what in (folders.FLIGHT_RECORDER, folders.STACKS, folders.PROCESSES):
+            if not (rank.folder / what).exists() and not any(
+                (absence.what, absence.rank) == (what, rank.rank) for absence in self.absent
+            ):
+                self.miss(what, f"the process {told(rank.exit)} before the capture", rank.rank)
+
     def _write(
         self, rank: WatchedRank, what: str, write: Callable[..., None], *arguments: object
     ) -> None:

@@ -463,6 +463,8 @@ class Session:
                     self._capture.miss(folders.MOVEMENT, str(error.strerror), rank.rank)
         for rank in self._watcher.ranks:
             self._dumps.keep(rank)
+            if self._job.trigger is not None:
+                self._capture.miss_what_ended(rank)
         self._job.ended = clock()
         self._write_job()
         problems = self._write_manifest()

@@ -39,7 +39,7 @@ def test_hang_is_captured(start_job):
     assert case.manifest is not None and case.job is not None
     assert case.job.world_size == 4 and case.job.ended_by_recorder
     assert case.problems == []
-    assert case.absent == []
+    assert [absence for absence in case.absent if absence.what != "gpu"] == []
     for rank in case.ranks:
         assert rank.flight_recorder and rank.flight_recorder_stacks
         assert rank.movement is not None and rank.movement.quiet_s >= 0.8
@@ -80,6 +80,13 @@ def test_each_state_is_named_in_one_job(start_job):
     assert by_rank[4].progress is not None and by_rank[4].progress.phase == "exiting"
     assert "sleep_for_ever" in functions(by_rank[4])
     assert by_rank[4].flight_recorder
+    assert "SIGKILL" in reasons[3, "stacks.jsonl"]
+    assert "SIGKILL" in reasons[3, "flight_recorder.pickle"]
+    # Whatever a rank does not have, the Case says why.
+    for number, rank in by_rank.items():
+        for name in ("flight_recorder.pickle", "stacks.jsonl", "processes.jsonl", "progress.bin"):
+            there = (rank.folder / name).exists()
+            assert there != ((number, name) in reasons), (number, name, reasons)
 
 
 def test_exception_is_written_and_survivors_are_captured(start_job):
