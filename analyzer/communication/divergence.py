@@ -261,8 +261,14 @@ def _shift_of(table: UInt64, ahead: History, behind: History, seq: int) -> int:
     for shift in range(1, min(_SHIFT, len(others) - 1) + 1):
         size = min(len(mine), len(others) - shift)
         # A few calls may agree by chance; then it has to be behind by just as many.
-        enough = size >= _AGREEING or (size > 0 and len(others) - len(mine) == shift)
-        if enough and _same(table, mine[:size], others[shift : shift + size]):
+        by_count = len(others) - len(mine) == shift
+        if not (size >= _AGREEING or (size > 0 and by_count)):
+            continue
+        if not _same(table, mine[:size], others[shift : shift + size]):
+            continue
+        # What repeats itself agrees with itself a step later, too.
+        later = min(size, len(mine) - 1)
+        if by_count or not _same(table, mine[1 : later + 1], others[1 : later + 1]):
             return shift
     return 0
 

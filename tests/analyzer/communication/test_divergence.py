@@ -159,6 +159,9 @@ def test_patterns() -> None:
     assert period_of("xxabab") == 2
     assert period_of("aaaa") == 1
     assert period_of("abcd") is None
+    # A step that begins with a repetition is no pattern of that repetition alone.
+    assert period_of("xaabaabaa") == 3
+    assert period_of(["a", None, "a", None]) is None
     assert continuation("abab", 3) == ["a", "b", "a"]
     assert left_out("bc", "abc") == 1
     assert left_out("cd", "abcd") == 2
