@@ -1,0 +1,125 @@
+"""Waits that nobody could end, and those that somebody could."""
+
+from __future__ import annotations
+
+import pytest
+from views import C10D, THREADING, job, progress, sample, user, view, waiting
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case.records import Frame, ProcessSample, ThreadStack, ThreadWait
+
+SOCKET = "/usr/lib/python3.11/socket.py"
+PROCESS = "/usr/lib/python3.11/multiprocessing/process.py"
+WAIT = Frame("wait", THREADING, 1)
+
+
+def verdict_on(culprit):  # type: ignore[no-untyped-def]
+    views = [culprit, *(waiting(r) for r in range(4) if r != culprit.rank)]
+    return conclude(job(views, outside=[culprit.rank]))
+
+
+def stuck(*waits: ThreadWait, frames: tuple[Frame, ...] = (WAIT, user(5))):  # type: ignore[no-untyped-def]
+    one = view(1, *frames)
+    one.waits = list(waits)
+    return one
+
+
+def add_thread(one, number: int, *frames: Frame) -> None:  # type: ignore[no-untyped-def]
+    one.stacks[0].threads.append(ThreadStack(list(frames), name="other", os_thread_id=number))
+
+
+@pytest.mark.parametrize("kind", ["condition", "queue", "future", "pool", "thread"])
+def test_a_wait_without_end_is_a_deadlock(kind: str) -> None:
+    verdict = verdict_on(stuck(ThreadWait(kind, True, main=True)))
+    assert (verdict.cause, verdict.culprits) == (Cause.PYTHON_DEADLOCK, [1])
+    assert verdict.location is not None and verdict.location.line == 5
+
+
+def test_a_wait_with_a_timeout_is_none() -> None:
+    assert verdict_on(stuck(ThreadWait("condition", False, main=True))).cause is Cause.MISSING_RANK
+
+
+@pytest.mark.parametrize(
+    ("watches", "cause"), [(0, Cause.PYTHON_DEADLOCK), (1, Cause.MISSING_RANK)]
+)
+def test_an_event_loop_that_listens_may_hear_something(watches: int, cause: Cause) -> None:
+    assert verdict_on(stuck(ThreadWait("loop", True, main=True, watches=watches))).cause is cause
+
+
+def test_a_thread_in_a_system_call_may_come_back() -> None:
+    one = stuck(ThreadWait("future", True, main=True))
+    add_thread(one, 77, user(40, "download"))
+    assert verdict_on(one).cause is Cause.MISSING_RANK
+
+
+def test_a_thread_that_waits_for_ever_itself_brings_nothing() -> None:
+    one = stuck(ThreadWait("future", True, main=True), ThreadWait("lock", True, os_thread_id=77))
+    add_thread(one, 77, user(40, "download"))
+    assert verdict_on(one).cause is Cause.PYTHON_DEADLOCK
+
+
+def forked(*frames: Frame):  # type: ignore[no-untyped-def]
+    one = view(1, user(5), wchan="do_wait")
+    one.stacks.append(sample(900, *frames, kind="child"))
+    one.processes.append(
+        ProcessSample(
+            one.stacks[0].at, 900, 101, "child", state="S", cpu_s=0.0, wchan="futex_do_wait"
+        )
+    )
+    return one
+
+
+def test_a_forked_child_in_a_lock_of_its_own() -> None:
+    run = Frame("run", PROCESS, 108)
+    assert verdict_on(forked(user(30, "encode"), run, user(5))).cause is Cause.FORK_DEADLOCK
+
+
+def test_a_child_that_waits_for_a_task_is_no_deadlock() -> None:
+    get = Frame("__enter__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 95)
+    worker = Frame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 114)
+    assert verdict_on(forked(get, worker, user(5))).cause is Cause.MISSING_RANK
+
+
+def test_a_rank_past_its_script_is_in_teardown_whatever_it_waits_for() -> None:
+    one = progress(stuck(ThreadWait("condition", True, main=True)), 3)
+    assert one.progress is not None
+    one.progress.phase = "exiting"
+    assert verdict_on(one).cause is Cause.TEARDOWN
+
+
+def silent(active: bool, quiet_s: float):  # type: ignore[no-untyped-def]
+    one = view(1, user(9), gil=True, answered=False, quiet_s=quiet_s)
+    one.stacks[0].threads[0].active = active
+    assert one.movement is not None
+    one.movement.longest_pause_s = 1.0
+    return one
+
+
+@pytest.mark.parametrize(
+    ("active", "quiet_s", "cause"),
+    [(False, 2.0, Cause.GIL_HELD), (True, 20.0, Cause.GIL_HELD), (True, 5.0, None)],
+)
+def test_who_computes_with_the_gil_gets_time(
+    active: bool, quiet_s: float, cause: Cause | None
+) -> None:
+    one = silent(active, quiet_s)
+    if active:
+        assert one.movement is not None
+        one.movement.cpu_share = 1.0
+    assert verdict_on(one).cause is cause
+
+
+def test_the_line_is_that_of_the_thread_which_holds_the_gil() -> None:
+    one = view(1, WAIT, user(5), answered=False)
+    add_thread(one, 77, user(40, "vendor"))
+    one.stacks[0].threads[1].owns_gil = True
+    verdict = verdict_on(one)
+    assert verdict.cause is Cause.GIL_HELD
+    assert verdict.location is not None and verdict.location.line == 40
+
+
+def test_everybody_in_communication_is_nobody_s_deadlock() -> None:
+    one = view(1, Frame("all_reduce", C10D, 1), user(5))
+    one.waits = [ThreadWait("lock", True, main=True)]
+    assert verdict_on(one).status is Status.INCONCLUSIVE
