@@ -6,10 +6,11 @@ from pathlib import Path
 
 from hanglab.analyzer.arbitration import arbitrate
 from hanglab.analyzer.evidence.assembly import gather
+from hanglab.analyzer.evidence.differences import differences
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.registry import heuristics
 from hanglab.analyzer.remainder import healthy, undecided
-from hanglab.analyzer.verdict import Verdict
+from hanglab.analyzer.verdict import Status, Verdict
 
 
 def analyze(path: Path | str) -> Verdict:
@@ -25,6 +26,7 @@ def conclude(known: Known) -> Verdict:
     """The verdict on evidence already gathered."""
     proposals = [proposal for heuristic in heuristics() for proposal in heuristic(known)]
     _, verdict = arbitrate(known, proposals)
-    if verdict is not None:
-        return verdict
-    return healthy(known) or undecided(known)
+    verdict = verdict or healthy(known) or undecided(known)
+    if verdict.status is not Status.HEALTHY:
+        verdict.evidence = [*verdict.evidence, *differences(known.ranks)]
+    return verdict

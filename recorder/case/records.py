@@ -84,6 +84,9 @@ class Python(msgspec.Struct):
     own: list[str] = []
     torch: str | None = None
     torch_version: str | None = None
+    #: Versions of CUDA and NCCL that torch was built with; None for a build without.
+    cuda: str | None = None
+    nccl: str | None = None
 
 
 class RankProcess(msgspec.Struct):
@@ -323,10 +326,10 @@ class SectionTimings(msgspec.Struct):
     work: TimingSummary | None
     #: How: wall time less measured waits, or processor time; "" where not at all.
     measure: Literal["wall", "processor", ""]
-    wall: TimingSummary | None
     communication_ms: float = 0.0
     input_ms: float = 0.0
     device: TimingSummary | None = None
+    #: Of the best window so far; None where that is this one.
     best: TimingSummary | None = None
     individual: float | None = None
 

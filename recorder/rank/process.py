@@ -53,7 +53,21 @@ def torch_facts() -> dict[str, str | None]:
     version = getattr(torch, "__version__", None)
     if not file or version is None:
         return {"torch": None, "torch_version": None}
-    return {"torch": os.path.dirname(file), "torch_version": str(version)}
+    return {
+        "torch": os.path.dirname(file),
+        "torch_version": str(version),
+        "cuda": getattr(getattr(torch, "version", None), "cuda", None),
+        "nccl": _nccl_version(torch),
+    }
+
+
+def _nccl_version(torch: Any) -> str | None:
+    """As torch.cuda.nccl.version() takes it apart, which may not have been imported yet."""
+    try:
+        number = int(torch._C._nccl_version())
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        return None
+    return f"{number >> 32}.{number >> 16 & 0xFFFF}.{number & 0xFFFF}"
 
 
 def environment(names: Any) -> dict[str, str]:
