@@ -165,7 +165,7 @@ def tell_ours(report: Any) -> None:
 
 def main() -> None:
     detector, fault, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rank = int(os.environ["RANK"])
     torch.set_num_threads(1)
     begin(detector)
     dist.init_process_group("gloo")

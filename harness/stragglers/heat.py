@@ -8,6 +8,7 @@ from rich.text import Text
 
 from hanglab.harness.stragglers.history import History
 from hanglab.recorder.scores import relative_scores
+from hanglab.recorder.scores.habits import FLOOR_MS
 
 #: Colours of scores: the first whose limit the score reaches.
 _HEAT = ((0.95, "green"), (0.85, "bright_green"), (0.75, "yellow"), (0.5, "dark_orange"))
@@ -43,25 +44,28 @@ def heat_table(history: History) -> RenderableType:
         for section in shown:
             often = slow.get((section, rank), 0)
             held = 2 * often >= len(history.windows) and often > 0
-            cells.append(_cell(medians[section].get(rank), scores[section][rank], held))
+            matters = max(medians[section].values()) >= FLOOR_MS
+            cells.append(_cell(medians[section].get(rank), scores[section][rank], held, matters))
         if shares:
             cells.append(Text(f"{shares[rank]:.0%}" if rank in shares else "?"))
         table.add_row(str(rank), *cells)
     return Group(table, Text(), *(Text(line) for line in _notes(history, len(sections))))
 
 
-def _cell(milliseconds: float | None, score: float | None, held: bool) -> Text:
+def _cell(milliseconds: float | None, score: float | None, held: bool, matters: bool) -> Text:
     if milliseconds is None:
         return Text("?", style="dim")
     if score is None:
         return Text(f"{milliseconds:.1f} ms    ?", style="dim")
     style = next((colour for limit, colour in _HEAT if score >= limit), _HOTTEST)
+    if not matters:  # too short for its score to be more than noise
+        style = "dim"
     return Text(f"{milliseconds:.1f} ms {score:.2f}{'!' if held else ' '}", style=style)
 
 
 def _notes(history: History, sections: int) -> list[str]:
     notes = [
-        f"{len(history.windows)} windows, from {history.source}. Own work of each rank per entry, "
+        f"Windows: {len(history.windows)}, from {history.source}. Own work of each rank per entry, "
         "and its score against the fastest; ! is slow by habit, ? is unknown."
     ]
     if sections > _WIDEST:

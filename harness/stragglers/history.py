@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +27,10 @@ from hanglab.recorder.scores import (
 
 #: A rank whose work takes this many times that of its peers is slow.
 SLOW_FACTOR = 1.15
-#: Where no detector made windows, the recorded steps are cut into so many.
+#: Where no detector made windows, the recorded time is cut into so many at most.
 CUT = 12
+#: Each has about so many entries of the section that is entered most, or more.
+FEWEST = 20
 
 
 class NothingToCompare(HanglabError):
@@ -121,7 +124,7 @@ def load_history(path: Path) -> History:
     try:
         case = CaseReader(path)
     except NotACase as error:
-        raise HanglabError(str(error), "Give the folder of a Case.") from error
+        raise HanglabError(str(error)) from error
     told = {rank.rank: rank.straggler for rank in case.ranks}
     history = _from_detector(told) or _from_progress(case.ranks)
     if history is None:
@@ -181,20 +184,19 @@ def _from_progress(ranks: Iterable[RankCase]) -> History | None:
     if not events:
         return None
     first = min(event.started_ns for event in events)
-    steps = sorted({event.step for event in events})
-    size = max(1, -(-len(steps) // CUT))
-    window_of = {step: place // size for place, step in enumerate(steps)}
-    timings: list[dict[str, dict[int, list[float]]]] = [{} for _ in range(-(-len(steps) // size))]
-    ends = [0.0] * len(timings)
+    last = max(event.started_ns for event in events)
+    entered = max(Counter((r, e.section) for r in plain for e in plain[r]).values())
+    cut = max(1, min(CUT, entered // FEWEST))
+    timings: list[dict[str, dict[int, list[float]]]] = [{} for _ in range(cut)]
     for rank, of_rank in plain.items():
         for event in of_rank:
-            place = window_of[event.step]
+            place = cut * (event.started_ns - first) // (last - first + 1)
             timings[place].setdefault(event.section, {}).setdefault(rank, []).append(
                 event.cpu_ns / 1e6
             )
-            ends[place] = max(ends[place], (event.started_ns + event.wall_ns - first) / 1e9)
+    length = (last - first) / 1e9 / cut
     windows = [
-        Window(number, ends[number - 1], {s: _summaries(r) for s, r in sections.items()})
+        Window(number, number * length, {s: _summaries(r) for s, r in sections.items()})
         for number, sections in enumerate(timings, 1)
     ]
     return History(

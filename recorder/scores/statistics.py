@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 #: A timing is a stall beyond this many times its window's median, and this much above it.
 STALL_FACTOR = 3.0
@@ -72,18 +73,20 @@ def summarize(timings: Sequence[float]) -> Summary | None:
 
     What is negative or not finite is left out: such a timing is no time.
     """
-    ordered = sorted(t for t in timings if 0.0 <= t < math.inf)
-    count = len(ordered)
-    if not count:
+    ordered = sorted(timings)
+    if not ordered:
         return None
-    total = math.fsum(ordered)
+    total = sum(ordered)
+    if ordered[0] < 0.0 or not math.isfinite(total):
+        return summarize([t for t in timings if 0.0 <= t < math.inf])
+    count = len(ordered)
     middle = percentile(ordered, 0.5)
     dropped = max(1, round(TRIMMED * count)) if count > 1 else 0
     usual = ordered[: count - dropped] if dropped else ordered
-    trimmed = math.fsum(usual) / len(usual)
+    trimmed = sum(usual) / len(usual)
     trimmed_deviation = _deviation(usual, trimmed)
     limit = max(STALL_FACTOR * middle, middle + STALL_MS)
-    stalled = [t - middle for t in ordered if t > limit]
+    stalled = [t - middle for t in ordered if t > limit] if ordered[-1] > limit else []
     return Summary(
         count=count,
         minimum=ordered[0],
@@ -98,7 +101,7 @@ def summarize(timings: Sequence[float]) -> Summary | None:
             None if trimmed_deviation is None else trimmed_deviation / math.sqrt(len(usual))
         ),
         stalls=len(stalled),
-        stalled_ms=math.fsum(stalled[:-1]),
+        stalled_ms=sum(stalled[:-1]),
     )
 
 
@@ -119,7 +122,8 @@ def median(values: Iterable[float]) -> float:
 def _deviation(timings: Sequence[float], mean: float) -> float | None:
     if len(timings) < 2:
         return None
-    return math.sqrt(math.fsum((t - mean) ** 2 for t in timings) / (len(timings) - 1))
+    off = [t - mean for t in timings]
+    return math.sqrt(sum(map(mul, off, off)) / (len(off) - 1))
 
 
 def _median_error(ordered: Sequence[float]) -> float | None:

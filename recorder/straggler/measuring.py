@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import sub
 
 from hanglab.recorder.scores import InputWait, Summary, kernel_score, ratio, summarize
 from hanglab.recorder.straggler.kernels import KernelProfiler
@@ -13,9 +14,6 @@ from hanglab.recorder.straggler.loaders import LoaderTimes
 from hanglab.recorder.straggler.sections import Kind, Section
 from hanglab.recorder.straggler.waits import COMMUNICATION, INPUT, SINCE, WAITS, WHAT
 from hanglab.recorder.straggler.window import Measure, SectionWindow, Standing, Window
-
-#: Windows that a declared section may go without an entry before that is told.
-PATIENT_WINDOWS = 1
 
 
 class Measuring:
@@ -30,11 +28,10 @@ class Measuring:
         self._best_kernels: dict[str, float] = {}
         self._began = time.perf_counter_ns()
         self._input_before = 0
-        self._never_entered: set[str] = set()
         self._kernels = KernelProfiler(kernel_interval)
         self._loaders = LoaderTimes()
-        #: Number of entries when the thread last looked, and when that last changed.
-        self._moves = -1
+        #: Entries, and open ones, when the thread last looked, and when that last changed.
+        self._moves = (-1, 0)
         self._moved = time.monotonic()
         self._looked = 0.0
         WAITS.acquire()
@@ -82,12 +79,22 @@ class Measuring:
         return window
 
     def _section_window(self, section: Section, keep: bool) -> SectionWindow | None:
-        entries, cpu = (section.entries, section.cpu) if keep else section.take()
-        walls = summarize([wall / 1e6 for wall, _, _ in list(entries)])
+        taken, cpu = (section.entries, section.cpu) if keep else section.take()
         device_times = section.device_times(keep)
-        if walls is None:
+        if not taken:
             return None
-        work, measure = _own_work(section, list(entries), list(cpu))
+        walls, communicating, reading = zip(*taken, strict=True)
+        wall = summarize([ns / 1e6 for ns in walls])
+        communication, reads = sum(communicating), sum(reading)
+        work: Summary | None
+        measure: Measure = "wall"
+        if section.hidden:
+            work, measure = _by_processor(cpu)
+        elif communication or reads:
+            own = map(sub, map(sub, walls, communicating), reading)
+            work = summarize([max(0, ns) / 1e6 for ns in own])
+        else:
+            work = wall
         best = self._best.get(section.name)
         individual = None
         if work is not None:
@@ -96,15 +103,14 @@ class Measuring:
             if not keep:
                 self._best[section.name] = best
             individual = ratio(best.median, work.median)
-        count = len(entries)
         return SectionWindow(
             work=work,
             measure=measure,
-            wall=walls,
-            communication_ms=sum(c for _, c, _ in entries) / count / 1e6,
-            input_ms=sum(i for _, _, i in entries) / count / 1e6,
+            wall=wall,
+            communication_ms=communication / len(taken) / 1e6,
+            input_ms=reads / len(taken) / 1e6,
             device=summarize(device_times),
-            best=best,
+            best=best if best is not work else None,
             individual=individual,
         )
 
@@ -133,7 +139,8 @@ class Measuring:
 
     def quiet_s(self) -> float:
         """Seconds for which no section has been entered or left, as far as seen."""
-        moves = sum(s.entered + s.left for s in list(self.sections.values()))
+        sections = list(self.sections.values())
+        moves = sum(section.entered for section in sections), sum(len(s.open) for s in sections)
         now = time.monotonic()
         if moves != self._moves:
             self._moves, self._moved, self._looked = moves, now, 0.0
@@ -169,15 +176,12 @@ class Measuring:
         )
 
 
-def _own_work(
-    section: Section, entries: list[tuple[int, int, int]], cpu: list[int]
-) -> tuple[Summary | None, Measure]:
-    """The rank's own work in a section, apart from its waits, and how they were told apart."""
-    if not section.hidden:
-        own = [max(0, wall - communicating - reading) for wall, communicating, reading in entries]
-        return summarize([ns / 1e6 for ns in own]), "wall"
-    # Collectives from C++ are waited for in C++: on the CPU that takes no processor time.
-    # A thread that waits for a CUDA device spins, so there it cannot be told from work.
+def _by_processor(cpu: Iterable[int]) -> tuple[Summary | None, Measure]:
+    """The rank's own work where collectives that C++ issues are waited for in C++.
+
+    On the CPU that wait takes no processor time.  A thread that waits for a CUDA
+    device spins, so there it cannot be told from work.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return None, ""

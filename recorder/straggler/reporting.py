@@ -171,7 +171,7 @@ class Report:
                 window = self.windows.get(rank)
                 told = window.sections.get(section) if window is not None else None
                 if told is None or told.work is None or told.best is None:
-                    continue
+                    continue  # unknown, or never better than now
                 if _below(score, section_indiv_threshold) and slower_than(
                     told.work, told.best, 1 / section_indiv_threshold, floor_ms
                 ):

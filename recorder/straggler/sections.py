@@ -41,8 +41,8 @@ class Section:
     """All entries of one name since the last report."""
 
     __slots__ = (
-        "cpu", "device", "device_clock", "entered", "entries", "foreign", "hidden", "inside",
-        "kernels", "kind", "left", "location", "name", "nested", "open", "profile_cuda",
+        "closely", "cpu", "device", "device_clock", "entered", "entries", "foreign", "hidden",
+        "inside", "kernels", "kind", "location", "name", "nested", "open", "profile_cuda",
         "raised", "samples",
     )  # fmt: skip
 
@@ -55,8 +55,8 @@ class Section:
         self.profile_cuda = profile_cuda
         self.kind = kind
         self.kernels = kernels
-        #: Entries ever, timed or not, and timed ones that were left.
-        self.entered = self.left = 0
+        #: Entries ever, timed or not.
+        self.entered = 0
         #: Of the window: (wall, in communication, waiting for input), nanoseconds each.
         self.entries: deque[tuple[int, int, int]] = deque(maxlen=WINDOW)
         #: Processor time of the thread, of the entries that were looked at closely.
@@ -74,12 +74,15 @@ class Section:
         self.raised = self.foreign = self.nested = 0
         #: Collectives were issued inside from C++, where nobody times the wait for them.
         self.hidden = False
+        #: Every entry is looked at closely, not only some.
+        self.closely = True
 
     def take(self) -> tuple[deque[tuple[int, int, int]], deque[int]]:
         """The window's timings; a new window begins."""
         taken = self.entries, self.cpu
         self.entries, self.cpu = deque(maxlen=WINDOW), deque(maxlen=WINDOW)
         self.raised = self.foreign = self.nested = self.samples = 0
+        self.closely = True
         return taken
 
     def device_times(self, keep: bool) -> list[float]:
@@ -88,42 +91,52 @@ class Section:
         return [] if clock is None or keep else list(clock.read(self.device))
 
 
+class _More:
+    """What only some entries need: a closer look, the job's recorder, a device."""
+
+    __slots__ = ("cpu", "events", "issued", "operations", "profiler", "recorded")
+
+    def __init__(self) -> None:
+        self.cpu = -1
+        self.issued: int | None = None
+        self.operations = 0
+        self.recorded: Any = None
+        self.events: EventPair | None = None
+        self.profiler: Any = None
+
+
 class Entry:
     """One entry of a section; a context manager that swallows nothing, or a decorator."""
 
-    __slots__ = (
-        "_communicated", "_cpu", "_events", "_every", "_issued", "_operations", "_profiler",
-        "_read", "_recorded", "_section", "_started", "_thread",
-    )  # fmt: skip
+    __slots__ = ("_communicated", "_every", "_more", "_read", "_section", "_started", "_thread")
+
+    _communicated: int
+    _read: int
+    _started: int
 
     def __init__(self, section: Section, every: int) -> None:
         self._section = section
         self._every = every
         self._thread: Record | None = None
-        self._cpu = -1
-        self._recorded: Any = None
-        self._events: EventPair | None = None
-        self._profiler: Any = None
+        self._more: _More | None = None
+
+    # These two run at every step of the job: what is rare stands in functions of its own.
 
     def __enter__(self) -> None:
         section = self._section
         number = section.entered
         section.entered = number + 1
-        active = recorder._active
-        if active is not None:
-            self._recorded = entered = active.section(section.name)
-            entered.__enter__()
-        if self._every > 1 and number % self._every:
+        if recorder._active is not None:
+            self._record(section)
+        if number % self._every:
             return
         thread = _by_thread.get(get_ident()) or WAITS.record()
         if section.inside is thread:
             section.nested += 1
             return
         section.inside = self._thread = thread
-        if section.hidden or section.samples < FIRST_SAMPLES or not number % SAMPLE_EVERY:
+        if section.closely or not number % SAMPLE_EVERY:
             self._look(section, thread)
-        if section.device_clock is not None:
-            self._begin_on_device(section, section.device_clock)
         self._communicated = thread[COMMUNICATION]
         self._read = thread[INPUT]
         self._started = section.open[self] = _clock()
@@ -135,73 +148,81 @@ class Entry:
         traceback: TracebackType | None,
     ) -> None:
         now = _clock()
-        recorded = self._recorded
-        if recorded is not None:
-            self._recorded = None
+        more = self._more
+        if more is not None and more.recorded is not None:
+            recorded, more.recorded = more.recorded, None
             recorded.__exit__(type_, value, traceback)
         thread = self._thread
         if thread is None:
             return
         self._thread = None
         section = self._section
-        section.left += 1
         section.open.pop(self, None)
         if section.inside is thread:
             section.inside = None
-        distorted = False
-        if section.device_clock is not None:
-            distorted = self._end_on_device(section, type_ is None)
+        if more is not None:
+            self._more = None
+            if self._leave_device(section, more, type_ is None):
+                return
         if _by_thread.get(get_ident()) is not thread:
             section.foreign += 1
-        elif type_ is not None:
+            return
+        if type_ is not None:
             section.raised += 1
-        elif not distorted:
-            wall = now - self._started
-            communicated = thread[COMMUNICATION] - self._communicated
-            read = thread[INPUT] - self._read
-            if section.kind == "input":
-                rest = max(0, wall - communicated - read)
-                thread[INPUT] += rest
-                read += rest
-            section.entries.append((wall, communicated, read))
-            if self._cpu >= 0:
-                self._close(section, thread)
-        self._cpu = -1
+            return
+        wall = now - self._started
+        communicated = thread[COMMUNICATION] - self._communicated
+        read = thread[INPUT] - self._read
+        if section.kind == "input":
+            rest = max(0, wall - communicated - read)
+            thread[INPUT] += rest
+            read += rest
+        section.entries.append((wall, communicated, read))
+        if more is not None and more.cpu >= 0:
+            self._close(section, thread, more)
+
+    def _record(self, section: Section) -> None:
+        """Have the job's recorder note the section too."""
+        active = recorder._active
+        if active is not None:
+            self._more = more = _More()
+            more.recorded = active.section(section.name)
+            more.recorded.__enter__()
 
     def _look(self, section: Section, thread: Record) -> None:
         """Look closely at this entry: processor time, collectives from C++, devices."""
+        more = self._more = self._more or _More()
         section.samples += 1
-        if section.device_clock is None and section.profile_cuda:
-            section.device_clock = DeviceClock.of_process()
-        self._operations = thread[OPERATIONS]
-        self._issued = operations_issued()
-        self._cpu = _cpu_clock()
+        section.closely = (
+            section.hidden or section.samples < FIRST_SAMPLES or section.device_clock is not None
+        )
+        if section.profile_cuda:
+            if section.device_clock is None:
+                section.device_clock = DeviceClock.of_process()
+            if section.device_clock is not None:
+                if section.kernels.due():
+                    more.profiler = section.kernels.begin()
+                more.events = section.device_clock.begin()
+        more.operations = thread[OPERATIONS]
+        more.issued = operations_issued()
+        more.cpu = _cpu_clock()
 
-    def _close(self, section: Section, thread: Record) -> None:
-        section.cpu.append(_cpu_clock() - self._cpu)
+    def _close(self, section: Section, thread: Record, more: _More) -> None:
+        section.cpu.append(_cpu_clock() - more.cpu)
         issued = operations_issued()
         if issued is None or section.hidden:
             return
-        if issued - (self._issued or 0) > thread[OPERATIONS] - self._operations:
-            section.hidden = True
-            # What was sampled so far is too little to go by: from now on all entries are.
-            section.samples = 0
+        if issued - (more.issued or 0) > thread[OPERATIONS] - more.operations:
+            # From now on every entry is looked at: processor time is what counts.
+            section.hidden = section.closely = True
 
-    def _begin_on_device(self, section: Section, clock: DeviceClock) -> None:
-        if section.profile_cuda:
-            if section.kernels.due():
-                self._profiler = section.kernels.begin()
-            self._events = clock.begin()
-
-    def _end_on_device(self, section: Section, sound: bool) -> bool:
+    def _leave_device(self, section: Section, more: _More, sound: bool) -> bool:
         """True if the entry had to wait for its kernels, and its time is not its own."""
-        events, self._events = self._events, None
-        profiler, self._profiler = self._profiler, None
-        if profiler is not None:
-            section.kernels.end(profiler)
+        if more.profiler is not None:
+            section.kernels.end(more.profiler)
             return True
-        if events is not None and sound:
-            events.end(section.device)
+        if more.events is not None and sound:
+            more.events.end(section.device)
         return False
 
     def __call__(self, function: F) -> F:

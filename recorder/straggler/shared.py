@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,8 +22,8 @@ class on_class_too(Generic[P, R]):
         self.__doc__ = method.__doc__
 
     def __get__(self, instance: Any, owner: Any) -> Callable[P, R]:
-        target = owner.shared() if instance is None else instance
-        return cast("Callable[P, R]", MethodType(self._method, target))
+        # Sections are entered through here at every step of the job.
+        return MethodType(self._method, instance or owner._shared or owner.shared())  # type: ignore[return-value]
 
 
 class value_on_class_too(Generic[R]):

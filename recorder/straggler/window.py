@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal
 
 from hanglab.recorder.scores import InputWait, Summary
@@ -21,14 +22,14 @@ class SectionWindow:
     #: The rank's own work; None where it cannot be told from waiting, or nothing was timed.
     work: Summary | None
     measure: Measure
-    #: All of it, waits included.
-    wall: Summary | None
+    #: All of it, waits included; only the rank itself has it.
+    wall: Summary | None = None
     #: Means of the waits for other ranks and for input.
     communication_ms: float = 0.0
     input_ms: float = 0.0
     #: Device time of the work launched inside.
     device: Summary | None = None
-    #: The best window's work that this rank ever had, this one included.
+    #: The best window's work that this rank ever had; None where that is this one.
     best: Summary | None = None
     #: Score against that; None where it is not known.
     individual: float | None = None
@@ -83,8 +84,8 @@ class Window:
         )
 
 
-_SUMMARIES = ("work", "wall", "device", "best")
-_NAMES = tuple(f.name for f in fields(SectionWindow))
+_SUMMARIES = ("work", "device", "best")
+_NAMES = tuple(f.name for f in fields(SectionWindow) if f.name != "wall")
 
 
 def _pack_section(section: SectionWindow) -> dict[str, Any]:
@@ -104,10 +105,10 @@ def _pack(summary: Summary | None) -> list[Any] | None:
     if summary is None:
         return None
     # astuple copies deeply, which takes longer than all the rest.
-    return [getattr(summary, f) for f in _SUMMARY]
+    return list(_fields_of(summary))
 
 
-_SUMMARY = tuple(f.name for f in fields(Summary))
+_fields_of = attrgetter(*(f.name for f in fields(Summary)))
 
 
 @dataclass(frozen=True)
