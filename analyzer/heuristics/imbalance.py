@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from hanglab.analyzer.evidence.lines import busiest_line
+from hanglab.analyzer.evidence.meetings import Times
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.heuristics.slow_compute import computes_more
 from hanglab.analyzer.heuristics.slowness import COST, FLOOR_MS, Scene
@@ -122,9 +123,9 @@ def _in_turns(scene: Scene) -> Iterator[Proposal]:
 
 
 def _correlation(scene: Scene) -> float:
-    """Between what ranks took and what their batches held, each beyond the step's mean.
+    """Between what ranks took and what their batches held, beyond the step's and the rank's means.
 
-    Per step: from one batch of a rank to its next.  0 where it cannot be told.
+    A step lasts from one batch of a rank to its next.  0 where it cannot be told.
     """
     sizes, times = [], []
     for rank in sorted(scene.did):
@@ -141,7 +142,13 @@ def _correlation(scene: Scene) -> float:
     # The rings hold the latest: steps are counted from their ends.
     size = np.array([s[-shortest:] for s in sizes])
     took = np.array([t[-shortest:] for t in times])
-    size = size - size.mean(axis=0)
-    took = took - took.mean(axis=0)
+    size, took = _centred(size), _centred(took)
     norm = float(np.sqrt((size**2).sum() * (took**2).sum()))
     return float((size * took).sum()) / norm if norm > 0 else 0.0
+
+
+def _centred(values: Times) -> Times:
+    centred: Times = (
+        values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean()
+    )
+    return centred

@@ -48,6 +48,8 @@ class Inputs:
     #: Share of the time that the loader needs to make the batches; None if not timed.
     #: Near 1 it makes no batch sooner than the rank takes it, whoever waits for whom.
     making: float | None = None
+    #: The rank makes its batches itself: it waits for all that they take.
+    inline: bool = False
 
     @property
     def share(self) -> float:
@@ -72,11 +74,17 @@ def input_waits(view: RankView) -> Inputs | None:
     rare = events[-max(1, len(events) // 10) :]
     events = events[: -len(rare)]
     span -= sum(e.wall_ns for e in rare)
-    return Inputs(len(events), sum(e.wall_ns for e in events), span, _making(progress, span))
+    return Inputs(
+        len(events),
+        sum(e.wall_ns for e in events),
+        span,
+        _making(progress, span),
+        inline=[f.worker for f in progress.fetches if f.count] == [-1],
+    )
 
 
 def _making(progress: Progress, span_ns: int) -> float | None:
-    workers = [f for f in progress.fetches if f.count]
+    workers = [f for f in progress.fetches if f.count and f.worker >= 0]
     if not workers or span_ns <= 0:
         return None
     # The workers share the batches; they could have made them in this time.
@@ -196,4 +204,4 @@ def _may_starve_unseen(waits: Mapping[int, Inputs], rank: int) -> bool:
     others = [w for r, w in waits.items() if r != rank]
     if mine is not None and all(w.making is not None for w in others):
         return mine < EXCESS * median(w.making or 0.0 for w in others)
-    return any(w.making is None and w.share >= HIDDEN for w in others)
+    return any(w.making is None and not w.inline and w.share >= HIDDEN for w in others)

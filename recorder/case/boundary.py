@@ -82,6 +82,7 @@ class SectionTotal(msgspec.Struct):
 class Fetches(msgspec.Struct):
     """What one loader worker did: the time that it took to make its batches."""
 
+    #: -1 is the rank itself, whose loader has no workers.
     worker: int
     count: int
     wall_ns: int

@@ -105,7 +105,8 @@ OPEN: Final = Table(4, 64, 3 * 8)
 COUNTERS: Final = Table(5, 512, 3 * 8)
 #: Ring.  number + 1, step, started, number + 1.
 STEPS: Final = Table(6, 1024, 4 * 8)
-#: Rows, one per loader worker by its number; written by the workers themselves.
+#: Rows, one per loader worker by its number; written by the workers themselves.  The last row
+#: is the rank's own, where its loader has no workers.
 #: batches fetched, wall time, processor time, start of the first, end of the latest.
 FETCHES: Final = Table(7, 64, 5 * 8)
 #: Ring of garbage collections that took long enough to matter.

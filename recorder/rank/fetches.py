@@ -2,12 +2,14 @@
 
 A rank's wait for its loader does not say how slow the loader is: a batch may
 have been made while the rank waited for its peers.  Workers are forked, so they
-share the rank's progress file, and each writes a row of its own.  Workers that
-are spawned are not timed.
+share the rank's progress file, and each writes a row of its own; the last row is
+the rank's, which makes its batches itself where there are no workers.  Workers
+that are spawned are not timed.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +27,7 @@ class FetchWatch:
 
     def __init__(self, progress: ProgressFile) -> None:
         self._progress = progress
+        self._pid = os.getpid()
         self._installed = False
 
     def install(self, fetching: ModuleType) -> None:
@@ -41,14 +44,17 @@ class FetchWatch:
         slots = self._progress.slots
         first = self._progress.at[layout.FETCHES] // 8
         width = layout.FETCHES.record // 8
+        own = layout.FETCHES.capacity - 1
+        pid = self._pid
 
         def fetch(fetcher: Any, *args: Any, **kwargs: Any) -> Any:
             started, cpu = time.time_ns(), time.thread_time_ns()
             try:
                 return original(fetcher, *args, **kwargs)
             finally:
-                worker = _worker_number()
-                if worker is not None and worker < layout.FETCHES.capacity:
+                worker = _worker_number(own)
+                # A child that is no worker but loads something has no row.
+                if worker < own or (worker == own and os.getpid() == pid):
                     row = first + worker * width
                     ended = time.time_ns()
                     slots[row + 1] += ended - started
@@ -61,9 +67,12 @@ class FetchWatch:
         return fetch
 
 
-def _worker_number() -> int | None:
-    """Number of the loader worker that this process is; None in the rank itself."""
+def _worker_number(own: int) -> int:
+    """Number of the loader worker that this process is; ``own`` in the rank itself."""
     module = sys.modules.get("torch.utils.data._utils.worker")
     info = getattr(module, "_worker_info", None)
+    if info is None:
+        return own
     number = getattr(info, "id", None)
-    return number if isinstance(number, int) else None
+    # Workers beyond the table are not timed.
+    return number if isinstance(number, int) and number < own else own + 1

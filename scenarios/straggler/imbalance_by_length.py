@@ -48,7 +48,7 @@ def learn(model, tokens):
     reference="arXiv:2505.05713",
 )
 def imbalance_by_length(job):
-    length = 360 if job.faulty and job.rank == 1 else 200  # FAULT
+    length = 560 if job.faulty and job.rank == 1 else 200  # FAULT
     documents = Documents(50 * 4, length)
     loader = DataLoader(documents, batch_size=4, collate_fn=padded)
     model = DistributedDataParallel(Reader().to(job.device))

@@ -37,10 +37,15 @@ def test_resources_of_each_rank(start_job, tmp_path):
         assert update.count == 3
         assert 0 < update.cpu_ns
         assert progress.usage[-1].cpu_ns > progress.usage[0].cpu_ns
+        assert progress.usage[0].waited_ns is not None
         for earlier, later in pairwise(progress.usage):
             assert later.at_ns > earlier.at_ns
-            assert later.waited_ns >= earlier.waited_ns
+            # The kernel tells no more once the main thread has ended.
+            assert later.waited_ns is None or later.waited_ns >= (earlier.waited_ns or 0)
             assert later.involuntary >= earlier.involuntary
     # Four samples of 5 + rank numbers and one of the mask each.
     assert [b.elements for b in first.batches] == [24, 24, 24]
     assert [b.elements for b in second.batches] == [28, 28, 28]
+    # Rank 0 made its batches itself, rank 1 had a worker.
+    assert [(f.worker, f.count) for f in first.fetches] == [(-1, 3)]
+    assert [(f.worker, f.count) for f in second.fetches] == [(0, 3)]

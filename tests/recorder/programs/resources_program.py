@@ -29,7 +29,7 @@ gc.collect()
 gc.freeze()
 model = torch.nn.Linear(5 + rank, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for batch in torch.utils.data.DataLoader(Samples(), batch_size=4, num_workers=1):
+for batch in torch.utils.data.DataLoader(Samples(), batch_size=4, num_workers=rank):
     model(batch["inputs"]).sum().backward()
     optimizer.step()
     if rank == 1:
