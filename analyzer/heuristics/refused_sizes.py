@@ -1,50 +1,111 @@
-"""gloo ends a process that is sent more than the operation it is in expects.
+"""A rank that gloo aborted because it received more than it had room for.
 
-The process leaves no buffer behind.  What it was in is not known, only that it
-was not what its peer was in.
+The process is gone and its buffer with it, and what DistributedDataParallel
+issues never passes the Python boundary.  But gloo says on stderr how many bytes
+came and how many were expected (transport/tcp/pair.cc), and the survivors'
+buffers say what they were sending.  Where what came is a piece of the operation
+in which all survivors agree, it is the aborted rank whose tensor has another
+size.
 """
 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
+from math import prod
 
+from hanglab.analyzer.communication.picture import Call
 from hanglab.analyzer.evidence.model import Evidence as Known
-from hanglab.analyzer.evidence.model import collective_ref
-from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.evidence.model import RankView, collective_ref
+from hanglab.analyzer.heuristics.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 
-_REFUSED = re.compile(r"preamble\.length <= \S*nbytes\S* (\d+) vs (\d+)")
+_REFUSED = re.compile(r"preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
+_ITEM_BYTES = {
+    "Float": 4, "Double": 8, "Half": 2, "BFloat16": 2, "Byte": 1, "Char": 1, "Bool": 1,
+    "Short": 2, "Int": 4, "Long": 8,
+}  # fmt: skip
+#: gloo cuts a tensor into a multiple of the group's size of pieces (allreduce.cc).
+_MOST_PIECES = 64
 
 
 def refused_sizes(known: Known) -> Iterator[Proposal]:
-    """``collective_mismatch`` of two ranks; in larger jobs the sender is not known."""
-    refused = {
-        rank: found
-        for rank, view in known.ranks.items()
-        if view.failed and not view.answered and (found := _REFUSED.search(view.stderr))
-    }
-    if not refused or len(known.ranks) != 2:
+    """``size_mismatch`` of an aborted rank, by what it refused and what its peers sent."""
+    if known.picture.divergences:
         return
-    ranks = sorted(known.ranks)
-    pending = next((known.blocked(r) for r in ranks if known.blocked(r) is not None), None)
-    detail = ", ".join(
-        f"rank {rank} was sent {found[1]} bytes where it expected {found[2]} at most"
-        for rank, found in refused.items()
-    )
-    yield propose(
-        known,
-        Order.DIVERGENCE,
-        Cause.COLLECTIVE_MISMATCH,
-        ranks,
-        status=Status.HUNG if known.stuck else Status.FAILED,
-        confidence=0.5,
-        summary=f"{name_ranks(ranks).capitalize()} were in different operations, and nothing "
-        f"tells which of them was wrong: {detail}, and gloo ended it.",
-        evidence=[
-            Evidence("stderr", rank, f"gloo: preamble.length {found[1]} vs {found[2]}")
-            for rank, found in refused.items()
-        ],
-        collective=collective_ref(pending) if pending is not None else None,
-        victims=[],
-    )
+    for rank, view in known.ranks.items():
+        refused = _refusal(known, view)
+        if refused is None:
+            continue
+        received, expected = refused
+        calls = _agreed(known, rank)
+        if not calls or not _is_piece(calls[0], received):
+            continue
+        call = calls[0]
+        yield propose(
+            known,
+            Order.DIVERGENCE,
+            Cause.SIZE_MISMATCH,
+            [rank],
+            status=Status.HUNG if known.stuck else Status.FAILED,
+            confidence=0.75,
+            summary=f"Rank {rank} expected {expected} bytes where its peers send {received} in "
+            f"{call.op} number {call.seq}: its tensor is smaller than theirs, and gloo aborted it.",
+            evidence=[
+                Evidence(
+                    "stderr", rank, f"gloo received {received} bytes and had room for {expected}"
+                ),
+                *(
+                    Evidence("flight_recorder", peer.rank, f"was in {peer.op} number {peer.seq}")
+                    for peer in calls[:8]
+                ),
+            ],
+            collective=collective_ref(call),
+            excludes=[r for r, v in known.ranks.items() if v.failed],
+            # What it was in instead is not known: its buffer has gone.
+            alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], 0.2)],
+        )
+        return
+
+
+def _refusal(known: Known, view: RankView) -> tuple[int, int] | None:
+    """(bytes received, bytes expected) of a rank that gloo aborted and whose buffer is lost."""
+    end = view.ended
+    dump = known.dumps.get(view.rank)
+    if end is None or end.signal != signal.SIGABRT:
+        return None
+    if dump is not None and dump.entries is not None and len(dump.entries):
+        return None
+    found = _REFUSED.findall(view.stderr)
+    return (int(found[-1][0]), int(found[-1][1])) if found else None
+
+
+def _agreed(known: Known, rank: int) -> list[Call]:
+    """The last call of each other rank, if all of them are the same; else []."""
+    calls = [known.picture.last_calls.get(peer) for peer in known.others(rank)]
+    first = calls[0] if calls else None
+    if first is None or first.seq is None or rank not in first.group.members:
+        return []
+    if any(
+        call is None
+        or (call.group, call.seq, call.op) != (first.group, first.seq, first.op)
+        or call.arguments.input_sizes != first.arguments.input_sizes
+        for call in calls
+    ):
+        return []
+    return [call for call in calls if call is not None]
+
+
+def _is_piece(call: Call, received: int) -> bool:
+    """Whether so many bytes are what gloo sends at a time of the call's tensor."""
+    given = call.arguments
+    if len(given.input_sizes) != 1 or not given.input_dtypes:
+        return False
+    item = _ITEM_BYTES.get(given.input_dtypes[0])
+    elements = prod(given.input_sizes[0])
+    if item is None or not elements:
+        return False
+    world = len(call.group.members)
+    pieces = [1, *(world * times for times in range(1, _MOST_PIECES + 1))]
+    return any(-(-elements // count) * item == received for count in pieces)

@@ -1,0 +1,60 @@
+"""A rank that gloo aborted over a size, known only by its last words and its peers' buffers."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from views import C10D, ended, job, raised, user, view
+
+from hanglab.analyzer.communication.picture import Call
+from hanglab.analyzer.dumps.columns import Arguments
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case.records import Frame
+
+WORDS = (
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+    "  what():  [enforce fail at /gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. "
+    "{} vs {}. Received data size doesn't match expected size.\n"
+)
+LOST = "[/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:38309: Connection reset"
+
+
+def verdict_on(words: str, sizes: tuple[int, ...] = (394752,), other: tuple[int, ...] = ()):  # type: ignore[no-untyped-def]
+    aborted = ended(view(1), code=None, signal=signal.SIGABRT)
+    aborted.stderr = words
+    peers = [
+        raised(view(r), "RuntimeError", LOST, Frame("all_reduce", C10D, 1), user(20), at=2000)
+        for r in (0, 2, 3)
+    ]
+    known = job([aborted, *peers], trigger=None)
+    group = known.picture.groups[0]
+    for rank in (0, 2, 3):
+        mine = other if other and rank == 3 else sizes
+        given = Arguments(input_sizes=(mine,), input_dtypes=("Float",))
+        known.picture.last_calls[rank] = Call(rank, group, 4, "all_reduce", given)
+    return conclude(known)
+
+
+def test_the_aborted_rank_expected_less_than_all_others_send() -> None:
+    # 394752 floats in eight pieces: run with DistributedDataParallel on four ranks.
+    verdict = verdict_on(WORDS.format(197376, 65920))
+    assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.SIZE_MISMATCH)
+    assert verdict.culprits == [1] and verdict.location is None
+    assert verdict.confidence < 0.9 and verdict.alternatives
+    assert verdict.collective is not None and verdict.collective.seq == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        # What came is no piece of what the peers send.
+        (WORDS.format(197380, 65920), ()),
+        # The peers do not agree: any of them may have sent it.
+        (WORDS.format(197376, 65920), (1000,)),
+        ("terminate called without an active exception\n", ()),
+    ],
+)
+def test_otherwise_it_is_not_accused_of_a_size(words: str, other: tuple[int, ...]) -> None:
+    assert verdict_on(words, other=other).cause is not Cause.SIZE_MISMATCH
