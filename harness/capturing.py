@@ -21,6 +21,8 @@ from hanglab.recorder.attach.tree import FoundRank, by_environment, environment_
 #: A job that computes all the time is watched for up to three times as long.
 _MOST = 4.0
 _ANSWER_S = 2.0
+#: For the agent to come up on a busy machine.
+_AGENT_S = 20.0
 _CAPTURE_S = 15.0
 _PACE_S = 0.05
 #: What tells ranks of one job from those of another with the same parent.
@@ -160,9 +162,11 @@ def _watch(
         with contextlib.closing(agent):
             for rank in strangers:
                 agent.adopt(rank)
-            begun = time.monotonic()
+            begun = called = time.monotonic()
             while not agent.poll():
                 time.sleep(_PACE_S)
+                if not agent.pids and time.monotonic() - called < _AGENT_S:
+                    begun = time.monotonic()
                 past = time.monotonic() - begun
                 if past < watch_s:
                     continue

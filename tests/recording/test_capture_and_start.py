@@ -1,0 +1,165 @@
+"""Jobs that nobody started with hanglab: captured while they run, or recording themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from recording_support import (
+    HANGLAB,
+    PROGRAMS,
+    below,
+    environment,
+    hanglab,
+    program,
+    started,
+    trigger_of,
+    wait_for,
+)
+
+from hanglab.analyzer.engine import analyze
+from hanglab.recorder.case.reader import CaseReader
+
+
+@contextlib.contextmanager
+def hanging(tmp_path: Path, *before: str | Path) -> Iterator[subprocess.Popen[str]]:
+    command = [*before, *program("spawned_program.py", "hang", str(tmp_path / "store"))]
+    with started(command, tmp_path, stderr=subprocess.DEVNULL) as job:
+        wait_for((tmp_path / "store.hangs").exists, "the job to hang")
+        yield job
+
+
+def ranks_below(pid: int) -> list[int]:
+    found = []
+    for one in below(pid):
+        with contextlib.suppress(OSError):
+            if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes():
+                found.append(one)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("which", ["launcher", "rank"])
+def test_job_that_nobody_records(tmp_path, which):
+    case = tmp_path / "case"
+    with hanging(tmp_path) as job:
+        pid = job.pid if which == "launcher" else ranks_below(job.pid)[-1]
+        done = hanglab("capture", str(pid), "--out", case, "--watch", "1", cwd=tmp_path)
+        assert done.returncode in (0, 2), done.stderr
+        assert job.poll() is None and len(ranks_below(job.pid)) == 2, "the job goes on"
+    reader = CaseReader(case)
+    assert [rank.rank for rank in reader.ranks] == [0, 1]
+    for rank in reader.ranks:
+        functions = {f.function for s in rank.stacks for t in s.threads for f in t.frames}
+        assert "work" in functions
+        assert [s.state for s in rank.processes if s.kind == "rank"][-1] in "SR"
+        assert rank.process is not None and rank.process.python.torch_version
+    assert trigger_of(case)[0] == "no_progress"
+    reasons = {(a.what, a.rank) for a in reader.absent}
+    assert {("progress.bin", 0), ("progress.bin", 1), ("flight_recorder.pickle", 0)} <= reasons
+    assert analyze(case).culprits in ([1], [])
+
+
+def test_recorded_job_is_captured_into_its_own_case(tmp_path):
+    case = tmp_path / "case"
+    record = [*HANGLAB, "record", "--out", case, "--hang-after", "2", "--then", "leave", "--"]
+    with hanging(tmp_path, *record) as job:
+        done = hanglab("capture", case, "--json", cwd=tmp_path)
+        verdict = json.loads(done.stdout)
+        assert (done.returncode, verdict["status"], verdict["culprits"]) == (0, "hung", [1])
+        done = hanglab("capture", str(job.pid), "--out", tmp_path / "copy", cwd=tmp_path)
+        assert done.returncode == 0 and analyze(tmp_path / "copy").culprits == [1]
+        agent = next(
+            pid
+            for pid in below(job.pid)
+            if b"hanglab.recorder.agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        os.kill(agent, signal.SIGKILL)
+        done = hanglab("capture", case, "--watch", "1", "--json", cwd=tmp_path)
+        assert json.loads(done.stdout)["culprits"] == [1], "another agent takes its place"
+    done = hanglab("capture", case, cwd=tmp_path)
+    assert done.returncode == 4 and "runs here any more" in done.stderr
+
+
+def in_code(tmp_path: Path, *arguments: str) -> list[subprocess.Popen[str]]:
+    variables = environment(STORE=str(tmp_path / "store"), TMPDIR=str(tmp_path / "t"))
+    (tmp_path / "t").mkdir(exist_ok=True)
+    return [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAMS / "in_code_program.py"), *arguments],
+            env={**variables, "NUMBER": str(rank)},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+
+
+@contextlib.contextmanager
+def ended(ranks: list[subprocess.Popen[str]]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+            for pipe in (rank.stdout, rank.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+def test_ranks_share_one_case_and_one_agent(tmp_path):
+    case = tmp_path / "case"
+    ranks = in_code(tmp_path, str(case), "1", "hang")
+    with ended(ranks):
+        wait_for((case / "manifest.json").exists, "the capture")
+        verdict = analyze(case)
+        assert (verdict.status.value, verdict.culprits) == ("hung", [1])
+        hosts = list((case / "hosts").iterdir())
+        assert len(hosts) == 1 and len(list((hosts[0] / "ranks").iterdir())) == 2
+    reader = CaseReader(case)
+    assert {e.section for r in reader.ranks if r.progress for e in r.progress.section_events} == {
+        "forward"
+    }
+    wait_for(lambda: _over(case), "the agent to end")
+
+
+def _over(case: Path) -> bool:
+    job = CaseReader(case).job
+    return job is not None and job.ended is not None
+
+
+def test_job_that_ends_well_leaves_a_case(tmp_path):
+    case = tmp_path / "case"
+    ranks = in_code(tmp_path, str(case), "30", "well")
+    with ended(ranks):
+        outputs = [rank.communicate(timeout=100) for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0, 0], outputs
+        assert [out for out, _ in outputs] == ["done 8.0\n", "done 8.0\n"]
+        wait_for(lambda: _over(case), "the agent to end")
+    reader = CaseReader(case)
+    assert [bool(rank.flight_recorder) for rank in reader.ranks] == [True, True]
+    assert trigger_of(case) == ("", "")
+
+
+def test_job_that_cannot_be_recorded_goes_on(tmp_path):
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine.txt").write_text("mine")
+    ranks = in_code(tmp_path, str(taken), "30", "well")
+    with ended(ranks):
+        outputs = [rank.communicate(timeout=100) for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0, 0]
+    assert all("is not recorded" in err and "not empty" in err for _, err in outputs)
+    assert [path.name for path in taken.iterdir()] == ["mine.txt"]
