@@ -10,7 +10,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python
 	$$name -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null && { echo $$name; break; }; done)
 
-.PHONY: help run test test-long lint types format benchmarks environment clean
+.PHONY: help run test test-long gpu lint types format benchmarks environment clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -23,6 +23,11 @@ test: $(READY)  ## Run the tests
 
 test-long: $(READY)  ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m long
+
+gpu: $(READY)  ## Run every scenario on NCCL, and the tests of its dumps (GPU_OPTIONS="...")
+	mkdir -p artifacts
+	$(BIN)/python -m pytest scenarios tests/nccl --hanglab --hanglab-backend nccl -n auto \
+		--hanglab-artifacts artifacts --junitxml artifacts/junit.xml $(GPU_OPTIONS)
 
 lint: $(READY)  ## Check style and the layers
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -94,9 +95,11 @@ def kept() -> list[Path]:
 
 @pytest.mark.skipif(not kept(), reason=f"no dumps of GPU runs are kept in {KEPT}")
 @pytest.mark.parametrize("case", kept() or [KEPT], ids=lambda path: path.name)
-def test_kept_dumps_of_gpu_runs(case: Path) -> None:
+def test_kept_dumps_of_gpu_runs(case: Path, tmp_path: Path) -> None:
     truth = json.loads((case / "truth.json").read_bytes())["expected"]
-    verdict = analyze(case / "case")
+    with tarfile.open(case / "case.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    verdict = analyze(tmp_path / "case")
     assert verdict.status.value == truth["status"]
     if "cause" in truth:
         assert verdict.cause is not None
