@@ -17,7 +17,6 @@ from hanglab.analyzer.evidence.tracebacks import fatal_error, printed_tracebacks
 from hanglab.analyzer.heuristics.loader_waits import queue_words
 from hanglab.analyzer.heuristics.loops import label_left_loop
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
-from hanglab.analyzer.heuristics.refused_sizes import refused_sizes
 from hanglab.analyzer.heuristics.swallowed import swallowed
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.case.records import Frame
@@ -264,8 +263,6 @@ def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
             location=location,
             excludes=consequences,
         )
-    if not own:
-        yield from refused_sizes(known)
 
 
 def _one_too_many(known: Known, culprits: list[int], finished: list[int]) -> Proposal:
