@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hanglab.analyzer.evidence.tracebacks import printed_tracebacks
+from hanglab.analyzer.evidence.tracebacks import fatal_error, printed_tracebacks
 
 PROGRAM = """
 import logging
@@ -49,3 +49,27 @@ def test_torchrun_prefixes_and_cut_tails_are_no_obstacle() -> None:
     (only,) = printed_tracebacks(text)
     assert only.type == "torch.distributed.DistBackendError"
     assert only.frames[0].line == 3
+
+
+FATAL = """\
+[rank1]: Fatal Python error: Segmentation fault
+[rank1]:
+[rank1]: Thread 0x00007f0000000001 (most recent call first):
+[rank1]:   File "/home/me/other.py", line 1 in run
+[rank1]:
+[rank1]: Current thread 0x00007f0000000002 (most recent call first):
+[rank1]:   File "/home/me/train.py", line 9 in boom
+[rank1]:   File "/home/me/train.py", line 20 in main
+
+[rank1]: Extension modules: numpy
+"""
+
+
+def test_faulthandler_names_the_thread_that_died() -> None:
+    fatal = fatal_error(FATAL)
+    assert fatal is not None and fatal.message == "Segmentation fault"
+    assert [(f.function, f.line) for f in fatal.frames] == [("boom", 9), ("main", 20)]
+
+
+def test_without_its_words_there_is_none() -> None:
+    assert fatal_error(FATAL.replace("Fatal Python error", "Note")) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from views import C10D, ended, job, raised, user, view, waiting
+from views import C10D, ended, job, progress, raised, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
@@ -107,3 +107,31 @@ def test_a_rank_that_finished_early_left_the_rest_alone() -> None:
 
 def test_all_ended_well_is_healthy() -> None:
     assert conclude(job([ended(view(r)) for r in range(3)], trigger=None)).status is Status.HEALTHY
+
+
+def test_a_signal_past_the_script_is_no_crash_but_teardown() -> None:
+    aborted = progress(ended(view(2), code=None, signal=signal.SIGABRT), 9)
+    assert aborted.progress is not None
+    aborted.progress.phase = "exiting"
+    verdict = conclude(job([aborted, *(ended(view(r)) for r in (0, 1, 3))], trigger=None))
+    assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.TEARDOWN)
+    assert verdict.culprits == [2]
+
+
+def test_a_launcher_ends_the_others_of_a_rank_that_was_killed() -> None:
+    killed = ended(view(0), code=None, signal=signal.SIGKILL)
+    views = [killed, *(ended(view(r), code=None, signal=signal.SIGTERM) for r in (1, 2, 3))]
+    verdict = conclude(job(views, trigger=None))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [0])
+
+
+def test_faulthandler_s_line_is_the_place_of_a_crash() -> None:
+    crashed = ended(view(1), code=None, signal=signal.SIGSEGV)
+    crashed.stderr = (
+        "Fatal Python error: Segmentation fault\n\n"
+        "Current thread 0x00007f0000000002 (most recent call first):\n"
+        '  File "/home/me/train.py", line 9 in boom\n'
+    )
+    verdict = conclude(job([crashed, lost(0), lost(2)], trigger=None))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [1])
+    assert verdict.location is not None and verdict.location.line == 9

@@ -1,0 +1,66 @@
+"""What of a Case counts as evidence: nothing that came after the capture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hanglab.analyzer.evidence.assembly import from_case
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.records import (
+    Clock,
+    Exit,
+    Job,
+    ProcessSample,
+    Python,
+    Raised,
+    RankProcess,
+    Trigger,
+)
+from hanglab.recorder.case.writer import append_records, write_record
+
+CAPTURED = Clock(5_000, 5_000)
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Path:
+    """The folder of rank 0 of a Case that was captured at 5,000."""
+    folder = folders.make_private(folders.rank_folder(tmp_path, "host", 0))
+    start = Clock(1_000, 1_000)
+    write_record(folder / folders.PROCESS, RankProcess(7, 0, 1, start, Python("3.11")))
+    write_record(tmp_path / folders.JOB, Job(1, start, 1.5, Trigger("no_progress", CAPTURED, 2.0)))
+    return folder
+
+
+def view_of(rank: Path):  # type: ignore[no-untyped-def]
+    return from_case(rank.parents[3]).ranks[0]
+
+
+@pytest.mark.parametrize(("at", "count"), [(4_000, 1), (6_000, 0)])
+def test_exceptions_after_the_capture_are_no_evidence(rank: Path, at: int, count: int) -> None:
+    append_records(rank / folders.EXCEPTIONS, [Raised(Clock(at, at), "E", "e", [])])
+    append_records(rank / folders.HANDLED, [Raised(Clock(at, at), "E", "e", [])])
+    view = view_of(rank)
+    assert (len(view.exceptions), len(view.handled)) == (count, count)
+
+
+@pytest.mark.parametrize(
+    ("at", "code", "state", "known"),
+    [
+        (4_000, 1, "S", True),
+        (6_000, 1, "S", False),
+        # It had gone already; somebody told of it late.
+        (6_000, 1, "Z", True),
+        # It came to its end all the same: it had not hung.
+        (6_000, 0, "S", True),
+    ],
+)
+def test_an_end_after_the_capture_proves_nothing_bad(
+    rank: Path, at: int, code: int, state: str, known: bool
+) -> None:
+    write_record(rank / folders.EXIT, Exit(Clock(at, at), code))
+    append_records(
+        rank / folders.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", state, cpu_s=0.0)]
+    )
+    assert (view_of(rank).ended is not None) is known
