@@ -1,9 +1,9 @@
 """One rank of a small data-parallel job with a fault in it, watched by one of three detectors.
 
 ``straggler_job.py DETECTOR FAULT STEPS`` with the environment of a rank; DETECTOR is
-``hanglab``, ``nvrx`` or ``traceml``.  Rank 0 prints what it was told as JSON lines.
+``hanglab``, ``nvrx`` or ``traceml``.  Rank 0 prints what it was told, a line of JSON.
 The slow work is work, except where the fault is waiting: a loader that waits for its
-disk.  It is run by stragglers_compared.py.
+disk.  It is run by straggler_comparison.py.
 """
 
 from __future__ import annotations
@@ -79,11 +79,20 @@ def section(detector: str, name: str) -> Any:
     return contextlib.nullcontext()
 
 
-def begin(detector: str) -> None:
+def whole_step(detector: str, model: torch.nn.Module) -> Any:
+    if detector == "traceml":
+        import traceml_ai
+
+        return traceml_ai.trace_step(model)
+    return contextlib.nullcontext()
+
+
+def begin(detector: str, fault: str) -> None:
     if detector == "hanglab":
         from hanglab.recorder.straggler import Detector
 
-        Detector.initialize(report_time_interval=float(os.environ.get("INTERVAL", "60")))
+        # A loader that hangs is to be told of within seconds here.
+        Detector.initialize(report_time_interval=4.0 if fault == "loader hangs" else 60.0)
     elif detector == "nvrx":
         stub_cupti()
         from nvidia_resiliency_ext.straggler import Detector as Theirs
@@ -167,7 +176,7 @@ def main() -> None:
     detector, fault, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
     rank = int(os.environ["RANK"])
     torch.set_num_threads(1)
-    begin(detector)
+    begin(detector, fault)
     dist.init_process_group("gloo")
     slow = rank == 2
     starved = fault == "all starved" or (rank == 1 and fault in ("loader", "loader and forward"))
@@ -183,16 +192,17 @@ def main() -> None:
             model.forward_ms = 20 if step % 5 < 2 else 10
         if slow and fault == "every tenth":
             model.forward_ms = 210 if step % 10 == 5 else 10
-        with section(detector, "data"):
-            batch = next(batches)
-        with section(detector, "forward"):
-            loss = parallel(batch).square().mean()
-        with section(detector, "backward"):
-            loss.backward()
-        with section(detector, "optimizer"):
-            optimizer.step()
-            optimizer.zero_grad()
-            work(22 if slow and fault == "optimizer" else 2)
+        with whole_step(detector, parallel):
+            with section(detector, "data"):
+                batch = next(batches)
+            with section(detector, "forward"):
+                loss = parallel(batch).square().mean()
+            with section(detector, "backward"):
+                loss.backward()
+            with section(detector, "optimizer"):
+                optimizer.step()
+                optimizer.zero_grad()
+                work(22 if slow and fault == "optimizer" else 2)
         if step == 4 and detector != "traceml":
             forget(detector)
     finish(detector, rank)

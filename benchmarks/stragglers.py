@@ -186,7 +186,7 @@ def steps_of(milliseconds: float) -> int:
 
 def alarms_of_identical_ranks(windows: int, steps: int) -> list[list[float]]:
     """Windows of a real job whose ranks do the same; gives each rank's own timings."""
-    amount = steps_of(1.5)
+    amount = steps_of(2.0)
 
     def body(rank: int, told: dict[str, Any]) -> None:
         layer = torch.nn.Linear(64, 64)
@@ -219,7 +219,8 @@ def alarms_of_identical_ranks(windows: int, steps: int) -> list[list[float]]:
     alarms = found["alarms"]
     print(
         f"identical ranks, {windows} windows of {steps} steps: {alarms['slow']} with a slow rank, "
-        f"{alarms['below']} with a score below its threshold, {alarms['starved']} starved"
+        f"{alarms['below']} with a score below its threshold, {alarms['starved']} starved",
+        flush=True,
     )
     timings: list[list[float]] = found["timings"]
     return timings
@@ -283,7 +284,7 @@ def main() -> None:
     if "overhead" in chosen:
         overhead()
     if "detection" in chosen:
-        detection(alarms_of_identical_ranks(options.windows, 25))
+        detection(alarms_of_identical_ranks(options.windows, 20))
 
 
 if __name__ == "__main__":
