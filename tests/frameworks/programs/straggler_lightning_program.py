@@ -35,7 +35,7 @@ def fit(name, fault, steps):
         gpu_individual_perf_threshold=0.7,
         stop_if_detected=True,
         enable_ptl_logging=True,
-        section_relative_perf_threshold=0.35,
+        section_relative_perf_threshold=0.2,
     )
     trainer = lightning.Trainer(
         accelerator="cpu",

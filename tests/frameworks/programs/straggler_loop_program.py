@@ -17,7 +17,7 @@ def fit(name, fault, steps):
     with watch_stragglers(
         report_time_interval=0.5,
         scores_to_compute=("relative_perf_scores",),
-        thresholds=Thresholds(section_relative=0.35),
+        thresholds=Thresholds(section_relative=0.2),
         stop_if_detected=True,
     ) as watch:
         done = 0

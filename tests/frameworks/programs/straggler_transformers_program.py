@@ -35,7 +35,7 @@ def fit(name, fault, steps):
     callback = StragglerDetectionCallback(
         report_time_interval=0.5,
         scores_to_compute=("relative_perf_scores",),
-        thresholds=Thresholds(section_relative=0.35),
+        thresholds=Thresholds(section_relative=0.2),
         stop_if_detected=True,
     )
     args = TrainingArguments(
