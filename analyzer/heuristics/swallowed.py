@@ -23,6 +23,9 @@ from hanglab.recorder.case.records import Frame
 #: What a rank outside may be called for an exception to say more.
 _WEAKER = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE, Cause.UNEVEN_INPUTS})
 
+#: One exception may be logged and printed, one after the other.
+_AT_ONCE_NS = 20_000_000
+
 
 @dataclass(frozen=True)
 class Survived:
@@ -49,7 +52,7 @@ def swallowed(known: Known, view: RankView) -> Survived | None:
         if _is_common(known, view, one):
             continue
         confidence = _confidence(known, view, one, calls)
-        if confidence < 0.9 and any(_same(one, earlier) for earlier in past[:place]):
+        if confidence < 0.9 and any(_came_before(one, earlier) for earlier in past[:place]):
             continue
         if confidence:
             return Survived(one.type, one.message, one.frames, one.at_ns, confidence)
@@ -67,6 +70,15 @@ def _survived(view: RankView) -> list[Survived]:
 
 def _same(a: Survived, b: Survived) -> bool:
     return a.type.rpartition(".")[2] == b.type.rpartition(".")[2] and _place(a) == _place(b)
+
+
+def _came_before(one: Survived, earlier: Survived) -> bool:
+    """Whether the rank survived the same before; one that is printed twice is one."""
+    if not _same(one, earlier):
+        return False
+    if one.at_ns is None or earlier.at_ns is None:
+        return True
+    return one.at_ns - earlier.at_ns > _AT_ONCE_NS
 
 
 def _place(one: Survived) -> tuple[str, int] | None:

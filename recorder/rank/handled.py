@@ -22,14 +22,16 @@ _PACE_NS = 1_000_000_000
 
 
 class HandledWatch:
-    """Wraps the functions of ``traceback`` that print_exc, format_exc and logging end in."""
+    """Wraps the functions of ``traceback`` that print_exc, format_exc and logging end in.
+
+    An exception that is formatted twice is noted twice: to know it again would be to
+    keep it, and all that its frames hold.
+    """
 
     def __init__(self, note: Note) -> None:
         self._note = note
         self._module: ModuleType | None = None
         self._originals: dict[str, Any] = {}
-        #: Of the latest, by id: to keep it would keep all that its frames hold.
-        self._seen: tuple[int, int] | None = None
         self._count = 0
         self._last_ns = 0
 
@@ -68,13 +70,9 @@ class HandledWatch:
         value = next((one for one in given if isinstance(one, BaseException)), None)
         if value is None or value.__traceback__ is None:
             return
-        mark = id(value), id(value.__traceback__)
-        if mark == self._seen:
-            return
         now = time.monotonic_ns()
         if self._count >= _FIRST and now - self._last_ns < _PACE_NS:
             return
-        self._seen = mark
         self._count += 1
         self._last_ns = now
         self._note(value)

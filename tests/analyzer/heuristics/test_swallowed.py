@@ -13,6 +13,7 @@ from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.boundary import Operation, Progress
 from hanglab.recorder.case.records import Clock, Frame, Group, Raised
 
+MS = 1_000_000
 LOADING = (user(44, "load"), user(30, "train_step"), user(20, "main"))
 
 
@@ -70,8 +71,15 @@ def test_what_healthy_peers_print_too_is_noise() -> None:
 def test_what_the_rank_survived_before_is_noise() -> None:
     rank = view(1, user(60, "report"), wchan="do_poll")
     for at in (50, 150, 250):
-        handled(rank, user(90, "upload"), user(21, "main"), at=at)
-    assert verdict_on(rank).cause is Cause.MISSING_RANK
+        handled(rank, user(90, "upload"), user(21, "main"), at=at * MS)
+    assert verdict_on(rank, entered=(100 * MS, 200 * MS)).cause is Cause.MISSING_RANK
+
+
+def test_one_that_is_logged_and_printed_is_one() -> None:
+    rank = view(1, user(60, "report"), wchan="do_poll")
+    for at in (250, 251):
+        handled(rank, user(90, "upload"), user(21, "main"), at=at * MS)
+    assert verdict_on(rank, entered=(100 * MS, 200 * MS)).cause is Cause.EXCEPTION
 
 
 def test_a_stopped_process_is_stopped_whatever_it_printed() -> None:

@@ -1,0 +1,141 @@
+"""What threads wait for, exceptions that were handled, and the elastic launcher's error file."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import os
+import queue
+import threading
+import traceback
+from collections.abc import Callable
+
+import pytest
+from recorder_support import wait_for
+
+from hanglab.recorder.case import ownership
+from hanglab.recorder.rank.handled import HandledWatch
+from hanglab.recorder.rank.waits import thread_waits
+
+STDLIB = tuple(ownership.stdlib_folders())
+
+
+def locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+async def never() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def serving() -> None:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    await server.serve_forever()
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [
+        (lambda: locked().acquire(), ("lock", True, None)),
+        (lambda: locked().acquire(timeout=600), ("lock", False, None)),
+        (lambda: queue.SimpleQueue().get(), ("lock", True, None)),
+        (lambda: queue.Queue().get(), ("queue", True, None)),
+        (lambda: threading.Event().wait(), ("condition", True, None)),
+        (lambda: threading.Event().wait(600), ("condition", False, None)),
+        (lambda: concurrent.futures.Future().result(), ("future", True, None)),
+        (lambda: asyncio.run(never()), ("loop", True, 0)),
+        (lambda: asyncio.run(asyncio.sleep(600)), ("loop", False, 0)),
+        (lambda: asyncio.run(serving()), ("loop", True, 1)),
+    ],
+)
+def test_waits_are_told_apart(
+    wait: Callable[[], object], expected: tuple[str, bool, int | None]
+) -> None:
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+
+    def told() -> list[tuple[str, bool, int | None]]:
+        return [
+            (one["kind"], one["forever"], one.get("watches"))
+            for one in thread_waits(STDLIB)
+            if one["os_thread_id"] == thread.native_id
+        ]
+
+    # On its way into the wait the thread is seen elsewhere.
+    wait_for(lambda: told() == [expected], f"{expected}, not {told()}", patience=20)
+
+
+def test_a_join_says_for_whom() -> None:
+    release = threading.Event()
+    target = threading.Thread(target=release.wait, name="writer")
+    target.start()
+    joiner = threading.Thread(target=target.join)
+    joiner.start()
+    try:
+        found = wait_for(
+            lambda: [
+                one
+                for one in thread_waits(STDLIB)
+                if one["os_thread_id"] == joiner.native_id and one["kind"] == "thread"
+            ],
+            "the thread to join",
+        )
+        assert (found[0]["thread"], found[0]["thread_name"]) == (target.native_id, "writer")
+    finally:
+        release.set()
+        target.join()
+        joiner.join()
+
+
+def test_printed_and_logged_exceptions_are_noted_once_each(caplog, capsys) -> None:  # type: ignore[no-untyped-def]
+    noted: list[str] = []
+    watch = HandledWatch(lambda value: noted.append(str(value)))
+    before = traceback.print_exception, traceback.format_exception
+    watch.install(traceback)
+    try:
+        for number in range(3):
+            try:
+                raise ValueError(f"number {number}")
+            except ValueError:
+                if number == 0:
+                    traceback.print_exc()
+                elif number == 1:
+                    logging.getLogger("job").exception("trouble")
+                else:
+                    assert "number 2" in traceback.format_exc()
+    finally:
+        watch.uninstall()
+    assert noted == ["number 0", "number 1", "number 2"]
+    assert (traceback.print_exception, traceback.format_exception) == before
+    printed = capsys.readouterr().err
+    assert "number 0" in printed and "hanglab" not in printed
+
+
+def test_a_note_that_fails_never_reaches_the_job(capsys) -> None:  # type: ignore[no-untyped-def]
+    def fail(value: BaseException) -> None:
+        raise OSError("disk full")
+
+    watch = HandledWatch(fail)
+    watch.install(traceback)
+    try:
+        try:
+            raise KeyError("x")
+        except KeyError:
+            traceback.print_exc()
+    finally:
+        watch.uninstall()
+    assert "KeyError: 'x'" in capsys.readouterr().err
+
+
+def test_the_elastic_launcher_s_error_file_is_kept(start_job, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    error = tmp_path / "error.json"
+    error.write_text('{"message": {"message": "the reason"}}')
+    job = start_job(
+        "states_program.py", 2, {"ROLES": "sx", "TORCHELASTIC_ERROR_FILE": os.fspath(error)}
+    )
+    assert job.status(1) == 1 << 8
+    assert "the reason" in job.rank(1).elastic_error
+    assert [raised.message for raised in job.rank(1).exceptions] == ["the reason of it all"]
