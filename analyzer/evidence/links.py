@@ -11,7 +11,7 @@ from hanglab.recorder.case.surroundings import Connection, ConnectionSample
 
 @dataclass(frozen=True)
 class End:
-    """A rank's half of a connection: at the capture, and in its first sample where it has one."""
+    """A rank's half of a connection: at the capture, and when it was first seen before."""
 
     rank: int
     now: Connection
@@ -55,15 +55,25 @@ def links_of(views: Mapping[int, RankView]) -> list[Link]:
         sample = latest(view.connections)
         if sample is None:
             continue
-        first = view.connections[0]
-        seconds = (sample.at.mono_ns - first.at.mono_ns) / 1e9
-        before = {(c.local, c.remote): c for c in first.connections} if seconds > 0 else {}
         for connection in sample.connections:
             key = connection.local, connection.remote
-            ends[key] = End(rank, connection, before.get(key), seconds)
+            since, before = _earliest(view.connections, key)
+            seconds = (sample.at.mono_ns - since) / 1e9 if before is not None else 0.0
+            ends[key] = End(rank, connection, before, seconds)
     found = []
     for (local, remote), end in ends.items():
         other = ends.get((remote, local))
         if other is not None and local < remote and other.rank != end.rank:
             found.append(Link((end, other)))
     return sorted(found, key=lambda link: (sorted(link.ranks), link.ends[0].now.local))
+
+
+def _earliest(
+    samples: list[ConnectionSample], key: tuple[str, str]
+) -> tuple[int, Connection | None]:
+    """When a connection was first seen (monotonic nanoseconds), and how it stood then."""
+    for sample in samples:
+        for connection in sample.connections:
+            if (connection.local, connection.remote) == key:
+                return sample.at.mono_ns, connection
+    return 0, None

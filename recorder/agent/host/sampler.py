@@ -39,6 +39,9 @@ _EACH = 30
 #: they are asked for with every tenth sample only, and beyond ten times that at the capture.
 _DEAR_S = 0.005
 _SELDOM = 10
+#: So many lists of connections are kept, so far apart but for the latest.
+_SPACED = 5
+_SPACE_NS = 3_000_000_000
 #: Seconds within which the sample at the capture must be there.
 _DEADLINE_S = 1.5
 
@@ -175,11 +178,11 @@ class HostSampler:
         self._dearest = max(self._dearest, time.monotonic() - began)
         for rank in ranks:
             if rank.pid in found:
-                kept = self._connections.setdefault(rank.folder, deque(maxlen=3))
-                if len(kept) == 3:
-                    # The first one stays: rates are told over the longest time.
-                    del kept[1]
-                kept.append(found[rank.pid])
+                kept = self._connections.setdefault(rank.folder, deque(maxlen=_SPACED))
+                latest = found[rank.pid]
+                if len(kept) > 1 and latest.at.mono_ns - kept[-2].at.mono_ns < _SPACE_NS:
+                    kept.pop()
+                kept.append(latest)
             elif capture:
                 self._miss(folders.CONNECTIONS, "the process has gone", rank.rank)
         for problem in problems:
