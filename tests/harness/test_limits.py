@@ -1,0 +1,72 @@
+"""Limits that are put on a process from outside, and that leave nothing behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hanglab.harness.capabilities import capability
+from hanglab.harness.cgroups import make
+from hanglab.harness.faults.limits import LimitCpu, LimitFault, LimitMemory, LimitTasks
+
+IDLE = "print(flush=True); input()"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        LimitCpu(rank=0, after_s=0, cpus=0.25),
+        LimitMemory(rank=0, after_s=0, mebibytes=64),
+        LimitTasks(rank=0, after_s=0, tasks=7),
+    ],
+    ids=["cpu", "memory", "tasks"],
+)
+def test_a_limit_holds_for_the_process_until_it_is_cleared_up(fault: LimitFault) -> None:
+    able = capability(f"cgroup_{fault.controller}")
+    if not able.available:
+        pytest.skip(able.reason)
+    process = subprocess.Popen(
+        [sys.executable, "-c", IDLE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        clear_up = fault.strike(process.pid)
+        line = _membership(process.pid, fault.controller)
+        name = line.rpartition("/")[2]
+        assert name.startswith("hanglab-")
+        folder = Path(able.reason.rpartition(" at ")[2]) / name
+        version = int(able.reason.split()[1])
+        for file, value in fault.settings(version).items():
+            assert (folder / file).read_text().strip() == value
+        clear_up()
+        assert not folder.exists()
+        assert "hanglab-" not in _membership(process.pid, fault.controller)
+        assert process.poll() is None, "clearing up must not end it"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _membership(pid: int, controller: str) -> str:
+    lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    named = [line for line in lines if controller in line.split(":")[1].split(",")]
+    return (named or [line for line in lines if line.startswith("0::")])[0]
+
+
+def test_a_group_that_a_killed_hanglab_left_is_removed() -> None:
+    able = capability("cgroup_pids")
+    if not able.available:
+        pytest.skip(able.reason)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = Path(able.reason.rpartition(" at ")[2]) / f"hanglab-{gone.pid}-0badc0"
+    left.mkdir()
+    try:
+        make("pids").remove()
+        assert not left.exists()
+    finally:
+        if left.exists():
+            left.rmdir()
