@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ from hanglab.recorder.agent.samples import (
     rank_stacks,
     socket_of,
 )
-from hanglab.recorder.agent.stacks import NoStacks
+from hanglab.recorder.agent.stacks import NoStacks, native_threads_of
 from hanglab.recorder.agent.timeouts import TorchDumps
 from hanglab.recorder.agent.watched import WatchedRank
 from hanglab.recorder.case import folders
@@ -36,6 +37,10 @@ _STALE_HEARTBEAT_NS = 1_000_000_000
 _STALE_DEADLINE = 0.5
 
 
+#: Set to 1, this name of the environment asks for native frames as well.
+NATIVE = "HANGLAB_NATIVE"
+
+
 class Capture:
     """One capture of all ranks of this host.  Never raises; what failed stands in ``absent``."""
 
@@ -43,6 +48,7 @@ class Capture:
         self._host = host
         self._runtime = runtime
         self._dumps = dumps or TorchDumps(None, None)
+        self._native = os.environ.get(NATIVE) == "1"
         self.absent: list[Absence] = []
 
     def take(self, ranks: Iterable[WatchedRank], host: HostSampler | None = None) -> None:
@@ -63,6 +69,10 @@ class Capture:
             self._write(rank, folders.PROCESSES, self._write_processes)
             self._write(rank, folders.CHILDREN, self._write_dead_children)
             self._write(rank, folders.STDERR, self._write_stderr)
+        if self._native:
+            # Last, as it takes longest and changes nothing of the rest.
+            for rank in ranks:
+                self._write(rank, folders.NATIVE_STACKS, self._write_native)
         if host is not None:
             host.wait()
 
@@ -145,6 +155,20 @@ class Capture:
                 if kind_of(rank, pid) == "worker" and procfs.stat(pid) is not None:
                     self.miss(folders.STACKS, f"worker {pid}: {reason}", rank.rank)
         return samples
+
+    def _write_native(self, rank: WatchedRank) -> None:
+        """Stacks with native frames, which are asked for because they take seconds."""
+        stat = rank.stat()
+        if stat is None or stat.state in "ZXTtD":
+            self.miss(folders.NATIVE_STACKS, "the process cannot be paused", rank.rank)
+            return
+        try:
+            threads = native_threads_of(rank.pid)
+        except NoStacks as reason:
+            self.miss(folders.NATIVE_STACKS, str(reason), rank.rank)
+            return
+        sample = StackSample(clock(), rank.pid, "rank", threads, "py-spy --native")
+        append_records(rank.folder / folders.NATIVE_STACKS, [sample])
 
     def _write_movement(self, rank: WatchedRank, now: float) -> None:
         write_record(rank.folder / folders.MOVEMENT, rank.movement(now))

@@ -14,8 +14,10 @@ import msgspec
 
 from hanglab.recorder.case.records import Frame, ThreadStack
 
-#: A py-spy that takes longer than this is given up, in seconds.
+#: A py-spy that takes longer than this is given up, in seconds; reading the tables of
+#: torch's libraries takes several.
 _PATIENCE = 3.0
+_NATIVE_PATIENCE = 30.0
 
 #: The file in which torch starts the processes of its spawn.
 _SPAWN = "torch/multiprocessing/spawn.py"
@@ -49,6 +51,17 @@ def threads_of(pid: int, stopped: bool) -> list[ThreadStack]:
     return [thread for thread in threads if not thread.name.startswith("hanglab-")]
 
 
+def native_threads_of(pid: int) -> list[ThreadStack]:
+    """Every thread with the frames of native code between those of Python.
+
+    The process is paused for it, for seconds at the first time.  Raises NoStacks.
+    """
+    try:
+        return [_thread(row, pid) for row in _dump(pid, "--native", patience=_NATIVE_PATIENCE)]
+    except (KeyError, TypeError) as error:
+        raise NoStacks(f"py-spy's answer cannot be read: {error}") from None
+
+
 def spawn_number(pid: int) -> int | None:
     """Which of the processes of ``torch.multiprocessing.spawn`` this one is; None if none.
 
@@ -67,17 +80,17 @@ def spawn_number(pid: int) -> int | None:
     return None
 
 
-def _dump(pid: int, *options: str) -> list[dict[str, Any]]:
+def _dump(pid: int, *options: str, patience: float = _PATIENCE) -> list[dict[str, Any]]:
     program = py_spy()
     if program is None:
         raise NoStacks("py-spy is not installed")
     command = [program, "dump", "--json", "--pid", str(pid), *options]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience, check=False
         )
     except subprocess.TimeoutExpired:
-        raise NoStacks(f"py-spy did not finish within {_PATIENCE:g} s") from None
+        raise NoStacks(f"py-spy did not finish within {patience:g} s") from None
     except OSError as error:
         raise NoStacks(f"py-spy cannot be run: {error.strerror}") from None
     if done.returncode != 0:

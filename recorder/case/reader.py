@@ -120,6 +120,10 @@ class RankCase:
         return self._lines(folders.STACKS, StackSample)
 
     @cached_property
+    def native_stacks(self) -> list[StackSample]:
+        return self._lines(folders.NATIVE_STACKS, StackSample)
+
+    @cached_property
     def processes(self) -> list[ProcessSample]:
         return self._lines(folders.PROCESSES, ProcessSample)
 

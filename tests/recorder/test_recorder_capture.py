@@ -89,6 +89,21 @@ def test_each_state_is_named_in_one_job(start_job):
             assert there != ((number, name) in reasons), (number, name, reasons)
 
 
+@pytest.mark.timeout(180)
+def test_native_frames_are_had_on_request(start_job, monkeypatch):
+    monkeypatch.setenv("HANGLAB_NATIVE", "1")
+    job = start(start_job, "ws")
+    job.agent.wait("captured", patience=150)
+    job.agent.finish(ended_by_recorder=True)
+    zero, one = job.read().ranks
+    names = {f.function for s in zero.native_stacks for t in s.threads for f in t.frames}
+    assert any("gloo" in name or "c10d" in name for name in names), sorted(names)[:40]
+    assert "sleep_for_ever" in {
+        f.function for s in one.native_stacks for t in s.threads for f in t.frames
+    }
+    assert "gloo" not in {f.function for s in zero.stacks for t in s.threads for f in t.frames}
+
+
 def test_exception_is_written_and_survivors_are_captured(start_job):
     # The group breaks when rank 1 leaves, so that a sleeper is the survivor.
     job = start(start_job, "sx")
