@@ -39,7 +39,8 @@ class LineSampler:
                 if key in self._counts or len(self._counts) < _LIMIT:
                     self._counts[key] += 1
                 return
-            if not below:
+            # A module that is being imported does nothing yet.
+            if not below and code.co_name != "<module>":
                 for file, kind in _BELOW.items():
                     if code.co_filename.endswith(file):
                         below = kind
