@@ -12,7 +12,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from hanglab.recorder.agent.host.files import read
+from hanglab.recorder.agent.host.files import descriptors, read
 from hanglab.recorder.case.surroundings import Space
 
 #: Seconds that a sample waits for answers.
@@ -137,11 +137,7 @@ class Rooms:
 
 def _folders_of_open_files(pid: int) -> list[str]:
     folders: dict[str, None] = {}
-    try:
-        names = sorted(os.listdir(f"/proc/{pid}/fd"), key=int)
-    except OSError:
-        return []
-    for name in names[:_MOST_FILES]:
+    for name in descriptors(pid)[:_MOST_FILES]:
         with contextlib.suppress(OSError):
             path = os.readlink(f"/proc/{pid}/fd/{name}")
             if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/memfd:")):

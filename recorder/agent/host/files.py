@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from itertools import islice
+
+#: Descriptors of one process that are looked at: some hold a million.
+_MOST_DESCRIPTORS = 4096
 LIMITLESS = 1 << 62
 
 
@@ -30,3 +35,21 @@ def numbers(path: str) -> dict[str, int]:
         if len(words) >= 2 and words[1].isdecimal():
             found[words[0].rstrip(":")] = int(words[1])
     return found
+
+
+def count_descriptors(pid: int) -> int | None:
+    """How many descriptors a process has open."""
+    try:
+        # From Linux 6.2 on; before, the size of the folder is 0.
+        return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+
+
+def descriptors(pid: int) -> list[int]:
+    """The lowest open descriptors of a process, 4,096 at most."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            return sorted(int(entry.name) for entry in islice(entries, _MOST_DESCRIPTORS))
+    except OSError:
+        return []

@@ -7,7 +7,7 @@ import os
 import platform
 
 from hanglab.recorder.agent import procfs
-from hanglab.recorder.agent.host.files import read
+from hanglab.recorder.agent.host.files import count_descriptors, read
 from hanglab.recorder.case.surroundings import RankLoad, SleepingThread
 
 #: System calls on files and file systems, by number, for those that hang where storage does.
@@ -62,7 +62,7 @@ def load_of(rank: int, attempt: int, pid: int, sleeping: bool) -> RankLoad | Non
         attempt=attempt,
         pid=pid,
         state=stat.state,
-        fds=procfs.open_fds(pid),
+        fds=count_descriptors(pid),
         fd_limit=limits.get("Max open files"),
         processes_limit=limits.get("Max processes"),
         threads=stat.threads,

@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 
-from hanglab.recorder.agent.host.files import read
+from hanglab.recorder.agent.host.files import descriptors, read
 from hanglab.recorder.agent.host.tcp_info import STATES, NoSockets, connections, in_namespace_of
 from hanglab.recorder.case.surroundings import Connection, ConnectionSample
 from hanglab.recorder.case.writer import clock
@@ -44,11 +44,7 @@ def sample(pids: list[int], capture: bool) -> tuple[dict[int, ConnectionSample],
 def socket_inodes(pid: int) -> list[int]:
     """Inodes of the sockets that a process holds open, each once, by descriptor."""
     inodes: dict[int, None] = {}
-    try:
-        names = sorted(os.listdir(f"/proc/{pid}/fd"), key=int)
-    except OSError:
-        return []
-    for name in names:
+    for name in descriptors(pid):
         with contextlib.suppress(OSError):
             target = os.readlink(f"/proc/{pid}/fd/{name}")
             if target.startswith("socket:["):
