@@ -43,10 +43,11 @@ def computes_more(scene: Scene, rank: int) -> bool:
     ):
         return False
     if usual + excess >= CLEAR * usual:
-        return scene.late(rank)
+        return scene.late(rank) or scene.late_but_for_the_crowd(rank)
     if usual + excess >= PERSISTENT * usual and scene.late(rank, CERTAIN):
         return True
-    return scene.late(rank, 0.5, EXCESS / 2) and longer_section(scene.known, rank) is not None
+    late = scene.late(rank, 0.5, EXCESS / 2) or scene.late_but_for_the_crowd(rank)
+    return late and longer_section(scene.known, rank) is not None
 
 
 def slow_compute(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:

@@ -26,6 +26,8 @@ SHORTEST_NS = 500_000_000
 #: Excess over its standard error from which on it is no chance, and below which it may be.
 CERTAIN = 4.0
 LIKELY = 1.5
+#: Share of the time that ranks wait for a processor from which on a machine is crowded.
+CROWDED = 0.1
 
 
 @dataclass
@@ -61,6 +63,24 @@ class Scene:
             and found.excess_share(rank) >= share
             and self.ms_per_step(found.excess_ns[rank]) >= FLOOR_MS
             and found.certainty[rank] >= certainty
+        )
+
+    def late_but_for_the_crowd(self, rank: int) -> bool:
+        """Whether it would be late on a machine with processors for all.
+
+        On a crowded one the ranks wait for processors in turns, some more than
+        others by chance.  The kernel's count of these waits is taken off.
+        """
+        waited = self.beyond("waited_ns", rank)
+        if waited is None or not self.long_enough:
+            return False
+        usual = self.usual("waited_ns", rank)
+        excess = self.found.excess_ns[rank] - waited
+        span = self.found.span_ns - usual
+        return (
+            usual >= CROWDED * self.found.span_ns
+            and excess >= EXCESS * span
+            and self.ms_per_step(excess) >= FLOOR_MS
         )
 
     def beyond(self, name: str, rank: int) -> float | None:

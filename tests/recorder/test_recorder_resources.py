@@ -16,8 +16,11 @@ def test_resources_of_each_rank(start_job, tmp_path):
     def samples(path: Path) -> int:
         return len(read_progress(path.read_bytes()).usage)
 
-    files = wait_for(lambda: sorted(job.case.glob("hosts/*/ranks/*/progress.bin"))[1:], "files")
-    wait_for(lambda: all(samples(file) >= 4 for file in files), "four looks at the processors")
+    def looked_at() -> bool:
+        files = list(job.case.glob("hosts/*/ranks/*/progress.bin"))
+        return len(files) == 2 and all(samples(file) >= 4 for file in files)
+
+    wait_for(looked_at, "four looks at each rank's processors")
     enough.touch()
     assert [job.status(rank) for rank in (0, 1)] == [0, 0]
     first, second = (job.rank(r).progress for r in (0, 1))
