@@ -20,7 +20,7 @@ CLEAR = 1.4
 #: Share of the time that the excess of processor time must fill: less than the cost, as a
 #: crowded machine stretches the work; and the least that clocks read now and then can tell.
 WORK = 0.04
-LEAST_NS = 60_000_000
+LEAST_NS = 100_000_000
 #: Without more processor time: share of the time that a rank must cost its peers, and share of
 #: its samples at one line of its own.
 LATE = 0.3
@@ -38,7 +38,7 @@ def computes_more(scene: Scene, rank: int) -> bool:
     if (
         excess < LEAST_NS
         or scene.share(excess) < WORK
-        or scene.ms_per_step(excess) < FLOOR_MS / 2
+        or scene.ms_per_step(excess) < FLOOR_MS
         or usual + excess < MORE * usual
     ):
         return False

@@ -138,7 +138,7 @@ def test_a_section_tells_a_small_excess_from_noise():
     """As little more work, but each entry of one section shows it, the quickest too."""
     chance = random.Random(5)
     job = Job(lambda rank, step: (2.2 if rank == 3 else 0) + chance.choice((0, 1)))
-    job.uses({3: 9.5})
+    job.uses({0: 12, 1: 12, 2: 12, 3: 14.2})
     assert job.verdicts() == {}
     spent = {3: 7.8}
     job.section(
