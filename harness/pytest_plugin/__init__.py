@@ -111,7 +111,10 @@ def _is_scenario_file(path: Path, config: pytest.Config) -> bool:
     if path.suffix != ".py":
         return False
     if path.name.startswith("hanglab_"):
-        text = path.read_bytes()
+        try:
+            text = path.read_bytes()
+        except OSError:
+            return False
         return b"hanglab" in text and b"scenario" in text and wake(config).declares(path)
     session: Session | None = config.pluginmanager.get_plugin(_SESSION)
     return session is not None and session.collects_project_file(path)
