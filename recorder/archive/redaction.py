@@ -219,7 +219,13 @@ class _Redaction:
             message=self._texts.phrase(raised.message),
             frames=[self._frame(frame) for frame in raised.frames],
             thread=self._names.thread(raised.thread),
+            because=[self._cause(text) for text in raised.because],
+            full=[replace(disk, path=self._names.path(disk.path)) for disk in raised.full],
         )
+
+    def _cause(self, text: str) -> str:
+        type_, colon, message = text.partition(": ")
+        return self._texts.exception_type(type_) + colon + self._texts.phrase(message)
 
     def _shape(self, shape: CodeShape) -> CodeShape:
         return replace(

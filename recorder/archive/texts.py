@@ -34,6 +34,10 @@ PHRASES = (
     r"what\(\): ", r"Assertion", r"Read-only file system", r"Input/output error",
     r"Permission denied", r"No such file or directory", r"Stale file handle",
     r"Unable to find address", r"unexpected (?:EOF|end)", r"Process \d+ terminated",
+    r"PytorchStreamWriter failed", r"iostream error", r"unexpected pos \d+ vs \d+",
+    r"file write failed", r"disk I/O error", r"disk is full", r"write failed", r"short write",
+    r"out of shared memory", r"</?torch_\d+_", r"received 0 items of ancdata",
+    r"while trying to connect", r"clients joined", r"[Tt]hread creation failed",
     r"received signal", r"Xid", r"NVRM", r"process exited", r"(?:was )?ended(?: with| by)",
 )  # fmt: skip
 _PHRASE = re.compile("|".join(PHRASES))
