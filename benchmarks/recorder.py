@@ -244,7 +244,65 @@ def capture(world_size: int = 4) -> None:
             agent.communicate()
 
 
-FIGURES = {"import": import_time, "boundary": boundary, "step": step, "capture": capture}
+def capture_many() -> None:
+    """The same with 64 ranks, which share one start-up: they are forks of one process."""
+    with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as name:
+        folder = Path(name)
+        agent = start_agent(str(folder / "case"), name, "4")
+        program = folder / "job.py"
+        program.write_text(MANY)
+        environment = {
+            **os.environ,
+            "STORE": str(folder / "store"),
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "HANGLAB_CASE": str(folder / "case"),
+            "HANGLAB_RUNTIME": name,
+            "PYTHONPATH": str(hook_dir()),
+        }
+        job = subprocess.Popen(
+            [sys.executable, str(program)],
+            env=environment,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            for event in events(agent):
+                if event["event"] == "captured":
+                    ranks = len(list(folder.glob("case/hosts/*/ranks/*/stacks.jsonl")))
+                    print(f"capture of {ranks} ranks        {event['seconds']:8.2f} s")
+                    break
+        finally:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+            agent.communicate()
+
+
+MANY = """
+import os, time, torch, torch.distributed as dist
+torch.set_num_threads(1)
+rank = 0
+for number in range(1, 64):
+    if os.fork() == 0:
+        rank = number
+        break
+dist.init_process_group("gloo", init_method="file://" + os.environ["STORE"],
+                        rank=rank, world_size=64)
+for _ in range(20):
+    dist.all_reduce(torch.ones(8))
+if rank:
+    dist.all_reduce(torch.ones(8))
+time.sleep(600)
+"""
+
+
+FIGURES = {
+    "import": import_time,
+    "boundary": boundary,
+    "step": step,
+    "capture": capture,
+    "capture-many": capture_many,
+}
 
 
 def main() -> None:
