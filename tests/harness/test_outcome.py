@@ -159,3 +159,28 @@ def test_files_of_dumps_may_be_shortened(tmp_path: Path) -> None:
     assert same_file("train.py", path)
     assert not same_file("b/train.py", path)
     assert not same_file("", path)
+
+
+def test_two_faults_at_once_need_both_findings_and_no_other() -> None:
+    def found(cause: Cause, *culprits: int) -> Finding:
+        return Finding(Status.SLOW, cause.category, cause, list(culprits))
+
+    def slow(*findings: Finding) -> Verdict:
+        first = findings[0]
+        return Verdict(
+            status=Status.SLOW,
+            cause=first.cause,
+            culprits=first.culprits,
+            findings=list(findings),
+        )
+
+    late, starved = found(Cause.SLOW_COMPUTE, 2), found(Cause.SLOW_INPUT, 1)
+    also = (Expect(Cause.SLOW_COMPUTE, culprits={2}),)
+    expect = Expect(Cause.SLOW_INPUT, culprits={1}, location=None, also=also)
+    assert outcome(slow(starved, late), expect=expect) is Outcome.PASS
+    assert outcome(slow(starved), expect=expect) is Outcome.WRONG_VERDICT
+    assert outcome(slow(late), expect=expect) is Outcome.WRONG_VERDICT
+    elsewhere = found(Cause.SLOW_COMPUTE, 3)
+    assert outcome(slow(starved, elsewhere), expect=expect) is Outcome.WRONG_VERDICT
+    third = found(Cause.GC_PAUSE, 0)
+    assert outcome(slow(starved, late, third), expect=expect) is Outcome.WRONG_VERDICT
