@@ -163,7 +163,9 @@ def test_files_of_dumps_may_be_shortened(tmp_path: Path) -> None:
 
 def test_two_faults_at_once_need_both_findings_and_no_other() -> None:
     def found(cause: Cause, *culprits: int) -> Finding:
-        return Finding(Status.SLOW, cause.category, cause, list(culprits))
+        return Finding(
+            status=Status.SLOW, category=cause.category, cause=cause, culprits=list(culprits)
+        )
 
     def slow(*findings: Finding) -> Verdict:
         first = findings[0]
