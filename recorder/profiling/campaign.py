@@ -18,7 +18,7 @@ from hanglab.recorder.profiling.receipts import Asked, ProcessState, Receipt, Se
 #: Seconds between two questions for receipts.
 _POLL_S = 0.1
 #: What requests on the way to many hosts take, and Kineto's own needs, in milliseconds.
-_LEAD_MS = 1_900.0
+_LEAD_MS = 2_200.0
 _WORKERS = 32
 #: Iterations between two possible starts where nobody counts how fast they pass.
 _ROUNDUP = 50
@@ -59,11 +59,15 @@ class Plan:
 _T = TypeVar("_T")
 
 
+def _look(door: Door) -> Status:
+    return client.status(door, look=True)
+
+
 def place(plan: Plan) -> list[HostPart]:
     """Ask all hosts at once.  Raises TooEarly; whatever one host does wrong stays its own."""
     parts: list[HostPart] = []
     statuses: dict[Door, Status] = {}
-    for door, found in zip(plan.doors, _everywhere(plan.doors, client.status), strict=True):
+    for door, found in zip(plan.doors, _everywhere(plan.doors, _look), strict=True):
         part = HostPart(door, door.host)
         if isinstance(found, Status):
             statuses[door] = found

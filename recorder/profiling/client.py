@@ -16,6 +16,9 @@ import msgspec
 from hanglab.recorder.profiling import wire
 from hanglab.recorder.profiling.receipts import Asked, ProcessState, Receipt
 
+#: Seconds for an agent to look at all its processes.
+_LOOK_S = 60.0
+
 
 class AgentUnreachable(Exception):
     """Nobody answers there; its text says why."""
@@ -85,8 +88,13 @@ def is_dynolog(door: Door) -> bool:
     return ask(door, {"fn": "getStatus"}).get("status") == 1
 
 
-def status(door: Door) -> Status:
-    """Raises AgentUnreachable and AgentRefused."""
+def status(door: Door, *, look: bool = False) -> Status:
+    """Who is registered.  Raises AgentUnreachable and AgentRefused.
+
+    ``look``: have the agent see which of them stand still; it takes a second.
+    """
+    if look:
+        ask(door, {"fn": "hanglab.status", "look": True}, _LOOK_S)
     before = time.time()
     answer = ask(door, {"fn": "hanglab.status"})
     after = time.time()

@@ -38,6 +38,7 @@ _MARGIN_S = 0.4
 #: A process that says it is idle this long after the end, and has written nothing, never will.
 _NO_FILE_S = 3.0
 _KEPT_ORDERS = 64
+_BUSY = ": a trace runs in it all the time, such as one of its own torch.profiler"
 
 
 @dataclass
@@ -305,11 +306,11 @@ class Orders:
         patience = order.asked.patience_s
         if target.handover.delivered is None:
             silent = now - target.client.last_seen
+            busy = "" if target.client.idle else _BUSY
             start_ms = order.asked.window.start_ms
             if start_ms and time.time() * 1e3 > start_ms - _KINETO_LEAD_S * 1e3:
-                self._fail(target, "it did not ask for work before the start time")
+                self._fail(target, f"it did not ask for work before the start time{busy}")
             elif now - target.handover.queued > max(patience, 3 * target.client.period_s):
-                busy = "" if target.client.idle else "; a trace has been running in it all the time"
                 self._fail(target, f"it has not asked for work for {silent:.0f} s{busy}")
         elif target.due is not None:
             dropped = target.idle_seen >= 2 and now > target.due + _NO_FILE_S

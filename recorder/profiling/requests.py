@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -71,6 +71,9 @@ class Requests:
         with self.lock:
             clients = self.registry.clients()
             ranks = set(self.registry.ranks())
+        if message.get("look") is True:
+            # Whoever is about to name a start time must not wait for this afterwards.
+            self._look(client for key, client in clients.items() if key in ranks)
         states = [self._state(client, key in ranks) for key, client in clients.items()]
         return {
             "host": self.host,
@@ -105,14 +108,17 @@ class Requests:
         """
         with self.lock:
             chosen = self.orders.select(asked.selection)
-        with ThreadPoolExecutor(_LOOKS, "hanglab-standstill") as pool:
-            stills = list(pool.map(self.standstills.look, chosen.values()))
+        stills = self._look(chosen.values())
         with self.lock:
             order = self.orders.place(asked)
         for client, still in zip(chosen.values(), stills, strict=True):
             if still:
                 self.standstills.keep_stack(client, order.name)
         return order
+
+    def _look(self, clients: Iterable[Client]) -> list[str]:
+        with ThreadPoolExecutor(_LOOKS, "hanglab-standstill") as pool:
+            return list(pool.map(self.standstills.look, clients))
 
     def _receipts(self, message: dict[str, Any]) -> dict[str, Any]:
         with self.lock:

@@ -45,6 +45,9 @@ class Standstills:
         pid = client.identity.pid
         if pid is None:
             return ""
+        seen = self._seen.get(pid)
+        if seen is not None and time.monotonic() - seen[0] < _FRESH_S / 2:
+            return seen[1]
         folder = self._folder_of(client)
         reason = by_progress(folder) if folder is not None else None
         if reason is None:

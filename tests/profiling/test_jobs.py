@@ -1,0 +1,201 @@
+"""Real torch jobs under torchrun, profiled by a real agent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hanglab.recorder.profiling import campaign, client
+from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.configuration import Detail, Window
+from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
+from hanglab.recorder.profiling.service import ProfilingService
+
+pytest.importorskip("torch", reason="profiled jobs need torch: pip install hanglab[run]")
+
+PROGRAM = Path(__file__).parent / "programs" / "training_program.py"
+UP_S = 90.0
+
+
+@contextlib.contextmanager
+def job(folder: Path, *arguments: str, ranks: int = 2) -> Iterator[subprocess.Popen[bytes]]:
+    """A job whose processes look for the agent in the folder, once a second."""
+    config = folder / "kineto.conf"
+    config.write_text("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n")
+    environment = {
+        **os.environ,
+        "KINETO_USE_DAEMON": "1",
+        "KINETO_IPC_SOCKET_DIR": str(folder),
+        "KINETO_CONFIG": str(config),
+        "KINETO_ONDEMAND_TRACE_DIR": str(folder),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(ranks), str(PROGRAM), *arguments]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        # torchrun's ranks lead sessions of their own.
+        for found in _below(folder):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(found, signal.SIGKILL)
+
+
+def _below(folder: Path) -> list[int]:
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{name}/environ").read_bytes()
+            if f"KINETO_IPC_SOCKET_DIR={folder}\0".encode() in text:
+                found.append(int(name))
+    return found
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
+        time.sleep(0.05)
+
+
+def registered(door: Door, folder: Path, ranks: int = 2) -> None:
+    """Until all ranks train and have been heard often enough to know their period."""
+
+    def ready() -> bool:
+        if (folder / "log").read_text().count(" trains") < ranks:
+            return False
+        found = [p for p in client.status(door).processes if p.is_rank]
+        return len(found) == ranks and all(p.period_s < 2.5 for p in found)
+
+    until(ready, UP_S, "registration")
+
+
+def profile(door: Door, asked: Asked) -> list[Receipt]:
+    parts = campaign.place(campaign.Plan([door], asked))
+    campaign.follow(parts, lambda parts: None)
+    assert [part.problem for part in parts] == [""]
+    return sorted(parts[0].receipts, key=lambda receipt: receipt.rank or 0)
+
+
+def test_ranks_of_a_running_job_are_traced_together(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with job(sockets, "90") as launcher:
+        registered(door, sockets)
+        found = client.status(door).processes
+        assert sorted(p.rank for p in found if p.is_rank) == [0, 1]
+        assert launcher.pid in [p.pid for p in found if not p.is_rank], "torchrun registers, too"
+
+        by_time = profile(door, Asked(window=Window(duration_ms=300)))
+        assert [(r.rank, r.state, r.reason) for r in by_time] == [
+            (0, "valid", ""),
+            (1, "valid", ""),
+        ]
+        starts = [r.first_ms for r in by_time if r.first_ms is not None]
+        # The job's own steps are a few milliseconds apart.
+        assert max(starts) - min(starts) < 100
+        for receipt in by_time:
+            document = json.loads(Path(receipt.path).read_text())
+            assert document["distributedInfo"]["rank"] == receipt.rank
+            assert document["distributedInfo"]["world_size"] == 2
+            assert any("all_reduce" in e.get("name", "") for e in document["traceEvents"])
+            assert f"rank{receipt.rank}.here" in receipt.file
+
+        detail = Detail(shapes=True, stacks=True, flops=True, modules=True)
+        iterations = profile(door, Asked(window=Window(iterations=3), detail=detail))
+        assert [r.state for r in iterations] == ["valid", "valid"]
+
+        one = profile(door, Asked(Selection(ranks=[1]), Window(duration_ms=50)))
+        assert [(r.rank, r.state) for r in one] == [(1, "valid")]
+        by_pid = profile(door, Asked(Selection(pids=[launcher.pid]), Window(duration_ms=50)))
+        assert [r.rank for r in by_pid] == [0, 1], "the launcher stands for its ranks"
+
+        with pytest.raises(campaign.TooEarly, match="earliest common start"):
+            campaign.place(campaign.Plan([door], Asked(), start_in_s=0.5))
+
+
+def test_hung_job_is_traced_by_time_and_refuses_iterations(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with job(sockets, "90", "hang"):
+        registered(door, sockets)
+        ranks = [p.pid for p in client.status(door).processes if p.is_rank]
+        until(lambda: all(_sleeps(pid) for pid in ranks), 30, "the hang")
+        refused = profile(door, Asked(window=Window(iterations=3)))
+        assert [r.state for r in refused] == ["failed", "failed"]
+        assert all("makes no iterations" in r.reason for r in refused)
+        # Had they been delivered, they would block this one.
+        traced = profile(door, Asked(window=Window(duration_ms=200)))
+        assert [(r.state, r.reason) for r in traced] == [("valid", ""), ("valid", "")]
+        # Stacks belong to the trace of a process that stands still.
+        assert "wait_for_disk" in Path(traced[1].path).read_text()
+        assert "all_reduce" in Path(traced[0].path).read_text()
+
+
+def _sleeps(pid: int) -> bool:
+    from hanglab.recorder.profiling.standstill import by_stack
+
+    return "stood at" in by_stack(pid)
+
+
+def test_users_own_profiler_gets_in_the_way_and_is_named(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with job(sockets, "90", "own"):
+        registered(door, sockets)
+        receipts = profile(door, Asked(window=Window(duration_ms=100), patience_s=15))
+        assert [r.state for r in receipts] == ["failed", "failed"]
+        assert all("torch.profiler" in r.reason for r in receipts), receipts
+
+
+def test_process_that_ends_before_its_trace_is_told(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    leave = sockets / "leave"
+    with job(sockets, "90", "leave", str(leave)):
+        registered(door, sockets)
+        order, _ = client.place(door, Asked(window=Window(duration_ms=60_000)))
+        until(
+            lambda: any(r.state == "active" for r in client.receipts(door, order)), 30, "delivery"
+        )
+        leave.touch()
+        until(lambda: all(r.final for r in client.receipts(door, order)), 30, "the end")
+        for receipt in client.receipts(door, order):
+            assert receipt.state == "failed"
+            assert "ended before its trace was written" in receipt.reason
+
+
+def test_restarted_agent_finds_the_job_again(sockets: Path) -> None:
+    from hanglab.recorder.profiling.service import Settings
+
+    settings = Settings(root=sockets / "traces", host="here", socket_folder=sockets)
+    service = ProfilingService(settings)
+    with job(sockets, "90"):
+        try:
+            registered(Door("127.0.0.1", service.port), sockets)
+        finally:
+            service.close()
+        service = ProfilingService(settings)
+        try:
+            door = Door("127.0.0.1", service.port)
+            registered(door, sockets)
+            receipts = profile(door, Asked(window=Window(duration_ms=50)))
+            assert [(r.state, r.reason) for r in receipts] == [("valid", "")] * 2
+        finally:
+            service.close()
