@@ -1,4 +1,4 @@
-"""Rank 2 keeps every loss with its graph, and its container is too small for that."""
+"""The job keeps every loss with its graph, and rank 2's container is too small for that."""
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -21,7 +21,6 @@ def oom_killed(job):
         activations = model(job.batch(1024, rows=1024))
         loss = activations.square().mean()
         loss.backward(retain_graph=True)
-        if job.rank == 2:
-            history.append(loss)
+        history.append(loss)
         optimizer.step()
         optimizer.zero_grad()
