@@ -142,24 +142,24 @@ def _from_detector(told: Mapping[int, list[StragglerLine]]) -> History | None:
                 remarks += [f"rank {rank}: {text}" for text in line.warnings]
             else:
                 remarks += [f"report {line.number}: {missing.text}" for missing in line.missing]
-    if not any(line.sections for lines in by_number.values() for line in lines.values()):
+    if not any(line.sections for told_of in by_number.values() for line in told_of.values()):
         return None
-    first = min(line.at.wall_ns for lines in by_number.values() for line in lines.values())
+    first = min(line.at.wall_ns for told_of in by_number.values() for line in told_of.values())
     windows = []
-    for number, lines in sorted(by_number.items()):
+    for number, by_rank in sorted(by_number.items()):
         work: dict[str, dict[int, Summary]] = {}
-        for rank, line in sorted(lines.items()):
+        for rank, line in sorted(by_rank.items()):
             for name, section in line.sections.items():
                 if section.work is not None:
                     work.setdefault(name, {})[rank] = _summary(section.work)
         windows.append(
             Window(
                 number,
-                (max(line.at.wall_ns for line in lines.values()) - first) / 1e9,
+                (max(line.at.wall_ns for line in by_rank.values()) - first) / 1e9,
                 work,
                 {
                     rank: InputWait(line.input.share, line.input.busy)
-                    for rank, line in lines.items()
+                    for rank, line in by_rank.items()
                     if line.input is not None
                 },
             )

@@ -23,7 +23,7 @@ class on_class_too(Generic[P, R]):
 
     def __get__(self, instance: Any, owner: Any) -> Callable[P, R]:
         # Sections are entered through here at every step of the job.
-        return MethodType(self._method, instance or owner._shared or owner.shared())  # type: ignore[return-value]
+        return MethodType(self._method, instance or owner._shared or owner.shared())
 
 
 class value_on_class_too(Generic[R]):
