@@ -84,11 +84,12 @@ def profile(
         raise UsageError("--at-iteration needs --iterations.", "Say how many: --iterations 3.")
     if start_in is not None and iterations:
         raise UsageError("--start-in is a time, and --iterations counts steps.", "Use one of them.")
+    wanted = _ranks(ranks)
     doors = find_doors(target, host or [], hostfile, job, token_file, tls_ca)
     if list_processes:
         return _list(doors)
     asked = Asked(
-        Selection(_ranks(ranks), list(pid or []), job),
+        Selection(wanted, list(pid or []), job),
         Window(duration_ms, warmup, 0, iterations, at_iteration),
         Detail(shapes, stacks, flops, modules),
         timeout,
