@@ -1,5 +1,7 @@
 """Rank 0 keeps all its checkpoints instead of the last one, until the disk is full."""
 
+from pathlib import Path
+
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -13,7 +15,7 @@ from hanglab.harness import Cause, Expect, scenario
     needs=("private_mounts",),
 )
 def disk_full(job):
-    folder = job.disk(mebibytes=8) if job.rank == 0 else None
+    folder = job.disk(mebibytes=8) if job.rank == 0 else Path()
     model = DistributedDataParallel(torch.nn.Linear(512, 512).to(job.device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in job.steps(30):

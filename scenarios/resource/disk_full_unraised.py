@@ -16,7 +16,8 @@ class Writer(threading.Thread):
     def __init__(self, path):
         super().__init__(daemon=True)
         self.path = path
-        self.orders, self.written = queue.Queue(), queue.Queue()
+        self.orders: queue.Queue[bytes] = queue.Queue()
+        self.written: queue.Queue[int] = queue.Queue()
 
     def run(self):
         with open(self.path, "ab") as file:

@@ -16,7 +16,7 @@ class Decoder:
         self.address = ctypes.addressof(self.buffer)
 
     def release(self):
-        self.buffer = None
+        del self.buffer
         self.address = 0
 
     def decode(self, size):

@@ -15,7 +15,7 @@ def words(line):
 
 def tokenize(lines):
     """How often each word occurs in the corpus."""
-    counts = {}
+    counts: dict[str, int] = {}
     for number in range(lines):
         line = f"line {number} of a corpus that only one rank reads " * 40  # SEEN
         for word in words(line):  # SEEN

@@ -13,7 +13,7 @@ class Metrics:
     """Writes losses in a thread that the interpreter waits for at its end."""
 
     def __init__(self):
-        self.losses = queue.SimpleQueue()
+        self.losses: queue.SimpleQueue[float | None] = queue.SimpleQueue()
         self.written = []
         threading.Thread(target=self.write, name="metrics").start()
 

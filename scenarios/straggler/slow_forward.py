@@ -32,9 +32,9 @@ class Tower(torch.nn.Module):
     reference="arXiv:2505.05713",
 )
 def slow_forward(job):
-    model = Tower(log=job.faulty and job.rank == 2)  # FAULT
-    model = DistributedDataParallel(model.to(job.device))
-    optimizer = torch.optim.SGD(model.module.head.parameters(), lr=0.01)
+    tower = Tower(log=job.faulty and job.rank == 2)  # FAULT
+    model = DistributedDataParallel(tower.to(job.device))
+    optimizer = torch.optim.SGD(tower.head.parameters(), lr=0.01)
     for _ in job.steps(50):
         inputs = job.batch(256, rows=1024)
         with job.section("forward"):

@@ -27,10 +27,10 @@ def split_mismatch(job):
     experts = torch.nn.Linear(64, 64).to(job.device)
     for step in job.steps(20):
         router = torch.Generator().manual_seed(step * job.world_size + job.rank)
-        sends = torch.randint(4, 32, (job.world_size,), generator=router).to(job.device)
-        receives = torch.empty_like(sends)
-        dist.all_to_all_single(receives, sends)
-        sends = sends.tolist()
+        counts = torch.randint(4, 32, (job.world_size,), generator=router).to(job.device)
+        receives = torch.empty_like(counts)
+        dist.all_to_all_single(receives, counts)
+        sends = counts.tolist()
         if job.faulty and job.rank == 1 and step == 5:  # FAULT
             sends = [count + 1 for count in sends]
         tokens = dispatch(job.batch(64, rows=sum(sends)), sends, receives.tolist())
