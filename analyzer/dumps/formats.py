@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import pickle
 import re
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.dumps.columns import Entries, RankDump
 from hanglab.analyzer.dumps.content import read_content
 from hanglab.analyzer.dumps.decoding import Decoded, decode_pickle
 from hanglab.analyzer.dumps.errors import DumpError, RefusedDump
 from hanglab.analyzer.dumps.jsontext import decode_json
+from hanglab.analyzer.dumps.likeness import Likenesses
 from hanglab.analyzer.dumps.repetition import Mistaken, thin
 
 _MAGIC = {
@@ -36,6 +38,8 @@ _JSON_START = re.compile(rb"(?:\xef\xbb\xbf)?\s*{")
 HEAD = 4096
 #: Smaller files have too few entries to tell kinds of them apart.
 _WORTH_THINNING = 10_000
+#: What this process has read.
+_LIKENESSES = Likenesses()
 
 
 def foreign(head: bytes) -> str:
@@ -100,21 +104,28 @@ def read_dump(data: bytes, *, rank: int, source: str, contained: bool) -> RankDu
 
 def _by_kinds(data: bytes, *, rank: int, source: str) -> RankDump | None:
     """The dump in ``data`` if its entries repeat as they do in what torch writes."""
+
+    def content(decoded: Decoded, whole: Callable[[Entries], Entries]) -> RankDump | None:
+        try:
+            return read_content(
+                decoded, rank=rank, source=source, from_json=False, contained=True, whole=whole
+            )
+        except Mistaken:
+            return None
+
+    recalled = _LIKENESSES.recall(data, _by_c)
+    if recalled is not None:
+        dump = content(*recalled)
+        if dump is not None and dump.entries is not None and not dump.damage:
+            return dump
     thinned = thin(data)
     decoded = _by_c(thinned.data) if thinned is not None else None
     if thinned is None or decoded is None:
         return None
-    try:
-        return read_content(
-            decoded,
-            rank=rank,
-            source=source,
-            from_json=False,
-            contained=True,
-            whole=thinned.expand,
-        )
-    except Mistaken:
-        return None
+    dump = content(decoded, thinned.expand)
+    if dump is not None and dump.entries is not None and not dump.damage:
+        _LIKENESSES.learn(data, thinned, dump.entries, _by_c)
+    return dump
 
 
 def _by_c(data: bytes) -> Decoded | None:

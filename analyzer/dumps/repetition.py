@@ -42,8 +42,8 @@ _WIDTH = np.full(256, _UNKNOWN, dtype=np.intp)
 _WIDTH[list(b"NKMJ\x8a")] = (0, 1, 2, 4, 8)
 _FORM = {1: "<u1", 2: "<u2", 4: "<i4", 8: "<i8"}
 #: Operations of plain data that have a length of their own and leave the memo alone.
-_PLAIN = rb"(?:h.|j.{4}|K.|M.{2}|J.{4}|\x8a\x08.{8}|G.{8}|[](})eutNa\x85\x86\x87\x88\x89])"
-_RUN = re.compile(_PLAIN + b"*", re.DOTALL)
+PLAIN = rb"(?:h.|j.{4}|K.|M.{2}|J.{4}|\x8a\x08.{8}|G.{8}|[](})eutNa\x85\x86\x87\x88\x89])"
+_RUN = re.compile(PLAIN + b"*", re.DOTALL)
 _INTEGER = rb"(?:K.|M.{2}|J.{4}|\x8a\x08.{8}|N)"
 
 UInt8 = npt.NDArray[np.uint8]
@@ -70,6 +70,11 @@ class Thinned:
     like: Int32
     #: Columns of shape ``(n,)``; those of kept entries may be wrong.
     numbers: dict[str, Int64 | Float64]
+    #: Where the first entry begins, and where all later ones do.
+    begin: int
+    starts: Int64
+    #: By column, where the numbers of all but the last entry stand, 0 where one has none.
+    spots: dict[str, Int64]
 
     def expand(self, entries: Entries) -> Entries:
         """All entries, from the kept ones.  Raises Mistaken."""
@@ -103,14 +108,13 @@ def thin(data: bytes, *, few: int = _FEW) -> Thinned | None:
     The first entry, which brings the keys, and the last one, of which nobody
     knows yet where it ends, are always kept.
     """
-    found = _ENTRIES.search(data)
-    if found is None or data[:2] != b"\x80\x02":
+    begin = find_entries(data)
+    if begin is None:
         return None
-    begin = found.end()
-    first = _key_at(data, begin + 2)
+    first = key_at(data, begin + 2)
     if first is None:
         return None
-    scan = _Scan(data)
+    scan = Scan(data)
     if not scan.reaches(2, begin):
         return None
     d = np.frombuffer(data, dtype=np.uint8)
@@ -158,26 +162,35 @@ def thin(data: bytes, *, few: int = _FEW) -> Thinned | None:
         kept=np.concatenate(([0], place + 1, [count - 1])),
         like=all_like,
         numbers=numbers.columns(count),
+        begin=begin,
+        starts=starts,
+        spots=numbers.spots(begin, int(starts[0])),
     )
 
 
-def _written(data: bytes, text: bytes, begin: int, end: int) -> int:
+def find_entries(data: bytes) -> int | None:
+    """Where the first entry begins, if that can be seen."""
+    found = _ENTRIES.search(data)
+    return None if found is None or data[:2] != b"\x80\x02" else found.end()
+
+
+def written(data: bytes, text: bytes, begin: int, end: int) -> int:
     """Where a text is written out, -1 if nowhere."""
     return data.find(b"X" + len(text).to_bytes(4, "little") + text, begin, end)
 
 
 def _key_of(data: bytes, at: int, name: bytes) -> list[tuple[int, bytes]]:
-    key = _key_at(data, at) if at >= 0 else None
+    key = key_at(data, at) if at >= 0 else None
     return [] if key is None else [(key, name)]
 
 
-def _key_at(data: bytes, at: int) -> int | None:
+def key_at(data: bytes, at: int) -> int | None:
     """The place in the memo of the text that is written at ``at``; None beyond 255."""
     after = at + 5 + int.from_bytes(data[at + 1 : at + 5], "little")
     return data[after + 1] if data[after : after + 1] == b"q" and after + 1 < len(data) else None
 
 
-class _Scan:
+class Scan:
     """Follows operations one by one: what it has passed is nothing but plain data.
 
     No place of the memo may be filled twice, so a place means the same to all entries.
@@ -185,7 +198,9 @@ class _Scan:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._last_put = -1
+        self.last_put = -1
+        #: Places that were filled, as far as nobody has cleared this.
+        self.puts: list[int] = []
 
     def reaches(self, start: int, end: int) -> bool:
         """Whether an operation ends at ``end`` if one begins at ``start``."""
@@ -204,9 +219,10 @@ class _Scan:
                 put, size = int.from_bytes(data[at + 1 : at + 5], "little"), 5
             else:
                 return False
-            if put <= self._last_put:
+            if put <= self.last_put:
                 return False
-            self._last_put = put
+            self.last_put = put
+            self.puts.append(put)
             at += size
         return at == end
 
@@ -227,17 +243,18 @@ class _Numbers:
         #: The bytes without the numbers.
         self.blank = d.copy()
         found: list[tuple[int, bytes]] = []
-        places = {name: _written(data, name, begin, end) for name in _COLUMNS}
+        places = {name: written(data, name, begin, end) for name in _COLUMNS}
         for at, name in sorted((at, name) for name, at in places.items()):
             found += _key_of(data, at, name)
             if name == b"time_created_ns":
                 # Only operations that were timed have one, and the first may be none of them.
-                at = _written(data, _DURATION, begin, len(data))
+                at = written(data, _DURATION, begin, len(data))
                 found += _key_of(data, at, _DURATION)
         #: Keys and names in the order in which entries have them.
         self.found = tuple(found)
         self._values: dict[str, Int64 | Float64] = {}
         self._places: list[Int64] = []
+        self._spots: dict[str, Int64] = {}
 
     @property
     def places(self) -> Int64:
@@ -271,6 +288,7 @@ class _Numbers:
                 return False
             self._values[_COLUMNS[name]] = values
             self._places.append(at)
+            self._spots[_COLUMNS[name]] = at
             at = at + 1 + widths + (widths == 8)
         return "record_id" in self._values
 
@@ -315,7 +333,18 @@ class _Numbers:
         values = np.full(len(at), np.nan)
         values[there] = self._take(at[there] + 3, ">f8")
         self._values["duration_ms"] = values
+        self._spots["duration_ms"] = np.where(there, at + 2, 0)
         return at + np.where(there, 11, 0)
+
+    def spots(self, begin: int, end: int) -> dict[str, Int64]:
+        """Where the numbers of the first entry, from ``begin`` to ``end``, and of these stand."""
+        found: dict[str, Int64] = {}
+        names = {column: name for name, column in (_COLUMNS | {_DURATION: "duration_ms"}).items()}
+        for column, spots in self._spots.items():
+            name = names[column]
+            at = written(self._data, name, begin, end)
+            found[column] = np.concatenate(([at + 7 + len(name) if at >= 0 else 0], spots))
+        return found
 
     def columns(self, count: int) -> dict[str, Int64 | Float64]:
         columns: dict[str, Int64 | Float64] = {}
@@ -346,7 +375,7 @@ def _form(found: Found) -> re.Pattern[bytes]:
             if name == _DURATION:
                 yield b"(?:" + get + rb"G.{8})?"
             else:
-                yield b"(?:(?!" + get + b")" + _PLAIN + b")*" + get + b"(" + _INTEGER + b")"
-        yield _PLAIN + b"*"
+                yield b"(?:(?!" + get + b")" + PLAIN + b")*" + get + b"(" + _INTEGER + b")"
+        yield PLAIN + b"*"
 
     return re.compile(b"".join(parts()), re.DOTALL)

@@ -8,8 +8,9 @@ import numpy as np
 
 from hanglab.analyzer.dumps.columns import ABSENT, Entries, RankDump, State
 from hanglab.analyzer.dumps.content import read_content
-from hanglab.analyzer.dumps.decoding import decode_pickle
+from hanglab.analyzer.dumps.decoding import Decoded, decode_pickle
 from hanglab.analyzer.dumps.errors import DumpError
+from hanglab.analyzer.dumps.likeness import Likenesses
 from hanglab.analyzer.dumps.repetition import Mistaken, thin
 
 #: Column, its type, the table that it points into.
@@ -52,6 +53,45 @@ def check_short_way(data: bytes) -> bool:
         return False
     assert repr(short) == repr(read_content(decode_pickle(data), **options))
     return True
+
+
+def _decoded(data: bytes) -> Decoded | None:
+    try:
+        decoded = decode_pickle(data)
+    except DumpError:
+        return None
+    return None if decoded.damage else decoded
+
+
+def check_alike(files: list[bytes]) -> int:
+    """Raises AssertionError where a dump, read by what earlier ones taught, says anything else.
+
+    Returns how many were read so.
+    """
+    seen = Likenesses(least=2)
+    options: dict[str, Any] = {"rank": 0, "source": "x", "from_json": False, "contained": False}
+    count = 0
+    for data in files:
+        recalled = seen.recall(data, _decoded)
+        if recalled is not None:
+            try:
+                short = read_content(recalled[0], whole=recalled[1], **options)
+            except (Mistaken, DumpError):
+                short = None
+            if short is not None and short.entries is not None and not short.damage:
+                assert repr(short) == repr(read_content(decode_pickle(data), **options))
+                count += 1
+        thinned = thin(data, few=2)
+        decoded = _decoded(thinned.data) if thinned is not None else None
+        if thinned is None or decoded is None:
+            continue
+        try:
+            dump = read_content(decoded, whole=thinned.expand, **options)
+        except (Mistaken, DumpError):
+            continue
+        if dump.entries is not None and not dump.damage:
+            seen.learn(data, thinned, dump.entries, _decoded)
+    return count
 
 
 def check_sound(dump: RankDump) -> None:

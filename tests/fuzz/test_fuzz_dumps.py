@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from soundness import check_short_way, check_sound
-from values_of_dumps import SEEDS, damaged, dumps, in_json, pickled, repeating
+from soundness import check_alike, check_short_way, check_sound
+from values_of_dumps import SEEDS, alike, damaged, dumps, in_json, pickled, repeating
 
 from hanglab.analyzer.dumps import DumpError, load_folder, load_many
 from hanglab.analyzer.dumps.formats import read_dump
@@ -56,6 +56,10 @@ def check_repeating(data: bytes) -> None:
     check_short_way(data)
 
 
+def check_likeness(files: list[bytes]) -> None:
+    check_alike(files)
+
+
 def check_workers(files: list[bytes]) -> None:
     """C's unpickler on damaged bytes: whatever it does, each file has its own answer."""
     for result in load_many([(data, n, "x") for n, data in enumerate(files)], deadline_s=2.0):
@@ -69,6 +73,7 @@ CHECKS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], None]]] = {
     "pickled": (pickled(), check_pickled),
     "json": (in_json(), check_json),
     "repeating": (repeating(), check_repeating),
+    "alike": (alike(), check_likeness),
     "damaged": (damaged(), check_damaged),
     "workers": (st.lists(damaged(), min_size=40, max_size=40), check_workers),
 }

@@ -126,11 +126,41 @@ def repeating(draw: st.DrawFn) -> bytes:
     kinds = draw(st.lists(_whole_entry, min_size=1, max_size=4))
     order = draw(st.lists(st.sampled_from(range(len(kinds))), min_size=6, max_size=30))
     entries = [{**kinds[kind], "record_id": n, "op_id": n + 250} for n, kind in enumerate(order)]
-    data = bytearray(torch_pickle({"version": "2.10", "entries": entries}))
+    return _changed(draw, torch_pickle({"version": "2.10", "entries": entries}))
+
+
+def _changed(draw: st.DrawFn, data: bytes) -> bytes:
+    changed = bytearray(data)
     for _ in range(draw(st.integers(0, 2))):
-        at = draw(st.integers(0, len(data) - 1))
-        data[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
-    return bytes(data)
+        at = draw(st.integers(0, len(changed) - 1))
+        changed[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(changed)
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> list[bytes]:
+    """Rings of ranks that run the same program, but for names, numbers, the end, some bytes."""
+    kinds = draw(st.lists(_whole_entry, min_size=1, max_size=4))
+    order = draw(st.lists(st.sampled_from(range(len(kinds))), min_size=10, max_size=40))
+    files = []
+    for _ in range(draw(st.integers(2, 4))):
+        names = draw(st.sampled_from(["01", "12", "11", "x1", ("", "1")]))
+        first = draw(st.integers(0, 3))
+        end = draw(st.integers(0, 3))
+        entries = [
+            {
+                **kinds[kind],
+                "record_id": n + first,
+                "op_id": n + first + 250,
+                "time_created_ns": 1_700_000_000_000_000_000 + n * 7 + first,
+                "process_group": (names[kind % 2], f"group {kind % 2}"),
+            }
+            for n, kind in enumerate(order[: len(order) - end])
+        ]
+        config = {name: {"name": name, "desc": "d", "ranks": "[0, 1]"} for name in names}
+        top = {"version": "2.10", "pg_config": config, "entries": entries}
+        files.append(torch_pickle(top))
+    return [_changed(draw, data) if draw(st.booleans()) else data for data in files]
 
 
 @st.composite
