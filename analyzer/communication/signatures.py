@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -149,6 +150,47 @@ def _site_hash(stack: tuple[Frame, ...]) -> int:
     return _hash("|".join(f"{f.file}:{f.line}:{f.function}" for f in frames))
 
 
+class _Signatures:
+    """Signatures by the identity of what they are of, which the dumps of one loader share.
+
+    To hash a stack takes longer than all else that is done for one.
+    """
+
+    def __init__(self) -> None:
+        #: What an identity belongs to is held, so that no other thing can have it.
+        self._known: dict[tuple[int, int, int], tuple[Any, tuple[int, ...]]] = {}
+        self._sites: dict[int, tuple[Any, int]] = {}
+
+    def __call__(
+        self, operation: Operation, arguments: Arguments, stack: tuple[Frame, ...]
+    ) -> tuple[int, ...]:
+        key = id(operation), id(arguments), id(stack)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+                self._sites.clear()
+            row = (
+                _operation_hash(operation.op),
+                _size_hash(operation.op, arguments),
+                _dtype_hash(arguments),
+                _extra_hash(arguments),
+                self._site(stack),
+            )
+            known = self._known[key] = (operation, arguments, stack), row
+        return known[1]
+
+    def _site(self, stack: tuple[Frame, ...]) -> int:
+        known = self._sites.get(id(stack))
+        if known is None:
+            known = self._sites[id(stack)] = stack, _site_hash(stack)
+        return known[1]
+
+
+#: So many signatures are remembered.
+_REMEMBERED = 4096
+_SIGNATURES = _Signatures()
+
 #: Columns of a table of signatures, gravest first.
 OPERATION, SIZE, DTYPE, EXTRA, SITE = range(5)
 
@@ -163,18 +205,10 @@ def signature_table(
 
     Every column is a hash of 64 bits; 0 where it is not known or does not apply.
     """
-    sites = [_site_hash(stack) for stack in stacks]
-    table = np.zeros((len(keys), 5), dtype=np.uint64)
-    for row, (i, j, k) in enumerate(keys):
-        op, given = operations[i].op, arguments[j]
-        table[row] = (
-            _operation_hash(op),
-            _size_hash(op, given),
-            _dtype_hash(given),
-            _extra_hash(given),
-            sites[k] if k >= 0 else 0,
-        )
-    return table
+    rows = [
+        _SIGNATURES(operations[i], arguments[j], stacks[k] if k >= 0 else ()) for i, j, k in keys
+    ]
+    return np.array(rows, dtype=np.uint64).reshape(len(keys), 5)
 
 
 def suspicious(a: UInt64, b: UInt64) -> bool:

@@ -37,6 +37,11 @@ _LONGEST = 1 << 17
 _FREED = 0.97
 #: So many unfinished operations of one status are believed.
 _FROM_STATUS = 64
+#: Numbers below this are told apart by a table of all of them.
+_DENSE = 1 << 14
+#: Lists of members whose shortest form is remembered.
+_REMEMBERED = 64
+_COMPACT: dict[int, tuple[tuple[int, ...], Members]] = {}
 _STATEFUL = frozenset({"nccl", "nccl2", "xccl", "ncclx", "rccl"})
 
 
@@ -130,7 +135,17 @@ class Summary:
 
 def compact(ranks: Iterable[int]) -> Members:
     """Members in their shortest form; the order, which numbers ranks in the group, is kept."""
-    given = tuple(ranks)
+    given = ranks if type(ranks) is tuple else tuple(ranks)
+    known = _COMPACT.get(id(given))
+    if known is None:
+        if len(_COMPACT) >= _REMEMBERED:
+            _COMPACT.clear()
+        # The loader reads equal lists once; what is held keeps its identity.
+        known = _COMPACT[id(given)] = given, _compacted(given)
+    return known[1]
+
+
+def _compacted(given: tuple[int, ...]) -> Members:
     if len(given) > 1:
         step = given[1] - given[0]
         if step and given == tuple(range(given[0], given[-1] + (1 if step > 0 else -1), step)):
@@ -208,7 +223,8 @@ def _members_of(dump: RankDump) -> dict[str, Members]:
         (),
     )
     shift = 0
-    if default and min(default) == 0 and max(default) == len(default) - 1 < dump.rank:
+    # The short test goes first: the lists of large jobs are long.
+    if default and len(default) <= dump.rank and _starts_at_zero(default):
         shift = dump.rank // len(default) * len(default)
     found: dict[str, Members] = {}
     for name, ranks in dump.members.items():
@@ -218,6 +234,11 @@ def _members_of(dump: RankDump) -> dict[str, Members]:
             continue
         found[name] = compact(rank + shift for rank in ranks) if shift else compact(ranks)
     return found
+
+
+def _starts_at_zero(ranks: tuple[int, ...]) -> bool:
+    """Whether these are the numbers from 0 on, each once."""
+    return min(ranks) == 0 and max(ranks) == len(ranks) - 1
 
 
 def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: Any) -> None:
@@ -445,6 +466,10 @@ def _distinct(values: Int64) -> tuple[Int64, Int64]:
 
     As np.unique, which imports numpy.ma for it: 30 ms at the start of a command.
     """
+    if len(values) and 0 <= int(values.min()) and int(values.max()) < _DENSE:
+        there = np.zeros(int(values.max()) + 1, dtype=np.bool_)
+        there[values] = True
+        return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     first = np.ones(len(values), dtype=np.bool_)

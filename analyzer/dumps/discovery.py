@@ -96,12 +96,15 @@ def read_regular(path: Path, limit: int) -> bytes:
     # Without O_NONBLOCK, a FIFO put in the file's place would block for ever.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("is no regular file any more")
+        # One byte more than there should be tells the end.
+        most = min(max(status.st_size + 1, 1 << 16), 1 << 24)
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
             pieces = []
             while limit > 0:
-                piece = file.read(min(limit, 1 << 24))
+                piece = file.read(min(limit, most))
                 if not piece:
                     break
                 pieces.append(piece)

@@ -84,8 +84,8 @@ class _Column:
             view: npt.NDArray[Any] = np.ndarray(shape, dtype, data, begin, (1,))
             within = int(np.searchsorted(rows, count))
             if within == count:
-                whole: Int64 | Float64 = view[places[:within]].astype(values.dtype)
-                return whole
+                found: npt.NDArray[Any] = view[places[:within]].astype(values.dtype)
+                return found
             values[rows[:within]] = view[places[:within]]
         return values
 

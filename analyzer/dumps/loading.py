@@ -22,6 +22,8 @@ DEADLINE_S = 5.0
 _BYTES_PER_S = 2e6
 #: A buffer of 2,000 entries has 0.4 MB.
 MAX_FILE = 64 << 20
+#: A foreign file up to this is told by all of it: to open one twice takes longer.
+_SMALL = 4 << 20
 _MEMORY = 256 << 20
 _MEMORY_PER_BYTE = 24
 #: Bytes that are worth a worker of their own.
@@ -105,7 +107,7 @@ def _bytes_of(file: _File) -> bytes:
         what = foreign(read_regular(file.path, HEAD))
         if what or file.size > MAX_FILE:
             raise DumpError(what or f"larger than any dump: {file.size} bytes")
-    elif file.size > HEAD:
+    elif file.size > _SMALL:
         what = foreign(read_regular(file.path, HEAD))
         if what:
             raise DumpError(what)
