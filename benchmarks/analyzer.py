@@ -4,7 +4,8 @@
 
 Dumps are generated: 2,000 entries a rank with 10 frames each, written and
 memoised as torch does it, all ranks present, one of them late.  ``--full`` goes on
-to 16,384 ranks (7 GB of disk).  Every measurement is a process of its own.
+to 16,384 ranks (7 GB of disk).  Every measurement is a process of its own; this analyzer is
+measured before the others and behind them, and the slower one of the two counts.
 
 torchfrtrace is run with its cap on mismatches lifted: it takes sends and receives
 in a group of more than two for missing ranks, and would give up after ten of
@@ -140,15 +141,20 @@ def run_case(case: Case, base: Path, with_torchfrtrace: bool) -> str:
     folder = base / f"{case.layout}-{case.ranks}"
     size = write_dumps(folder, case.layout, case.ranks, CULPRIT % case.ranks)
     try:
+        runs = [measured("analyzer", folder)]
         plain = measured("pickle", folder)
-        ours = measured("analyzer", folder)
-        assert "failed" not in ours, ours
-        assert ours["culprits"] == [CULPRIT % case.ranks], ours
-        assert ours["unusable"] == 0, ours
-        seconds, load = float(str(ours["seconds"])), float(str(plain["seconds"]))
-        upstream = "-"
+        theirs = None
         if case.torchfrtrace and with_torchfrtrace:
-            upstream = described(measured("torchfrtrace", folder), seconds)
+            theirs = measured("torchfrtrace", folder)
+        runs.append(measured("analyzer", folder))
+        for ours in runs:
+            assert "failed" not in ours, ours
+            assert ours["culprits"] == [CULPRIT % case.ranks], ours
+            assert ours["unusable"] == 0, ours
+        # Once before the others and once behind: the slower one counts.
+        ours = max(runs, key=lambda run: float(str(run["seconds"])))
+        seconds, load = float(str(ours["seconds"])), float(str(plain["seconds"]))
+        upstream = "-" if theirs is None else described(theirs, seconds)
     finally:
         shutil.rmtree(folder)
     return (
