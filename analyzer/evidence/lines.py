@@ -12,7 +12,7 @@ from hanglab.recorder.case.records import Frame
 
 def input_line(known: Evidence, rank: int) -> Location | None:
     """The line that waits for the loader: where the rank was seen most often."""
-    lines = [line for line in known.ranks[rank].lines if line.below == "input"]
+    lines = [line for line in known.ranks[rank].lines if "input" in (line.below, line.within)]
     if not lines:
         return None
     most = max(lines, key=lambda line: line.count)

@@ -289,7 +289,8 @@ class CodeShape(msgspec.Struct):
 class LineCount(msgspec.Struct, frozen=True):
     """``lines.json`` holds a list of these: how often a line was the innermost of user code.
 
-    ``below`` is what it had called at the time.
+    ``below`` is what it had called at the time, ``within`` what had called it: a data
+    loader without workers makes its batches in the rank's own thread.
     """
 
     file: str
@@ -297,6 +298,7 @@ class LineCount(msgspec.Struct, frozen=True):
     line: int
     count: int
     below: Literal["", "communication", "input"] = ""
+    within: Literal["", "input"] = ""
 
 
 class TimingSummary(msgspec.Struct, frozen=True, array_like=True):

@@ -2,7 +2,8 @@
 
 A job that moves leaves no stack behind.  The recorder's thread looks at the
 main thread now and then and counts the innermost line of user code, with what
-it had called: a communication, the data loader, or anything else.
+it had called: a communication, the data loader, or anything else.  The
+loader itself calls the user's code where it has no workers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class LineSampler:
     def __init__(self, is_user: Callable[[str], bool]) -> None:
         self._is_user = is_user
         self._main = threading.main_thread().ident or 0
-        self._counts: Counter[tuple[str, str, int, str]] = Counter()
+        self._counts: Counter[tuple[str, str, int, str, str]] = Counter()
 
     def look(self) -> None:
         frame: FrameType | None = sys._current_frames().get(self._main)
@@ -35,7 +36,9 @@ class LineSampler:
         while frame is not None:
             code = frame.f_code
             if self._is_user(code.co_filename):
-                key = (code.co_filename, code.co_name, frame.f_lineno or 0, below)
+                line = frame.f_lineno or 0
+                within = "input" if _called_by_loader(frame) else ""
+                key = (code.co_filename, code.co_name, line, below, within)
                 if key in self._counts or len(self._counts) < _LIMIT:
                     self._counts[key] += 1
                 return
@@ -54,7 +57,17 @@ class LineSampler:
                 "function": function,
                 "line": line,
                 "below": below,
+                "within": within,
                 "count": count,
             }
-            for (file, function, line, below), count in self._counts.most_common()
+            for (file, function, line, below, within), count in self._counts.most_common()
         ]
+
+
+def _called_by_loader(frame: FrameType | None) -> bool:
+    """Whether the data loader makes its batches in this very thread, out of the user's code."""
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("torch/utils/data/dataloader.py"):
+            return frame.f_code.co_name != "<module>"
+        frame = frame.f_back
+    return False

@@ -20,7 +20,7 @@ class StoredRecords(Dataset):
         return self.count
 
     def __getitem__(self, index):
-        time.sleep(self.latency)
+        time.sleep(self.latency)  # SEEN
         return torch.full((256,), index / self.count, device="cpu")
 
 
@@ -37,7 +37,7 @@ def slow_input_and_compute(job):
     encoder = torch.nn.Sequential(*layers).to(job.device).requires_grad_(False)
     model = DistributedDataParallel(torch.nn.Linear(256, 8).to(job.device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _, batch in zip(job.steps(40), loader, strict=True):  # SEEN
+    for _, batch in zip(job.steps(40), loader, strict=True):
         inputs = batch.to(job.device).repeat(64, 1)
         with job.section("encode"):
             for _ in range(passes):
