@@ -23,6 +23,7 @@ from hanglab.analyzer.dumps.columns import ABSENT, Entries, Float64, GroupName, 
 from hanglab.analyzer.dumps.decoding import Decoded
 from hanglab.analyzer.dumps.repetition import (
     PLAIN,
+    RUN,
     Mistaken,
     Scan,
     Thinned,
@@ -57,7 +58,7 @@ _FORMS = {
     0x8A: ("<i8", 2),
     ord("G"): (">f8", 1),
 }
-_GETS = re.compile(b"h(.)|j(.{4})|" + PLAIN, re.DOTALL)
+_TOKENS = re.compile(PLAIN, re.DOTALL)
 
 Decode = Callable[[bytes], Decoded | None]
 Pair = tuple[int, int]
@@ -221,13 +222,13 @@ class Likenesses:
         firsts = thinned.kept[:-1]
         puts: list[tuple[int, int, int]] = []
         first_put = -1
-        asked: set[int] = set()
-        fixed: set[int] = set()
+        every: set[bytes] = set()
+        most: set[bytes] = set()
         filled: set[int] = set()
         pairs: list[Pair] = []
         for number in firsts.tolist():
             start, end = int(bounds[number]) + begin, int(bounds[number + 1]) + begin
-            gets, others, pair = _gets_of(data, start, end, process_group, first=number == 0)
+            gets, others, pair = _gets_of(data, start, end, process_group)
             if pair is None:
                 return None
             pairs.append(pair)
@@ -238,11 +239,12 @@ class Likenesses:
                 first_put = scan.puts[0] if first_put < 0 else first_put
                 puts.append((start - begin, end - begin, scan.last_put))
                 filled.update(scan.puts)
-            asked |= gets
-            fixed |= others
+            every |= gets
+            most |= others
         if first_put < 0 or puts[0][0] != 0:
             return None
-        asked -= filled
+        asked = _places(every) - filled
+        fixed = _places(most) & asked
         if any(place > before for place in asked):
             return None
         order = sorted(asked | {p for pair in pairs for p in pair})
@@ -287,7 +289,7 @@ class Likenesses:
             puts=puts,
             first_put=first_put,
             asked=sorted(asked),
-            fixed={place: texts[place] for place in sorted(fixed & asked)},
+            fixed={place: texts[place] for place in sorted(fixed)},
             pairs=[
                 (
                     name if name in asked else texts[name],
@@ -335,41 +337,44 @@ def _confirms(known: _Known, data: bytes, begin: int, entries: Entries) -> bool:
 
 
 def _gets_of(
-    data: bytes, start: int, end: int, process_group: int, *, first: bool
-) -> tuple[set[int], set[int], Pair | None]:
-    """Places of the memo that an entry asks for, those not for a group's name, and that pair."""
-    tokens: list[int] = []
+    data: bytes, start: int, end: int, process_group: int
+) -> tuple[set[bytes], set[bytes], Pair | None]:
+    """Operations of an entry, those that are not for a group's name, and its pair of places."""
+    tokens: list[bytes] = []
     at = start
     while at < end:
-        for found in _GETS.finditer(data, at, end):
-            if found.start() != at:
-                break
-            at = found.end()
-            short, long, _ = found.group(1), found.group(2), None
-            if short is not None:
-                tokens.append(short[0])
-            elif long is not None:
-                tokens.append(int.from_bytes(long, "little"))
-            else:
-                tokens.append(-1 - data[found.start()])
+        run = RUN.match(data, at, end)
+        if run is not None:
+            tokens += _TOKENS.findall(data, at, run.end())
+            at = run.end()
         if at >= end:
             break
         size = {b"q": 2, b"r": 5}.get(data[at : at + 1])
         if size is None:
             size = 5 + int.from_bytes(data[at + 1 : at + 5], "little")
+            # The first entry writes texts where it uses them: as if it had got them.
             put = data[at + size : at + size + 2]
-            # The first entry writes its keys where they are used.
-            tokens.append(put[1] if put[:1] == b"q" else ABSENT - 256)
+            tokens.append(b"h" + put[1:] if put[:1] == b"q" else b"X")
         at += size
-    places = [n for n, token in enumerate(tokens) if token == process_group]
-    gets = {token for token in tokens if token >= 0}
-    if len(places) != 1 or tokens[places[0] + 3 : places[0] + 4] != [-1 - 0x86]:
+    key = b"h%c" % process_group
+    gets = set(tokens)
+    if tokens.count(key) != 1:
         return gets, gets, None
-    name, description = tokens[places[0] + 1 : places[0] + 3]
-    if name < 0 or description < 0:
+    place = tokens.index(key)
+    pair = [_place(token) for token in tokens[place + 1 : place + 3]]
+    if tokens[place + 3 : place + 4] != [b"\x86"] or min(pair) < 0:
         return gets, gets, None
-    del tokens[places[0] + 1 : places[0] + 3]
-    return gets, {token for token in tokens if token >= 0}, (name, description)
+    del tokens[place + 1 : place + 3]
+    return gets, set(tokens), (pair[0], pair[1])
+
+
+def _places(tokens: set[bytes]) -> set[int]:
+    return {place for token in tokens if (place := _place(token)) >= 0}
+
+
+def _place(token: bytes) -> int:
+    """The place in the memo that an operation gets; ABSENT if it gets none."""
+    return int.from_bytes(token[1:], "little") if token[:1] in (b"h", b"j") else ABSENT
 
 
 def _group_names(known: _Known, texts: dict[int, str]) -> list[GroupName] | None:

@@ -43,7 +43,7 @@ _WIDTH[list(b"NKMJ\x8a")] = (0, 1, 2, 4, 8)
 _FORM = {1: "<u1", 2: "<u2", 4: "<i4", 8: "<i8"}
 #: Operations of plain data that have a length of their own and leave the memo alone.
 PLAIN = rb"(?:h.|j.{4}|K.|M.{2}|J.{4}|\x8a\x08.{8}|G.{8}|[](})eutNa\x85\x86\x87\x88\x89])"
-_RUN = re.compile(PLAIN + b"*", re.DOTALL)
+RUN = re.compile(PLAIN + b"*", re.DOTALL)
 _INTEGER = rb"(?:K.|M.{2}|J.{4}|\x8a\x08.{8}|N)"
 
 UInt8 = npt.NDArray[np.uint8]
@@ -206,7 +206,7 @@ class Scan:
         """Whether an operation ends at ``end`` if one begins at ``start``."""
         data, at = self._data, start
         while at < end:
-            at = _RUN.match(data, at, end).end()  # type: ignore[union-attr]
+            at = RUN.match(data, at, end).end()  # type: ignore[union-attr]
             opcode = data[at : at + 1]
             if at >= end:
                 break
