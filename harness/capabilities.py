@@ -72,6 +72,32 @@ def _torch() -> Capability:
     return Capability("torch", True, f"torch {version}")
 
 
+#: From here on Kineto starts its on-demand side in processes without a GPU, too.
+_KINETO_RELEASE = (2, 7)
+
+
+@_probe("on_demand_traces")
+def _on_demand_traces() -> Capability:
+    """Whether `hanglab profile` can reach processes of the installed torch."""
+    torch = capability("torch")
+    name = "on_demand_traces"
+    if not torch.available:
+        return Capability(name, False, "torch is not installed", torch.remedy)
+    return judge_kineto(torch.reason.removeprefix("torch "))
+
+
+def judge_kineto(version: str) -> Capability:
+    """By the version of torch alone; one that cannot be read counts as able."""
+    name = "on_demand_traces"
+    parts = version.split(".")
+    if all(part.isdecimal() for part in parts[:2]) and len(parts) >= 2:
+        release = int(parts[0]), int(parts[1])
+        if release < _KINETO_RELEASE:
+            reason = f"Kineto of torch {version} does not take requests on every machine"
+            return Capability(name, False, reason, "pip install 'torch>=2.7'")
+    return Capability(name, True, f"Kineto of torch {version}")
+
+
 @_probe("gloo")
 def _gloo() -> Capability:
     if not capability("torch").available:

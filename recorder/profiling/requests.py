@@ -73,7 +73,7 @@ class Requests:
             ranks = set(self.registry.ranks())
         if message.get("look") is True:
             # Whoever is about to name a start time must not wait for this afterwards.
-            self._look(client for key, client in clients.items() if key in ranks)
+            self._look((client for key, client in clients.items() if key in ranks), False)
         states = [self._state(client, key in ranks) for key, client in clients.items()]
         return {
             "host": self.host,
@@ -108,7 +108,7 @@ class Requests:
         """
         with self.lock:
             chosen = self.orders.select(asked.selection)
-        stills = self._look(chosen.values())
+        stills = self._look(chosen.values(), asked.window.iterations > 0)
         with self.lock:
             order = self.orders.place(asked)
         for client, still in zip(chosen.values(), stills, strict=True):
@@ -116,9 +116,9 @@ class Requests:
                 self.standstills.keep_stack(client, order.name)
         return order
 
-    def _look(self, clients: Iterable[Client]) -> list[str]:
+    def _look(self, clients: Iterable[Client], thorough: bool) -> list[str]:
         with ThreadPoolExecutor(_LOOKS, "hanglab-standstill") as pool:
-            return list(pool.map(self.standstills.look, clients))
+            return list(pool.map(lambda one: self.standstills.look(one, thorough), clients))
 
     def _receipts(self, message: dict[str, Any]) -> dict[str, Any]:
         with self.lock:

@@ -25,6 +25,13 @@ _QUIET_S = 5.0
 #: ... as is a main thread that stands at one place in so many looks, this far apart.
 _LOOKS = 5
 _APART_S = 0.25
+#: Seconds that a thread runs in that time if it is only disturbed, not freed.
+_RAN_S = 0.0005
+#: Further looks at one that runs all the same, and the share of a core that a process at
+#: work uses at least, beside what a clock tick may hide.
+_MORE_LOOKS = 12
+_WORKING = 0.03
+_TICK_S = 0.02
 #: How long a look is good for, in seconds.
 _FRESH_S = 5.0
 
@@ -38,21 +45,22 @@ class Standstills:
     def __init__(self, folder_of: Callable[[Client], Path | None]) -> None:
         """``folder_of`` gives a recorded rank's folder in its Case."""
         self._folder_of = folder_of
-        self._seen: dict[int, tuple[float, str]] = {}
+        self._seen: dict[int, tuple[float, str, bool]] = {}
 
-    def look(self, client: Client) -> str:
+    def look(self, client: Client, thorough: bool) -> str:
         """Why the process is thought to make no iterations; "" if it is not."""
         pid = client.identity.pid
         if pid is None:
             return ""
         seen = self._seen.get(pid)
         if seen is not None and time.monotonic() - seen[0] < _FRESH_S / 2:
-            return seen[1]
+            if seen[1] or seen[2] or not thorough:
+                return seen[1]
         folder = self._folder_of(client)
         reason = by_progress(folder) if folder is not None else None
         if reason is None:
-            reason = by_stack(pid)
-        self._seen[pid] = time.monotonic(), reason
+            reason = by_stack(pid, thorough)
+        self._seen[pid] = time.monotonic(), reason, thorough
         return reason
 
     def known(self, client: Client) -> str:
@@ -111,30 +119,48 @@ def by_progress(folder: Path) -> str | None:
     return f"nothing in it has moved for {quiet:.0f} s"
 
 
-def by_stack(pid: int) -> str:
-    """Whether the main thread stands at one line all the time, and wants no processor."""
-    before = procfs.stat(pid)
-    began, wanted = time.monotonic(), procfs.wanted_s(pid)
-    places = set()
-    for look in range(_LOOKS):
+def by_stack(pid: int, thorough: bool = True) -> str:
+    """Whether the main thread stands at one line, and gets nowhere from there.
+
+    A rank that spends nearly all its time in one wait is met there at every look,
+    too, but comes out of it now and then, and then works.  ``thorough``: look for
+    seconds at one that is not plainly at rest; else it counts as moving.
+    """
+    began, ran, used = time.monotonic(), procfs.wanted_s(pid), procfs.stat(pid)
+    place: tuple[tuple[str, str, int], ...] | None = None
+    if ran is None or used is None:
+        return ""
+    for look in range(_LOOKS + (_MORE_LOOKS if thorough else 0)):
         if look:
             time.sleep(_APART_S)
         try:
-            threads = threads_of(pid, stopped=before is not None and before.state in "TtD")
+            # Pausing it would make it run.
+            threads = threads_of(pid, stopped=True)
         except NoStacks:
             return ""
         main = next((t for t in threads if t.main), None)
         if main is None or not main.frames:
             return ""
-        places.add(tuple((f.file, f.function, f.line) for f in main.frames))
-        if len(places) > 1:
+        here = tuple((f.file, f.function, f.line) for f in main.frames)
+        if place is not None and here != place:
             return ""
-    now = procfs.wanted_s(pid)
-    # On a crowded host one that computes gets little of a processor, but wants it all the time.
-    if wanted is None or now is None or now - wanted > 0.5 * (time.monotonic() - began):
+        place = here
+        now, usage = procfs.wanted_s(pid), procfs.stat(pid)
+        if now is None or usage is None:
+            return ""
+        elapsed = time.monotonic() - began
+        spins = now - ran > 0.5 * elapsed
+        if look + 1 >= _LOOKS and now - ran < _RAN_S:
+            break
+        if look >= 2 and not spins and usage.cpu_s - used.cpu_s > _WORKING * elapsed + _TICK_S:
+            return ""
+    else:
+        if not thorough:
+            return ""
+    if place is None:
         return ""
-    innermost = next(iter(places))[0]
-    return f"its main thread has stood at {innermost[0]}:{innermost[2]} ({innermost[1]}) all along"
+    file, function, line = place[0]
+    return f"its main thread has stood at {file}:{line} ({function}) all along"
 
 
 def _counters(folder: Path, like: Counters | None = None) -> Counters | None:
