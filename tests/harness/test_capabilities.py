@@ -49,7 +49,13 @@ def test_run_without_torch_says_which_extra_is_missing(
 
 @pytest.mark.parametrize(
     ("version", "able"),
-    [("2.6.0", False), ("2.7.0+cpu", True), ("2.13.0+cpu", True), ("1.13.1", False), ("main", True)],
+    [
+        ("2.6.0", False),
+        ("2.7.0+cpu", True),
+        ("2.13.0+cpu", True),
+        ("1.13.1", False),
+        ("main", True),
+    ],
 )
 def test_kineto_takes_requests_from_torch_2_7_on(version: str, able: bool) -> None:
     found = capabilities.judge_kineto(version)
