@@ -64,6 +64,8 @@ _RENDEZVOUS = re.compile(
 _FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 #: Signals by which launchers end the ranks that are left.
 _SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+#: Ends are noted when somebody looks, in no order: of two within this time either may be first.
+_BLUR_NS = 1_000_000_000
 _JOINING = frozenset({"init_process_group", "rendezvous", "_create_c10d_store"})
 
 
@@ -181,13 +183,15 @@ def _cleared_away(troubles: list[Trouble]) -> list[Trouble]:
     That is what a launcher does to those that are left: it asks first and kills later.
     """
     cleared: list[Trouble] = []
-    for sent in (frozenset({signal.SIGKILL}) | _SENT, _SENT):
+    for sent, blur_ns in ((frozenset({signal.SIGKILL}) | _SENT, 0), (_SENT, _BLUR_NS)):
         first = min(
             (t.at_ns for t in troubles if t.at_ns is not None and not _ended_by(t, sent)),
             default=None,
         )
         if first is not None:
-            cleared += [t for t in troubles if _ended_by(t, sent) and (t.at_ns or 0) >= first]
+            cleared += [
+                t for t in troubles if _ended_by(t, sent) and (t.at_ns or 0) >= first - blur_ns
+            ]
     return cleared
 
 

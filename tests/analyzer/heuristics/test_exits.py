@@ -9,7 +9,7 @@ from views import C10D, ended, job, progress, raised, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.records import Frame
+from hanglab.recorder.case.records import Clock, Frame
 
 LOST = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
 
@@ -123,6 +123,17 @@ def test_a_launcher_ends_the_others_of_a_rank_that_was_killed() -> None:
     views = [killed, *(ended(view(r), code=None, signal=signal.SIGTERM) for r in (1, 2, 3))]
     verdict = conclude(job(views, trigger=None))
     assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [0])
+
+
+def test_the_order_in_which_ends_are_noted_within_a_second_says_nothing() -> None:
+    asked = ended(view(0), code=None, signal=signal.SIGTERM)
+    failed = ended(view(1), code=7)
+    assert asked.exit is not None
+    assert failed.exit is not None
+    at = failed.exit.at
+    asked.exit.at = Clock(at.wall_ns - 400_000, at.mono_ns - 400_000)
+    verdict = conclude(job([asked, failed], trigger=None))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [1])
 
 
 def test_faulthandler_s_line_is_the_place_of_a_crash() -> None:
