@@ -8,12 +8,18 @@ does stays what it was.
 from __future__ import annotations
 
 import ast
+import io
+import queue
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Thread
 
 #: Names that torch or Python call by that name.
-_CALLED_FROM_OUTSIDE = frozenset({"forward", "backward"})
+_CALLED_FROM_OUTSIDE = frozenset({"forward", "backward", "run"}).union(
+    # An attribute of that name may be one of theirs.
+    *(dir(kind) for kind in (list, dict, set, str, bytes, Path, io.BytesIO, queue.Queue, Thread))
+)
 _OLD_STEP, _NEW_STEP = 5, 3
 
 
