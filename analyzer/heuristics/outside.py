@@ -24,6 +24,8 @@ from hanglab.recorder.case.records import Frame
 
 #: Share of one core above which a rank is busy rather than waiting.
 BUSY = 0.8
+#: A rank that has been away from its peers for less is in the middle of a step.
+_WAITING_NS = 3_000_000_000
 _MOVING = frozenset({"deadline", "request", "interrupt"})
 
 
@@ -158,7 +160,7 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
         moving = _moves(known, view)
         status = Status.HUNG
         if moving:
-            if cause not in (Cause.MISSING_RANK, Cause.BUSY_LOOP):
+            if cause not in (Cause.MISSING_RANK, Cause.BUSY_LOOP) or not _kept_waiting(known, view):
                 continue
             cause, confidence, status = Cause.RANK0_WORK, 0.8, Status.SLOW
             words = "it moves in work that only it does"
@@ -194,6 +196,20 @@ def _moves(known: Known, view: RankView) -> bool:
         return False
     limit = known.job.hang_after_s if known.job and known.job.hang_after_s else 5.0
     return view.movement.quiet_s < limit
+
+
+def _kept_waiting(known: Known, view: RankView) -> bool:
+    """Whether the rank's latest operation lies so long back that its peers really wait.
+
+    Somebody who asks for a capture may do so in the middle of any step.
+    """
+    trigger, progress = known.job.trigger if known.job else None, view.progress
+    if trigger is None or progress is None or not progress.operations:
+        return True
+    latest = max(
+        max(o.entered_ns, o.returned_ns or 0, o.wait_returned_ns or 0) for o in progress.operations
+    )
+    return trigger.at.wall_ns - latest > _WAITING_NS
 
 
 def _seen(view: RankView, words: str, location: Location | None) -> list[Evidence]:

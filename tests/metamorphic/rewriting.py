@@ -96,6 +96,7 @@ class _Rewriter(ast.NodeTransformer):
             node.args[0] = ast.Constant("part_" + str(node.args[0].value)[::-1])
         if called == "Expect":
             # The marks are comments: without them no line can be expected.
+            node.keywords = [word for word in node.keywords if word.arg != "location"]
             node.keywords.append(ast.keyword("location", ast.Constant(None)))
         for keyword in node.keywords:
             if keyword.arg == "rank":

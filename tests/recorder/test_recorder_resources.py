@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+from recorder_support import wait_for
+
 from hanglab.recorder.case.progress import read_progress
-from tests.recorder.recorder_support import wait_for
 
 
 def test_resources_of_each_rank(start_job, tmp_path):

@@ -39,6 +39,13 @@ def hanging(tmp_path: Path, *before: str | Path) -> Iterator[subprocess.Popen[st
         yield job
 
 
+def captured(case: Path) -> bool:
+    try:
+        return bool(json.loads((case / "job.json").read_bytes()).get("trigger"))
+    except (OSError, ValueError):
+        return False
+
+
 def ranks_below(pid: int) -> list[int]:
     found = []
     for one in below(pid):
@@ -73,6 +80,8 @@ def test_recorded_job_is_captured_into_its_own_case(tmp_path):
     case = tmp_path / "case"
     record = [*HANGLAB, "record", "--out", case, "--hang-after", "2", "--then", "leave", "--"]
     with hanging(tmp_path, *record) as job:
+        # Its own agent has seen it hang; before that a capture would meet it in any step.
+        wait_for(lambda: captured(case), "the capture of the hang")
         done = hanglab("capture", case, "--json", cwd=tmp_path)
         verdict = json.loads(done.stdout)
         assert (done.returncode, verdict["status"], verdict["culprits"]) == (0, "hung", [1])

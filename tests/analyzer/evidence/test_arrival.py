@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from arrival_builders import Simulated
 
 from hanglab.analyzer.evidence.arrival import OwnTime, arrivals
-from tests.analyzer.evidence.arrival_builders import Simulated
 
 WORLD = {"0": (0, 1, 2, 3)}
 STEPS = 40

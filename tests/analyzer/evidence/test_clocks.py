@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 import pytest
+from arrival_builders import START, Simulated
 
 from hanglab.analyzer.evidence.arrival import arrivals
-from tests.analyzer.evidence.arrival_builders import START, Simulated
 
 WORLD = {"0": (0, 1, 2, 3)}
 HOSTS = {0: "one", 1: "one", 2: "two", 3: "two"}

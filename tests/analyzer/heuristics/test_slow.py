@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping
 
 import pytest
+from arrival_builders import START, Simulated
 
 from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.heuristics.slow import slow_job
@@ -17,7 +18,6 @@ from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.boundary import Batch, Pause, SectionEvent, SectionTotal, Usage
 from hanglab.recorder.case.records import Clock
 from hanglab.recorder.case.surroundings import HostSample, RankLoad
-from tests.analyzer.evidence.arrival_builders import START, Simulated
 
 WORLD = {"0": (0, 1, 2, 3)}
 STEPS = 60
