@@ -342,7 +342,15 @@ def _next_awaited(end: End) -> Waiting:
             for other in earliest.values()
         )
     ]
-    return max(first or earliest.values(), key=lambda waiting: len(waiting.waiters))
+    # Of equals the one whose group comes first, whatever the order of the dumps.
+    return min(
+        first or earliest.values(),
+        key=lambda waiting: (
+            -len(waiting.waiters),
+            waiting.group.members,
+            waiting.group.group.name,
+        ),
+    )
 
 
 def _other_half(call: Call) -> str:
