@@ -22,10 +22,10 @@ from hanglab.recorder.case.progress import NotProgress, read_progress
 from hanglab.recorder.profiling import notes
 from hanglab.recorder.profiling.access import Refused
 from hanglab.recorder.profiling.configuration import Detail
-from hanglab.recorder.profiling.receipts import Asked
+from hanglab.recorder.profiling.receipts import Asked, Selection
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.profiling.service import ProfilingService, Settings
-from hanglab.recorder.profiling.triggers import Limiter, slow_stretch
+from hanglab.recorder.profiling.triggers import Flags, Limiter, slow_stretch
 from hanglab.recorder.rank.profile_request import PATTERN
 
 #: For so long after a trace a rank's I/O is taken for the profiler's, in seconds.
@@ -56,6 +56,7 @@ class Profiles:
         self._miss = miss
         self._slow_factor = slow_factor
         self._limiter = Limiter()
+        self._flags = Flags()
         self._looked_ns = time.time_ns()
         self._last_look = 0.0
         self._pool = ThreadPoolExecutor(1, "hanglab-profiles")
@@ -99,6 +100,10 @@ class Profiles:
             self._place(asked, "the job asked for it")
         if self._slow_factor is not None and (reason := self._slow()) and self._limiter.allow():
             self._place(Asked(detail=Detail(stacks=True)), reason)
+        flagged = sorted(self._flagged())
+        if flagged and self._limiter.allow():
+            asked = Asked(Selection(ranks=flagged), detail=Detail(stacks=True))
+            self._place(asked, "its straggler detector called ranks slow")
 
     def overlook(self) -> None:
         """Keep traces that ranks write from counting as movement of the job."""
@@ -129,6 +134,13 @@ class Profiles:
 
         # It looks at the processes first, which takes a moment that the watch cannot spare.
         self._pool.submit(place)
+
+    def _flagged(self) -> set[int]:
+        """Ranks that the job's own straggler detector has just called slow."""
+        ranks: set[int] = set()
+        for rank in self._ranks():
+            ranks |= self._flags.look(rank.folder / folders.STRAGGLER)
+        return ranks
 
     def _slow(self) -> str:
         now = time.time_ns()

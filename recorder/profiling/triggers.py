@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
 
 from hanglab.recorder.case.boundary import Progress
+from hanglab.recorder.case.records import StragglerLine
 
 #: Stretches of one name before one of them can be called slow.
 _HISTORY = 10
@@ -16,6 +21,8 @@ _LEAST_NS = 20_000_000
 #: Seconds between two traces that nobody asked for, and how many there are in one job.
 INTERVAL_S = 60.0
 MOST = 10
+#: Bytes of reports that are read at a look.
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,31 @@ def _judge(name: str, wall: int, earlier: list[int], factor: float) -> Slow | No
     if wall > factor * median and wall - median > _LEAST_NS:
         return Slow(name, wall / 1e6, median / 1e6)
     return None
+
+
+class Flags:
+    """Ranks that straggler detectors have called slow since the last look."""
+
+    def __init__(self) -> None:
+        #: File to the byte up to which it has been read.
+        self._read: dict[Path, int] = {}
+
+    def look(self, file: Path) -> set[int]:
+        """Ranks in the reports that a rank's ``straggler.jsonl`` got since; empty if none."""
+        try:
+            with file.open("rb") as opened:
+                opened.seek(self._read.get(file, 0))
+                data = opened.read(_MOST_BYTES)
+        except OSError:
+            return set()
+        # A line that is being written is read once it is whole.
+        whole = data[: data.rfind(b"\n") + 1]
+        self._read[file] = self._read.get(file, 0) + len(whole)
+        ranks: set[int] = set()
+        for line in whole.splitlines():
+            with contextlib.suppress(msgspec.MsgspecError):
+                ranks.update(msgspec.json.decode(line, type=StragglerLine).slow)
+        return ranks
 
 
 class Limiter:

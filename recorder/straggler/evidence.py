@@ -32,6 +32,7 @@ def write_report(report: Report) -> None:
         "at": _now(),
         "number": report.number,
         "unasked": report.unasked,
+        "slow": sorted({slow.rank for slow in report.slow_sections()}),
         "missing": [
             {
                 "rank": m.rank,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hanglab.recorder.case.boundary import OpenSection, Progress, SectionEvent
-from hanglab.recorder.profiling.triggers import Limiter, slow_stretch
+from hanglab.recorder.profiling.triggers import Flags, Limiter, slow_stretch
 
 MS = 1_000_000
 
@@ -53,3 +55,16 @@ def test_slow_step_counts_as_a_section_does() -> None:
 def test_limiter_lets_one_through_in_an_interval_and_few_in_all() -> None:
     limiter = Limiter(interval_s=60.0, most=2)
     assert [limiter.allow(now) for now in (0.0, 59.0, 60.0, 500.0)] == [True, False, True, False]
+
+
+def test_ranks_that_a_report_calls_slow_are_seen_once(tmp_path: Path) -> None:
+    file = tmp_path / "straggler.jsonl"
+    flags = Flags()
+    assert flags.look(file) == set()
+    window = b'{"kind":"window","at":{"wall_ns":1,"mono_ns":1},"number":0}\n'
+    report = b'{"kind":"report","at":{"wall_ns":1,"mono_ns":1},"number":0,"slow":[2]}\n'
+    file.write_bytes(window + report[:30])
+    assert flags.look(file) == set()
+    file.write_bytes(window + report)
+    assert flags.look(file) == {2}
+    assert flags.look(file) == set()
