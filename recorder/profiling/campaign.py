@@ -59,15 +59,16 @@ class Plan:
 _T = TypeVar("_T")
 
 
-def _look(door: Door) -> Status:
-    return client.status(door, look=True)
-
-
 def place(plan: Plan) -> list[HostPart]:
     """Ask all hosts at once.  Raises TooEarly; whatever one host does wrong stays its own."""
+    thorough = plan.asked.window.iterations > 0
+
+    def look(door: Door) -> Status:
+        return client.status(door, "thoroughly" if thorough else "briefly")
+
     parts: list[HostPart] = []
     statuses: dict[Door, Status] = {}
-    for door, found in zip(plan.doors, _everywhere(plan.doors, _look), strict=True):
+    for door, found in zip(plan.doors, _everywhere(plan.doors, look), strict=True):
         part = HostPart(door, door.host)
         if isinstance(found, Status):
             statuses[door] = found

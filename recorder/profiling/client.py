@@ -9,7 +9,7 @@ import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -88,13 +88,13 @@ def is_dynolog(door: Door) -> bool:
     return ask(door, {"fn": "getStatus"}).get("status") == 1
 
 
-def status(door: Door, *, look: bool = False) -> Status:
+def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> Status:
     """Who is registered.  Raises AgentUnreachable and AgentRefused.
 
-    ``look``: have the agent see which of them stand still; it takes a second.
+    ``look``: have the agent see first which of them stand still; it takes a second or more.
     """
     if look:
-        ask(door, {"fn": "hanglab.status", "look": True}, _LOOK_S)
+        ask(door, {"fn": "hanglab.status", "look": look}, _LOOK_S)
     before = time.time()
     answer = ask(door, {"fn": "hanglab.status"})
     after = time.time()

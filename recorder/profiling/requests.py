@@ -71,9 +71,12 @@ class Requests:
         with self.lock:
             clients = self.registry.clients()
             ranks = set(self.registry.ranks())
-        if message.get("look") is True:
+        if message.get("look") in ("briefly", "thoroughly"):
             # Whoever is about to name a start time must not wait for this afterwards.
-            self._look((client for key, client in clients.items() if key in ranks), False)
+            self._look(
+                (client for key, client in clients.items() if key in ranks),
+                message.get("look") == "thoroughly",
+            )
         states = [self._state(client, key in ranks) for key, client in clients.items()]
         return {
             "host": self.host,

@@ -132,7 +132,8 @@ def by_stack(pid: int, thorough: bool = True) -> str:
         return ""
     for look in range(_LOOKS + (_MORE_LOOKS if thorough else 0)):
         if look:
-            time.sleep(_APART_S)
+            # One that moves shows it at once, mostly.
+            time.sleep(_APART_S if look > 2 else _APART_S / 4)
         try:
             # Pausing it would make it run.
             threads = threads_of(pid, stopped=True)
