@@ -95,7 +95,8 @@ def write_json(path: Path, content: object) -> None:
         temporary.write_bytes(text + b"\n")
         temporary.replace(path)
     except OSError as failure:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise ArtifactsError(f"{path} cannot be written: {failure}") from failure
 
 

@@ -88,7 +88,10 @@ def record(
             shutil.rmtree(case, ignore_errors=True)
         raise
     if as_json is not None and outcome.verdict is not None:
-        from hanglab.harness.artifacts import write_json
+        from hanglab.harness.artifacts import ArtifactsError, write_json
 
-        write_json(as_json, outcome.verdict)
+        try:
+            write_json(as_json, outcome.verdict)
+        except ArtifactsError as error:  # the job's own code matters more
+            typer.echo(f"hanglab: {error} {error.advice}", err=True)
     return outcome.code

@@ -163,3 +163,12 @@ def test_no_right_to_look_into_processes(tmp_path):
     assert done.returncode == 124, done.stderr
     ranks = CaseReader(case).ranks
     assert [{sample.source for sample in rank.stacks} for rank in ranks] == [{"in-rank"}] * 2
+
+
+def test_verdict_that_cannot_be_written_does_not_cost_the_exit_code(tmp_path):
+    (tmp_path / "file").touch()
+    words = ["sh", "-c", "exit 7"]
+    options = ["--out", tmp_path / "case", "--json", tmp_path / "file" / "verdict.json"]
+    done = hanglab("record", *options, "--", *words, cwd=tmp_path)
+    assert done.returncode == 7
+    assert "verdict.json cannot be written" in done.stderr and "Traceback" not in done.stderr
