@@ -61,16 +61,29 @@ def capture(
             "Give either a process id or a Case, or --all.", "hanglab capture --help says more."
         )
     if every:
-        jobs = capturing.all_ranks()
-        codes = [
-            _capture(ranks, out / str(number) if out and len(jobs) > 1 else out, watch, as_json)
-            for number, ranks in enumerate(jobs)
-        ]
-        return max(codes)
+        return _capture_each(capturing.all_ranks(), out, watch, as_json)
     assert target is not None
     if target.isdecimal():
         return _capture(capturing.ranks_of(int(target)), out, watch, as_json)
     return _capture(capturing.ranks_of_case(Path(target)), out, watch, as_json)
+
+
+def _capture_each(
+    jobs: list[list[FoundRank]], out: Path | None, watch: float, as_json: bool
+) -> int:
+    """One job that cannot be captured, such as one that ends meanwhile, costs only itself."""
+    from hanglab.analyzer.errors import InputError
+    from hanglab.harness.errors import HanglabError
+
+    codes = []
+    for number, ranks in enumerate(jobs):
+        place = out / str(number) if out is not None and len(jobs) > 1 else out
+        try:
+            codes.append(_capture(ranks, place, watch, as_json))
+        except (HanglabError, InputError) as error:
+            typer.echo(f"hanglab: {error} {error.advice}", err=True)
+            codes.append(getattr(error, "exit_code", HanglabError.exit_code))
+    return max(codes)
 
 
 def _capture(ranks: list[FoundRank], out: Path | None, watch: float, as_json: bool) -> int:
