@@ -33,14 +33,21 @@ class UnsafeBuffer(ValueError):
 
 def redact_buffer(data: bytes, names: Pseudonyms) -> bytes:
     """The dump with other names.  Raises UnsafeBuffer."""
-    return pickle.dumps(_dump(_load(data), names), protocol=2)
+    try:
+        return pickle.dumps(_dump(_load(data), names), protocol=2)
+    except RecursionError as error:
+        raise UnsafeBuffer("a dump is not nested so deeply") from error
 
 
 def _load(data: bytes) -> dict[str, Any]:
     try:
-        for opcode, _, _ in pickletools.genops(data):
+        for opcode, argument, _ in pickletools.genops(data):
             if opcode.name not in _OPCODES:
                 raise UnsafeBuffer(f"a dump has no {opcode.name}")
+            # The unpickler's table grows to the highest place that is named: nine bytes
+            # would ask for 16 GiB.
+            if opcode.name == "LONG_BINPUT" and argument is not None and argument > len(data):
+                raise UnsafeBuffer(f"a dump of {len(data)} bytes has no {argument} objects")
         content = pickle.Unpickler(io.BytesIO(data)).load()
     except UnsafeBuffer:
         raise

@@ -127,6 +127,18 @@ def test_buffer_with_code_in_it_is_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+def test_buffer_that_asks_for_memory_is_refused():
+    """Nine bytes for which the unpickler would make a table of 2**31 places."""
+    with pytest.raises(UnsafeBuffer, match="objects"):
+        redact_buffer(b"\x80\x02}r\xff\xff\xff\x7f.", Pseudonyms())
+
+
+def test_buffer_that_is_nested_too_deeply_is_refused():
+    deep = b"\x80\x02}X\x07\x00\x00\x00version" + b"]" * 20_000 + b"a" * 19_999 + b"s."
+    with pytest.raises(UnsafeBuffer, match="deeply"):
+        redact_buffer(deep, Pseudonyms())
+
+
 def test_texts_keep_what_everybody_says_and_nothing_else():
     names = Pseudonyms()
     names.learn(Python("3.11", stdlib=["/usr/lib/python3.11"], site=["/venv/site-packages"]))
