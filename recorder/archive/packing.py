@@ -54,11 +54,13 @@ def pack(case: Path, target: Path) -> int:
         ):
             for relative in regular_files(case):
                 _add(archive, case, relative)
-        # Unlike a rename this refuses a name that somebody took meanwhile.
-        os.link(temporary, target)
-        return target.stat().st_size
-    finally:
+        # A rename alone would overwrite what somebody put there meanwhile.
+        os.close(folders.open_private(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except BaseException:
         os.unlink(temporary)
+        raise
+    os.rename(temporary, target)
+    return target.stat().st_size
 
 
 def _add(archive: tarfile.TarFile, case: Path, relative: str) -> None:
