@@ -53,7 +53,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
-		--editable '.[run,report,tables,frameworks,traces,dev]'
+		--editable '.[run,docker,report,tables,frameworks,traces,dev]'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps \
 		HolisticTraceAnalysis
 	@touch $@

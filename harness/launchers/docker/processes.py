@@ -1,0 +1,36 @@
+"""Processes of a container, as the host counts them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from hanglab.harness.launchers.descendants import descendants_of
+
+
+def process_inside(first: int, pid: int) -> int:
+    """The host's number of a process whose number in its container is ``pid``.
+
+    ``first`` is the container's first process.  Raises ProcessLookupError.
+    """
+    namespace = _namespace(first)
+    for candidate in [first, *descendants_of(first)]:
+        numbers = _numbers(candidate)
+        if numbers and numbers[-1] == pid and _namespace(candidate) == namespace:
+            return candidate
+    raise ProcessLookupError(f"the container of process {first} has no process {pid}")
+
+
+def _numbers(pid: int) -> list[int]:
+    """A process's numbers, from the outermost namespace to its own."""
+    with suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("NSpid:"):
+                return [int(number) for number in line.split()[1:]]
+    return []
+
+
+def _namespace(pid: int) -> str:
+    with suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    return ""
