@@ -10,7 +10,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python
 	$$name -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null && { echo $$name; break; }; done)
 
-.PHONY: help run test test-long gpu lint types format benchmarks environment clean
+.PHONY: help run test test-long gpu image lint types format benchmarks environment clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -28,6 +28,15 @@ gpu: $(READY)  ## Run every scenario on NCCL, and the tests of its dumps (GPU_OP
 	mkdir -p artifacts
 	$(BIN)/python -m pytest scenarios tests/nccl --hanglab --hanglab-backend nccl -n auto \
 		--hanglab-artifacts artifacts --junitxml artifacts/junit.xml $(GPU_OPTIONS)
+
+# Settings: IMAGE, BASE_IMAGE, WHEELS (a folder), CA_BUNDLE (a file), EXTRAS, PIP_INDEX_URL and more;
+# docs/containers.md says what each is for.
+WHEELS ?= $(wildcard $(PIP_FIND_LINKS))
+CA_BUNDLE ?= $(or $(PIP_CERT),$(SSL_CERT_FILE))
+image: export WHEELS := $(WHEELS)
+image: export CA_BUNDLE := $(CA_BUNDLE)
+image:  ## Build the container image hanglab:latest (BASE_IMAGE=... WHEELS=... CA_BUNDLE=...)
+	bash tools/image/build.sh
 
 lint: $(READY)  ## Check style and the layers
 	$(BIN)/ruff check .

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Builds the image from the repository.  `make image` calls it; docs/containers.md has the settings.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+image=${IMAGE:-hanglab:latest}
+base=${BASE_IMAGE:-}
+default_base=python:3.11-slim-bookworm
+own_base=hanglab-base:latest
+
+fail() {
+    echo "make image: $1" >&2
+    exit 1
+}
+
+command -v docker > /dev/null || fail "there is no docker command; install Docker (Debian: \
+apt-get install docker.io)"
+said=$(docker version --format '{{.Server.Version}}' 2>&1) || fail "Docker does not answer: $said"
+
+# The base: the one that was asked for, else the usual one, else one of Debian's packages.
+if [ -z "$base" ]; then
+    if docker image inspect "$default_base" > /dev/null 2>&1 \
+        || docker pull --quiet "$default_base" > /dev/null 2>&1; then
+        base=$default_base
+    else
+        base=$own_base
+        if ! docker image inspect "$base" > /dev/null 2>&1; then
+            echo "No registry has $default_base for this machine: building $base with debootstrap"
+            bash tools/image/base.sh "$base"
+        fi
+    fi
+fi
+
+# What the build needs of this machine goes in by the context, and no further than its first stages.
+handed=build/image
+rm -rf "$handed"
+mkdir -p "$handed"
+if [ -n "${WHEELS:-}" ]; then
+    [ -d "$WHEELS" ] || fail "WHEELS is no folder: $WHEELS"
+    mkdir "$handed/wheels"
+    find "$WHEELS" -maxdepth 1 -name '*.whl' -exec cp -lt "$handed/wheels" {} + 2> /dev/null \
+        || find "$WHEELS" -maxdepth 1 -name '*.whl' -exec cp -ft "$handed/wheels" {} +
+fi
+if [ -n "${CA_BUNDLE:-}" ]; then
+    [ -f "$CA_BUNDLE" ] || fail "CA_BUNDLE is no file: $CA_BUNDLE"
+    cp "$CA_BUNDLE" "$handed/certificates.pem"
+fi
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)
+options=(--network "${BUILD_NETWORK:-host}" --tag "$image" --tag "${image%%:*}:$version"
+    --build-arg "BASE_IMAGE=$base" --build-arg "VERSION=$version")
+for name in EXTRAS PIP_INDEX_URL PIP_EXTRA_INDEX_URL HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+    [ -z "${!name:-}" ] || options+=(--build-arg "$name=${!name}")
+done
+docker build --force-rm "${options[@]}" .
+rm -rf "$handed"
+docker image inspect --format "$image: {{.Size}} bytes on $base" "$image"
