@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +14,9 @@ from hanglab.recorder.profiling.access import client_tls
 from hanglab.recorder.profiling.client import Door
 from hanglab.recorder.profiling.hosts import NoHosts, from_hostfile, from_names, from_slurm
 from hanglab.recorder.profiling.notes import Note
+
+#: SLURM's jobs, array tasks (1234_7) and parts of one job (1234+1).
+_SLURM_JOB = re.compile(r"\d+([_+]\d+)?")
 
 
 def read_token(file: Path | None) -> str | None:
@@ -40,18 +45,20 @@ def find_doors(
 ) -> list[Door]:
     try:
         names = from_names(hosts) + (from_hostfile(hostfile) if hostfile else [])
-        if not names and job and not notes.read_all():
-            names = from_slurm(job)
     except NoHosts as error:
         raise HanglabError(f"No hosts: {error}.", "Name them with --host or --hostfile.") from None
-    if names:
+    found = notes.read_all()
+    here: list[Note] = []
+    if not names and case is None and _SLURM_JOB.fullmatch(job):
+        names, here = _job_hosts(job, found)
+    if names or here:
         token = read_token(token_file)
         try:
             tls = client_tls(tls_ca) if tls_ca is not None else None
         except OSError as error:
             raise HanglabError(f"{tls_ca} cannot be used: {error}.", "It must be PEM.") from None
-        return [Door(*_address(name, wire.PORT), token, tls) for name in names]
-    found = notes.read_all()
+        doors = [Door(*_address(name, wire.PORT), token, tls) for name in names]
+        return [_door(note) for note in here] + doors
     if case is not None:
         wanted = os.path.realpath(case)
         found = [note for note in found if note.case and os.path.realpath(note.case) == wanted]
@@ -62,6 +69,22 @@ def find_doors(
             "KINETO_USE_DAEMON=1 in its environment; --host names agents elsewhere.",
         )
     return [_door(note) for note in found]
+
+
+def _job_hosts(job: str, found: list[Note]) -> tuple[list[str], list[Note]]:
+    """Other hosts of a SLURM job, and agents here if it runs here, too.
+
+    Where SLURM tells nothing, agents here may know the job.
+    """
+    try:
+        names = from_slurm(job)
+    except NoHosts as error:
+        if found:
+            return [], found
+        raise HanglabError(f"No hosts: {error}.", "Name them with --host or --hostfile.") from None
+    own = socket.gethostname().partition(".")[0]
+    others = [name for name in names if name.partition(".")[0] != own]
+    return (others, found) if found and len(others) < len(names) else (names, [])
 
 
 def _door(note: Note) -> Door:

@@ -72,7 +72,8 @@ def agent(
                 token=token,
                 certificate=tls_certificate,
                 key=tls_key,
-            )
+            ),
+            trouble=lambda text: print(f"hanglab: {text}", file=sys.stderr, flush=True),
         )
     except Refused as error:
         raise UsageError(f"The agent does not start: {error}.", "See --token-file.") from None

@@ -13,7 +13,6 @@ import typer
 if TYPE_CHECKING:
     from hanglab.recorder.profiling.campaign import HostPart
     from hanglab.recorder.profiling.client import Door
-    from hanglab.recorder.profiling.receipts import Asked
 
 
 def profile(
@@ -73,7 +72,7 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="Print the receipts as JSON.")] = False,
 ) -> int:
     """Take a trace of a running job, hung or not, and say of each process what came of it."""
-    from hanglab.harness import receipts
+    from hanglab.harness import dynologs, receipts
     from hanglab.harness.doors import find_doors, tell_apart
     from hanglab.harness.errors import UsageError
     from hanglab.recorder.profiling import campaign
@@ -86,21 +85,22 @@ def profile(
         raise UsageError("--start-in is a time, and --iterations counts steps.", "Use one of them.")
     wanted = _ranks(ranks)
     doors = find_doors(target, host or [], hostfile, job, token_file, tls_ca)
+    own, others = tell_apart(doors)
     if list_processes:
-        return _list(doors)
+        return _list(own, others)
     asked = Asked(
         Selection(wanted, list(pid or []), job),
         Window(duration_ms, warmup, 0, iterations, at_iteration),
         Detail(shapes, stacks, flops, modules),
         timeout,
     )
-    own, dynologs = tell_apart(doors)
-    if dynologs:
-        return _ask_dynolog(dynologs, asked, out)
     if out.exists() and not (out.is_dir() and os.access(out, os.W_OK)):
         raise UsageError(f"{out} is no folder that can be written.", "Choose another with --out.")
+    begun = time.time()
     try:
-        parts = campaign.place(campaign.Plan(own, asked, start_in))
+        if others:
+            asked, start_in = dynologs.fitting(asked, start_in)
+        parts = campaign.place(campaign.Plan(own, asked, start_in, begun))
     except campaign.TooEarly as error:
         raise UsageError(
             f"Too early: {error}.", "Ask for a later --start-in, or leave it out."
@@ -108,11 +108,15 @@ def profile(
     if not host and hostfile is None:
         # Agents of other jobs on this host were only asked because they are there.
         parts = [part for part in parts if not part.beside]
+    start_ms = (begun + start_in) * 1e3 if start_in is not None else 0.0
+    foreign = dynologs.place(others, asked, start_ms, out) if others else []
     receipts.wait(parts, as_json)
+    dynologs.follow(foreign, asked, start_ms)
     folder = out
     if any(receipt.file for part in parts for receipt in part.receipts):
         folder = _make_folder(out, parts)
     problems = campaign.bring(parts, folder)
+    parts += foreign
     receipts.print_receipts(parts, problems, folder, as_json)
     everyone = [receipt for part in parts for receipt in part.receipts]
     good = everyone and all(receipt.state == "valid" for receipt in everyone)
@@ -150,7 +154,7 @@ def _make_folder(out: Path, parts: Sequence[HostPart]) -> Path:
     return folder
 
 
-def _list(doors: Sequence[Door]) -> int:
+def _list(doors: Sequence[Door], dynologs: Sequence[Door]) -> int:
     from hanglab.harness.panel import make_console
     from hanglab.harness.receipts import processes_table
     from hanglab.recorder.profiling import client
@@ -165,34 +169,7 @@ def _list(doors: Sequence[Door]) -> int:
             good = False
             continue
         found.append((status.host, status.processes))
+    for door in dynologs:
+        typer.echo(f"{door}: a dynolog daemon answers there, and lists no processes", err=True)
     make_console().print(processes_table(found))
-    return 0 if good else 1
-
-
-def _ask_dynolog(doors: Sequence[Door], asked: Asked, out: Path) -> int:
-    """A dynolog daemon gives no receipts: whom it told, and where files should appear."""
-    from hanglab.recorder.profiling import client
-    from hanglab.recorder.profiling.configuration import configuration, trace_path
-
-    good = True
-    file = str(out.absolute() / f"trace-{time.strftime('%Y%m%d-%H%M%S')}.pt.trace.json")
-    out.mkdir(parents=True, exist_ok=True)
-    text = configuration(file, "hanglab", asked.window, asked.detail)
-    selection = asked.selection
-    for door in doors:
-        job = int(selection.job) if selection.job.isdecimal() else 0
-        try:
-            answer = client.request_dynolog(door, text, job, selection.pids, 1000)
-        except (client.AgentUnreachable, client.AgentRefused) as error:
-            typer.echo(f"{door}: {error}", err=True)
-            good = False
-            continue
-        triggered = answer.get("activityProfilersTriggered") or []
-        good = good and bool(triggered)
-        typer.echo(
-            f"{door}: a dynolog daemon told {len(triggered)} of "
-            f"{len(answer.get('processesMatched') or [])} processes; it gives no receipts"
-        )
-        for process in triggered:
-            typer.echo(f"  {trace_path(file, int(process))}")
     return 0 if good else 1

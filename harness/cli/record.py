@@ -36,8 +36,8 @@ def record(
         typer.Option(
             min=1.1,
             metavar="K",
-            help="Take a trace of all ranks when a section or step takes K times its median, "
-            "at most once a minute.",
+            help="Take a trace of all ranks when a section or step takes K times its median, and "
+            "of ranks that the job's straggler detector calls slow; at most once a minute.",
         ),
     ] = None,
     as_json: Annotated[

@@ -20,7 +20,6 @@ from hanglab.recorder.agent.watched import WatchedRank
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import NotProgress, read_progress
 from hanglab.recorder.profiling import notes
-from hanglab.recorder.profiling.access import Refused
 from hanglab.recorder.profiling.configuration import Detail
 from hanglab.recorder.profiling.receipts import Asked, Selection
 from hanglab.recorder.profiling.registry import Client
@@ -32,6 +31,8 @@ from hanglab.recorder.rank.profile_request import PATTERN
 _AFTERWARDS_S = 1.5
 #: Seconds between two looks for something to do.
 _LOOK_S = 0.5
+#: Different reasons for missing traces that a Case has at most.
+_MOST_TROUBLES = 20
 
 
 class Profiles:
@@ -48,8 +49,9 @@ class Profiles:
     ) -> None:
         """``ranks`` gives those that are watched; ``miss`` takes what could not be had.
 
-        A section or step that takes ``slow_factor`` times its median has a trace
-        taken of all ranks.
+        With a ``slow_factor`` a section or step that takes so many times its median
+        has a trace taken of all ranks, and a rank that the job's straggler detector
+        calls slow one of itself.
         """
         self._case = case
         self._runtime = runtime
@@ -65,6 +67,7 @@ class Profiles:
         self._service: ProfilingService | None = None
         self._note: Path | None = None
         self._traced: dict[int, float] = {}
+        self._troubles: set[str] = set()
         token = secrets.token_hex()
         try:
             self._service = ProfilingService(
@@ -72,6 +75,7 @@ class Profiles:
                 registered=self._registered,
                 rank_folder=self._folder,
                 at_work=self._at_work,
+                trouble=self._trouble,
             )
             self._note = notes.leave(
                 notes.own(
@@ -81,14 +85,21 @@ class Profiles:
                     socket_folder=str(runtime),
                 )
             )
-        except (OSError, Refused) as error:
-            miss("traces", f"running processes cannot be profiled: {error}")
+        except Exception as error:
+            # Out of descriptors or threads, or what nobody thought of: the recording goes on.
+            self._trouble(f"running processes cannot be profiled: {error}")
 
     def look(self) -> None:
         """Take up what the job asks for, and see whether something became slow."""
         if self._service is None or time.monotonic() - self._last_look < _LOOK_S:
             return
         self._last_look = time.monotonic()
+        try:
+            self._look()
+        except Exception as error:
+            self._trouble(f"{type(error).__name__}: {error}")
+
+    def _look(self) -> None:
         for path in self._runtime.glob(PATTERN):
             try:
                 asked = msgspec.json.decode(path.read_bytes(), type=Asked)
@@ -98,7 +109,9 @@ class Profiles:
                     path.unlink()
                 continue
             self._place(asked, "the job asked for it")
-        if self._slow_factor is not None and (reason := self._slow()) and self._limiter.allow():
+        if self._slow_factor is None:
+            return
+        if (reason := self._slow()) and self._limiter.allow():
             self._place(Asked(detail=Detail(stacks=True)), reason)
         flagged = sorted(self._flagged())
         if flagged and self._limiter.allow():
@@ -129,11 +142,16 @@ class Profiles:
         def place() -> None:
             try:
                 service.requests.place(asked)
-            except Refused as error:
-                self._miss("traces", f"a trace was wanted because {reason}; {error}")
+            except Exception as error:
+                self._trouble(f"a trace was wanted because {reason}; {error}")
 
         # It looks at the processes first, which takes a moment that the watch cannot spare.
         self._pool.submit(place)
+
+    def _trouble(self, text: str) -> None:
+        if text not in self._troubles and len(self._troubles) < _MOST_TROUBLES:
+            self._troubles.add(text)
+            self._miss("traces", text)
 
     def _flagged(self) -> set[int]:
         """Ranks that the job's own straggler detector has just called slow."""

@@ -21,7 +21,7 @@ _POLL_S = 0.1
 _LEAD_MS = 2_200.0
 _WORKERS = 32
 #: Iterations between two possible starts where nobody counts how fast they pass.
-_ROUNDUP = 50
+ROUNDUP = 50
 
 
 @dataclass
@@ -52,8 +52,10 @@ class Plan:
 
     doors: Sequence[Door]
     asked: Asked
-    #: Seconds from now to the common start; None for the earliest that all can meet.
+    #: Seconds from ``begun`` to the common start; None for the earliest that all can meet.
     start_in_s: float | None = None
+    #: Wall time in seconds.
+    begun: float = field(default_factory=time.time)
 
 
 _T = TypeVar("_T")
@@ -68,7 +70,7 @@ def place(plan: Plan) -> list[HostPart]:
 
     parts: list[HostPart] = []
     statuses: dict[Door, Status] = {}
-    for door, found in zip(plan.doors, _everywhere(plan.doors, look), strict=True):
+    for door, found in zip(plan.doors, everywhere(plan.doors, look), strict=True):
         part = HostPart(door, door.host)
         if isinstance(found, Status):
             statuses[door] = found
@@ -101,7 +103,7 @@ def place(plan: Plan) -> list[HostPart]:
         if part not in wanted:
             part.beside = True
             part.problem = "none of the processes that are meant is there"
-    for part, placed in zip(wanted, _everywhere(wanted, send), strict=True):
+    for part, placed in zip(wanted, everywhere(wanted, send), strict=True):
         if isinstance(placed, Exception):
             part.problem = str(placed)
         else:
@@ -115,7 +117,7 @@ def follow(parts: Sequence[HostPart], tell: Callable[[Sequence[HostPart]], None]
     while any(not part.done for part in parts):
         time.sleep(_POLL_S)
         waiting = [part for part in parts if not part.done]
-        answers = _everywhere(waiting, lambda part: client.receipts(part.door, part.order))
+        answers = everywhere(waiting, lambda part: client.receipts(part.door, part.order))
         for part, answer in zip(waiting, answers, strict=True):
             if not isinstance(answer, Exception):
                 part.receipts = answer
@@ -130,7 +132,7 @@ def follow(parts: Sequence[HostPart], tell: Callable[[Sequence[HostPart]], None]
 def withdraw(parts: Sequence[HostPart]) -> int:
     """Take back what no process has got yet, after Ctrl-C; the number of those."""
     asked = [part for part in parts if part.order and not part.done]
-    answers = _everywhere(asked, lambda part: client.cancel(part.door, part.order))
+    answers = everywhere(asked, lambda part: client.cancel(part.door, part.order))
     return sum(answer for answer in answers if isinstance(answer, int))
 
 
@@ -144,9 +146,13 @@ def bring(parts: Sequence[HostPart], out: Path) -> dict[str, str]:
         for receipt in part.receipts:
             if not receipt.file:
                 continue
+            # In a Case the order stands before the name; here the folder is the order's.
+            name = receipt.file.removeprefix(f"{part.order}.")
+            target = out / name
+            if target.name != name or target.parent != out:
+                problems[receipt.file] = "that is no name of a trace"
+                continue
             try:
-                # In a Case the order stands before the name; here the folder is the order's.
-                target = out / receipt.file.removeprefix(f"{part.order}.")
                 client.fetch(part.door, part.order, receipt.file, target)
             except FileExistsError:
                 problems[receipt.file] = f"{target} is there already"
@@ -178,28 +184,32 @@ def _common_start(plan: Plan, everyone: Sequence[ProcessState]) -> float:
     lead_ms = max(p.period_s for p in everyone) * 1e3 + _LEAD_MS + window.warmup_s * 1e3
     if plan.start_in_s is None:
         return time.time() * 1e3 + lead_ms if len(everyone) > 1 else 0.0
+    # Looking at the processes has taken a moment, and would again.
+    lead_ms += (time.time() - plan.begun) * 1e3
     if plan.start_in_s * 1e3 < lead_ms:
         raise TooEarly(
             f"the processes look for requests every {max(p.period_s for p in everyone):.1f} s; "
             f"the earliest common start is in {lead_ms / 1e3:.1f} s"
         )
-    return (time.time() + plan.start_in_s) * 1e3
+    return (plan.begun + plan.start_in_s) * 1e3
 
 
 def _roundup(everyone: Sequence[ProcessState]) -> int:
     """Iterations between possible starts: more than pass while all processes get the request."""
     rates = [p.iterations_per_s for p in everyone if p.iterations_per_s]
     if not rates:
-        return _ROUNDUP
+        return ROUNDUP
     return max(2, int(max(rates) * (max(p.period_s for p in everyone) + 1.0)) + 1)
 
 
 _K = TypeVar("_K")
 
 
-def _everywhere(
+def everywhere(
     places: Sequence[_K], act: Callable[[_K], _T]
 ) -> list[_T | AgentUnreachable | AgentRefused]:
+    """What ``act`` gives for each, all at once; what fails for one stays its own."""
+
     def attempt(place: _K) -> _T | AgentUnreachable | AgentRefused:
         try:
             return act(place)

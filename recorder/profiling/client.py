@@ -9,7 +9,7 @@ import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -36,6 +36,26 @@ class Status:
     processes: list[ProcessState]
     #: The host's wall clock minus ours, in milliseconds.
     offset_ms: float
+
+
+class DynologAnswer(msgspec.Struct, rename="camel"):
+    """Whom a dynolog daemon told, by their ids in their own namespace."""
+
+    processes_matched: list[int]
+    activity_profilers_triggered: list[int]
+    activity_profilers_busy: int = 0
+
+
+class _StatusAnswer(msgspec.Struct):
+    host: str
+    now_ms: float
+    processes: list[ProcessState]
+
+
+class _OrderAnswer(msgspec.Struct):
+    order: str
+    receipts: list[Receipt]
+    cancelled: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,7 +105,7 @@ def is_dynolog(door: Door) -> bool:
     with contextlib.suppress(AgentRefused, AgentUnreachable):
         ask(door, {"fn": "hanglab.status"})
         return False
-    return ask(door, {"fn": "getStatus"}).get("status") == 1
+    return isinstance(ask(door, {"fn": "getStatus"}).get("status"), int)
 
 
 def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> Status:
@@ -96,36 +116,39 @@ def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> Statu
     if look:
         ask(door, {"fn": "hanglab.status", "look": look}, _LOOK_S)
     before = time.time()
-    answer = ask(door, {"fn": "hanglab.status"})
+    answer = _read(door, ask(door, {"fn": "hanglab.status"}), _StatusAnswer)
     after = time.time()
-    return Status(
-        host=str(answer.get("host")),
-        processes=msgspec.convert(answer.get("processes", []), list[ProcessState]),
-        offset_ms=float(answer.get("now_ms", 0.0)) - (before + after) / 2 * 1e3,
-    )
+    offset_ms = answer.now_ms - (before + after) / 2 * 1e3
+    return Status(answer.host, answer.processes, offset_ms)
 
 
 def place(door: Door, asked: Asked) -> tuple[str, list[Receipt]]:
     """The order's name, and the receipts as they stand.  Raises as :func:`ask`."""
     answer = ask(door, {"fn": "hanglab.profile", "asked": msgspec.to_builtins(asked)}, 30.0)
-    return str(answer["order"]), _receipts(answer)
+    placed = _read(door, answer, _OrderAnswer)
+    return placed.order, placed.receipts
 
 
 def receipts(door: Door, order: str) -> list[Receipt]:
     """Raises as :func:`ask`."""
-    return _receipts(ask(door, {"fn": "hanglab.receipts", "order": order}))
+    answer = ask(door, {"fn": "hanglab.receipts", "order": order})
+    return _read(door, answer, _OrderAnswer).receipts
 
 
 def cancel(door: Door, order: str) -> int:
     """Take back what no process has got yet; the number of those.  Raises as :func:`ask`."""
-    return int(ask(door, {"fn": "hanglab.cancel", "order": order}).get("cancelled", 0))
+    answer = ask(door, {"fn": "hanglab.cancel", "order": order})
+    return _read(door, answer, _OrderAnswer).cancelled
 
 
 def fetch(door: Door, order: str, file: str, target: Path) -> None:
-    """Bring a finished trace over.  Raises as :func:`ask`, OSError, FileExistsError."""
-    part = target.with_name(f".{target.name}.part")
+    """Bring a finished trace over.  Raises as :func:`ask`, OSError, FileExistsError.
+
+    Overwrites nothing, and leaves nothing that is not whole.
+    """
+    opened = target.open("xb")
     try:
-        with part.open("xb") as opened:
+        with opened:
             end = False
             while not end:
                 answer = ask(
@@ -137,19 +160,21 @@ def fetch(door: Door, order: str, file: str, target: Path) -> None:
                         "offset": opened.tell(),
                     },
                 )
-                opened.write(base64.b64decode(answer["data"]))
-                end = bool(answer["end"])
-        # A link fails where the name is taken; a rename would overwrite.
-        target.hardlink_to(part)
-    finally:
-        part.unlink(missing_ok=True)
+                try:
+                    opened.write(base64.b64decode(answer["data"], validate=True))
+                    end = bool(answer["end"])
+                except (KeyError, TypeError, ValueError):
+                    raise AgentUnreachable(f"{door}: its answer holds no trace") from None
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
 
 
 def request_dynolog(
     door: Door, config: str, job_id: int, pids: list[int], limit: int
-) -> dict[str, Any]:
+) -> DynologAnswer:
     """Dynolog's own request, to its daemon.  Raises as :func:`ask`."""
-    return ask(
+    answer = ask(
         door,
         {
             "fn": "setKinetOnDemandRequest",
@@ -159,7 +184,16 @@ def request_dynolog(
             "process_limit": limit,
         },
     )
+    if answer.get("status") is not None:
+        raise AgentRefused(f"{door}: dynolog says: {answer['status']}")
+    return _read(door, answer, DynologAnswer)
 
 
-def _receipts(answer: dict[str, Any]) -> list[Receipt]:
-    return msgspec.convert(answer.get("receipts", []), list[Receipt])
+_A = TypeVar("_A")
+
+
+def _read(door: Door, answer: dict[str, Any], kind: type[_A]) -> _A:
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        raise AgentUnreachable(f"{door}: its answer cannot be read: {error}") from None

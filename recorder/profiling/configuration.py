@@ -146,6 +146,11 @@ def values_of(text: str) -> dict[str, str]:
     return {key: value for key, equals, value in pairs if key and equals}
 
 
+def number_of(values: dict[str, str], key: str, default: int = 0) -> int:
+    """A setting of a checked text as a number."""
+    return int(values.get(key) or default)
+
+
 def trace_path(file: str, pid: int) -> str:
     """Where Kineto writes: ``_<pid>`` goes before the first ``.pt.trace.json`` or ``.json``."""
     for ending in (".pt.trace.json", ".json"):

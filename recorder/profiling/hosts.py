@@ -42,20 +42,39 @@ def from_hostfile(path: Path) -> list[str]:
 
 def from_slurm(job: str) -> list[str]:
     """Hosts of a SLURM job, array tasks (``1234_7``) too, as squeue tells.  Raises NoHosts."""
+    hosts = from_names(_squeue(job, "%N").split())
+    if not hosts:
+        raise NoHosts(f"squeue knows no hosts of job {job}; it may not have started yet")
+    return hosts
+
+
+def slurm_number(job: str) -> int:
+    """The number by which processes of a SLURM job know it; array tasks have one each.
+
+    Raises NoHosts.
+    """
+    if job.isdecimal():
+        return int(job)
+    number = _squeue(job, "%A").strip()
+    if not number.isdecimal():
+        raise NoHosts(f"squeue knows no single job {job}")
+    return int(number)
+
+
+def _squeue(job: str, what: str) -> str:
     try:
         done = subprocess.run(
-            ["squeue", "--noheader", "--jobs", job, "--format", "%N"],
+            ["squeue", "--noheader", f"--jobs={job}", "--format", what],
             capture_output=True,
             text=True,
             timeout=_SLURM_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoHosts(f"squeue cannot be asked for the hosts of job {job}: {error}") from None
-    hosts = from_names(done.stdout.split())
-    if done.returncode != 0 or not hosts:
-        raise NoHosts(f"squeue knows no hosts of job {job}: {done.stderr.strip()[:200]}")
-    return hosts
+        raise NoHosts(f"squeue cannot be asked about job {job}: {error}") from None
+    if done.returncode != 0:
+        raise NoHosts(f"squeue knows no job {job}: {done.stderr.strip()[:200]}")
+    return done.stdout
 
 
 def _split(text: str) -> list[str]:

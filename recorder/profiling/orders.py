@@ -38,6 +38,8 @@ _MARGIN_S = 0.4
 #: A process that says it is idle this long after the end, and has written nothing, never will.
 _NO_FILE_S = 3.0
 _KEPT_ORDERS = 64
+#: Longest wait for a file beyond its window, in seconds.
+MAX_PATIENCE_S = 3600.0
 _BUSY = ": a trace runs in it all the time, such as one of its own torch.profiler"
 
 
@@ -144,6 +146,8 @@ class Orders:
             window.check()
         except BadConfiguration as error:
             raise Refused(str(error)) from None
+        if not 0 < asked.patience_s <= MAX_PATIENCE_S:
+            raise Refused(f"at most {MAX_PATIENCE_S:g} s are waited for a trace")
         clients = self.select(asked.selection)
         if window.start_ms and not window.iterations:
             earliest = self.earliest_start_ms(clients, window.warmup_s)

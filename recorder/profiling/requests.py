@@ -14,12 +14,8 @@ from typing import Any
 
 import msgspec
 
+from hanglab.recorder.profiling import dynolog
 from hanglab.recorder.profiling.access import Refused, check_token, confined
-from hanglab.recorder.profiling.configuration import (
-    BadConfiguration,
-    check_text,
-    values_of,
-)
 from hanglab.recorder.profiling.orders import Order, Orders
 from hanglab.recorder.profiling.receipts import Asked, ProcessState
 from hanglab.recorder.profiling.registry import Client, Handover, Registry
@@ -49,7 +45,7 @@ class Requests:
         known: dict[object, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "getStatus": lambda message: {"status": 1},
             "getVersion": lambda message: {"version": _version()},
-            "setKinetOnDemandRequest": self._dynolog,
+            dynolog.NAME: self._dynolog,
             "hanglab.status": self._status,
             "hanglab.profile": self._profile,
             "hanglab.receipts": self._receipts,
@@ -63,6 +59,8 @@ class Requests:
                 raise Refused(f"there is no request {name!r}; see `hanglab agent --help`")
             return function(message)
         except Refused as error:
+            if name == dynolog.NAME:
+                return dynolog.answer([], [], 0, error=str(error))
             return {"error": str(error)}
         except msgspec.ValidationError as error:
             return {"error": f"the request cannot be read: {error}"}
@@ -163,66 +161,36 @@ class Requests:
         return {"data": base64.b64encode(data).decode(), "end": len(data) < _BLOCK}
 
     def _dynolog(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Dynolog's request, whose sender names a file; it must lie below the output root."""
-        text = message.get("config")
-        job_id = message.get("job_id", 0)
-        pids = message.get("pids", [])
-        limit = message.get("process_limit", 1000)
-        if (
-            not isinstance(text, str)
-            or not isinstance(job_id, int)
-            or not isinstance(limit, int)
-            or not isinstance(pids, list)
-            or not all(isinstance(pid, int) for pid in pids)
-        ):
-            raise Refused("config must be text, job_id and process_limit numbers, pids numbers")
-        try:
-            check_text(text)
-        except BadConfiguration as error:
-            raise Refused(str(error)) from None
-        file = confined(values_of(text).get("ACTIVITIES_LOG_FILE", ""), self.root)
-        wanted = {pid for pid in pids if pid != 0}
-        matched: list[int] = []
+        request = dynolog.DynologRequest(message)
+        file = confined(request.file, self.root)
+        with self.lock:
+            chosen = {k: c for k, c in self.registry.clients().items() if request.means(c)}
+            if chosen:
+                dynolog.check_start(
+                    request, self.orders.earliest_start_ms(chosen, request.warmup_s)
+                )
+        # Of a process that stands still a request by iterations would block all later ones.
+        stills = dict.fromkeys(chosen, "")
+        if request.by_iterations:
+            stills = dict(zip(chosen, self._look(chosen.values(), True), strict=True))
+        names = [client.own_pid for client in chosen.values()]
         triggered: list[int] = []
         busy = 0
+        refused: dict[str, str] = {}
         with self.lock:
-            everyone = list(self.registry.clients().values())
-            chosen = [
-                client
-                for client in everyone
-                if client.job_id == job_id and (not wanted or wanted & set(client.pids))
-            ]
-            names = [client.own_pid for client in chosen]
-            for client in chosen:
-                matched.append(client.own_pid)
-                if not client.idle or client.waiting is not None:
+            for key, client in chosen.items():
+                if stills[key]:
+                    refused[str(client.own_pid)] = f"it makes no iterations: {stills[key]}"
                     busy += 1
-                elif len(triggered) < limit:
+                elif not client.idle or client.waiting is not None:
+                    busy += 1
+                elif len(triggered) < request.limit:
                     triggered.append(client.own_pid)
-                    path = file
-                    if names.count(client.own_pid) > 1:
-                        path = _told_apart(file, client)
-                    lines = {**values_of(text), "ACTIVITIES_LOG_FILE": path}
-                    own = "".join(f"{key}={value}\n" for key, value in lines.items())
-                    client.waiting = Handover("", own, time.monotonic())
-        return {
-            "processesMatched": matched,
-            "activityProfilersTriggered": triggered,
-            "eventProfilersTriggered": [],
-            "activityProfilersBusy": busy,
-            "eventProfilersBusy": 0,
-        }
-
-
-def _told_apart(file: str, client: Client) -> str:
-    """A name of its own for a process: in containers every first process has id 1."""
-    rank = client.identity.rank
-    own = f"_rank{rank}" if rank is not None else f"_{client.identity.pid}"
-    for ending in (".pt.trace.json", ".json"):
-        if ending in file:
-            head, _, tail = file.partition(ending)
-            return f"{head}{own}{ending}{tail}"
-    return file + own
+                    alone = names.count(client.own_pid) == 1
+                    text = request.text(file if alone else dynolog.told_apart(file, client))
+                    client.waiting = Handover("", text, time.monotonic())
+        more = {"refused": refused} if refused else {}
+        return dynolog.answer(names, triggered, busy, **more)
 
 
 def _version() -> str:

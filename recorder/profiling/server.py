@@ -30,7 +30,7 @@ class Server:
         answer: Answer,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``port`` 0 takes a free one.  Raises OSError."""
+        """``port`` 0 takes a free one.  Raises OSError, and RuntimeError without a thread."""
         self._answer = answer
         self._tls = tls
         self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
@@ -45,17 +45,13 @@ class Server:
                 )
                 self._listeners.append(listener)
                 self.port = listener.getsockname()[1]
+            for listener in self._listeners:
+                threading.Thread(
+                    target=self._accept, args=(listener,), name="hanglab-profiling", daemon=True
+                ).start()
         except BaseException:
             self.close()
             raise
-        self._threads = [
-            threading.Thread(
-                target=self._accept, args=(listener,), name="hanglab-profiling", daemon=True
-            )
-            for listener in self._listeners
-        ]
-        for thread in self._threads:
-            thread.start()
 
     def close(self) -> None:
         self._closing.set()

@@ -23,6 +23,9 @@ from hanglab.recorder.profiling.standstill import Standstills
 #: Seconds between two looks at orders while some are open.
 _FOLLOW_S = 0.02
 _HOUSEKEEPING_S = 10.0
+#: A pause after something went wrong that may go wrong again at once, in seconds.
+_TROUBLE_S = 0.1
+_MOST_TROUBLES = 20
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,14 @@ class ProfilingService:
         registered: Registered | None = None,
         rank_folder: Callable[[Client], Path | None] = lambda client: None,
         at_work: Callable[[Client], None] = lambda client: None,
+        trouble: Callable[[str], None] = lambda text: None,
     ) -> None:
         """``registered`` and ``rank_folder`` tell of recorded ranks.
 
-        ``at_work`` is called for each process while an order about it is open.
-        Raises Refused for settings that would leave a door open, and OSError.
+        ``at_work`` is called for each process while an order about it is open;
+        ``trouble`` takes, once each, what went wrong in the thread that answers jobs.
+        Raises Refused for settings that would leave a door open, OSError, and
+        RuntimeError where no thread can be started.
         """
         beyond = [address for address in settings.addresses if not is_loopback(address)]
         if beyond and settings.token is None:
@@ -64,6 +70,8 @@ class ProfilingService:
         if settings.certificate is not None and settings.key is not None:
             tls = server_tls(settings.certificate, settings.key)
         self._at_work = at_work
+        self._trouble = trouble
+        self._told: set[str] = set()
         self._socket_folder = settings.socket_folder
         self.registry = Registry(registered)
         self._lock = threading.RLock()
@@ -84,15 +92,20 @@ class ProfilingService:
             settings.token,
         )
         self._socket = FabricSocket(settings.socket_folder)
+        self._closing = threading.Event()
+        self._housekeeping = time.monotonic() + _HOUSEKEEPING_S
+        self._thread = threading.Thread(target=self._run, name="hanglab-fabric", daemon=True)
         try:
             self._server = Server(settings.addresses, settings.port, self.requests.answer, tls)
-        except OSError:
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._server.close()
+                raise
+        except (OSError, RuntimeError):
             self._socket.close()
             raise
         self.port = self._server.port
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="hanglab-fabric", daemon=True)
-        self._thread.start()
 
     def close(self) -> None:
         self._closing.set()
@@ -103,22 +116,35 @@ class ProfilingService:
     def _run(self) -> None:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        housekeeping = time.monotonic() + _HOUSEKEEPING_S
         while not self._closing.is_set():
+            try:
+                self._turn(poll)
+            except Exception as error:
+                # Without this thread no job would be answered any more, and nobody would see why.
+                self._tell(f"{type(error).__name__}: {error}")
+                self._closing.wait(_TROUBLE_S)
+
+    def _turn(self, poll: select.poll) -> None:
+        with self._lock:
             busy = self.orders.busy
-            poll.poll(1e3 * (_FOLLOW_S if busy else 0.25))
-            self._hear()
-            if busy:
-                with self._lock:
-                    self.orders.follow()
-                    for client in self.orders.at_work():
-                        self._at_work(client)
-            if time.monotonic() > housekeeping:
-                housekeeping = time.monotonic() + _HOUSEKEEPING_S
-                with self._lock:
-                    self.registry.forget_gone(time.monotonic())
-                if self._socket_folder is not None:
-                    remove_dead_clients(self._socket_folder)
+        poll.poll(1e3 * (_FOLLOW_S if busy else 0.25))
+        self._hear()
+        if busy:
+            with self._lock:
+                self.orders.follow()
+                for client in self.orders.at_work():
+                    self._at_work(client)
+        if time.monotonic() > self._housekeeping:
+            self._housekeeping = time.monotonic() + _HOUSEKEEPING_S
+            with self._lock:
+                self.registry.forget_gone(time.monotonic())
+            if self._socket_folder is not None:
+                remove_dead_clients(self._socket_folder)
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told and len(self._told) < _MOST_TROUBLES:
+            self._told.add(text)
+            self._trouble(text)
 
     def _hear(self) -> None:
         # A flood must not keep orders from being looked after.

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.recorder.profiling.hosts import NoHosts, from_hostfile, from_names, from_slurm
+from hanglab.recorder.profiling.hosts import (
+    NoHosts,
+    from_hostfile,
+    from_names,
+    from_slurm,
+    slurm_number,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,17 +47,54 @@ def test_hostfile_that_is_missing_or_empty(tmp_path: Path) -> None:
         from_hostfile(tmp_path / "empty")
 
 
-def test_slurm_is_asked_for_the_hosts_of_an_array_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Stands in for SLURM's squeue, which cannot be had here; it prints what that prints.
-    squeue = tmp_path / "squeue"
-    squeue.write_text('#!/bin/sh\n[ "$3" = 1234_7 ] && echo "gpu[01-02]"\n')
-    squeue.chmod(0o755)
+#: Stands in for SLURM's squeue, which cannot be had here; it prints what that prints for an
+#: array job 1234 whose seventh task, job 1241, runs on two hosts.
+SQUEUE = """#!/bin/sh
+[ "$1" = --noheader ] && [ "$3" = --format ] || exit 2
+case "$2 $4" in
+    "--jobs=1234_7 %N") echo "gpu[01-02]" ;;
+    "--jobs=1234_7 %A") echo 1241 ;;
+    "--jobs=1234 %N") printf 'gpu[01-02]\\ngpu02,login\\n\\n' ;;
+    "--jobs=1234 %A") printf '1241\\n1242\\n1234\\n' ;;
+    "--jobs=77 %N") echo ;;
+    *) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "squeue"
+    program.write_text(SQUEUE)
+    program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+
+@pytest.mark.usefixtures("squeue")
+def test_slurm_is_asked_for_the_hosts_of_an_array_task() -> None:
     assert from_slurm("1234_7") == ["gpu01", "gpu02"]
-    with pytest.raises(NoHosts):
+
+
+@pytest.mark.usefixtures("squeue")
+def test_all_tasks_of_an_array_have_hosts_together() -> None:
+    assert from_slurm("1234") == ["gpu01", "gpu02", "login"]
+
+
+@pytest.mark.usefixtures("squeue")
+def test_job_that_waits_or_is_unknown_has_no_hosts() -> None:
+    with pytest.raises(NoHosts, match="not have started yet"):
+        from_slurm("77")
+    with pytest.raises(NoHosts, match="Invalid job id"):
         from_slurm("99")
+
+
+@pytest.mark.usefixtures("squeue")
+def test_array_task_has_a_number_of_its_own() -> None:
+    # Processes know it by that: SLURM_JOB_ID.
+    assert slurm_number("1234_7") == 1241
+    assert slurm_number("1234") == 1234
+    with pytest.raises(NoHosts, match="Invalid job id"):
+        slurm_number("1234_9")
 
 
 def test_without_slurm_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

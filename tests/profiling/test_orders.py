@@ -190,7 +190,8 @@ def test_dynolog_request_is_answered_as_dynolog_does(
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         assert client.ask(door, {"fn": "getStatus"}) == {"status": 1}
-        answer = client.request_dynolog(door, config, 0, [0], 3)
+        message = {"fn": "setKinetOnDemandRequest", "config": config, "job_id": 0}
+        answer = client.ask(door, {**message, "pids": [0], "process_limit": 3})
         assert answer == {
             "processesMatched": [os.getpid()],
             "activityProfilersTriggered": [os.getpid()],
@@ -199,7 +200,7 @@ def test_dynolog_request_is_answered_as_dynolog_does(
             "eventProfilersBusy": 0,
         }
         assert values_of(process.ask()) == values_of(config)
-        assert client.request_dynolog(door, config, 9, [], 3)["processesMatched"] == []
+        assert client.request_dynolog(door, config, 9, [], 3).processes_matched == []
 
 
 def test_first_processes_of_containers_write_to_files_of_their_own(
