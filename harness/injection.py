@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hanglab.harness.faults.conditions import Seen
-from hanglab.harness.faults.fault import Fault
+from hanglab.harness.faults.fault import Fault, NotYet
+from hanglab.harness.faults.outside.node_fault import NodeFault
+from hanglab.harness.probes.probe import Reading, Watch, look_until
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
 
+if TYPE_CHECKING:
+    from hanglab.harness.launchers.docker.nodes import Nodes
+
+#: How long it may take until things are as before the fault, in seconds.
+_MENDED_S = 10.0
 #: More than the counters take at the beginning of a progress file.
 _HEAD_BYTES = 512
 
@@ -31,13 +40,28 @@ class Strike:
     operations: int | None = None
     #: Why it could not strike.
     failure: str = ""
+    #: When it was taken back, or over; None where it lasts until its process is ended.
+    ended_ns: int | None = None
+    #: What a probe saw of it, and of its end; None where the fault has none.
+    proof: Reading | None = None
+    end_proof: Reading | None = None
 
     @property
     def struck(self) -> bool:
-        return self.at_ns is not None
+        """Whether it was done, and by its probe did something."""
+        return self.at_ns is not None and (self.proof is None or self.proof.proved)
+
+    @property
+    def remains(self) -> str:
+        """Why the fault cannot be said to have ended; empty where it has."""
+        if self.at_ns is None or self.end_proof is None or self.end_proof.proved:
+            return ""
+        return f"{self.fault.describe()} did not end: {self.end_proof.words}"
 
     def describe(self) -> str:
         why = self.failure or "the job ended, or stood still, before its moment"
+        if self.at_ns is not None and self.proof is not None:
+            why = f"its probe says: {self.proof.words}"
         return f"{self.fault.describe()} ({why})"
 
 
@@ -50,13 +74,18 @@ class Injector:
         self._world_size = world_size
         self._complete_since: float | None = None
         self._clear_up: list[Callable[[], None]] = []
+        self._watches: list[tuple[Strike, Watch]] = []
+        self._undo: list[tuple[Strike, Callable[[], None]]] = []
 
     @property
     def pending(self) -> bool:
-        return any(not strike.struck and not strike.failure for strike in self.strikes)
+        return any(strike.at_ns is None and not strike.failure for strike in self.strikes)
 
-    def poll(self, pids: Mapping[int, int]) -> None:
-        """Looks once; ``pids`` are the processes of the ranks that live."""
+    def poll(self, pids: Mapping[int, int], nodes: Nodes | None = None) -> None:
+        """Looks once; ``pids`` are the processes of the ranks that live.
+
+        ``nodes`` are the containers that they run in, where they do.
+        """
         if not self.pending:
             return
         seen = {
@@ -68,34 +97,108 @@ class Injector:
             self._complete_since = now
         elapsed = now - self._complete_since if self._complete_since is not None else -1.0
         for strike in self.strikes:
-            if strike.struck or strike.failure:
+            if strike.at_ns is not None or strike.failure:
                 continue
             if strike.fault.condition.holds(seen, elapsed):
-                self._strike(strike, pids, seen)
+                self._strike(strike, pids, seen, nodes)
 
-    def _strike(self, strike: Strike, pids: Mapping[int, int], seen: Mapping[int, Seen]) -> None:
+    def _strike(
+        self,
+        strike: Strike,
+        pids: Mapping[int, int],
+        seen: Mapping[int, Seen],
+        nodes: Nodes | None,
+    ) -> None:
         rank = strike.fault.rank
-        pid = pids.get(rank)
-        if pid is None:
-            strike.failure = f"rank {rank} had ended"
-            return
         try:
-            clear_up = strike.fault.strike(pid)
-        except OSError as failure:
-            strike.failure = f"{failure.strerror or failure}: process {pid}"
+            if isinstance(strike.fault, NodeFault):
+                self._strike_node(strike, strike.fault, nodes)
+            else:
+                pid = _process(rank, pids, nodes)
+                if pid is None:
+                    strike.failure = f"rank {rank} had ended"
+                    return
+                strike.pid = pid
+                clear_up = strike.fault.strike(pid)
+                if clear_up is not None:
+                    self._clear_up.append(clear_up)
+                strike.at_ns = time.time_ns()
+        except NotYet:
             return
-        if clear_up is not None:
-            self._clear_up.append(clear_up)
-        strike.at_ns = time.time_ns()
-        strike.pid = pid
+        except OSError as failure:
+            where = f": process {strike.pid}" if strike.pid is not None else ""
+            strike.failure = f"{failure.strerror or failure}{where}"
+            return
         if rank in seen:
             strike.step = seen[rank].step
             strike.operations = seen[rank].operations
 
+    def _strike_node(self, strike: Strike, fault: NodeFault, nodes: Nodes | None) -> None:
+        if nodes is None:
+            strike.failure = "the launcher gives nodes no containers"
+            return
+        probe = fault.probe(nodes)
+        undo = fault.strike_node(nodes)
+        strike.at_ns = time.time_ns()
+        self._watches.append((strike, Watch(probe)))
+        if undo is not None:
+            self._undo.append((strike, undo))
+
+    def end(self, nodes: Nodes | None) -> None:
+        """Takes the faults of nodes back, and has it proved that they struck and ended.
+
+        The ranks are ended first: they must not go on, and write what happens
+        then to the Case, when they are let go.
+        """
+        if not self._watches:
+            return
+        for strike, watch in self._watches:
+            strike.proof = watch.close()
+        _end_ranks(nodes)
+        while self._undo:
+            strike, undo = self._undo.pop()
+            try:
+                undo()
+            except OSError as failure:
+                strike.end_proof = Reading(False, f"{failure.strerror or failure}")
+            strike.ended_ns = time.time_ns()
+        for strike, watch in self._watches:
+            if strike.end_proof is None:
+                strike.end_proof = look_until(watch.probe.ended, _MENDED_S)
+            if strike.ended_ns is None:  # nothing to take back: over with its moment
+                strike.ended_ns = strike.at_ns
+        self._watches.clear()
+
     def close(self) -> None:
+        """Clears up, also where the job was given up in between."""
+        for strike, watch in self._watches:
+            strike.proof = watch.close()
+        self._watches.clear()
+        while self._undo:
+            with contextlib.suppress(OSError):
+                self._undo.pop()[1]()
         while self._clear_up:
             self._clear_up.pop()()
         self._progress.close()
+
+
+def _process(rank: int, pids: Mapping[int, int], nodes: Nodes | None) -> int | None:
+    """The rank's process as this host counts it; None where it has ended."""
+    if rank not in pids or nodes is None:
+        return pids.get(rank)
+    try:
+        return nodes.process_of(rank)
+    except ProcessLookupError:
+        return None
+
+
+def _end_ranks(nodes: Nodes | None) -> None:
+    if nodes is None:
+        return
+    for node in nodes.values():
+        for rank in node.ranks:
+            with contextlib.suppress(OSError):
+                os.kill(nodes.process_of(rank), signal.SIGKILL)
 
 
 class _ProgressFiles:

@@ -46,6 +46,8 @@ class Facts:
     finished: bool = False
     #: Faults from outside that did not strike, in words.
     missed: tuple[str, ...] = ()
+    #: Faults from outside of which it is not proved that they ended, in words.
+    remaining: tuple[str, ...] = ()
     #: Traceback of the body where it raised without coming past the marked lines.
     raised: str | None = None
 
@@ -66,6 +68,8 @@ def judge(
     facts: Facts,
 ) -> Judgement:
     """Compares a verdict with what the scenario declares (``scenario.expect`` must be given)."""
+    if facts.remaining:
+        return Judgement(Outcome.HARNESS_ERROR, "; ".join(facts.remaining))
     if variant == "control":
         return _judge_control(verdict, facts)
     expect = scenario.expect
@@ -94,6 +98,10 @@ def judge(
 
 
 def _judge_control(verdict: Verdict, facts: Facts) -> Judgement:
+    if facts.missed:
+        return Judgement(
+            Outcome.NOT_REPRODUCED, "its circumstance is missing: " + "; ".join(facts.missed)
+        )
     if facts.failed:
         ranks = ", ".join(map(str, sorted(facts.failed)))
         return Judgement(Outcome.HARNESS_ERROR, f"the control failed by itself, on rank {ranks}")

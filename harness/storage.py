@@ -1,9 +1,4 @@
-"""A file system that a server far away keeps, and that stops answering when it is told to.
-
-It holds one read-only file and speaks the kernel's FUSE protocol (linux/fuse.h)
-from a child process.  A reader then sleeps in the kernel as it does on NFS
-whose server is gone, and unlike there it can be killed.
-"""
+"""A file system that a server far away keeps, and that stops answering when it is told to."""
 
 from __future__ import annotations
 
@@ -12,29 +7,19 @@ import ctypes
 import os
 import select
 import signal
-import stat
-import struct
 import tempfile
 from pathlib import Path
 
+from hanglab.harness.fuse import DEVICE, SingleFile
 from hanglab.harness.mounts import mount
-
-_LOOKUP, _FORGET, _GETATTR, _OPEN, _READ, _STATFS, _RELEASE = 1, 2, 3, 14, 15, 17, 18
-_FLUSH, _INIT, _OPENDIR, _RELEASEDIR, _INTERRUPT, _BATCH_FORGET = 25, 26, 27, 29, 36, 42
-_ASYNC_READ = 1
-_ROOT, _FILE = 1, 2
-_NAME = b"data"
-_ENOENT, _ENOSYS = 2, 38
-_IN, _OUT = struct.Struct("=IIQQIIII"), struct.Struct("=IiQ")
-_ATTRIBUTES = struct.Struct("=6Q10I")
 
 
 class Storage:
     """Mounted in the calling rank alone.  ``file`` holds ``size`` bytes of zeros."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        self._served = SingleFile(size)
+        device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
         folder = tempfile.mkdtemp(prefix="storage-")
         options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
         mount("hanglab", folder, "fuse", options)
@@ -48,7 +33,7 @@ class Storage:
             os._exit(0)
         os.close(device)
         os.close(listening)
-        self.file = Path(folder) / _NAME.decode()
+        self.file = Path(folder) / SingleFile.name
 
     def go_away(self) -> None:
         """From now on nothing is answered any more, for as long as the rank lives."""
@@ -62,48 +47,5 @@ class Storage:
                 os.read(line, 1)
                 os.read(line, 1)
                 return
-            try:
-                request = os.read(device, 1 << 18)
-            except OSError:
+            if not self._served.serve_one(device):
                 return
-            _, opcode, unique, node, *_ = _IN.unpack_from(request)
-            answer = self._answer(opcode, node, request[_IN.size :])
-            if answer is None:
-                continue
-            error, data = answer
-            os.write(device, _OUT.pack(_OUT.size + len(data), -error, unique) + data)
-
-    def _answer(self, opcode: int, node: int, body: bytes) -> tuple[int, bytes] | None:
-        """Error number and payload; None where the kernel wants no answer."""
-        if opcode in (_FORGET, _BATCH_FORGET, _INTERRUPT):
-            return None
-        if opcode == _INIT:
-            major, minor, readahead = struct.unpack_from("=III", body)
-            return 0, struct.pack(
-                "=IIIIHHII28x", major, min(minor, 31), readahead, _ASYNC_READ, 12, 9, 1 << 16, 1
-            ).ljust(64, b"\0")
-        if opcode == _LOOKUP:
-            if node != _ROOT or body.split(b"\0")[0] != _NAME:
-                return _ENOENT, b""
-            return 0, struct.pack("=4Q2I", _FILE, 0, 0, 0, 0, 0) + self._attributes(_FILE)
-        if opcode == _GETATTR:
-            return 0, struct.pack("=QII", 0, 0, 0) + self._attributes(node)
-        if opcode in (_OPEN, _OPENDIR):
-            return 0, struct.pack("=QII", 0, 0, 0)
-        if opcode == _READ:
-            _, offset, size = struct.unpack_from("=QQI", body)
-            return 0, bytes(max(0, min(size, self._size - offset)))
-        if opcode == _STATFS:
-            return 0, struct.pack("=5Q4I24x", 1 << 20, 1 << 19, 1 << 19, 10, 5, 4096, 255, 4096, 0)
-        if opcode in (_RELEASE, _RELEASEDIR, _FLUSH):
-            return 0, b""
-        return _ENOSYS, b""
-
-    def _attributes(self, node: int) -> bytes:
-        folder = node == _ROOT
-        mode = stat.S_IFDIR | 0o755 if folder else stat.S_IFREG | 0o444
-        size = 0 if folder else self._size
-        return _ATTRIBUTES.pack(
-            node, size, -(-size // 512), 0, 0, 0, 0, 0, 0, mode, 1 + folder,
-            os.getuid(), os.getgid(), 0, 4096, 0,
-        )  # fmt: skip

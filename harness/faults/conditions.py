@@ -72,3 +72,16 @@ class Elapsed:
 
     def describe(self) -> str:
         return f"{self.seconds:g} s after the ranks have started"
+
+
+@dataclass(frozen=True)
+class FromTheStart:
+    """Always: the fault is there before the ranks are."""
+
+    rank: int
+
+    def holds(self, seen: Mapping[int, Seen], elapsed_s: float) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return "the job starts"

@@ -6,9 +6,16 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from hanglab.harness.faults.conditions import Condition, Elapsed, Steps
+
+if TYPE_CHECKING:
+    from hanglab.harness.launchers.docker.nodes import NodeSettings
+
+
+class NotYet(OSError):
+    """What a fault is to be done to is not there yet: it is tried again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +50,15 @@ class Fault:
 
     def describe(self) -> str:
         return f"{type(self).__name__} of rank {self.rank} once {self.condition.describe()}"
+
+    def prepare(self, number: int, settings: NodeSettings) -> None:
+        """Changes, in fault and control alike, what container ``number`` is made with.
+
+        A disk that is to be filled must be there in the control, too.
+        """
+
+    def settings(self, number: int, settings: NodeSettings) -> None:
+        """Changes, in the fault alone, what container ``number`` is made with."""
 
     def strike(self, pid: int) -> Callable[[], None] | None:
         """Does it to the rank's process; returns what clears up behind it, if anything must.

@@ -19,14 +19,14 @@ class LimitFault(Fault):
 
     controller: ClassVar[str]
 
-    def settings(self, version: int) -> dict[str, str]:
+    def files(self, version: int) -> dict[str, str]:
         """Files of the group and what to write into them."""
         raise NotImplementedError
 
     def strike(self, pid: int) -> Callable[[], None]:
         group: Group = make(self.controller)
         try:
-            for name, value in self.settings(group.version).items():
+            for name, value in self.files(group.version).items():
                 group.set(name, value)
             group.add(pid)
         except OSError:
@@ -42,7 +42,7 @@ class LimitMemory(LimitFault):
     mebibytes: int
     controller = "memory"
 
-    def settings(self, version: int) -> dict[str, str]:
+    def files(self, version: int) -> dict[str, str]:
         name = "memory.limit_in_bytes" if version == 1 else "memory.max"
         return {name: str(self.mebibytes << 20)}
 
@@ -54,7 +54,7 @@ class LimitCpu(LimitFault):
     cpus: float
     controller = "cpu"
 
-    def settings(self, version: int) -> dict[str, str]:
+    def files(self, version: int) -> dict[str, str]:
         quota = str(int(self.cpus * _PERIOD_US))
         if version == 1:
             return {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": quota}
@@ -68,5 +68,5 @@ class LimitTasks(LimitFault):
     tasks: int
     controller = "pids"
 
-    def settings(self, version: int) -> dict[str, str]:
+    def files(self, version: int) -> dict[str, str]:
         return {"pids.max": str(self.tasks)}

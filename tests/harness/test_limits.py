@@ -39,7 +39,7 @@ def test_a_limit_holds_for_the_process_until_it_is_cleared_up(fault: LimitFault)
         assert name.startswith("hanglab-")
         folder = Path(able.reason.rpartition(" at ")[2]) / name
         version = int(able.reason.split()[1])
-        for file, value in fault.settings(version).items():
+        for file, value in fault.files(version).items():
             assert (folder / file).read_text().strip() == value
         clear_up()
         assert not folder.exists()

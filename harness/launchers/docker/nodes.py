@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,8 @@ class NodeSettings:
     mounts: list[Mount] = field(default_factory=list)
     #: Goes before the command of every rank, such as ``["faketime", "+1h"]``.
     wrap: list[str] = field(default_factory=list)
+    #: What a fault keeps open for the container, such as a file server; closed with the job.
+    closing: ExitStack = field(default_factory=ExitStack)
 
 
 @dataclass(frozen=True)

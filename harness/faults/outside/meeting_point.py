@@ -1,0 +1,33 @@
+"""Where the ranks of a job are to meet, by what the launcher told one of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hanglab.harness.faults.fault import NotYet
+
+if TYPE_CHECKING:
+    from hanglab.harness.launchers.docker.nodes import Nodes
+
+
+def meeting_port(nodes: Nodes, rank: int) -> int:
+    """MASTER_PORT of a rank.  Raises NotYet while the rank is not there."""
+    value = variable(nodes, rank, "MASTER_PORT")
+    if value is None:
+        raise NotYet(f"rank {rank} has no MASTER_PORT")
+    return int(value)
+
+
+def variable(nodes: Nodes, rank: int, name: str) -> str | None:
+    """A variable that a rank was started with; None where it has none.  Raises NotYet."""
+    try:
+        pid = nodes.process_of(rank)
+    except ProcessLookupError as failure:
+        raise NotYet(str(failure)) from None
+    for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        key, equals, value = entry.partition(b"=")
+        if equals and os.fsdecode(key) == name:
+            return os.fsdecode(value)
+    return None

@@ -1,0 +1,55 @@
+"""What faults have in common that are done to the container of a rank, not to its process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hanglab.harness.faults.conditions import Condition, FromTheStart
+from hanglab.harness.faults.fault import Fault
+from hanglab.harness.launchers.docker.nodes import Nodes
+from hanglab.harness.probes.probe import Probe
+
+#: Takes a fault back.  Raises OSError where that is not possible.
+Undo = Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFault(Fault):
+    """Something done from outside to the node that rank ``rank`` runs on.
+
+    ``in_control`` has it strike in the control as well: it is then no fault but a
+    circumstance, which must not change a verdict.
+    """
+
+    in_control: bool = False
+    #: Capability that the machine must have for it; ``hanglab doctor`` lists them.
+    needs: ClassVar[str] = "docker"
+
+    def strike_node(self, nodes: Nodes) -> Undo | None:
+        """Does it; returns what takes it back, or None for what is done once and for all.
+
+        Raises OSError where it cannot be done.
+        """
+        raise NotImplementedError
+
+    def probe(self, nodes: Nodes) -> Probe:
+        """Looks how things are before the fault."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastingFault(NodeFault):
+    """A fault that a node is made with: it is there from the start, or from the moment given."""
+
+    def __post_init__(self) -> None:
+        if self.at_step is None and self.after_s is None and self.when is None:
+            return
+        super().__post_init__()
+
+    @property
+    def condition(self) -> Condition:
+        if self.at_step is None and self.after_s is None and self.when is None:
+            return FromTheStart(self.rank)
+        return super().condition

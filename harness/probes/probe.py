@@ -1,0 +1,91 @@
+"""What a probe is, what it reads, and who asks it again until it has seen the fault."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+#: Pause between two looks, in seconds.
+_PACE_S = 0.05
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a probe saw at one moment.  ``proved`` says whether that is what was to be shown."""
+
+    proved: bool
+    words: str
+    values: Mapping[str, Value] = field(default_factory=dict)
+    #: Wall clock of the harness, nanoseconds.
+    at_ns: int = field(default_factory=time.time_ns)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "proved": self.proved,
+            "words": self.words,
+            "at_ns": self.at_ns,
+            "values": dict(self.values),
+        }
+
+
+class Probe(Protocol):
+    """Made just before its fault strikes, so that it knows how things were without.
+
+    Both methods may block for a second, and raise OSError where they can see nothing.
+    """
+
+    def struck(self) -> Reading:
+        """Whether the fault is, or has been, in force."""
+        ...
+
+    def ended(self) -> Reading:
+        """Whether things are as before the fault, after it was taken back."""
+        ...
+
+
+class Watch:
+    """Asks a probe again and again, in a thread of its own, until it has seen the fault."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self._latest = Reading(False, "was not asked")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hanglab-probe", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._latest.proved:
+            self._latest = look(self.probe.struck)
+            if self._stop.wait(_PACE_S):
+                return
+
+    def close(self) -> Reading:
+        """What was seen in the end; asks once more where that is no proof yet."""
+        self._stop.set()
+        self._thread.join(10.0)
+        if not self._latest.proved and not self._thread.is_alive():
+            self._latest = look(self.probe.struck)
+        return self._latest
+
+
+def look(ask: Callable[[], Reading]) -> Reading:
+    """The reading, or what kept the probe from having one."""
+    try:
+        return ask()
+    except OSError as failure:
+        return Reading(False, f"could not look: {failure.strerror or failure}")
+
+
+def look_until(ask: Callable[[], Reading], seconds: float) -> Reading:
+    """The first reading that proves, else the last one within ``seconds``."""
+    until = time.monotonic() + seconds
+    while True:
+        reading = look(ask)
+        if reading.proved or time.monotonic() > until:
+            return reading
+        time.sleep(_PACE_S)
