@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hanglab.analyzer.verdict import Verdict
-from hanglab.harness.agent import Agent
 from hanglab.harness.artifacts import JobFolder, Variant, write_json
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.ending import Ending, first_error, raised_elsewhere
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.faults.outside.shaping import strikes_in
 from hanglab.harness.injection import Injector, Strike
-from hanglab.harness.launchers.environment import own_dumps_options
-from hanglab.harness.launchers.protocol import Launcher, Plan, RunningJob
+from hanglab.harness.launchers.protocol import Launcher, Plan, Recording, RunningJob
 from hanglab.harness.outcome import Facts, Judgement, Outcome, expected_location, judge
 
 #: Pause between two looks at the agent and the ranks, in seconds.
@@ -123,26 +122,21 @@ def _watch(
 ) -> None:
     """Runs the job to its end and leaves its Case."""
     deadline = time.monotonic() + request.deadline_s
-    faults = request.scenario.faults if request.variant == "fault" else ()
+    faulty = request.variant == "fault"
+    faults = [fault for fault in request.scenario.faults if strikes_in(fault, faulty)]
     injector = Injector(faults, folder.case, request.world_size)
     ending.strikes = injector.strikes
     tell("starting")
     job = launcher.start(_plan(request, folder, environment))
     try:
-        agent = Agent(
-            folder.case,
-            job.runtime_dir,
-            world_size=request.world_size,
-            hang_after_s=request.hang_after_s,
-            log=folder.log / "agent.err",
-            options=own_dumps_options(folder.log, job.runtime_dir),
-        )
+        agent = job.record(request.hang_after_s)
         with contextlib.closing(injector), contextlib.closing(agent):
             tell("running")
             _until_captured(request, job, agent, injector, stop, deadline, ending)
             _take_exits(job, agent, ending, 0.0)
             tell("ending")
             over = len(ending.exits) >= request.world_size
+            injector.end(job.nodes)
             job.end()
             _report_ended(job, agent, ending)
             agent.finish(ended_by_recorder=not over)
@@ -154,7 +148,7 @@ def _watch(
 def _until_captured(
     request: Request,
     job: RunningJob,
-    agent: Agent,
+    agent: Recording,
     injector: Injector,
     stop: threading.Event,
     deadline: float,
@@ -176,16 +170,17 @@ def _until_captured(
             return
         ended = {gone.rank for gone in ending.exits}
         pids = {**agent.pids, **job.pids}
-        injector.poll({rank: pid for rank, pid in pids.items() if rank not in ended})
+        living = {rank: pid for rank, pid in pids.items() if rank not in ended}
+        injector.poll(living, job.nodes)
 
 
-def _take_exits(job: RunningJob, agent: Agent, ending: Ending, timeout: float) -> None:
+def _take_exits(job: RunningJob, agent: Recording, ending: Ending, timeout: float) -> None:
     for gone in job.events(timeout):
         ending.exits.append(gone)
         agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=False)
 
 
-def _report_ended(job: RunningJob, agent: Agent, ending: Ending) -> None:
+def _report_ended(job: RunningJob, agent: Recording, ending: Ending) -> None:
     """Tells the agent of the ranks that hanglab itself ended."""
     for gone in job.events(0.0):
         agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=True)
@@ -231,6 +226,7 @@ def _judge(request: Request, folder: JobFolder, verdict: Verdict, ending: Ending
         failed=failed,
         finished=not failed and len(ending.exits) >= request.world_size,
         missed=tuple(strike.describe() for strike in ending.strikes if not strike.struck),
+        remaining=tuple(strike.remains for strike in ending.strikes if strike.remains),
         raised=raised_elsewhere(request.scenario, folder.case, ending),
     )
     return judge(
@@ -301,6 +297,9 @@ def _strike(strike: Strike) -> dict[str, object]:
         "rank": strike.fault.rank,
         "when": strike.fault.condition.describe(),
         "struck_ns": strike.at_ns,
+        "ended_ns": strike.ended_ns,
+        "proof": strike.proof.as_json() if strike.proof else None,
+        "end_proof": strike.end_proof.as_json() if strike.end_proof else None,
         "pid": strike.pid,
         "step": strike.step,
         "operations": strike.operations,

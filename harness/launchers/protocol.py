@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.faults.fault import Fault
 
 #: How long after a plan's deadline a supervisor waits before it ends the job by
 #: itself: the runner needs the time between for its capture.
@@ -61,11 +62,20 @@ class Plan:
     #: Variables on top of the caller's environment.
     environment: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    #: Hosts to spread the ranks over; None leaves it to the launcher.
+    nodes: int | None = None
+    #: Those that may have to be prepared before the ranks are started.
+    faults: tuple[Fault, ...] = ()
 
     @property
     def log_dir(self) -> Path:
         """Where the ranks' output goes: ``rank<r>.out`` and ``rank<r>.err``."""
         return self.run_dir / "log"
+
+    @property
+    def agent_log(self) -> Path:
+        """Where the words of a recorder's agent go."""
+        return self.log_dir / "agent.err"
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,41 @@ class RankExit:
     stderr: Path
 
 
+class Recording(Protocol):
+    """The recording of a job as its runner drives it."""
+
+    #: Process ids as the ranks registered them, in the namespace of hanglab.
+    pids: dict[int, int]
+    #: The trigger of the capture, once it is done.
+    captured: dict[str, Any] | None
+
+    def poll(self) -> bool:
+        """Takes in what has happened; True once the capture is done."""
+
+    def capture(self, kind: str, detail: str) -> None:
+        """Asks for a capture now."""
+
+    def wait_captured(self, timeout_s: float) -> bool:
+        """Waits for the capture; False if it was not done in time."""
+
+    def exited(
+        self,
+        rank: int,
+        code: int | None,
+        signal: int | None,
+        stderr: Path,
+        *,
+        by_recorder: bool,
+    ) -> None:
+        """Tells how a rank ended."""
+
+    def finish(self, *, ended_by_recorder: bool) -> None:
+        """Has the Case put in order, and waits for that."""
+
+    def close(self) -> None:
+        """Ends whatever records."""
+
+
 class RunningJob(Protocol):
     """A started job.  Its methods may be called from any thread, one at a time."""
 
@@ -92,6 +137,9 @@ class RunningJob(Protocol):
     @property
     def pids(self) -> Mapping[int, int]:
         """Process id of each rank that is known so far."""
+
+    def record(self, hang_after_s: float) -> Recording:
+        """Has the job recorded into its Case from now on; to be called once."""
 
     def events(self, timeout: float) -> list[RankExit]:
         """Ranks that ended since the last call; waits up to ``timeout`` seconds for the first.

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from hanglab.harness.agent import Agent
 from hanglab.harness.launchers.channel import Channel, ChannelClosed, Message
 from hanglab.harness.launchers.descendants import watch_process
+from hanglab.harness.launchers.environment import own_dumps_options
 from hanglab.harness.launchers.leftovers import remove_tree
 from hanglab.harness.launchers.protocol import (
     LaunchError,
@@ -80,6 +82,17 @@ class SupervisedJob:
                 raise LaunchError(self._failure)
             if self._gone:
                 raise SupervisorLost("the job's supervisor ended before it had started the ranks")
+
+    def record(self, hang_after_s: float) -> Agent:
+        plan = self._plan
+        return Agent(
+            plan.case_dir,
+            self._runtime_dir,
+            world_size=plan.world_size,
+            hang_after_s=hang_after_s,
+            log=plan.agent_log,
+            options=own_dumps_options(plan.log_dir, self._runtime_dir),
+        )
 
     def events(self, timeout: float) -> list[RankExit]:
         with self._lock:

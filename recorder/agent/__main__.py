@@ -33,6 +33,9 @@ def main() -> None:
         "--alone", type=int, default=None, metavar="PID",
         help="nobody gives commands; PID started the ranks",
     )  # fmt: skip
+    parser.add_argument(
+        "--several", action="store_true", help="the job has agents on other hosts, too"
+    )
     options = parser.parse_args()
     # Nobody's child: whoever started it goes on as if it were not there.
     if options.alone is not None and os.fork():
@@ -48,6 +51,7 @@ def main() -> None:
         (options.stderr, options.stderr_from) if options.stderr is not None else None,
         options.profile_slow,
         Solitude(options.alone) if options.alone is not None else None,
+        options.several,
     ).run()
 
 

@@ -9,12 +9,14 @@ Commands on standard input::
     {"command": "adopt", "pid": 4711, "rank": 1, "world_size": 4, "attempt": 0}
     {"command": "status"}
     {"command": "ending"}
+    {"command": "failure", "detail": "rank 3 ended with code 1"}
     {"command": "finish", "ended_by_recorder": true}
 
 ``tree`` names the process below which ranks are to be sought that did not
 register; from then on the agent finds out for itself how ranks ended.
 ``adopt`` names a rank that nobody has recorded so far.
 ``ending`` says that whatever ends from now on is ended by hanglab.
+``failure`` tells of a rank on another host.
 
 Events on standard output::
 
@@ -24,11 +26,16 @@ Events on standard output::
     {"event": "status", "moved": false, "quiet_s": 31.5}
     {"event": "resumed"}
     {"event": "stuck"}
-    {"event": "finished", "problems": [...]}
+    {"event": "due", "kind": "no_progress", "detail": "", "quiet_s": 1.6}
+    {"event": "undue"}
+    {"event": "finished", "problems": [...], "absent": [...]}
 
 ``resumed``: what looked like a hang was none, its capture has been dropped.
 ``stuck``: after a capture for another reason nothing has moved for as long as
-counts as a hang.  The end of standard input is ``finish``.  Whatever goes wrong,
+counts as a hang.  Where a job has an agent on each of several hosts, none of them
+captures unasked: ``due`` says that this one would, ``undue`` that it would no
+longer; job.json and the manifest are left to whoever commands them, who is told
+what is absent.  The end of standard input is ``finish``.  Whatever goes wrong,
 an event follows.
 """
 
@@ -49,6 +56,7 @@ import msgspec
 from hanglab.recorder.agent import capture as capturing
 from hanglab.recorder.agent.capture import Capture
 from hanglab.recorder.agent.control import Control
+from hanglab.recorder.agent.elsewhere import Elsewhere
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.profiles import Profiles
@@ -121,7 +129,9 @@ class Session:
         stderr: tuple[Path, int] | None = None,
         slow_factor: float | None = None,
         solitude: Solitude | None = None,
+        several: bool = False,
     ) -> None:
+        """``several``: the job has agents on other hosts too, and one who commands them all."""
         self._case = case
         self._runtime = runtime
         host = socket.gethostname()
@@ -141,7 +151,12 @@ class Session:
         #: When the job was seen to move again after the capture of a hang (monotonic).
         self._resumed: float | None = None
         self._moved_since = False
-        self._watcher = Watcher(self._host_folder, runtime, hang_after)
+        self._several = several
+        #: The capture that was said to be due.
+        self._due: tuple[TriggerKind, str] | None = None
+        own = self._host_folder
+        elsewhere = Elsewhere(own.parent, own.name) if several else None
+        self._watcher = Watcher(own, runtime, hang_after, elsewhere)
         self._host = HostSampler(self._host_folder, self._capture.miss)
         self._job = Job(world_size, clock(), hang_after)
         self._captured = False
@@ -201,15 +216,36 @@ class Session:
         if self._captured:
             self._look_after_capture()
             return
+        due = self._what_is_due()
+        if self._several:
+            self._say_due(due)
+        elif due is not None:
+            self._take(*due)
+
+    def _what_is_due(self) -> tuple[TriggerKind, str] | None:
+        """The capture that the state of the ranks calls for."""
+        watcher = self._watcher
         if self._dumped is not None and time.monotonic() - self._dumped[0] > _DUMPS:
-            self._take("timeout_dump", self._dumped[1])
-        elif self._failure is not None:
+            return "timeout_dump", self._dumped[1]
+        if self._failure is not None:
             since, detail = self._failure
             past = time.monotonic() - since
             if not watcher.alive or past > _GRACE or min(watcher.quiet_s, past) >= _GRACE_QUIET:
-                self._take("exit", detail)
+                return "exit", detail
         elif watcher.hung():
-            self._take("no_progress", "")
+            return "no_progress", ""
+        return None
+
+    def _say_due(self, due: tuple[TriggerKind, str] | None) -> None:
+        if due == self._due:
+            return
+        self._due = due
+        if due is None:
+            self._tell({"event": "undue"})
+            return
+        kind, detail = due
+        quiet_s = self._watcher.quiet_s
+        self._tell({"event": "due", "kind": kind, "detail": detail, "quiet_s": quiet_s})
 
     def _serve(self, asked: float, detail: str) -> None:
         """Capture for somebody, once it shows whether the job moves."""
@@ -393,6 +429,9 @@ class Session:
             self._tell({"event": "status", "moved": self._moved_since, "quiet_s": quiet_s})
         elif command.command == "ending":
             self._ending = True
+        elif command.command == "failure":
+            if self._failure is None:
+                self._failure = time.monotonic(), command.detail
         elif command.command == "finish":
             self._job.ended_by_recorder = command.ended_by_recorder
             self._finishing = True
@@ -471,7 +510,7 @@ class Session:
         self._watcher.close()
         self._control.close()
         self._exit_watch.close()
-        self._tell({"event": "finished", "problems": problems})
+        self._tell({"event": "finished", "problems": problems, "absent": self._absent()})
         if self._solitude is not None:
             clear_away(self._runtime)
 
@@ -488,6 +527,8 @@ class Session:
 
     def _write_manifest(self) -> list[str]:
         self._write_stderr()
+        if self._several:
+            return []
         try:
             write_manifest(self._case, "hanglab", self._absent())
         except OSError as error:
@@ -522,6 +563,8 @@ class Session:
             self._capture.miss(folders.STDERR, str(error.strerror))
 
     def _write_job(self) -> None:
+        if self._several:
+            return
         try:
             write_record(self._case / folders.JOB, self._job)
         except OSError as error:

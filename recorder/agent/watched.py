@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 import os
 import time
 from collections import deque
@@ -12,10 +10,11 @@ from pathlib import Path
 import msgspec
 
 from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent.counters import CounterFile
 from hanglab.recorder.agent.stacks import Position
-from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case import folders
 from hanglab.recorder.case.ownership import UserCode
-from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
+from hanglab.recorder.case.progress import Counters
 from hanglab.recorder.case.records import Exit, Movement, RankProcess, StackSample
 
 #: A recorder thread that has run so lately can have the interpreter's lock.
@@ -34,8 +33,7 @@ class WatchedRank:
         stat = procfs.stat(self.pid)
         self._started = stat.started if stat is not None else None
         self.user_code = UserCode(process.python.stdlib, process.python.site, process.python.own)
-        self._header: mmap.mmap | None = None
-        self.counters: Counters | None = None
+        self._file = CounterFile(folder)
         self._io: dict[int, tuple[int, int]] = {}
         #: Processes below the rank, as last looked up.
         self.descendants: list[int] = []
@@ -59,12 +57,14 @@ class WatchedRank:
         self.samples: deque[StackSample] = deque(maxlen=8)
 
     @property
+    def counters(self) -> Counters | None:
+        """As last looked at."""
+        return self._file.counters
+
+    @property
     def begun(self) -> bool:
         """Whether the rank has entered any operation, as far as can be told."""
-        counters = self.counters
-        if counters is None:
-            return self.joined
-        return counters is not None and counters.operation_event_ns + counters.group_events > 0
+        return self._file.begun if self.counters is not None else self.joined
 
     @property
     def phase(self) -> str:
@@ -98,7 +98,7 @@ class WatchedRank:
 
         ``learn``: a pause that ends here counts as one that the job makes.
         """
-        signal = self._counters_moved()
+        signal = self._file.changes()
         if signal:
             # Bytes are not looked at while counters move: there is nothing to compare with.
             self._io = {}
@@ -170,39 +170,6 @@ class WatchedRank:
             last_signal=self.last_signal,
             stack_samples=len(self.samples),
         )
-
-    def _counters_moved(self) -> str:
-        """Which counters have changed since the last call; "" if none."""
-        old = self.counters
-        new = self._read_counters()
-        if new is not None and new != old:
-            if old is None:
-                return "steps"
-            for name, then, now in (
-                ("steps", old.step, new.step),
-                ("steps", old.steps_total, new.steps_total),
-                ("sections", old.section_event_ns, new.section_event_ns),
-                ("operations", old.operation_event_ns, new.operation_event_ns),
-                ("operations", old.group_events, new.group_events),
-                ("stack", old.standing_changes, new.standing_changes),
-                ("steps", old.phase, new.phase),
-            ):
-                if then != now:
-                    return name
-        return ""
-
-    def _read_counters(self) -> Counters | None:
-        if self._header is None:
-            with contextlib.suppress(OSError, ValueError):
-                fd = os.open(self.folder / folders.PROGRESS, os.O_RDONLY | os.O_NOFOLLOW)
-                try:
-                    self._header = mmap.mmap(fd, layout.HEADER_BYTES, access=mmap.ACCESS_READ)
-                finally:
-                    os.close(fd)
-        if self._header is not None:
-            with contextlib.suppress(NotProgress):
-                self.counters = read_counters(self._header[: layout.COUNTERS_BYTES])
-        return self.counters
 
     def overlook_io(self) -> None:
         """Take the I/O since the last look for the recorder's own doing."""

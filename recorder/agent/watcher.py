@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent.elsewhere import Elsewhere
 from hanglab.recorder.agent.samples import rank_stacks
 from hanglab.recorder.agent.stacks import NoStacks, position
 from hanglab.recorder.agent.watched import WatchedRank, find_ranks
@@ -42,8 +43,16 @@ _SAMPLE_AT = (0.5, 0.66, 0.82)
 class Watcher:
     """All ranks of one host.  ``look`` is to be called every POLL seconds."""
 
-    def __init__(self, host_folder: Path, runtime: Path, hang_after: float) -> None:
+    def __init__(
+        self,
+        host_folder: Path,
+        runtime: Path,
+        hang_after: float,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        """``elsewhere`` are the job's ranks on other hosts: it rests when they do as well."""
         self._host_folder = host_folder
+        self._elsewhere = elsewhere
         self._runtime = runtime
         self._hang_after = hang_after
         self.ranks: list[WatchedRank] = []
@@ -64,6 +73,8 @@ class Watcher:
 
     @property
     def begun(self) -> bool:
+        if self._elsewhere is not None and self._elsewhere.begun:
+            return True
         return any(rank.begun for rank in self.ranks)
 
     def discover(self) -> list[WatchedRank]:
@@ -105,7 +116,9 @@ class Watcher:
         moved = [rank for rank in alive if rank.look(seconds, learn=begun)]
         moved += self._compare_stacks(begun)
         self.moved = any(not rank.gone for rank in moved)
-        if moved:
+        if self._elsewhere is not None and self._elsewhere.moved():
+            self.moved = True
+        if moved or self.moved:
             self._rest_ends(begun)
         elif alive:
             self.quiet_s += seconds
@@ -185,4 +198,6 @@ class Watcher:
         return moved
 
     def close(self) -> None:
+        if self._elsewhere is not None:
+            self._elsewhere.close()
         self._pool.shutdown(wait=False, cancel_futures=True)

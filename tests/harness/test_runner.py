@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hanglab.analyzer.verdict import Cause
+from hanglab.harness.agent import Agent
 from hanglab.harness.artifacts import JobFolder, RunFolder
 from hanglab.harness.declaration import Expect, Scenario
 from hanglab.harness.launchers.protocol import LaunchError, Plan, RankExit
@@ -25,6 +26,17 @@ class NoRanks:
         self.runtime_dir = runtime_dir
         self.pids: Mapping[int, int] = {}
         self.ended = False
+        self.plan: Plan | None = None
+
+    def record(self, hang_after_s: float) -> Agent:
+        assert self.plan is not None
+        return Agent(
+            self.plan.case_dir,
+            self.runtime_dir,
+            world_size=self.plan.world_size,
+            hang_after_s=hang_after_s,
+            log=self.plan.agent_log,
+        )
 
     def events(self, timeout: float) -> list[RankExit]:
         threading.Event().wait(timeout)
@@ -48,6 +60,7 @@ class FakeLauncher:
         self.plans.append(plan)
         if self.job is None:
             raise LaunchError("no rank could be started")
+        self.job.plan = plan
         return self.job
 
     def close(self) -> None:
