@@ -35,6 +35,8 @@ class Owner(str, Enum):
 
 
 _PACKAGE_PARTS = ("/site-packages/", "/dist-packages/")
+#: Where hanglab's own scenarios lie once they are installed: they stand for the user's scripts.
+_SCENARIOS = "hanglab/scenarios/"
 
 
 def _below(path: str, folders: Iterable[str]) -> bool:
@@ -64,6 +66,8 @@ class CodeMap:
         if not path or path.startswith("<"):
             # <frozen runpy>, <string>: nobody can open that line
             return Owner.STDLIB
+        if any(part + _SCENARIOS in path for part in _PACKAGE_PARTS):
+            return Owner.USER
         if self._python is not None:
             if _below(path, self._python.own):
                 return Owner.RECORDER
