@@ -86,6 +86,9 @@ class FabricSocket:
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
         self._socket.bind(path)
+        # As dynolog has it: jobs of other users, as in containers, may ask, and who may enter the
+        # folder is for its owner to say.  Abstract names are open to all.
+        self._path.chmod(0o666)
 
 
 def _dead(path: str) -> bool:

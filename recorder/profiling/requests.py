@@ -165,6 +165,9 @@ class Requests:
         file = confined(request.file, self.root)
         with self.lock:
             chosen = {k: c for k, c in self.registry.clients().items() if request.means(c)}
+            # A launcher would use up the limit, and has nothing to trace.
+            ranks = self.registry.ranks()
+            chosen = {key: c for key, c in chosen.items() if key in ranks} or chosen
             if chosen:
                 dynolog.check_start(
                     request, self.orders.earliest_start_ms(chosen, request.warmup_s)
