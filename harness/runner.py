@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 import time
 import traceback
@@ -135,11 +136,10 @@ def _watch(
             _until_captured(request, job, agent, injector, stop, deadline, ending)
             _take_exits(job, agent, ending, 0.0)
             tell("ending")
-            over = len(ending.exits) >= request.world_size
             injector.end(job.nodes)
             job.end()
-            _report_ended(job, agent, ending)
-            agent.finish(ended_by_recorder=not over)
+            _take_last_exits(job, agent, ending)
+            agent.finish(ended_by_recorder=len(ending.exits) < request.world_size)
             ending.trigger = agent.captured
     finally:
         job.end()
@@ -180,10 +180,16 @@ def _take_exits(job: RunningJob, agent: Recording, ending: Ending, timeout: floa
         agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=False)
 
 
-def _report_ended(job: RunningJob, agent: Recording, ending: Ending) -> None:
-    """Tells the agent of the ranks that hanglab itself ended."""
+def _take_last_exits(job: RunningJob, agent: Recording, ending: Ending) -> None:
+    """Takes in the exits that were reported only now, though the agent may have seen them.
+
+    Ranks that a supervisor ended are not among them; those in containers are.
+    """
     for gone in job.events(0.0):
-        agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=True)
+        ended_here = job.nodes is not None and gone.signal == signal.SIGKILL
+        if not ended_here:
+            ending.exits.append(gone)
+        agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=ended_here)
 
 
 def _plan(request: Request, folder: JobFolder, environment: Mapping[str, str]) -> Plan:

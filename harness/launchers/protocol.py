@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from hanglab.harness.launchers.docker.nodes import Nodes
 
 #: How long after a plan's deadline a supervisor waits before it ends the job by
 #: itself: the runner needs the time between for its capture.
@@ -138,12 +141,17 @@ class RunningJob(Protocol):
     def pids(self) -> Mapping[int, int]:
         """Process id of each rank that is known so far."""
 
+    @property
+    def nodes(self) -> Nodes | None:
+        """The containers of its ranks; None where they are processes of this machine."""
+
     def record(self, hang_after_s: float) -> Recording:
         """Has the job recorded into its Case from now on; to be called once."""
 
     def events(self, timeout: float) -> list[RankExit]:
         """Ranks that ended since the last call; waits up to ``timeout`` seconds for the first.
 
+        After :meth:`end` it still gives those that had ended by themselves before.
         Raises :class:`SupervisorLost` when the job's supervisor is gone, and
         another :class:`LaunchError` when the ranks could not be started after
         all or the supervisor ended the job long after its deadline.

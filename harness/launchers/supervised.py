@@ -83,6 +83,10 @@ class SupervisedJob:
             if self._gone:
                 raise SupervisorLost("the job's supervisor ended before it had started the ranks")
 
+    @property
+    def nodes(self) -> None:
+        """Its ranks are processes of this machine."""
+
     def record(self, hang_after_s: float) -> Agent:
         plan = self._plan
         return Agent(

@@ -116,6 +116,10 @@ class Supervisor:
             if self._hanglab in ready:
                 return
             if self.channel.fileno() in ready and self._told_to_end():
+                # Whoever ended until now was not ended by hanglab.
+                for message in crew.look():
+                    self.tell(message)
+                self.collect(crew)
                 return
 
     def collect(self, crew: Crew) -> None:

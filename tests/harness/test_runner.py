@@ -6,17 +6,19 @@ import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.agent import Agent
-from hanglab.harness.artifacts import JobFolder, RunFolder
+from hanglab.harness.artifacts import JobFolder, RunFolder, Variant
 from hanglab.harness.declaration import Expect, Scenario
 from hanglab.harness.launchers.protocol import LaunchError, Plan, RankExit
 from hanglab.harness.outcome import Outcome
 from hanglab.harness.runner import Request, Result, run
 from hanglab.harness.suite import run_all
+from hanglab.recorder.case.reader import CaseReader
 
 
 class NoRanks:
@@ -26,6 +28,7 @@ class NoRanks:
         self.runtime_dir = runtime_dir
         self.pids: Mapping[int, int] = {}
         self.ended = False
+        self.nodes = None
         self.plan: Plan | None = None
 
     def record(self, hang_after_s: float) -> Agent:
@@ -49,6 +52,16 @@ class NoRanks:
         self.ended = True
 
 
+class LateWord(NoRanks):
+    """Its ranks have failed, but word of that comes only when the job is ended."""
+
+    def events(self, timeout: float) -> list[RankExit]:
+        if not self.ended:
+            return super().events(timeout)
+        assert self.plan is not None
+        return [RankExit(rank, 1, None, self.plan.log_dir / f"rank{rank}.err") for rank in (0, 1)]
+
+
 class FakeLauncher:
     name = "fake"
 
@@ -67,7 +80,7 @@ class FakeLauncher:
         pass
 
 
-def request(folder: Path, deadline_s: float = 60.0) -> Request:
+def request(folder: Path, deadline_s: float = 60.0, variant: Variant = "fault") -> Request:
     program = folder / "train.py"
     scenario = Scenario(
         name="some",
@@ -79,7 +92,7 @@ def request(folder: Path, deadline_s: float = 60.0) -> Request:
     )
     return Request(
         scenario=scenario,
-        variant="fault",
+        variant=variant,
         repetition=0,
         seed=3,
         backend="gloo",
@@ -90,7 +103,7 @@ def request(folder: Path, deadline_s: float = 60.0) -> Request:
 
 
 def run_fake(
-    tmp_path: Path, job: NoRanks | None, stop: threading.Event | None = None, **more: float
+    tmp_path: Path, job: NoRanks | None, stop: threading.Event | None = None, **more: Any
 ) -> tuple[Result, JobFolder, FakeLauncher]:
     folder = RunFolder.create(tmp_path / "runs").job("some", "fault", 0)
     launcher = FakeLauncher(job)
@@ -115,6 +128,17 @@ def test_the_deadline_ends_a_job_that_never_began(tmp_path: Path) -> None:
     assert result.outcome is not Outcome.PASS
     assert json.loads(folder.truth.read_text())["trigger"]["kind"] == "deadline"
     assert (folder.case / "manifest.json").is_file()
+
+
+def test_ranks_that_failed_count_although_word_of_it_comes_late(tmp_path: Path) -> None:
+    """On a busy machine the agent sees the end of a rank long before its parent tells of it."""
+    result, folder, _ = run_fake(tmp_path, LateWord(tmp_path), variant="control", deadline_s=1.0)
+    truth = json.loads(folder.truth.read_text())
+    assert [(gone["rank"], gone["code"]) for gone in truth["exits"]] == [(0, 1), (1, 1)]
+    assert result.judgement.reason == "the control failed by itself, on rank 0, 1"
+    for rank in CaseReader(folder.case).ranks:
+        assert rank.exit is not None and not rank.exit.by_recorder
+    assert not json.loads((folder.case / "job.json").read_text())["ended_by_recorder"]
 
 
 def test_an_interrupt_ends_the_job_and_keeps_its_case(tmp_path: Path) -> None:
