@@ -23,6 +23,7 @@ from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import COMPLETED, FAILED, NONE, Slot
 from hanglab.recorder.rank.arguments import METHODS, Method, root_of, splits_of
 from hanglab.recorder.rank.call_site import CallSites
+from hanglab.recorder.rank.guards import is_the_jobs
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 _RING = layout.OPERATIONS.capacity
@@ -181,7 +182,9 @@ class Boundary:
                     known = look_at_group(group)
                 try:
                     sequence = group._get_sequence_number_for_group()
-                except Exception:  # a backend without sequence numbers
+                except Exception as error:  # a backend without sequence numbers
+                    if is_the_jobs(error):
+                        raise
                     sequence = NONE
                 shape = dtype = splits = 0
                 numel = root = tag = NONE
@@ -206,8 +209,9 @@ class Boundary:
                         root = root_of(method, args, kwargs)
                     if splits_at >= 0:
                         splits = text(splits_of(method, args))
-                except Exception:
-                    pass
+                except Exception as error:
+                    if is_the_jobs(error):
+                        raise
                 file, function, line = find(frame_at(1))
                 number = next(numbers)
                 place = first + (number - 1) % _RING * _RECORD_BYTES
@@ -222,7 +226,9 @@ class Boundary:
                 slots[event] = now
                 if reduces and len(args) > options_at:
                     reductions.append((slot, number, args[options_at]))
-            except Exception:
+            except Exception as error:
+                if is_the_jobs(error):
+                    raise
                 return original(group, *args, **kwargs)
             try:
                 work = original(group, *args, **kwargs)

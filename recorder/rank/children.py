@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,56 +18,71 @@ from typing import Any
 class ChildWatch:
     """Looks for dead children of multiprocessing.
 
-    ``serving`` gives the loader workers that are still counted on, and
-    ``is_worker`` says of any process id whether it was a loader's worker.  Of
-    children that nobody counts on only a failing end is told.
+    ``serving`` gives the loader workers that are still counted on; ``workers`` are
+    all that were started, by process id, and those that have ended are taken out.
+    A loader that notices a dead worker itself counts on it no longer, and
+    multiprocessing forgets it.  Of children that nobody counts on only a failing
+    end is told.
     """
 
     def __init__(
-        self, serving: Callable[[], Iterable[Any]], is_worker: Callable[[int], bool]
+        self,
+        serving: Callable[[], Iterable[Any]],
+        workers: dict[int, Any],
+        tell: Callable[[dict[str, Any]], None],
     ) -> None:
         self._serving = serving
-        self._is_worker = is_worker
-        self._told: set[int] = set()
+        self._workers = workers
+        self._tell = tell
+        #: Ended, and told if there was anything to tell.
+        self._settled: set[int] = set()
+        self._looking = threading.RLock()
 
-    def look(self, workers: Iterable[Any] = ()) -> list[dict[str, Any]]:
-        """Children found dead since the last look, as records.ChildExit has them.
+    def look(self, workers: Iterable[Any] = ()) -> None:
+        """Tell of the children found dead since the last look, as records.ChildExit has them.
 
         ``workers`` are counted on as well as those that ``serving`` gives.
         """
-        found: list[dict[str, Any]] = []
-        for worker in (*workers, *self._serving()):
-            self._look_at(worker, found, counted_on=True)
-        process = sys.modules.get("multiprocessing.process")
-        for child in list(getattr(process, "_children", ())):
-            self._look_at(child, found, counted_on=False)
-        return found
+        # Whoever has looked may leave: what another thread has found is told by then.
+        with self._looking:
+            for worker in (*workers, *self._serving()):
+                self._look_at(worker, counted_on=True)
+            for pid, worker in list(self._workers.items()):
+                if self._look_at(worker, counted_on=False):
+                    self._workers.pop(pid, None)
+            process = sys.modules.get("multiprocessing.process")
+            for child in list(getattr(process, "_children", ())):
+                self._look_at(child, counted_on=False)
 
-    def _look_at(self, child: Any, found: list[dict[str, Any]], counted_on: bool) -> None:
+    def _look_at(self, child: Any, counted_on: bool) -> bool:
+        """Whether there is no more to be seen of it."""
         try:
             pid = child.pid
         except ValueError:  # closed
-            return
-        if pid is None or pid in self._told:
-            return
+            return True
+        if pid in self._settled:
+            return True
+        if pid is None:
+            return False
         end = _end_of(pid, getattr(getattr(child, "_popen", None), "returncode", None))
         if end is None:
-            return
-        worker = counted_on or self._is_worker(pid)
+            return False
+        worker = counted_on or pid in self._workers
         # A loader that shuts down ends its slow workers by SIGTERM.
-        if not counted_on and (end == (0, None) or (worker and end == (None, signal.SIGTERM))):
-            return
-        self._told.add(pid)
-        found.append(
-            {
-                "at": {"wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()},
-                "pid": pid,
-                "kind": "worker" if worker else "child",
-                "code": end[0],
-                "signal": end[1],
-                "name": str(getattr(child, "name", "")),
-            }
-        )
+        quiet = end == (0, None) or (worker and end == (None, signal.SIGTERM))
+        if counted_on or not quiet:
+            self._tell(
+                {
+                    "at": {"wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()},
+                    "pid": pid,
+                    "kind": "worker" if worker else "child",
+                    "code": end[0],
+                    "signal": end[1],
+                    "name": str(getattr(child, "name", "")),
+                }
+            )
+        self._settled.add(pid)
+        return True
 
 
 def _end_of(pid: int, returncode: int | None) -> tuple[int | None, int | None] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from hanglab.recorder.rank.guards import undisturbed
 from hanglab.recorder.rank.rooms import chain, full_disks
 
 _MESSAGE_BYTES = 4096
@@ -79,12 +81,12 @@ class ExceptionWatch:
         if value is self._seen:
             return
         self._seen = value
-        try:
+        with undisturbed():
             if main:
-                self._look(traceback)
-            self._write(describe(value, traceback, thread, main))
-        except Exception:
-            return
+                with contextlib.suppress(Exception):
+                    self._look(traceback)
+            with contextlib.suppress(Exception):
+                self._write(describe(value, traceback, thread, main))
 
 
 def describe(

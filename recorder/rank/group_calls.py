@@ -7,13 +7,13 @@ the script is past its work and its frames will be gone as well.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from hanglab.recorder.rank.boundary import Boundary
+from hanglab.recorder.rank.guards import GUARD, is_the_jobs
 
 #: What ``new_group`` and its relatives all end in; a private name of torch.
 _CREATOR = "_new_group_with_tag"
@@ -67,7 +67,9 @@ class GroupCalls:
         def create(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
             try:
                 slot, number = boundary.enter("new_group", _members(ranks), sys._getframe(1))
-            except Exception:
+            except Exception as error:
+                if is_the_jobs(error):
+                    raise
                 return original(ranks, *args, **kwargs)
             failed = True
             try:
@@ -83,7 +85,7 @@ class GroupCalls:
         def update(group: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(group, *args, **kwargs)
             if group is not None:
-                with contextlib.suppress(Exception):
+                with GUARD:
                     self._group_seen(group)
             return result
 
@@ -96,7 +98,7 @@ class GroupCalls:
             nonlocal told
             if not told:
                 told = True
-                with contextlib.suppress(Exception):
+                with GUARD:
                     self._letting_go()
             return original(group, *args, **kwargs)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from hanglab.recorder.rank.guards import is_the_jobs
+
 
 class Groups:
     """Remembers every group ever seen: a destroyed one still stands in the buffer.
@@ -38,10 +40,12 @@ class Groups:
                 self.note(group)
 
     def note(self, group: Any) -> None:
-        """Note one group; never raises."""
+        """Note one group; raises only what a signal handler of the job raises."""
         try:
             self._note(group)
-        except Exception:  # a group that is being created or destroyed right now
+        except Exception as error:  # a group that is being created or destroyed right now
+            if is_the_jobs(error):
+                raise
             self._count = -1
 
     def _note(self, group: Any) -> None:

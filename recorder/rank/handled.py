@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from hanglab.recorder.rank.guards import GUARD
+
 #: (exception) -> None; what it raises is dropped.
 Note = Callable[[BaseException], None]
 
@@ -53,10 +55,8 @@ class HandledWatch:
 
     def _wrapper(self, name: str, original: Any) -> Any:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            try:
+            with GUARD:
                 self._look(args, kwargs)
-            except Exception:
-                pass
             return original(*args, **kwargs)
 
         wrapper.__name__ = wrapper.__qualname__ = name

@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, cast
 
+from hanglab.recorder.rank.guards import GUARD
+
 
 class AfterImport:
     """A finder that finds nothing of its own: it lets the others look, and watches.
@@ -27,7 +29,7 @@ class AfterImport:
         """
         module = sys.modules.get(name)
         if module is not None and not _importing(module):
-            with contextlib.suppress(Exception):
+            with GUARD:
                 callback(module)
             return
         self._waiting[name] = callback
@@ -75,7 +77,7 @@ class _Watched:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        with contextlib.suppress(Exception):
+        with GUARD:
             self._callback(module)
 
 

@@ -8,7 +8,6 @@ helpers of theirs inherit.  What tells for certain is the call of
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import os
@@ -18,6 +17,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from hanglab.recorder.rank.guards import GUARD
 from hanglab.recorder.rank.imports import AfterImport
 
 _NAME = "init_process_group"
@@ -44,7 +44,7 @@ class JoinWatch:
     def has_joined(self) -> bool:
         """Whether the process had joined a group before anybody watched; then it is told now."""
         module = sys.modules.get("torch.distributed.distributed_c10d")
-        with contextlib.suppress(Exception):
+        with GUARD:
             if module is not None and module.is_initialized():
                 self._tell(module.get_rank(), module.get_world_size())
                 return True
@@ -59,7 +59,7 @@ class JoinWatch:
 
         @functools.wraps(original)
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
-            with contextlib.suppress(Exception):
+            with GUARD:
                 arguments = signature.bind(*args, **kwargs).arguments
                 found = rank_of(arguments, os.environ)
                 if found is not None:
@@ -67,7 +67,7 @@ class JoinWatch:
             result = original(*args, **kwargs)
             if self._joining is not None:
                 # MPI's own backend knows the rank only now.
-                with contextlib.suppress(Exception):
+                with GUARD:
                     self._tell(module.get_rank(), module.get_world_size())
             return result
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from hanglab.recorder.rank.guards import GUARD
 from hanglab.recorder.rank.queues import LoaderQueues
 from hanglab.recorder.rank.sections import INPUT, OpenSection
 
@@ -35,8 +35,8 @@ class LoaderWatch:
         self._queues = queues
         self._delivered = delivered
         self._before_end = before_end
-        #: Process ids of every worker that was ever started.
-        self.worker_pids: set[int] = set()
+        #: By process id, every worker that was started and not yet found to have ended.
+        self.workers: dict[int, Any] = {}
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
         self._wrapped: list[tuple[type, str, Any]] = []
 
@@ -74,7 +74,7 @@ class LoaderWatch:
         def __next__(iterator: Any) -> Any:
             with section(SECTION, INPUT):
                 batch = original(iterator)
-            with contextlib.suppress(Exception):
+            with GUARD:
                 delivered(batch)
                 handed_out(iterator)
             return batch
@@ -83,14 +83,14 @@ class LoaderWatch:
 
     def _init_wrapper(self, original: Callable[..., None]) -> Callable[..., None]:
         iterators = self._iterators
-        pids = self.worker_pids
+        started = self.workers
         queues = self._queues
 
         def __init__(iterator: Any, *args: Any, **kwargs: Any) -> None:
             original(iterator, *args, **kwargs)
             iterators.add(iterator)
-            pids.update(worker.pid for worker in getattr(iterator, "_workers", ()))
-            with contextlib.suppress(Exception):
+            started.update((worker.pid, worker) for worker in getattr(iterator, "_workers", ()))
+            with GUARD:
                 queues.add(iterator)
 
         return __init__
@@ -100,7 +100,7 @@ class LoaderWatch:
         queues = self._queues
 
         def _shutdown_workers(iterator: Any, *args: Any, **kwargs: Any) -> None:
-            with contextlib.suppress(Exception):
+            with GUARD:
                 before_end(_serving(iterator))
                 queues.end(iterator)
             original(iterator, *args, **kwargs)

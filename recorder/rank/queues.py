@@ -7,7 +7,6 @@ for and the age of the latest tell them apart, also after the rank was killed.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 import weakref
@@ -16,6 +15,7 @@ from typing import Any
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import NONE
+from hanglab.recorder.rank.guards import GUARD
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 _ROWS = layout.LOADERS.capacity
@@ -65,7 +65,7 @@ class LoaderQueues:
             if iterator is None:
                 continue
             slot = (self._place + row * layout.LOADERS.record) // 8
-            with contextlib.suppress(Exception):
+            with GUARD:
                 outstanding = int(iterator._tasks_outstanding)
                 ready = iterator._worker_result_queue.qsize()
                 # Taken out of order, or by the thread that pins memory.

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 from hanglab.recorder.case import folders
+from hanglab.recorder.rank.guards import GUARD
 
 #: In the runtime folder; a line is a process id and a status as waitpid gives it.
 NAME = "exits.txt"
@@ -29,7 +30,7 @@ def note_exits(runtime: Path) -> None:
         result = original(pid, options)
         ended, status = result
         if ended > 0 and not os.WIFSTOPPED(status) and os.getpid() == owner:
-            with contextlib.suppress(Exception):
+            with GUARD:
                 note_exit(path, ended, status)
         return result
 

@@ -24,6 +24,7 @@ from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
 from hanglab.recorder.rank.fetches import FetchWatch
 from hanglab.recorder.rank.group_calls import GroupCalls
 from hanglab.recorder.rank.groups import Groups
+from hanglab.recorder.rank.guards import GUARD, is_the_jobs, undisturbed
 from hanglab.recorder.rank.handled import HandledWatch, ends_the_process
 from hanglab.recorder.rank.imports import AfterImport
 from hanglab.recorder.rank.lines import LineSampler
@@ -80,14 +81,15 @@ class RankRecorder:
         self._pauses = PauseWatch(self._progress)
         self._updates = UpdateWatch(self._section)
         self._usage = UsageSampler(self._progress)
-        self._children = ChildWatch(self._loader.serving, self._loader.worker_pids.__contains__)
+        self._children = ChildWatch(self._loader.serving, self._loader.workers, self._write_child)
         self._shapes: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._exceptions = ExceptionWatch(self._write_exception, self._write_raised)
         #: Kept open so that there is one to write with when the job has used all others up.
         self._spare = _spare_descriptor()
         self._handled = HandledWatch(self._write_handled)
         self._imports = AfterImport()
-        self._writing = threading.Lock()
+        # A signal handler of the job may ask for a dump in the middle of one.
+        self._writing = threading.RLock()
         self._service = Service(
             (runtime or self.folder) / f"rank-{rank}.{self.attempt}.sock",
             self._look,
@@ -190,7 +192,7 @@ class RankRecorder:
         return {"done": "buffer", "problems": problems}
 
     def _dump_rest(self) -> dict[str, Any]:
-        with contextlib.suppress(Exception):
+        with GUARD:
             self._beat()
             self._boundary.read_completions()
         self._write_groups()
@@ -202,9 +204,9 @@ class RankRecorder:
 
     def _write_standing(self) -> None:
         """Where the user's code stands and stood: its loops, its waits, its frequent lines."""
-        with contextlib.suppress(Exception):
+        with GUARD:
             self._note_shapes(standing_code(self._program))
-        with contextlib.suppress(Exception):
+        with GUARD:
             self._write(folders.WAITS, thread_waits(tuple(ownership.stdlib_folders())))
         self._write_lines()
 
@@ -226,6 +228,8 @@ class RankRecorder:
         try:
             data = dump.buffer(stacks)
         except Exception as error:
+            if is_the_jobs(error):
+                raise
             return [f"{name}: {error}"]
         if data is None:
             return [f"{name}: torch.distributed has not been imported"]
@@ -233,6 +237,8 @@ class RankRecorder:
             with self._writing:
                 folders.write_whole(self.folder / name, data)
         except OSError as error:
+            if is_the_jobs(error):
+                raise
             return [f"{name}: {error.strerror}"]
         return []
 
@@ -243,12 +249,16 @@ class RankRecorder:
             with self._writing:
                 folders.write_whole(self.folder / name, json.dumps(record).encode())
         except OSError as error:
+            if is_the_jobs(error):
+                raise
             self._problem(f"{name}: {error.strerror}")
 
     def _append(self, name: str, record: object) -> None:
         try:
             folders.append_line(self.folder / name, json.dumps(record).encode())
         except OSError as error:
+            if is_the_jobs(error):
+                raise
             self._problem(f"{name}: {error.strerror}")
 
     def _problem(self, text: str) -> None:
@@ -260,8 +270,10 @@ class RankRecorder:
         self._write(folders.GROUPS, self._groups.rows())
 
     def _write_children(self, workers: Iterable[Any] = ()) -> None:
-        for child in self._children.look(workers):
-            self._append(folders.CHILDREN, child)
+        self._children.look(workers)
+
+    def _write_child(self, child: dict[str, Any]) -> None:
+        self._append(folders.CHILDREN, child)
 
     def _write_exception(self, raised: dict[str, Any]) -> None:
         if os.getpid() != self._pid:
@@ -298,7 +310,7 @@ class RankRecorder:
         if os.getpid() != self._pid:
             return
         self._progress.slots[Slot.PHASE] = layout.EXITING
-        with contextlib.suppress(Exception):
+        with undisturbed(), contextlib.suppress(Exception):
             self._exceptions.look_back()
             self._write_children()
             self._keep_elastic_error()

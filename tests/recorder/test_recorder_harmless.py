@@ -55,3 +55,11 @@ def test_exception_hooks_are_chained(start_job, replace):
         assert "main KeyError" in job.printed(0)
     else:
         assert "KeyError" in (job.runtime / "rank0.err").read_text()
+
+
+def test_what_signal_handlers_raise_reaches_the_job(start_job):
+    job = start_job("alarm_program.py", 1)
+    assert job.status(0) == 0, (job.runtime / "rank0.err").read_text()
+    assert job.printed(0) == "lost 0\n"
+    progress = job.rank(0).progress
+    assert progress is not None and progress.operations_total > 400, "it was recorded meanwhile"
