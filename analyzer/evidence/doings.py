@@ -6,7 +6,7 @@ is not stretched by a crowded machine; waits for a processor are counted apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
@@ -18,6 +18,8 @@ from hanglab.recorder.case.boundary import Progress
 
 #: Shorter looks at the processors say nothing, in nanoseconds.
 _SHORTEST_NS = 300e6
+#: Parts that the time is cut into, to see whether something lasts.
+PARTS = 10
 
 
 @dataclass
@@ -39,6 +41,8 @@ class Doings:
     collections: int = 0
     cpu_ns: float | None = None
     waited_ns: float | None = None
+    #: ``cpu_ns`` in each of PARTS equal parts of the time.
+    cpu_parts: list[float] = field(default_factory=list)
     #: Elements of the batches that it drew, on average, and their number.
     elements: float | None = None
     batches: int = 0
@@ -113,8 +117,10 @@ def _add_usage(known: Evidence, found: Arrivals, result: dict[int, Doings]) -> N
         return
     scale = found.span_ns / (end - begin)
     edges = np.array([begin, end])
+    inner = np.linspace(begin, end, PARTS + 1)
     for rank, ((at, cpu), *rest) in looks.items():
-        result[rank].cpu_ns = float(np.diff(np.interp(edges, at, cpu))[0]) * scale
+        result[rank].cpu_parts = (np.diff(np.interp(inner, at, cpu)) * scale).tolist()
+        result[rank].cpu_ns = sum(result[rank].cpu_parts)
         for told, waited in rest:
             result[rank].waited_ns = float(np.diff(np.interp(edges, told, waited))[0]) * scale
 

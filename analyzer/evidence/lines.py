@@ -31,13 +31,19 @@ def share_of_line(view: RankView, frame: Frame) -> float:
     return here / total if total else 0.0
 
 
-def busiest_line(known: Evidence, rank: int) -> Frame | None:
-    """The line that the rank was seen at most often beyond its peers, calls to them aside."""
+def busiest_line(known: Evidence, rank: int, section: str | None = None) -> Frame | None:
+    """The line that the rank was seen at most often beyond its peers, calls to them aside.
+
+    Of ``section`` alone, if any line of the rank's was seen in it; there the rank's most frequent
+    one will do: peers that wait for a processor are seen as often.
+    """
+    if not any(line.section == section for line in known.ranks[rank].lines):
+        section = None
     counts: dict[int, Counter[Frame]] = {}
     for r, view in known.ranks.items():
         counts[r] = Counter()
         for line in view.lines:
-            if line.below != "communication":
+            if line.below != "communication" and section in (None, line.section):
                 counts[r][Frame(line.function, line.file, line.line)] += line.count
     peers = [r for r in counts if r != rank]
     excess = {
@@ -46,4 +52,6 @@ def busiest_line(known: Evidence, rank: int) -> Frame | None:
         if peers
     }
     best = max(excess, key=lambda frame: excess[frame], default=None)
-    return best if best is not None and excess[best] > 0 else None
+    if best is not None and excess[best] > 0:
+        return best
+    return counts[rank].most_common(1)[0][0] if section else None

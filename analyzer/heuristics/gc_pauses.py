@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hanglab.analyzer.evidence.arrival import OwnTime
+from hanglab.analyzer.evidence.arrival import OwnTime, Stretch
 from hanglab.analyzer.evidence.doings import collecting
+from hanglab.analyzer.evidence.meetings import Bool, Times
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.heuristics.slowness import COST, FLOOR_MS, MAIN_PART, Scene
 from hanglab.analyzer.verdict import Cause, Evidence, Status
@@ -67,8 +68,22 @@ def _waits(scene: Scene, rank: int) -> list[float]:
         place = stretch.members.index(rank)
         late = stretch.last == place
         paused = pauses.overlap(stretch.base[late, place], stretch.entered[late, place])
-        waits += np.minimum(paused, stretch.lost[late]).tolist()
+        together = _of_peers(scene, stretch, place, late)
+        waits += np.minimum(paused - together, stretch.lost[late]).tolist()
     return [ns for ns in waits if ns > 0]
+
+
+def _of_peers(scene: Scene, stretch: Stretch, place: int, rows: Bool) -> Times:
+    """What the median peer collected before the same operations: nobody loses by that."""
+    collected = []
+    for j, peer in enumerate(stretch.members):
+        progress = scene.known.ranks[peer].progress
+        if j == place:
+            continue
+        spans = collecting(progress, peer, scene.found) if progress else np.zeros((0, 2))
+        collected.append(OwnTime(spans).overlap(stretch.base[rows, j], stretch.entered[rows, j]))
+    middle: Times = np.median(collected, axis=0)
+    return middle
 
 
 def _evidence(scene: Scene, rank: int, waits: list[float]) -> Evidence:

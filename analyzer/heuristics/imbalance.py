@@ -52,7 +52,7 @@ def _explained(scene: Scene, rank: int) -> bool:
 
 def _persistent(scene: Scene, culprits: list[int]) -> Proposal:
     worst = max(culprits, key=lambda rank: scene.found.excess_ns[rank])
-    cost = scene.found.excess_ns[worst]
+    cost = max(scene.found.excess_ns[worst], scene.beyond("work_ns", worst) or 0.0)
     line = busiest_line(scene.known, worst)
     return propose(
         scene.known,

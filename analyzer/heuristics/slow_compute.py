@@ -11,16 +11,20 @@ from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, nam
 from hanglab.analyzer.heuristics.slowness import CERTAIN, COST, EXCESS, FLOOR_MS, Scene
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 
-#: Processor time against the median of the peers'.  On a crowded virtual machine the same work
-#: has been seen to take 20 % more on one rank: that much must be persistent, or show in a
-#: section by itself; from CLEAR on it is no noise.
+#: Processor time against the median of the peers'.  Where ranks take each other's place on a
+#: processor their caches are cold, and the same work has been seen to take 20 % more on one of
+#: them.  Up to CLEAR something besides must show that it is the work.
 MORE = 1.15
 PERSISTENT = 1.2
-CLEAR = 1.4
-#: Share of the time that the excess of processor time must fill: less than the cost, as a
-#: crowded machine stretches the work; and the least that clocks read now and then can tell.
-WORK = 0.04
+CLEAR = 1.5
+#: Share of the time that the excess of processor time must fill, waits for a processor taken
+#: off (on identical work up to 4 % were seen); and the least that clocks read now and then
+#: can tell.
+WORK = 0.08
 LEAST_NS = 100_000_000
+#: Tenths of the time in which a rank must work more, and in which it must where that is little.
+OFTEN = 3
+ALWAYS = 8
 #: Without more processor time: share of the time that a rank must cost its peers, and share of
 #: its samples at one line of its own.
 LATE = 0.3
@@ -37,14 +41,21 @@ def computes_more(scene: Scene, rank: int) -> bool:
     usual = scene.usual("work_ns", rank)
     if (
         excess < LEAST_NS
-        or scene.share(excess) < WORK
+        or excess < WORK * scene.served_ns(rank)
         or scene.ms_per_step(excess) < FLOOR_MS
         or usual + excess < MORE * usual
     ):
         return False
+    tenths = scene.tenths_beyond(rank, MORE)
     if usual + excess >= CLEAR * usual:
-        return scene.late(rank) or scene.late_but_for_the_crowd(rank)
-    if usual + excess >= PERSISTENT * usual and scene.late(rank, CERTAIN):
+        return tenths >= OFTEN and (scene.late(rank) or scene.late_but_for_the_crowd(rank))
+    if tenths < ALWAYS:
+        return False
+    if (
+        usual + excess >= PERSISTENT * usual
+        and scene.late(rank, CERTAIN)
+        and excess >= scene.kept_ns(rank)
+    ):
         return True
     late = scene.late(rank, 0.5, EXCESS / 2) or scene.late_but_for_the_crowd(rank)
     return late and longer_section(scene.known, rank) is not None
@@ -58,9 +69,10 @@ def slow_compute(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
     worst = max(culprits, key=lambda r: scene.found.excess_ns[r])
     excess = scene.beyond("work_ns", worst) or 0.0
     usual = scene.usual("work_ns", worst)
-    line = busiest_line(scene.known, worst)
     section = heaviest_section(scene.known, worst, SECTION_PART * excess)
-    cost = scene.found.excess_ns[worst]
+    line = busiest_line(scene.known, worst, section)
+    # On a crowded machine its peers may have waited for a processor for as long.
+    cost = max(scene.found.excess_ns[worst], excess)
     yield propose(
         scene.known,
         Order.SLOW,
@@ -94,7 +106,7 @@ def _slow_elsewhere(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
         if (
             rank in named
             or not scene.late(rank, CERTAIN)
-            or found.share(rank) < max(LATE, COST, EXCESS)
+            or found.share(rank) - scene.share(scene.kept_ns(rank)) < max(LATE, COST, EXCESS)
         ):
             continue
         line = busiest_line(known, rank)

@@ -7,6 +7,7 @@ lose by it, again and again.  Which cause it is, what filled that time decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 
 from hanglab.analyzer.evidence.arrival import Arrivals
 from hanglab.analyzer.evidence.doings import Doings, beyond_peers, doings, steps
@@ -83,6 +84,25 @@ class Scene:
             and self.ms_per_step(excess) >= FLOOR_MS
         )
 
+    def kept_ns(self, rank: int) -> float:
+        """What the rank was kept from a processor beyond its peers, by no doing of its own.
+
+        0 where the kernel does not tell.
+        """
+        return max(0.0, self.beyond("waited_ns", rank) or 0.0)
+
+    def served_ns(self, rank: int) -> float:
+        """The time less what the rank waited for a processor: what it would have taken alone."""
+        return max(0.0, self.found.span_ns - (self.did[rank].waited_ns or 0.0))
+
+    def tenths_beyond(self, rank: int, factor: float) -> int:
+        """In how many tenths of the time it used ``factor`` times the processor of its peers."""
+        parts = {r: d.cpu_parts for r, d in self.did.items()}
+        peers = [p for r, p in parts.items() if r != rank]
+        return sum(
+            mine >= factor * median(peer[i] for peer in peers) for i, mine in enumerate(parts[rank])
+        )
+
     def beyond(self, name: str, rank: int) -> float | None:
         """A quantity of ``Doings`` beyond the median of the peers'; None where not all have it."""
         values = {r: getattr(d, name) for r, d in self.did.items()}
@@ -108,6 +128,6 @@ class Scene:
             rank,
             f"was last, by its own doing, into {found.last[rank]} of {found.compared[rank]} "
             f"operations; its own time exceeds its peers' by "
-            f"{self.ms_per_step(found.excess_ns[rank]):.1f} ms a step, and they lost "
+            f"{self.ms_per_step(max(0.0, found.excess_ns[rank])):.1f} ms a step, and they lost "
             f"{found.lost_ns[rank] / 1e6:.0f} ms to it, {found.share(rank):.0%} of the time",
         )

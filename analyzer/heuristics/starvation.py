@@ -50,6 +50,9 @@ class Inputs:
     making: float | None = None
     #: The rank makes its batches itself: it waits for all that they take.
     inline: bool = False
+    #: How often a batch is made at best, in ms: the workers' time less their waits for a
+    #: processor.  None if not told.
+    made_ms: float | None = None
 
     @property
     def share(self) -> float:
@@ -80,7 +83,14 @@ def input_waits(view: RankView) -> Inputs | None:
         span,
         _making(progress, span),
         inline=[f.worker for f in progress.fetches if f.count] == [-1],
+        made_ms=_made_ms(progress),
     )
+
+
+def _made_ms(progress: Progress) -> float | None:
+    made = [(f.wall_ns - f.waited_ns, f.count) for f in progress.fetches if f.waited_ns is not None]
+    count = sum(n for _, n in made)
+    return sum(ns for ns, _ in made) / len(made) / count / 1e6 if count else None
 
 
 def _making(progress: Progress, span_ns: int) -> float | None:
@@ -159,7 +169,10 @@ def slow_input(scene: Scene, waits: Mapping[int, Inputs]) -> Iterator[Proposal]:
             continue
         if wait.making is not None and wait.making < KEEPS_UP:
             continue  # its loader makes batches fast enough; they came late for another reason
+        if _merely_kept(waits, rank):
+            continue
         cost = max(found.late_share(rank), found.excess_share(rank))
+        cost -= scene.share(scene.kept_ns(rank))
         if (
             wait.share >= COST
             and wait.ms >= EXCESS * usual
@@ -196,6 +209,14 @@ def _own_ms(scene: Scene, rank: int) -> float:
     if rank not in scene.did or waited < MAIN_PART * scene.found.excess_ns[rank]:
         return 0.0
     return scene.ms_per_step(waited)
+
+
+def _merely_kept(waits: Mapping[int, Inputs], rank: int) -> bool:
+    """Whether its batches take no longer than the peers' but for waits for a processor."""
+    made = {r: w.made_ms for r, w in waits.items()}
+    mine = made.pop(rank)
+    theirs = [ms for ms in made.values() if ms is not None]
+    return mine is not None and len(theirs) == len(made) and mine < EXCESS * median(theirs)
 
 
 def _may_starve_unseen(waits: Mapping[int, Inputs], rank: int) -> bool:

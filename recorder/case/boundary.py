@@ -89,6 +89,8 @@ class Fetches(msgspec.Struct):
     cpu_ns: int
     first_ns: int
     last_ns: int
+    #: Of the wall time, for how long it was runnable and had no processor; None if not told.
+    waited_ns: int | None = None
 
 
 class Pause(msgspec.Struct):

@@ -107,8 +107,9 @@ COUNTERS: Final = Table(5, 512, 3 * 8)
 STEPS: Final = Table(6, 1024, 4 * 8)
 #: Rows, one per loader worker by its number; written by the workers themselves.  The last row
 #: is the rank's own, where its loader has no workers.
-#: batches fetched, wall time, processor time, start of the first, end of the latest.
-FETCHES: Final = Table(7, 64, 5 * 8)
+#: batches fetched, wall time, processor time, start of the first, end of the latest, time for
+#: which it was runnable without a processor (NONE where the kernel does not tell).
+FETCHES: Final = Table(7, 64, 6 * 8)
 #: Ring of garbage collections that took long enough to matter.
 #: number + 1, started, wall, generation, objects collected, number + 1.
 PAUSES: Final = Table(8, 1024, 6 * 8)

@@ -130,7 +130,11 @@ def read_progress(data: bytes) -> Progress:
             for _, name, started, wall, cpu, step, _ in tables.ring(layout.SECTIONS)
         ],
         fetches=[
-            Fetches(worker if worker < layout.FETCHES.capacity - 1 else -1, *row)
+            Fetches(
+                worker if worker < layout.FETCHES.capacity - 1 else -1,
+                *row[:5],
+                *map(_known, row[5:6]),
+            )
             for worker, row in enumerate(tables.rows(layout.FETCHES, layout.FETCHES.capacity))
             if row[0] > 0
         ],

@@ -249,6 +249,28 @@ class Host(msgspec.Struct):
     clock: Clock
 
 
+class Container(msgspec.Struct):
+    """``container.json``: what the container engine says of a host that is a container."""
+
+    at: Clock
+    id: str
+    #: ``running``, ``paused``, ``restarting``, ``exited``, ``dead`` ...
+    status: str
+    #: Of the container's first process; None while it runs.
+    exit_code: int | None = None
+    #: Whether the kernel has ended a process of it for want of memory, as far as the engine knows.
+    oom_killed: bool = False
+    restarts: int = 0
+    #: Limits it was made with; None without.
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+    shm_bytes: int | None = None
+    #: Its addresses, and in how many networks it is.
+    addresses: list[str] = []
+    networks: int = 0
+
+
 class ChildExit(msgspec.Struct):
     """A line of ``children.jsonl``: a process started by the rank that ended before it did."""
 
@@ -290,7 +312,8 @@ class LineCount(msgspec.Struct, frozen=True):
     """``lines.json`` holds a list of these: how often a line was the innermost of user code.
 
     ``below`` is what it had called at the time, ``within`` what had called it: a data
-    loader without workers makes its batches in the rank's own thread.
+    loader without workers makes its batches in the rank's own thread.  ``section`` is the
+    innermost one that was open.
     """
 
     file: str
@@ -299,6 +322,7 @@ class LineCount(msgspec.Struct, frozen=True):
     count: int
     below: Literal["", "communication", "input"] = ""
     within: Literal["", "input"] = ""
+    section: str = ""
 
 
 class TimingSummary(msgspec.Struct, frozen=True, array_like=True):

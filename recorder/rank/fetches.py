@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from hanglab.recorder.case import layout
+from hanglab.recorder.case.layout import NONE
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 _CLASSES = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
@@ -48,6 +49,7 @@ class FetchWatch:
         pid = self._pid
 
         def fetch(fetcher: Any, *args: Any, **kwargs: Any) -> Any:
+            kept = _kept_ns()
             started, cpu = time.time_ns(), time.thread_time_ns()
             try:
                 return original(fetcher, *args, **kwargs)
@@ -61,10 +63,29 @@ class FetchWatch:
                     slots[row + 2] += time.thread_time_ns() - cpu
                     slots[row + 3] = slots[row + 3] or started
                     slots[row + 4] = ended
+                    if NONE in (kept, kept_by_now := _kept_ns(), slots[row + 5]):
+                        slots[row + 5] = NONE
+                    else:
+                        slots[row + 5] += kept_by_now - kept
                     slots[row] += 1
 
         fetch.__doc__ = original.__doc__
         return fetch
+
+
+def _kept_ns() -> int:
+    """For how long this thread was runnable without a processor, ever; NONE if not told.
+
+    The file is opened each time: a worker has its own, and descriptors may be scarce.
+    """
+    try:
+        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(os.read(file, 128).split()[1])
+        finally:
+            os.close(file)
+    except (OSError, ValueError, IndexError):
+        return NONE
 
 
 def _worker_number(own: int) -> int:

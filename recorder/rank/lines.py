@@ -23,12 +23,14 @@ _BELOW = {
 
 
 class LineSampler:
-    """Counts (file, function, line, what it had called) of the main thread."""
+    """Counts (file, function, line, what it had called, section) of the main thread."""
 
-    def __init__(self, is_user: Callable[[str], bool]) -> None:
+    def __init__(self, is_user: Callable[[str], bool], section_of: Callable[[int], str]) -> None:
+        """``section_of(thread)`` names the innermost section that is open on it."""
         self._is_user = is_user
+        self._section_of = section_of
         self._main = threading.main_thread().ident or 0
-        self._counts: Counter[tuple[str, str, int, str, str]] = Counter()
+        self._counts: Counter[tuple[str, str, int, str, str, str]] = Counter()
 
     def look(self) -> None:
         frame: FrameType | None = sys._current_frames().get(self._main)
@@ -38,7 +40,8 @@ class LineSampler:
             if self._is_user(code.co_filename):
                 line = frame.f_lineno or 0
                 within = "input" if _called_by_loader(frame) else ""
-                key = (code.co_filename, code.co_name, line, below, within)
+                section = self._section_of(self._main)
+                key = (code.co_filename, code.co_name, line, below, within, section)
                 if key in self._counts or len(self._counts) < _LIMIT:
                     self._counts[key] += 1
                 return
@@ -58,9 +61,10 @@ class LineSampler:
                 "line": line,
                 "below": below,
                 "within": within,
+                "section": section,
                 "count": count,
             }
-            for (file, function, line, below, within), count in self._counts.most_common()
+            for (file, function, line, below, within, section), count in self._counts.most_common()
         ]
 
 

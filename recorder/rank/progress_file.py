@@ -98,6 +98,12 @@ class ProgressFile:
             self._texts[text] = number
         return number
 
+    def read_text(self, number: int) -> str:
+        """The text of a number that ``text`` gave."""
+        at = self.at[layout.TEXT] + number
+        size = int.from_bytes(self.mapping[at : at + 2], "little")
+        return bytes(self.mapping[at + 2 : at + 2 + size]).decode("utf-8", "replace")
+
     def note_truncated(self) -> None:
         self.slots[Slot.FLAGS] |= layout.TRUNCATED
 

@@ -71,7 +71,7 @@ class RankRecorder:
         )
         self._program = ownership.ProgramCode(user_code, ownership.site_folders())
         self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
-        self._lines = LineSampler(user_code)
+        self._lines = LineSampler(user_code, self._section.innermost)
         self._standing = StandingWatch(self._progress, user_code)
         self._queues = LoaderQueues(self._progress)
         self._loader = LoaderWatch(

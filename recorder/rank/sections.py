@@ -34,6 +34,9 @@ class OpenSection(Protocol):
     def write_totals(self) -> None:
         """Bring the table of totals up to date."""
 
+    def innermost(self, thread: int) -> str:
+        """Name of the section that was opened last on a thread and is open; "" if none is."""
+
 
 #: Of one section's name and kind: text number, kind, byte offset of the row in the table of
 #: totals (0 if there was no room), count, wall and processor time.
@@ -102,9 +105,19 @@ def section_type(progress: ProgressFile) -> OpenSection:
     # Thread of the latest reading of a CPU clock, its wall time, and wall minus CPU time.
     who, read_at, behind = 0, 0, 0
 
+    def innermost_open(thread: int) -> str:
+        rows = slots[first >> 3 : (first >> 3) + 3 * layout.OPEN.capacity].tolist()
+        latest, name = max(
+            (started, name)
+            for name, started, owner in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
+            if owner == thread or not started
+        )
+        return progress.read_text(name) if latest else ""
+
     class Section:
         __slots__ = ("_cpu", "_row", "_started", "_total")
         write_totals = staticmethod(totals.write)
+        innermost = staticmethod(innermost_open)
 
         _cpu: int
         _row: int
