@@ -149,12 +149,19 @@ def _short_of_memory(host: HostView, span: Span[MemoryGroup]) -> str:
         if loads:
             faults += loads[-1].major_faults - loads[0].major_faults
     read = max(refaults, float(faults))
-    if used < _AT_LIMIT * limit or met < _REFUSALS * span.seconds or read < _PAGES * span.seconds:
+    if used < _AT_LIMIT * limit:
+        return ""
+    if met >= _REFUSALS * span.seconds and read >= _PAGES * span.seconds:
+        words = f", met its limit {met / span.seconds:.0f} times a second"
+    elif refaults >= _PAGES * span.seconds and not _scarce(host):
+        # Where there is no swap, version 1 counts no meetings.  Pages are dropped for want of
+        # room in the group or on the host, and the host has room.
+        words, read = "", refaults
+    else:
         return ""
     return (
-        f"its control group {group.path} used {size(used)} of {size(limit)}, met its "
-        f"limit {met / span.seconds:.0f} times a second and read {read / span.seconds:.0f} pages "
-        "a second again"
+        f"its control group {group.path} used {size(used)} of {size(limit)}{words} and read "
+        f"{read / span.seconds:.0f} pages a second again"
     )
 
 

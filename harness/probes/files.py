@@ -14,12 +14,12 @@ class FilesProbe:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._before = self._limit()
+        self._before = resource_limit(self._pid)
         self._most = 0
         self._least_limit = self._before
 
     def struck(self) -> Reading:
-        limit, used = self._limit(), count_descriptors(self._pid)
+        limit, used = resource_limit(self._pid), count_descriptors(self._pid)
         if limit is not None and used is not None:
             if self._least_limit is None or limit < self._least_limit:
                 self._least_limit, self._most = limit, 0
@@ -32,13 +32,15 @@ class FilesProbe:
         )
 
     def ended(self) -> Reading:
-        limit = self._limit()
+        limit = resource_limit(self._pid)
         gone = limit is None
         words = "the process has gone" if gone else f"the limit is {limit}"
         return Reading(gone or limit == self._before, words, {"limit": limit})
 
-    def _limit(self) -> int | None:
-        for line in (read(f"/proc/{self._pid}/limits") or "").splitlines():
-            if line.startswith("Max open files"):
-                return int(line.split()[3])
-        return None
+
+def resource_limit(pid: int) -> int | None:
+    """How many files a process may have open; None where it has gone."""
+    for line in (read(f"/proc/{pid}/limits") or "").splitlines():
+        if line.startswith("Max open files"):
+            return int(line.split()[3])
+    return None

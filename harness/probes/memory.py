@@ -9,8 +9,8 @@ from hanglab.harness.probes.groups import group_folder
 from hanglab.harness.probes.probe import Reading
 from hanglab.recorder.agent.host.files import number, numbers
 
-#: Meetings of the limit that are more than the moment at which it was drawn tighter.
-_MEETINGS = 50
+#: Pages read again soon after they were dropped: more than drawing the limit tighter costs once.
+_REREAD = 2000
 
 
 class _Group:
@@ -24,21 +24,26 @@ class _Group:
         name = "memory.limit_in_bytes" if self._version == 1 else "memory.max"
         return number(f"{self.folder}/{name}")
 
+    def tighter(self) -> bool:
+        """Whether the limit is below what it was."""
+        now = self.limit()
+        return now is not None and (self._before is None or now < self._before)
+
     def kills(self) -> int:
         name = "memory.oom_control" if self._version == 1 else "memory.events"
         return numbers(f"{self.folder}/{name}").get("oom_kill", 0)
 
-    def meetings(self) -> int:
-        if self._version == 1:
-            return number(f"{self.folder}/memory.failcnt") or 0
-        return numbers(f"{self.folder}/memory.events").get("max", 0)
+    def reread(self) -> int:
+        """Pages of files that were read again soon after they had been dropped."""
+        stat = numbers(f"{self.folder}/memory.stat")
+        return stat.get("workingset_refault_file", stat.get("workingset_refault", 0))
 
     def ended(self) -> Reading:
         if not self.folder.exists():
             return Reading(True, "the container has gone")
         now = self.limit()
         # Version 1 writes "no limit" as a number that depends on the kernel's page size.
-        lifted = now == self._before or now is None or now > 1 << 50
+        lifted = now == self._before or now is None or now >= 1 << 50
         return Reading(lifted, f"the limit is {now}", {"limit_bytes": now})
 
 
@@ -73,20 +78,20 @@ class OomProbe:
 
 
 class PressureProbe:
-    """How often the limit was met, as long as nobody was killed by it."""
+    """How much the group had to read again, as long as nobody in it was killed."""
 
     def __init__(self, pid: int) -> None:
         self._group = _Group(pid)
         self._kills = self._group.kills()
-        self._meetings = self._group.meetings()
+        self._reread = self._group.reread()
 
     def struck(self) -> Reading:
-        meetings = self._group.meetings() - self._meetings
+        pages = self._group.reread() - self._reread
         kills = self._group.kills() - self._kills
         return Reading(
-            meetings >= _MEETINGS and kills == 0,
-            f"the limit was met {meetings} times, and {kills} processes were killed",
-            {"meetings": meetings, "oom_kills": kills, "limit_bytes": self._group.limit()},
+            pages >= _REREAD and kills == 0 and self._group.tighter(),
+            f"{pages} pages were read again, and {kills} processes were killed",
+            {"reread": pages, "oom_kills": kills, "limit_bytes": self._group.limit()},
         )
 
     def ended(self) -> Reading:

@@ -12,16 +12,12 @@ class TasksProbe:
         self._folder, _ = group_folder("pids", pid)
         self._before = self._refused()
 
-    def used(self) -> int:
-        """Processes and threads that the container has now."""
-        return number(f"{self._folder}/pids.current") or 0
-
     def struck(self) -> Reading:
         refused = self._refused() - self._before
         return Reading(
             refused > 0,
             f"{refused} processes or threads were refused",
-            {"refused": refused, "tasks": self.used(), "limit": self._limit()},
+            {"refused": refused, "limit": self._limit()},
         )
 
     def ended(self) -> Reading:

@@ -129,7 +129,7 @@ def memory_group(level: Level, ranks: list[int], own: bool) -> MemoryGroup | Non
             ranks=ranks,
             used_bytes=number(f"{folder}/memory.usage_in_bytes"),
             limit_bytes=limit,
-            refused=number(f"{folder}/memory.failcnt"),
+            refused=_refused_v1(folder),
             oom_kills=numbers(f"{folder}/memory.oom_control").get("oom_kill"),
             refaults=stat.get(
                 "total_workingset_refault_file", stat.get("total_workingset_refault")
@@ -154,6 +154,17 @@ def memory_group(level: Level, ranks: list[int], own: bool) -> MemoryGroup | Non
         return None
     limited = group.limit_bytes is not None or group.high_bytes is not None
     return group if own or limited or group.oom_kills else None
+
+
+def _refused_v1(folder: str) -> int | None:
+    """How often the limit was met.
+
+    Without swap the limit of memory and swap together is as low as that of memory, is
+    looked at first, and is the one that counts; kernels since 6.15 or so count neither then.
+    """
+    met = number(f"{folder}/memory.failcnt")
+    both = number(f"{folder}/memory.memsw.failcnt")
+    return met if both is None else (met or 0) + both
 
 
 def pids_group(level: Level, ranks: list[int]) -> PidsGroup | None:

@@ -1,0 +1,106 @@
+"""Plain containers of the image, as nodes of a job without its ranks."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanglab.harness.capabilities import capability
+from hanglab.harness.launchers.docker.nodes import Node, Nodes, NodeSettings
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.networks import Network
+
+Make = Callable[..., Nodes]
+_LABEL = "hanglab.test.faults"
+
+
+@pytest.fixture(scope="session")
+def docker_client() -> Iterator[DockerClient]:
+    for name in ("docker", "root"):
+        found = capability(name)
+        if not found.available:
+            pytest.skip(f"needs {name}: {found.reason}; {found.remedy}")
+    docker = pytest.importorskip("docker")
+    client = docker.from_env()
+    name = os.environ.get("HANGLAB_IMAGE", "hanglab:latest")
+    try:
+        client.images.get(name)
+    except docker.errors.ImageNotFound:
+        pytest.skip(f"there is no image {name}; `make image` builds it")
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def network(docker_client: DockerClient) -> Iterator[Network]:
+    made = docker_client.networks.create(
+        f"hanglab-test-{secrets.token_hex(4)}", labels={_LABEL: str(os.getpid())}
+    )
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def make_nodes(docker_client: DockerClient, network: Network) -> Iterator[Make]:
+    """Starts containers whose first process is the rank; removed after the test."""
+    made: list[Any] = []
+    settings: list[NodeSettings] = []
+
+    def make(*programs: str, shape: Callable[[int, NodeSettings], None] | None = None) -> Nodes:
+        return _make(docker_client, network, programs, shape, made, settings)
+
+    yield make
+    for container in made:
+        container.remove(force=True)
+    for one in settings:
+        one.closing.close()
+
+
+@pytest.fixture(scope="module")
+def pair(docker_client: DockerClient, network: Network) -> Iterator[Nodes]:
+    """Three nodes that only sleep, for faults of the network."""
+    made: list[Any] = []
+    yield _make(docker_client, network, ["sleep"] * 3, None, made, [])
+    for container in made:
+        container.remove(force=True)
+
+
+def _make(
+    client: DockerClient,
+    network: Network,
+    programs: tuple[str, ...] | list[str],
+    shape: Callable[[int, NodeSettings], None] | None,
+    made: list[Any],
+    kept: list[NodeSettings],
+) -> Nodes:
+    nodes = {}
+    for number, program in enumerate(programs):
+        settings = NodeSettings(ranks=(number,), environment={"MASTER_PORT": "29555"})
+        kept.append(settings)
+        if shape is not None:
+            shape(number, settings)
+        command = ["sleep", "600"] if program == "sleep" else ["python", "-c", program]
+        container = client.containers.run(
+            os.environ.get("HANGLAB_IMAGE", "hanglab:latest"),
+            command[1:],
+            entrypoint=command[:1],
+            detach=True,
+            network=network.name,
+            name=f"{network.name}-{secrets.token_hex(3)}",
+            labels={_LABEL: str(os.getpid())},
+            environment=settings.environment,
+            shm_size=settings.shm_bytes,
+            tmpfs=settings.tmpfs,
+            mounts=settings.mounts,
+        )
+        made.append(container)
+        container.reload()
+        address = container.attrs["NetworkSettings"]["Networks"][network.name]["IPAddress"]
+        nodes[number] = Node(number, container, container.attrs["State"]["Pid"], address, (number,))
+    return Nodes(nodes, network, f"br-{network.id[:12]}", dict.fromkeys(nodes, 1))

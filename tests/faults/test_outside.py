@@ -1,0 +1,292 @@
+"""Every fault from outside strikes a real container, is seen by its probe, and ends."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hanglab.harness.capabilities import capability
+from hanglab.harness.faults.outside.blocked_disk import BlockDisk, FileServer
+from hanglab.harness.faults.outside.clock_skew import ClockSkew
+from hanglab.harness.faults.outside.cut import CutOff, Ways
+from hanglab.harness.faults.outside.delay import Delay
+from hanglab.harness.faults.outside.descriptors import NodeDescriptors
+from hanglab.harness.faults.outside.disk import FillDisk
+from hanglab.harness.faults.outside.drop_between import DropBetween
+from hanglab.harness.faults.outside.filtering import rules_of
+from hanglab.harness.faults.outside.freeze_node import FreezeNode
+from hanglab.harness.faults.outside.kill_node import KillNode
+from hanglab.harness.faults.outside.kill_rank import KillRank
+from hanglab.harness.faults.outside.limits import (
+    MemoryPressure,
+    NodeCpu,
+    NodeMemory,
+    NodeTasks,
+)
+from hanglab.harness.faults.outside.namespaces import call_in_network, connect, in_network
+from hanglab.harness.faults.outside.node_fault import NodeFault
+from hanglab.harness.faults.outside.port_taken import PortTaken
+from hanglab.harness.faults.outside.rate import LimitRate
+from hanglab.harness.faults.outside.refuse import RefuseConnections
+from hanglab.harness.faults.outside.shm import ShrinkShm
+from hanglab.harness.faults.outside.store_gone import StoreGone
+from hanglab.harness.faults.outside.wrong_address import WrongAddress, WrongInterface
+from hanglab.harness.launchers.docker.nodes import Nodes
+from hanglab.harness.probes.probe import Probe, look_until
+
+pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker")]
+
+Make = Callable[..., Nodes]
+
+BUSY = "while True: pass"
+#: A child uses 4 MiB more every hundredth of a second; its parent survives it.
+GREEDY = """
+import os, time
+if os.fork() == 0:
+    kept = []
+    while True:
+        kept.append(b"x" * (4 << 20)); time.sleep(0.01)
+while True: time.sleep(1)
+"""
+#: Reads a file again and again that it keeps on its own disk.
+REREADING = """
+import os
+with open("/tmp/data", "wb") as file:
+    for _ in range(96): file.write(os.urandom(1 << 20))
+    file.flush(); os.fsync(file.fileno())
+while True:
+    with open("/tmp/data", "rb") as file:
+        while file.read(1 << 20): pass
+"""
+#: Starts a thread that stays, every hundredth of a second, and survives that it may not.
+THREADS = """
+import threading, time
+stay = threading.Event()
+while True:
+    try: threading.Thread(target=stay.wait, daemon=True).start()
+    except RuntimeError: pass
+    time.sleep(0.01)
+"""
+FILES = """
+import time
+kept = []
+while True:
+    try: kept.append(open("/dev/null"))
+    except OSError: pass
+    time.sleep(0.01)
+"""
+LISTENING = """
+import socket
+server = socket.create_server(("", 29555), backlog=64)
+while True: server.accept()
+"""
+
+
+def goes_through(
+    fault: NodeFault, nodes: Nodes, meanwhile: Callable[[], None] = lambda: None
+) -> Probe:
+    """Not seen before the strike, seen after it, and over when it was taken back."""
+    probe = fault.probe(nodes)
+    assert not probe.struck().proved
+    undo = fault.strike_node(nodes)
+    meanwhile()
+    seen = look_until(probe.struck, 15)
+    assert seen.proved, seen
+    if undo is not None:
+        assert not probe.ended().proved
+        undo()
+    after = look_until(probe.ended, 10)
+    assert after.proved, after
+    return probe
+
+
+@pytest.mark.parametrize(
+    ("fault", "program"),
+    [
+        (FreezeNode(rank=0, at_step=0), BUSY),
+        (NodeCpu(rank=0, cpus=0.2, at_step=0), BUSY),
+        (NodeMemory(rank=0, mebibytes=48, at_step=0), GREEDY),
+        (MemoryPressure(rank=0, mebibytes=32, at_step=0), REREADING),
+        (NodeTasks(rank=0, spare=8, at_step=0), THREADS),
+        (NodeDescriptors(rank=0, spare=8, at_step=0), FILES),
+        (ShrinkShm(rank=0, kibibytes=1024, at_step=0), "sleep"),
+        (FillDisk(rank=0, at="/scratch", mebibytes=4, at_step=0), "sleep"),
+        (BlockDisk(rank=0, at="/storage", mebibytes=4, at_step=0), "sleep"),
+        (KillNode(rank=0, at_step=0), "sleep"),
+        (KillRank(rank=0, at_step=0), "sleep"),
+        (StoreGone(rank=0, at_step=0), LISTENING),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, NodeFault) else "",
+)
+def test_a_fault_of_a_node_strikes_and_ends(
+    fault: NodeFault, program: str, make_nodes: Make
+) -> None:
+    nodes = make_nodes(program, shape=fault.prepare)
+    if isinstance(fault, StoreGone):
+        wait_for(lambda: connect(nodes[0].pid, nodes[0].address, 29555, 1) == "open")
+    goes_through(fault, nodes)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("ways", ["both", "in", "out"])
+def test_a_node_is_cut_off_from_all(ways: Ways, pair: Nodes) -> None:
+    fault = CutOff(rank=1, ways=ways, at_step=0)
+    undo = None
+    probe = fault.probe(pair)
+    try:
+        undo = fault.strike_node(pair)
+        reading = probe.struck()
+        assert reading.proved, reading
+        assert connect(pair[2].pid, pair[1].address, 1, 0.3) == "silent"
+        assert connect(pair[2].pid, pair[0].address, 1, 2) == "refused"
+    finally:
+        if undo is not None:
+            undo()
+    assert probe.ended().proved
+    assert rules_of(pair[1].pid) == 0
+
+
+def test_two_nodes_do_not_hear_each_other(pair: Nodes) -> None:
+    fault = DropBetween(rank=0, other=1, at_step=0)
+    probe = fault.probe(pair)
+    undo = fault.strike_node(pair)
+    try:
+        assert probe.struck().proved
+        for here, there in ((0, 2), (2, 0), (1, 2), (2, 1)):
+            assert connect(pair[here].pid, pair[there].address, 1, 2) == "refused"
+    finally:
+        undo()
+    assert probe.ended().proved
+
+
+def test_a_delay_is_what_it_says(pair: Nodes) -> None:
+    fault = Delay(rank=2, milliseconds=60, at_step=0)
+    probe = fault.probe(pair)
+    assert not probe.struck().proved
+    undo = fault.strike_node(pair)
+    try:
+        reading = probe.struck()
+        assert reading.proved, reading
+        begun = time.monotonic()
+        assert connect(pair[0].pid, pair[1].address, 1, 2) == "refused"
+        assert time.monotonic() - begun < 0.05  # others are not held up
+    finally:
+        undo()
+    assert probe.ended().proved
+
+
+def test_a_delay_loses_and_reorders_nothing(make_nodes: Make) -> None:
+    sending = """
+import socket, time
+while True:
+    try: sock = socket.create_connection(("%s", 29555), 5)
+    except OSError: time.sleep(0.05); continue
+    for number in range(3000): sock.sendall(number.to_bytes(4, "big") * 64)
+    sock.close(); time.sleep(600)
+"""
+    receiving = """
+import socket
+connection, _ = socket.create_server(("", 29555)).accept()
+data = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+expected = b"".join(number.to_bytes(4, "big") * 64 for number in range(3000))
+print("same" if data == expected else "different", flush=True)
+import time; time.sleep(600)
+"""
+    nodes = make_nodes(receiving)
+    undo = Delay(rank=0, milliseconds=30, at_step=0).strike_node(nodes)
+    try:
+        make_nodes(sending % nodes[0].address)
+        wait_for(lambda: bool(nodes[0].container.logs()))
+        assert nodes[0].container.logs().split() == [b"same"]
+    finally:
+        undo()
+
+
+def test_a_rate_holds_packets_back(make_nodes: Make) -> None:
+    sending = """
+import socket, time
+sink = socket.create_server(("", 29555))
+while True:
+    connection, _ = sink.accept()
+    try:
+        while True: connection.sendall(bytes(1 << 20))
+    except OSError: pass
+"""
+    nodes = make_nodes(sending, "sleep")
+    wait_for(lambda: connect(nodes[1].pid, nodes[0].address, 29555, 1) == "open")
+
+    def receive() -> float:
+        def take() -> float:
+            with socket.create_connection((nodes[0].address, 29555), 5) as sock:
+                begun, got = time.monotonic(), 0
+                while got < 1 << 21:
+                    got += len(sock.recv(1 << 16))
+                return got / (time.monotonic() - begun)
+
+        return call_in_network(nodes[1].pid, take)
+
+    fault = LimitRate(rank=0, mebibits=16, at_step=0)
+    rates: list[float] = []
+    goes_through(fault, nodes, lambda: rates.append(receive()))
+    assert 0.5e6 < rates[0] < 3e6
+    assert receive() > 4 * rates[0]
+    assert "tbf" not in in_network(nodes[0].pid, "tc", "qdisc", "show")
+
+
+def test_connections_are_refused_for_one_and_for_all(make_nodes: Make) -> None:
+    nodes = make_nodes(LISTENING, "sleep", "sleep")
+    wait_for(lambda: connect(nodes[1].pid, nodes[0].address, 29555, 1) == "open")
+    goes_through(RefuseConnections(rank=0), nodes)
+    fault = RefuseConnections(rank=0, other=2)
+    undo = fault.strike_node(nodes)
+    assert connect(nodes[1].pid, nodes[0].address, 29555, 2) == "open"
+    assert connect(nodes[2].pid, nodes[0].address, 29555, 2) == "refused"
+    undo()
+
+
+def test_a_port_is_taken_before_the_rank_gets_it(make_nodes: Make) -> None:
+    nodes = make_nodes("sleep")
+    goes_through(PortTaken(rank=0), nodes)
+
+
+@pytest.mark.parametrize(
+    "fault", [WrongAddress(rank=1), WrongInterface(rank=1)], ids=["address", "interface"]
+)
+def test_a_rank_is_told_something_else_than_its_peers(fault: NodeFault, make_nodes: Make) -> None:
+    nodes = make_nodes("sleep", "sleep", shape=fault.settings)
+    assert fault.probe(nodes).struck().proved
+    assert not type(fault)(rank=0).probe(nodes).struck().proved
+
+
+def test_a_clock_is_ahead_and_only_there(make_nodes: Make) -> None:
+    fault = ClockSkew(rank=1, seconds=3600)
+    nodes = make_nodes("sleep", "sleep", shape=fault.settings)
+    reading = fault.probe(nodes).struck()
+    assert reading.proved, reading
+    assert not ClockSkew(rank=0, seconds=3600).probe(nodes).struck().proved
+
+
+def test_a_file_server_leaves_no_mount() -> None:
+    if not capability("root").available or not Path("/dev/fuse").exists():
+        pytest.skip("needs root and /dev/fuse")
+    server = FileServer(4096)
+    with server:
+        assert Path(server.folder, "data").read_bytes() == bytes(4096)
+        assert server.folder in mounted()
+    assert server.folder not in mounted()
+    assert not Path(server.folder).exists()
+
+
+def mounted() -> str:
+    with open("/proc/self/mounts", encoding="utf-8") as file:
+        return file.read()
