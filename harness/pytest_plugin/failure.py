@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from hanglab.analyzer.verdict import Verdict
 from hanglab.harness.outcome import Outcome, expected_location
 from hanglab.harness.repetition import command
 from hanglab.harness.runner import Request, Result
+
+if TYPE_CHECKING:
+    from _pytest._code.code import TerminalRepr
 
 #: Rows of a verdict, each with what was expected and what came.
 Row = tuple[str, str, str]
@@ -23,6 +30,23 @@ class OutcomeFailure(Exception):
         super().__init__(f"{result.outcome.value}: {result.judgement.reason}")
         self.result = result
         self.launcher = launcher
+
+
+def representation(
+    excinfo: pytest.ExceptionInfo[BaseException], text: str, source: Path, line: int
+) -> TerminalRepr:
+    """``text`` for the report, its first line for summaries and JUnit, ``source`` as the place.
+
+    Given a bare string, pytest repeats all of it in its summary wherever it runs on CI.
+    """
+    lines = text.splitlines()
+    shown = excinfo.getrepr(style="value", chain=False)
+    (entry,) = shown.reprtraceback.reprentries
+    entry.lines = lines
+    if shown.reprcrash is not None:
+        shown.reprcrash.path, shown.reprcrash.lineno = str(source), line
+        shown.reprcrash.message = lines[0]
+    return shown
 
 
 def describe_failure(result: Result, launcher: str) -> str:

@@ -13,7 +13,11 @@ from hanglab.harness.allotment import least_gpus
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.outcome import Outcome
-from hanglab.harness.pytest_plugin.failure import OutcomeFailure, describe_failure
+from hanglab.harness.pytest_plugin.failure import (
+    OutcomeFailure,
+    describe_failure,
+    representation,
+)
 from hanglab.harness.pytest_plugin.reporting import asked_properties, result_properties
 from hanglab.harness.runner import Request, Result
 from hanglab.harness.suite import Options, refusal_of, requests_of
@@ -129,11 +133,15 @@ class ScenarioItem(pytest.Item):
             raise OutcomeFailure(result, self.launcher)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        if isinstance(excinfo.value, OutcomeFailure):
-            return describe_failure(excinfo.value.result, excinfo.value.launcher)
-        if isinstance(excinfo.value, HanglabError):
-            return f"harness error: {excinfo.value}\n{excinfo.value.advice}"
-        return super().repr_failure(excinfo, style)
+        failure = excinfo.value
+        if isinstance(failure, OutcomeFailure):
+            text = describe_failure(failure.result, failure.launcher)
+        elif isinstance(failure, HanglabError):
+            text = f"harness error: {failure}\n{failure.advice}"
+        else:
+            return super().repr_failure(excinfo, style)
+        scenario = self.asked.scenario
+        return representation(excinfo, text, scenario.source, scenario.line)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         scenario = self.asked.scenario

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,13 +50,13 @@ class Suite:
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Suite:
-    """One run over two workers."""
+    """One run over two workers, as on CI, where pytest's own summary is longer."""
     folder = tmp_path_factory.mktemp("outcomes")
     write(folder, "hanglab_sound.py", SOUND.format(name="sound"))
     for name, body in BODIES.items():
         write(folder, f"hanglab_{name}.py", body)
     options = ["-n", "2", "--junitxml=junit.xml", "--hanglab-artifacts=kept", "-rsf"]
-    page = {"GITHUB_STEP_SUMMARY": str(folder / "page.md")}
+    page = {"GITHUB_STEP_SUMMARY": str(folder / "page.md"), "CI": "true"}
     ran = run_pytest(folder, *options, changes=page)
     return Suite(folder, ran.code, ran.out, junit_properties(folder / "junit.xml"))
 
@@ -121,6 +122,24 @@ def test_a_failure_reads_well(suite: Suite) -> None:
     ]
     assert "flight_recorder: rank 1: called broadcast" in text
     assert f"artifacts  {suite.properties('wrong')['artifacts']}\n" in text
+
+
+def test_the_summary_has_one_line_of_a_failure(suite: Suite) -> None:
+    _, _, summary = suite.out.partition("short test summary info")
+    line = (
+        "hanglab_wrong.py::wrong[fault-gloo-local-2] - wrong verdict: cause should be group_order"
+    )
+    (found,) = [one for one in summary.splitlines() if line in one]
+    assert found.startswith("WRONG VERDICT ")
+    assert "again " not in summary
+    cases = ElementTree.parse(suite.folder / "junit.xml").iter("testcase")
+    (failure,) = [
+        case.find("failure") for case in cases if case.get("name", "").startswith("harmless[f")
+    ]
+    assert failure is not None and failure.text is not None
+    reason = "every rank ended without an error, although it should be hung"
+    assert failure.get("message") == f"not reproduced: {reason}"
+    assert "again      hanglab run" in failure.text
 
 
 def test_a_failure_is_repeated_by_its_command(suite: Suite) -> None:
