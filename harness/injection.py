@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hanglab.harness.faults.conditions import Seen
+from hanglab.harness.faults.conditions import FromTheStart, Seen
 from hanglab.harness.faults.fault import Fault, NotYet
 from hanglab.harness.faults.outside.node_fault import NodeFault
 from hanglab.harness.probes.probe import Reading, Watch, look_until
@@ -144,17 +144,22 @@ class Injector:
         if undo is not None:
             self._undo.append((strike, undo))
 
-    def end(self, nodes: Nodes | None) -> None:
+    def begin(self, nodes: Nodes) -> None:
+        """Strikes what has to be there before any rank begins."""
+        for strike in self.strikes:
+            fault = strike.fault
+            if isinstance(fault, NodeFault) and isinstance(fault.condition, FromTheStart):
+                self._strike(strike, {}, {}, nodes)
+
+    def end(self, nodes: Nodes) -> None:
         """Takes the faults of nodes back, and has it proved that they struck and ended.
 
-        The ranks are ended first: they must not go on, and write what happens
-        then to the Case, when they are let go.
+        To be called when the ranks have ended: they must not go on, and write
+        what happens then to the Case, when they are let go.
         """
-        if not self._watches:
-            return
         for strike, watch in self._watches:
             strike.proof = watch.close()
-        _end_ranks(nodes)
+        _end_remains(nodes)
         while self._undo:
             strike, undo = self._undo.pop()
             try:
@@ -192,13 +197,14 @@ def _process(rank: int, pids: Mapping[int, int], nodes: Nodes | None) -> int | N
         return None
 
 
-def _end_ranks(nodes: Nodes | None) -> None:
-    if nodes is None:
-        return
+def _end_remains(nodes: Nodes) -> None:
+    """Ends nodes in which a rank still lives: nobody could tell it to end, as in a frozen one."""
     for node in nodes.values():
         for rank in node.ranks:
             with contextlib.suppress(OSError):
-                os.kill(nodes.process_of(rank), signal.SIGKILL)
+                nodes.process_of(rank)
+                os.kill(node.pid, signal.SIGKILL)
+                break
 
 
 class _ProgressFiles:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hanglab.analyzer.verdict import Verdict
 from hanglab.harness.artifacts import JobFolder, Variant, write_json
-from hanglab.harness.declaration import Scenario
+from hanglab.harness.declaration import Expect, Scenario
 from hanglab.harness.ending import Ending, first_error, raised_elsewhere
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.faults.outside.shaping import strikes_in
@@ -128,7 +128,7 @@ def _watch(
     injector = Injector(faults, folder.case, request.world_size)
     ending.strikes = injector.strikes
     tell("starting")
-    job = launcher.start(_plan(request, folder, environment))
+    job = launcher.start(_plan(request, folder, environment, injector))
     try:
         agent = job.record(request.hang_after_s)
         with contextlib.closing(injector), contextlib.closing(agent):
@@ -136,7 +136,6 @@ def _watch(
             _until_captured(request, job, agent, injector, stop, deadline, ending)
             _take_exits(job, agent, ending, 0.0)
             tell("ending")
-            injector.end(job.nodes)
             job.end()
             _take_last_exits(job, agent, ending)
             agent.finish(ended_by_recorder=len(ending.exits) < request.world_size)
@@ -192,7 +191,9 @@ def _take_last_exits(job: RunningJob, agent: Recording, ending: Ending) -> None:
         agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=ended_here)
 
 
-def _plan(request: Request, folder: JobFolder, environment: Mapping[str, str]) -> Plan:
+def _plan(
+    request: Request, folder: JobFolder, environment: Mapping[str, str], injector: Injector
+) -> Plan:
     scenario = request.scenario
     faulty = request.variant == "fault"
     program = scenario.program
@@ -213,6 +214,8 @@ def _plan(request: Request, folder: JobFolder, environment: Mapping[str, str]) -
             "HANGLAB_SEED": str(request.seed),
             "HANGLAB_BACKEND": request.backend,
         },
+        begun=injector.begin,
+        over=injector.end,
         arguments=scenario.arguments,
     )
 
@@ -289,11 +292,18 @@ def expectation(request: Request) -> dict[str, object] | None:
     if request.variant == "control":
         return {"status": "healthy"}
     return {
+        **_cause(expect, request),
+        "group": expect.group,
+        "location": expected_location(request.scenario),
+        "also": [_cause(further, request) for further in expect.also],
+    }
+
+
+def _cause(expect: Expect, request: Request) -> dict[str, object]:
+    return {
         "status": expect.status_on(request.backend).value,
         "cause": expect.cause.value,
         "culprits": expect.culprits_of(request.world_size),
-        "group": expect.group,
-        "location": expected_location(request.scenario),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -69,6 +69,10 @@ class Plan:
     nodes: int | None = None
     #: Those that may have to be prepared before the ranks are started.
     faults: tuple[Fault, ...] = ()
+    #: Called where the ranks have containers: when all are there and no rank has begun, and
+    #: when every rank has ended and the containers have not.  Neither raises.
+    begun: Callable[[Nodes], None] | None = None
+    over: Callable[[Nodes], None] | None = None
 
     @property
     def log_dir(self) -> Path:
