@@ -27,6 +27,7 @@ SCRIPT_HANG_AFTER_S: Final = 5.0
 LAUNCHERS: Final = {
     "local": ("hanglab.harness.launchers.local", "LocalLauncher"),
     "torchrun": ("hanglab.harness.launchers.torchrun", "TorchrunLauncher"),
+    "docker": ("hanglab.harness.launchers.docker.launcher", "DockerLauncher"),
 }
 
 
@@ -104,12 +105,20 @@ def refusal_of(scenario: Scenario, request: Request) -> str | None:
     refusal = scenario.refuses_world(request.world_size)
     if refusal:
         return refusal
-    for need in (request.backend, *scenario.needs):
+    for need in _needs(scenario, request):
         found = capabilities.capability(need)
         if not found.available:
             remedy = f"; {found.remedy}" if found.remedy else ""
             return f"needs {need}: {found.reason}{remedy}"
     return Allotment().refusal(scenario, request.backend)
+
+
+def _needs(scenario: Scenario, request: Request) -> list[str]:
+    needs = [request.backend, *scenario.needs]
+    if "docker" in needs:
+        needs.append("image")
+    needs += [fault.needs for fault in scenario.faults if fault.needs]
+    return list(dict.fromkeys(needs))
 
 
 def _broken(broken: BrokenFile) -> Result:
@@ -178,14 +187,21 @@ def write_results(
     folder: RunFolder, options: Options, results: Sequence[Result]
 ) -> dict[str, object]:
     """Writes the run's ``results.json`` and gives back its content."""
+    return write_entries(folder, options, [to_json(result) for result in results])
+
+
+def write_entries(
+    folder: RunFolder, options: Options, entries: Sequence[Mapping[str, object]]
+) -> dict[str, object]:
+    """The same of results that :func:`to_json` has made."""
     content: dict[str, object] = {
         "schema": SCHEMA,
         "folder": str(folder.path),
-        "exit_code": exit_code(result.outcome for result in results),
+        "exit_code": exit_code(Outcome(entry["outcome"]) for entry in entries),
         "backend": options.backend,
         "launcher": options.launcher,
         "seed": options.seed,
-        "results": [to_json(result) for result in results],
+        "results": entries,
     }
     write_json(folder.results, content)
     return content
@@ -235,5 +251,6 @@ __all__ = [
     "run_all",
     "script_scenario",
     "to_json",
+    "write_entries",
     "write_results",
 ]

@@ -35,7 +35,7 @@ def run(
         Literal["gloo", "nccl"], typer.Option(help="Backend of the process groups.")
     ] = "gloo",
     launcher: Annotated[
-        Literal["local", "torchrun"], typer.Option(help="What starts the ranks.")
+        Literal["local", "torchrun", "docker"], typer.Option(help="What starts the ranks.")
     ] = "local",
     world_size: Annotated[
         int | None, typer.Option(min=1, help="Ranks; each scenario's own without it.")

@@ -37,12 +37,7 @@ def job_environment(plan: Plan, caller: Mapping[str, str], runtime_dir: Path) ->
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
     environment.setdefault("NCCL_SOCKET_IFNAME", "lo")
     # torch's own dump on a timeout belongs beside the logs, not in the home directory.
-    dump = dump_prefix(plan.log_dir)
-    recorder = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_FR_DUMP_TEMP_FILE": dump}
-    if _torch_release() < (2, 10):  # later ones warn of these names, and are on by default
-        recorder["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
-        recorder["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = dump
-    for name, value in recorder.items():
+    for name, value in torch_dumps(dump_prefix(plan.log_dir)).items():
         environment.setdefault(name, value)
     environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"
     if plan.backend == "nccl":
@@ -57,6 +52,15 @@ def job_environment(plan: Plan, caller: Mapping[str, str], runtime_dir: Path) ->
         HANGLAB_BACKEND=plan.backend,
     )
     return environment
+
+
+def torch_dumps(prefix: str) -> dict[str, str]:
+    """Has torch keep its last operations, and dump them at a timeout to ``prefix`` and the rank."""
+    variables = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_FR_DUMP_TEMP_FILE": prefix}
+    if _torch_release() < (2, 10):  # later ones warn of these names, and are on by default
+        variables["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "2000"
+        variables["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = prefix
+    return variables
 
 
 #: In the environment of ranks that share a GPU.

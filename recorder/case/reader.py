@@ -23,6 +23,7 @@ from hanglab.recorder.case.records import (
     Absence,
     ChildExit,
     CodeShape,
+    Container,
     Exit,
     Group,
     Host,
@@ -232,6 +233,11 @@ class CaseReader:
         path = self.path / folders.HOSTS / host / folders.SAMPLES
         found = _lines(path, HostSample, self.problems)
         return sorted(found, key=lambda sample: sample.at.mono_ns)
+
+    def container(self, host: str) -> Container | None:
+        """What the container engine says of a host, if that is a container."""
+        path = self.path / folders.HOSTS / host / folders.CONTAINER
+        return _document(path, Container, self.problems)
 
     def nccl_status(self, host: str) -> dict[str, Any] | None:
         """What NCCL's RAS service answered on a host, if it did."""

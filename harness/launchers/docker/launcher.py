@@ -1,0 +1,101 @@
+"""Starts jobs whose nodes are containers of one image, each job in a network of its own."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from hanglab.harness.launchers.docker import errors
+from hanglab.harness.launchers.docker.containers import (
+    new_label,
+    settings_of,
+    user_of_containers,
+)
+from hanglab.harness.launchers.docker.engine import connect
+from hanglab.harness.launchers.docker.image import find_image, image_name
+from hanglab.harness.launchers.docker.job import ContainerJob
+from hanglab.harness.launchers.docker.placement import placed
+from hanglab.harness.launchers.docker.reaping import reap
+from hanglab.harness.launchers.guard import new_runtime_dir
+from hanglab.harness.launchers.protocol import LaunchError, Plan
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+#: A name that is taken is chosen anew so often.
+_TRIES = 3
+
+
+class DockerLauncher:
+    """Safe to share among threads.  Needs the extra ``docker`` and a daemon on this machine."""
+
+    name = "docker"
+
+    def __init__(self) -> None:
+        self._client: DockerClient | None = None
+        self._image: str | None = None
+        self._jobs: set[ContainerJob] = set()
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Nothing is kept warm: ranks in containers start cold."""
+
+    def start(self, plan: Plan) -> ContainerJob:
+        plan.log_dir.mkdir(parents=True, exist_ok=True)
+        client, image_id = self._connected()
+        for tries in range(_TRIES):
+            job = self._new_job(client, plan)
+            try:
+                job.begin(image_id)
+            except errors.NameTaken:
+                job.end()
+                if tries == _TRIES - 1:
+                    raise
+            except BaseException as error:  # Ctrl-C, too: nobody else could end the job
+                _end_after(error, job)
+                raise
+            else:
+                with self._lock:
+                    self._jobs.add(job)
+                return job
+        raise AssertionError("the last try returns or raises")
+
+    def close(self) -> None:
+        with self._lock:
+            jobs, self._jobs = list(self._jobs), set()
+        for job in jobs:
+            job.end()
+        if self._client is not None:
+            self._client.close()
+
+    def _connected(self) -> tuple[DockerClient, str]:
+        """The daemon, which holds nothing of dead jobs any more, and the image."""
+        with self._lock:
+            if self._client is None or self._image is None:
+                client = connect()
+                reap(client)
+                self._image = find_image(client, image_name())
+                self._client = client
+            return self._client, self._image
+
+    def _new_job(self, client: DockerClient, plan: Plan) -> ContainerJob:
+        ranks = placed(plan.world_size, plan.nodes)
+        settings = []
+        try:
+            for number, block in enumerate(ranks):
+                settings.append(settings_of(plan, number, block, len(ranks)))
+        except BaseException:
+            for made in settings:
+                made.closing.close()
+            raise
+        label = new_label(plan)
+        return ContainerJob(client, plan, label, new_runtime_dir(), settings, user_of_containers())
+
+
+def _end_after(error: BaseException, job: ContainerJob) -> None:
+    """Ends a job that failed to start; the first error is the one to tell."""
+    try:
+        job.end()
+    except LaunchError as further:
+        if not isinstance(error, LaunchError):
+            raise further from error

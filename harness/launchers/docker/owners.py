@@ -1,0 +1,66 @@
+"""Labels that say whose a container or network is, and whether that one still lives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+OWNER: Final = "hanglab.owner"
+JOB: Final = "hanglab.job"
+NODE: Final = "hanglab.node"
+SCENARIO: Final = "hanglab.scenario"
+RUN: Final = "hanglab.run"
+
+
+def labels_of(job: str, run: Path, scenario: str) -> dict[str, str]:
+    """What is put on everything that belongs to a job of this process."""
+    return {OWNER: _identity(os.getpid()), JOB: job, RUN: str(run), SCENARIO: scenario}
+
+
+def is_dead(labels: Mapping[str, str]) -> bool | None:
+    """Whether the owner has ended; None where it cannot be seen from here.
+
+    That is so on another machine that shares the daemon, and in another
+    namespace of processes.
+    """
+    owner = labels.get(OWNER, "")
+    machine, boot, namespace, pid = (*owner.split(":"), "", "", "", "")[:4]
+    if boot != _boot():
+        return True if machine and machine == _machine() else None
+    if namespace != _namespace() or not pid.isdecimal():
+        return None
+    return _identity(int(pid)) != owner
+
+
+def _identity(pid: int) -> str:
+    """A process for all time: machine, boot, namespace, number, and start in ticks since boot."""
+    return f"{_machine()}:{_boot()}:{_namespace()}:{pid}:{_started(pid)}"
+
+
+def _machine() -> str:
+    with suppress(OSError):
+        return Path("/etc/machine-id").read_text().strip()
+    return ""
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+def _namespace() -> str:
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    return ""
+
+
+def _started(pid: int) -> str:
+    with suppress(OSError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        if fields[0] not in "ZX":
+            return fields[19]
+    return ""
