@@ -21,9 +21,12 @@ with atheris.instrument_imports(include=["hanglab.analyzer.dumps"]):
     from hanglab.analyzer.dumps.errors import DumpError
     from hanglab.analyzer.dumps.formats import read_dump
 
-from soundness import check_short_way, check_sound
+from rings_of_dumps import ring
+from soundness import check_alike, check_short_way, check_sound
 
 DATA = Path(__file__).parents[1] / "data" / "dumps"
+#: A peer's dump that inputs are read by, so far as they are like it.
+PEER = ring(0)
 
 
 def one_input(data: bytes) -> None:
@@ -34,13 +37,18 @@ def one_input(data: bytes) -> None:
         return
     check_sound(dump)
     check_short_way(data)
+    check_alike([PEER, data])
+    # What it teaches of itself must hold for itself and for its peer, too.
+    check_alike([data, PEER, data])
 
 
 def seeds(folder: Path) -> None:
-    """Copies the small real dumps and earlier findings to where the fuzzer adds its own."""
+    """Puts small real dumps, earlier findings and rings to where the fuzzer adds its own."""
     for number, path in enumerate(sorted(DATA.rglob("*"))):
         if path.is_file() and path.suffix != ".py" and path.stat().st_size < 20_000:
             shutil.copyfile(path, folder / f"seed_{number}_{path.name}")
+    for rank in range(4):
+        (folder / f"ring_{rank}").write_bytes(ring(rank))
 
 
 def main() -> None:
