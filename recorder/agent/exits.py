@@ -1,13 +1,27 @@
-"""How ranks ended: seen at the moment when it happens, or told by who collected them."""
+"""How ranks ended: seen at the moment when it happens, or told by who collected them.
+
+A zombie shows its status, but the parent may collect it before anybody looks.  The
+launcher writes down what it collects if it is Python and has the start-up hook;
+for all others the kernel keeps the status with a descriptor of the process, since
+Linux 6.15 (PIDFD_GET_INFO in linux/include/uapi/linux/pidfd.h).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import struct
 from pathlib import Path
 
 from hanglab.recorder.agent.watched import WatchedRank
 from hanglab.recorder.rank.reaping import NAME, read_exits
+
+#: struct pidfd_info as first published: mask, control group, eleven numbers of 32 bits, status.
+_INFO = struct.Struct("<QQ11Ii")
+#: _IOWR(0xFF, 11, struct pidfd_info)
+_GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
+_WITH_EXIT = 1 << 3
 
 
 class ExitWatch:
@@ -15,9 +29,13 @@ class ExitWatch:
 
     def __init__(self, runtime: Path) -> None:
         self._ranks: dict[int, WatchedRank] = {}
+        #: Those that have ended in a way that is not known yet.
+        self._leaving: dict[int, WatchedRank] = {}
         self._known: set[int] = set()
         self._path = runtime / NAME
         self._read = 0
+        #: By process id; a rank may be found only after its launcher has told.
+        self._told: dict[int, int] = {}
 
     def add(self, rank: WatchedRank) -> None:
         """Kernels before 5.3 and Pythons before 3.9 have no such descriptors."""
@@ -36,21 +54,50 @@ class ExitWatch:
         rank = self._ranks.pop(descriptor, None)
         if rank is None:
             return
-        os.close(descriptor)
         stat = rank.stat()
-        # Without the right to look, the status reads as 0.
-        if stat is not None and stat.state == "Z" and stat.exit_status:
+        if stat is not None and stat.state == "Z" and _may_read(rank.pid):
             rank.seen_status = stat.exit_status
+            os.close(descriptor)
+        else:
+            self._leaving[descriptor] = rank
 
     def read(self, ranks: list[WatchedRank]) -> None:
-        """Take in what launchers have written down since the last call."""
+        """Take in what the kernel, or a launcher, tells of ranks that have been collected."""
+        for descriptor, rank in list(self._leaving.items()):
+            status = _status_of(descriptor)
+            if status is not None:
+                rank.seen_status = status
+                del self._leaving[descriptor]
+                os.close(descriptor)
         told, self._read = read_exits(self._path, self._read)
+        self._told.update(told)
         for rank in ranks:
-            if rank.pid in told and rank.stat() is None:
-                rank.seen_status = told[rank.pid]
-                rank.told = True
+            if rank.pid in self._told and rank.seen_status is None and rank.stat() is None:
+                rank.seen_status = self._told[rank.pid]
 
     def close(self) -> None:
-        for descriptor in self._ranks:
+        for descriptor in (*self._ranks, *self._leaving):
             os.close(descriptor)
         self._ranks.clear()
+        self._leaving.clear()
+
+
+def _may_read(pid: int) -> bool:
+    """Whether a zombie's status may be read; otherwise it reads as 0."""
+    user = os.geteuid()
+    try:
+        return user in (0, os.stat(f"/proc/{pid}").st_uid)
+    except OSError:
+        return False
+
+
+def _status_of(descriptor: int) -> int | None:
+    """As waitpid gave it to whoever collected the process; None where the kernel does not tell."""
+    buffer = bytearray(_INFO.size)
+    struct.pack_into("<Q", buffer, 0, _WITH_EXIT)
+    try:
+        fcntl.ioctl(descriptor, _GET_INFO, buffer)
+    except OSError:
+        return None
+    mask, *_, status = _INFO.unpack(buffer)
+    return status if mask & _WITH_EXIT else None

@@ -90,6 +90,7 @@ _REST = 0.5
 _PATIENT = 4.0
 #: After torch began to write dumps by itself, all ranks' are there within this time.
 _DUMPS = 1.0
+_UNTOLD = "nobody told how it ended"
 _KINDS: dict[str, TriggerKind] = {
     "deadline": "deadline",
     "request": "request",
@@ -222,6 +223,18 @@ class Session:
         elif due is not None:
             self._take(*due)
 
+    def _look_last(self) -> None:
+        """Learn how the last ranks ended: whoever collected them has told by now."""
+        try:
+            self._discover()
+            self._watcher.look()
+            self._exit_watch.read(self._watcher.ranks)
+            self._notice_exits()
+            if self._failure is not None and not self._captured and not self._several:
+                self._take("exit", self._failure[1])
+        except Exception as error:
+            self._capture.miss("watch", f"{type(error).__name__}: {error}")
+
     def _what_is_due(self) -> tuple[TriggerKind, str] | None:
         """The capture that the state of the ranks calls for."""
         watcher = self._watcher
@@ -320,10 +333,14 @@ class Session:
             return
         now = time.monotonic()
         for rank in self._watcher.ranks:
+            if rank.exit is not None and _untold(rank.exit) and rank.seen_status is not None:
+                end = capturing.ended(rank.seen_status, rank.exit.by_recorder)
+                self._exited(rank, msgspec.structs.replace(end, at=rank.exit.at))
             if not rank.gone or rank.exit is not None:
                 continue
             since = self._vanished.setdefault(rank.folder, now)
-            if now - since < _WAIT_FOR_EXIT and not rank.told and rank.seen_status is None:
+            waiting = now - since < _WAIT_FOR_EXIT and not self._finishing
+            if waiting and rank.seen_status is None:
                 continue
             if rank.seen_status is not None:
                 self._exited(rank, capturing.ended(rank.seen_status, self._ending))
@@ -336,13 +353,13 @@ class Session:
 
     def _exited(self, rank: WatchedRank, end: Exit, vanished: bool = False) -> None:
         rank.exit = end
-        if end.code is not None or end.signal is not None:
+        if not _untold(end):
             try:
                 write_record(rank.folder / folders.EXIT, end)
             except OSError as error:
                 self._capture.miss(folders.EXIT, f"could not be written: {error}", rank.rank)
         else:
-            self._capture.miss(folders.EXIT, "nobody told how it ended", rank.rank)
+            self._capture.miss(folders.EXIT, _UNTOLD, rank.rank)
         if self._failure is None and (vanished or capturing.failing(end)):
             self._failure = time.monotonic(), f"rank {rank.rank} {capturing.told(end)}"
 
@@ -491,6 +508,8 @@ class Session:
     # Writing and telling.
 
     def _finish(self) -> None:
+        if self._unaided:
+            self._look_last()
         self._host.close()
         self._profiles.close()
         self._look_for_unrecorded()
@@ -516,13 +535,14 @@ class Session:
 
     def _absent(self) -> list[Absence]:
         """What is missing in the end: a rank may have registered after it was attached to."""
-        recorded = {
-            rank.rank for rank in self._watcher.ranks if (rank.folder / folders.PROGRESS).exists()
-        }
+        ranks = self._watcher.ranks
+        recorded = {rank.rank for rank in ranks if (rank.folder / folders.PROGRESS).exists()}
+        ended = {rank.rank for rank in ranks if (rank.folder / folders.EXIT).exists()}
         return [
             absence
             for absence in self._capture.absent
-            if absence.reason != ESCAPED or absence.rank not in recorded
+            if not (absence.reason == ESCAPED and absence.rank in recorded)
+            and not (absence.reason == _UNTOLD and absence.rank in ended)
         ]
 
     def _write_manifest(self) -> list[str]:
@@ -583,3 +603,7 @@ def _told_of(trigger: Trigger) -> str:
     if trigger.kind == "no_progress":
         return f"nothing has moved for {trigger.quiet_s:.0f} s; captured"
     return f"{trigger.detail or trigger.kind}; captured"
+
+
+def _untold(end: Exit) -> bool:
+    return end.code is None and end.signal is None

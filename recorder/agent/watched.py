@@ -38,10 +38,8 @@ class WatchedRank:
         #: Processes below the rank, as last looked up.
         self.descendants: list[int] = []
         self.exit: Exit | None = None
-        #: Exit status that the agent saw of the zombie, as waitpid gives it.
+        #: Its exit status as waitpid gives it, once anybody has told.
         self.seen_status: int | None = None
-        #: Whether its launcher has told, so that a missing status means an exit with 0.
-        self.told = False
         self.gone = stat is None
         #: Found in the tree of processes: it has no recorder of its own.
         self.outside = False

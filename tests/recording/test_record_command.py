@@ -64,6 +64,7 @@ def test_launcher_tells_how_its_ranks_ended(tmp_path):
     hanglab("record", "--out", case, "--", *command, cwd=tmp_path)
     ends = {rank.rank: rank.exit for rank in CaseReader(case).ranks}
     assert ends[1] is not None and ends[1].code == 7
+    assert ends[0] is not None, "spawn ends the others by a signal and collects them as well"
     assert analyze(case).culprits == [1]
 
 
