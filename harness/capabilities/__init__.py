@@ -11,6 +11,7 @@ from hanglab.harness.capabilities import (  # noqa: F401
     process,
     control_groups,
     mounts,
+    outside,
 )
 from hanglab.harness.capabilities.registry import Capability, all_capabilities, capability, names
 from hanglab.harness.capabilities.torch import judge_kineto

@@ -1,28 +1,43 @@
-"""Docker."""
+"""Docker, and the image that nodes are made of."""
 
 from __future__ import annotations
 
-import os
-import socket
-
-from hanglab.harness.capabilities.registry import Capability, probe
+from hanglab.harness.capabilities.registry import Capability, capability, probe
+from hanglab.harness.launchers.docker.engine import connect
+from hanglab.harness.launchers.docker.errors import address
+from hanglab.harness.launchers.docker.image import find_image, image_name
+from hanglab.harness.launchers.protocol import LaunchError
 
 
 @probe("docker")
 def _docker() -> Capability:
-    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    remedy = "start Docker, and let this user talk to it"
-    if not host.startswith("unix://"):
-        return Capability("docker", True, f"DOCKER_HOST is {host}")
-    path = host.removeprefix("unix://")
     try:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(3)
-            probe.connect(path)
-            probe.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
-            answer = probe.recv(64)
-    except OSError as failure:
-        return Capability("docker", False, f"{path}: {failure.strerror or failure}", remedy)
-    if b" 200 " not in answer:
-        return Capability("docker", False, f"{path} does not answer like Docker", remedy)
-    return Capability("docker", True, f"answers at {path}")
+        client = connect()
+    except LaunchError as failure:
+        return _lacking("docker", failure)
+    try:
+        version = client.version()["Version"]
+    finally:
+        client.close()
+    return Capability("docker", True, f"Docker {version} answers at {address()}")
+
+
+@probe("image")
+def _image() -> Capability:
+    docker = capability("docker")
+    if not docker.available:
+        return Capability("image", False, "no Docker", docker.remedy)
+    name = image_name()
+    try:
+        client = connect()
+        try:
+            found = find_image(client, name)
+        finally:
+            client.close()
+    except LaunchError as failure:
+        return _lacking("image", failure)
+    return Capability("image", True, f"{name} is {found.removeprefix('sha256:')[:12]}")
+
+
+def _lacking(name: str, failure: LaunchError) -> Capability:
+    return Capability(name, False, str(failure).rstrip("."), failure.advice)

@@ -27,6 +27,9 @@ class Fault:
     ``when`` (a condition on the progress of any rank).
     """
 
+    #: Capability that the machine must have for it, if any; ``hanglab doctor`` lists them.
+    needs: ClassVar[str] = ""
+
     rank: int
     at_step: int | None = None
     after_s: float | None = None

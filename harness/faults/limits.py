@@ -41,6 +41,7 @@ class LimitMemory(LimitFault):
 
     mebibytes: int
     controller = "memory"
+    needs = "cgroup_memory"
 
     def files(self, version: int) -> dict[str, str]:
         name = "memory.limit_in_bytes" if version == 1 else "memory.max"
@@ -53,6 +54,7 @@ class LimitCpu(LimitFault):
 
     cpus: float
     controller = "cpu"
+    needs = "cgroup_cpu"
 
     def files(self, version: int) -> dict[str, str]:
         quota = str(int(self.cpus * _PERIOD_US))
@@ -67,6 +69,7 @@ class LimitTasks(LimitFault):
 
     tasks: int
     controller = "pids"
+    needs = "cgroup_pids"
 
     def files(self, version: int) -> dict[str, str]:
         return {"pids.max": str(self.tasks)}

@@ -21,6 +21,7 @@ class NodeDescriptors(NodeFault):
     """From now on the rank may have only ``spare`` more files open than it has."""
 
     spare: int
+    needs = "outside_processes"
 
     def strike_node(self, nodes: Nodes) -> Undo:
         pid = nodes.process_of(self.rank)

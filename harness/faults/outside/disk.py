@@ -26,6 +26,7 @@ class FillDisk(NodeFault):
 
     at: str = "/scratch"
     mebibytes: int = 16
+    needs = "outside_processes"
 
     def prepare(self, number: int, settings: NodeSettings) -> None:
         settings.tmpfs[self.at] = f"size={self.mebibytes}m,mode=1777"

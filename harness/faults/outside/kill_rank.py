@@ -15,6 +15,8 @@ from hanglab.harness.probes.death import DeathProbe
 class KillRank(NodeFault):
     """Ends the rank with SIGKILL, sent from the host."""
 
+    needs = "outside_processes"
+
     def strike_node(self, nodes: Nodes) -> None:
         os.kill(nodes.process_of(self.rank), signal.SIGKILL)
 

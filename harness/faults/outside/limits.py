@@ -79,6 +79,7 @@ class NodeTasks(NodeFault):
     """From now on the node may have only ``spare`` more processes and threads than it has."""
 
     spare: int
+    needs = "outside_processes"
 
     def strike_node(self, nodes: Nodes) -> Undo:
         # Docker's API can set it, its SDK for Python cannot.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from hanglab.harness.faults.conditions import Condition, FromTheStart
 from hanglab.harness.faults.fault import Fault
@@ -24,8 +23,7 @@ class NodeFault(Fault):
     """
 
     in_control: bool = False
-    #: Capability that the machine must have for it; ``hanglab doctor`` lists them.
-    needs: ClassVar[str] = "docker"
+    needs = "docker"
 
     def strike_node(self, nodes: Nodes) -> Undo | None:
         """Does it; returns what takes it back, or None for what is done once and for all.

@@ -23,6 +23,8 @@ class PortTaken(LastingFault):
     process is there.
     """
 
+    needs = "outside_processes"
+
     def strike_node(self, nodes: Nodes) -> Undo:
         node, port = nodes.of_rank(self.rank), meeting_port(nodes, self.rank)
 

@@ -24,6 +24,7 @@ class ShrinkShm(NodeFault):
     """
 
     kibibytes: int
+    needs = "outside_processes"
 
     def strike_node(self, nodes: Nodes) -> Undo:
         pid = nodes.of_rank(self.rank).pid

@@ -23,6 +23,7 @@ class StoreGone(NodeFault):
     """Kills whoever listens on the rank's node, ``beside`` ports above the meeting point."""
 
     beside: int = 0
+    needs = "outside_processes"
 
     def strike_node(self, nodes: Nodes) -> Undo | None:
         node, port = nodes.of_rank(self.rank), meeting_port(nodes, self.rank) + self.beside

@@ -20,6 +20,7 @@ class WrongAddress(LastingFault):
     """
 
     address: str = "127.0.1.1"
+    needs = "outside_processes"
 
     def settings(self, number: int, settings: NodeSettings) -> None:
         if self.rank in settings.ranks:
@@ -37,6 +38,7 @@ class WrongInterface(LastingFault):
     """The node's ranks listen on ``interface``, and tell their peers its address."""
 
     interface: str = "lo"
+    needs = "outside_processes"
 
     def settings(self, number: int, settings: NodeSettings) -> None:
         if self.rank in settings.ranks:
