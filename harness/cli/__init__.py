@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
+
+#: What a write fails with where a disk has no more room.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,12 +22,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own, script_arguments = _split(list(sys.argv[1:] if arguments is None else arguments))
     try:
         code = app(args=own, prog_name="hanglab", standalone_mode=False, obj=script_arguments)
+        sys.stdout.flush()
     except (HanglabError, InputError) as error:
         _tell(error)
         return getattr(error, "exit_code", 4)
     except (KeyboardInterrupt, typer.Abort):
         print("hanglab: interrupted", file=sys.stderr)
         return 130
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        print(f"hanglab: nothing more can be written: {error.strerror}", file=sys.stderr)
+        print("  Free some space, or write to another disk.", file=sys.stderr)
+        _drop_output()
+        return 4
     except Exception as error:
         # Typer carries click within it or beside it; by name its errors are found in both.
         if not any(base.__name__ == "UsageError" for base in type(error).__mro__):
@@ -38,6 +51,11 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]
+
+
+def _drop_output() -> None:
+    """The interpreter flushes what is left when it ends, and would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(error: Exception) -> None:

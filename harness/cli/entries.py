@@ -60,7 +60,9 @@ def entries(
         try:
             written = tables.write_database(loaded, parquet)
         except OSError as failure:
-            raise ArtifactsError(f"{parquet} cannot be written: {failure}") from failure
+            raise ArtifactsError(
+                f"{parquet} cannot be written: {failure.strerror or failure}"
+            ) from failure
         print(*written, sep="\n")
         return 0
     from hanglab.analyzer.tables.render import render_entries
