@@ -197,9 +197,10 @@ def _nothing_usable(path: Path, unusable: Sequence[Unusable]) -> tuple[str, str]
             "(TORCH_FR_DUMP_TEMP_FILE names it).",
         )
     first = unusable[0]
+    # Of very many files not all are listed, and the last line stands for the others.
+    files = f"{len(unusable)} files" if unusable[-1].file else "files"
     return (
-        f"None of the {len(unusable)} files in {path} is usable; "
-        f"{Path(first.file).name}: {first.reason}.",
+        f"None of the {files} in {path} is usable; {Path(first.file).name}: {first.reason}.",
         "Collect the dumps again, one file per rank, as torch wrote them.",
     )
 
