@@ -23,6 +23,8 @@ def healthy(known: Known) -> Verdict | None:
         picture = known.picture
         if picture.waits or picture.missing or picture.divergences:
             return None
+        if picture.moving or picture.incomplete:
+            return None
         why = "All operations that the dumps know of are finished and matched."
     return Verdict(
         status=Status.HEALTHY,
@@ -71,6 +73,12 @@ def undecided(known: Known) -> Verdict:
             for need in ("socket states of both ends", "native stacks")
             if need not in known.inputs.would_decide
         ]
+    elif picture.moving and not known.case:
+        summary = (
+            f"{name_ranks(picture.moving).capitalize()} still moved when "
+            f"{'its dump was' if len(picture.moving) == 1 else 'their dumps were'} taken, "
+            "so whether the job hangs cannot be told."
+        )
     elif known.stuck or picture.waits:
         summary = "The job hangs, but the evidence does not show why."
     else:

@@ -142,14 +142,12 @@ def _rings(merged: Merged, waits: Waits, ends: set[int]) -> list[Ring]:
     # What a ring of entries no longer shows may be what a rank is really held up by.
     freed = set(ends) | {rank for rank in waits.by_rank if merged.ranks[rank].dim}
     for waiting in waits.operations.values():
-        # Whoever is in an operation that is explained otherwise waits for no ring.
-        if waiting.explained or waiting.stalled or (waiting.seq is None and waiting.peer is None):
+        # Whoever is in an operation that is explained otherwise waits for no ring, nor does
+        # anybody provably who waits for ranks that may have come.
+        anybody = waiting.seq is None and waiting.peer is None
+        if waiting.explained or waiting.stalled or waiting.open or anybody:
             freed.update(waiting.leaders)
-        freed.update(
-            rank
-            for rank in (*waiting.absent, *(waiting.unknown if waiting.open else ()))
-            if rank not in waits.by_rank
-        )
+        freed.update(rank for rank in waiting.absent if rank not in waits.by_rank)
     left = set(waits.by_rank) - freed - reaching(waits, freed)
     edges: dict[int, set[int]] = {}
     for rank in left:

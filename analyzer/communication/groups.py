@@ -18,6 +18,8 @@ from hanglab.analyzer.dumps.columns import ABSENT
 
 DEFAULT_NAME = "0"
 DEFAULT_DESCRIPTION = "default_pg"
+#: A number in a file's name is believed to be a rank if there are not many times fewer dumps.
+_FILLED = 2
 
 
 @dataclass
@@ -56,6 +58,8 @@ class ResolvedGroup:
     standings: dict[int, Standing] = field(default_factory=dict)
     #: Members were guessed from who has entries, so there may be more.
     guessed: bool = False
+    #: No dump gives members, and groups of one name may be several: who belongs together is open.
+    doubtful: bool = False
     #: Some member used point-to-point on it.
     p2p: bool = False
     #: Keys of :attr:`Merged.histories` that belong here.
@@ -98,8 +102,10 @@ def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
         summary = merged.ranks[rank]
         # A status that can be read says all; without one, a cut file hides the rest.
         sure = summary.has_status and not summary.gloo and not part.p2p
-        group.standings[rank] = Standing(
-            part.entered, frozenset(part.unfinished), part, summary.cut and not sure
+        group.standings[rank] = (
+            Standing(part.entered, frozenset(part.unfinished), part, summary.cut and not sure)
+            if summary.tells
+            else Standing(None, part=part)
         )
         group.p2p = group.p2p or part.p2p
         key = group_key(part)
@@ -134,11 +140,13 @@ def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
         if not left:
             continue
         parts = [merged.ranks[rank].parts[number] for rank, number in left]
-        default = name == DEFAULT_NAME or any(
-            part.description == DEFAULT_DESCRIPTION for part in parts
-        )
+        default = any(map(_is_default, parts))
         members = everybody if default else tuple(sorted({rank for rank, _ in left}))
         place = create(name, members, not default or expected is None)
+        # A gloo dump never gives members, but its groups do not share names.
+        cast.groups[place].doubtful = not default and not all(
+            merged.ranks[rank].gloo for rank, _ in left
+        )
         for (rank, number), part in zip(left, parts, strict=True):
             enter(rank, number, part, place)
     for place, group in enumerate(cast.groups):
@@ -155,7 +163,19 @@ def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[int, ...]
     seen = set(merged.ranks)
     for members in {part.members for s in merged.ranks.values() for part in s.parts}:
         seen.update(members or ())
+    for part in (part for s in merged.ranks.values() for part in s.parts):
+        if not part.members and _is_default(part):
+            # Without a list of members, they are the numbers up to the highest that is named.
+            named = [max(channel.src, channel.dst) for channel in part.channels]
+            most = max(seen)
+            seen.update(range(max(named, default=0) + 1))
+            if most < _FILLED * len(seen):
+                seen.update(range(most))
     return tuple(sorted(seen))
+
+
+def _is_default(part: Part) -> bool:
+    return part.name == DEFAULT_NAME or part.description == DEFAULT_DESCRIPTION
 
 
 def _learn(merged: Merged, cast: Cast) -> None:

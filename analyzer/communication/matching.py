@@ -11,6 +11,7 @@ from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
 from hanglab.analyzer.communication.habits import find_breaker
 from hanglab.analyzer.communication.lookup import InMemory, Lookup, SecondLook, plain_call
 from hanglab.analyzer.communication.merging import Merged, merge_all
+from hanglab.analyzer.communication.motion import find_moving, without
 from hanglab.analyzer.communication.picture import (
     Call,
     Cycle,
@@ -64,18 +65,31 @@ def picture(
     asked for several ranks at once.
     """
     cast = resolve(merged, expected)
-    painter = _Painter(merged, cast, Lookup(second_look))
+    moving = find_moving(merged, cast) if _anything_open(cast, merged) else []
+    if moving:
+        merged = without(merged, moving)
+        cast = resolve(merged, expected)
+    painter = _Painter(merged, cast, Lookup(second_look), moving)
     return painter.paint()
 
 
+def _anything_open(cast: Cast, merged: Merged) -> bool:
+    return any(summary.pending for summary in merged.ranks.values()) or any(
+        standing.unfinished for group in cast.groups for standing in group.standings.values()
+    )
+
+
 class _Painter:
-    def __init__(self, merged: Merged, cast: Cast, lookup: Lookup) -> None:
+    def __init__(self, merged: Merged, cast: Cast, lookup: Lookup, moving: list[int]) -> None:
+        self._moving = moving
         self._merged = merged
         self._cast = cast
         self._lookup = lookup
         self._small = len(merged.ranks) <= SMALL
         self._calls: dict[tuple[int, int], Call] = {}
         self._on: dict[tuple[int, bool], tuple[int, ...]] = {}
+        #: Ranks without evidence that may be what a ring of others waits for.
+        self._undecided: set[int] = set()
 
     def paint(self) -> Picture:
         merged, cast = self._merged, self._cast
@@ -94,6 +108,9 @@ class _Painter:
             groups=[group.group for group in cast.groups],
             divergences=divergences,
             open=tuple(blame.open),
+            moving=tuple(self._moving),
+            # Nobody communicates with himself alone.
+            incomplete=any(group.guessed and len(group.members) == 1 for group in cast.groups),
             abridged=not self._small,
         )
         important = {end.rank for end in blame.ends if end.kind != "unknown"}
@@ -121,12 +138,15 @@ class _Painter:
             for waiting in blame.stalled
         ]
         picture.agreed = _agreed(cast)
-        picture.would_decide = [
-            f"rank {end.rank}'s {'stack' if end.rank in merged.ranks else 'dump'}"
-            for end in blame.ends
-            if end.kind == "unknown" or end.hidden
-        ]
+        picture.open = tuple(sorted({*picture.open, *self._undecided}))
+        ends = {end.rank for end in blame.ends if end.kind == "unknown" or end.hidden}
+        picture.would_decide = [self._what_decides(rank) for rank in sorted(ends | self._undecided)]
         return picture
+
+    def _what_decides(self, rank: int) -> str:
+        if rank in self._moving:
+            return f"a later dump of rank {rank}"
+        return f"rank {rank}'s {'stack' if rank in self._merged.ranks else 'dump'}"
 
     def _divergences(self) -> tuple[list[Divergence], dict[int, int]]:
         table = self._merged.table()
@@ -139,6 +159,8 @@ class _Painter:
         found: list[Divergence] = []
         places: dict[int, int] = {}
         for place, group in enumerate(self._cast.groups):
+            if group.doubtful:
+                continue
             sequences = sequences_of(self._merged, group, table)
             stuck = any(standing.unfinished for standing in group.standings.values())
             divergence = find_divergence(sequences, self._lookup, stuck=stuck)
@@ -276,6 +298,11 @@ class _Painter:
                     self._lookup,
                 )
                 deviating = (breaker,) if breaker is not None else ()
+                if not deviating and any(w.behind and w.unknown for w in ring.places.values()):
+                    # Their orders differ, which may be harmless: the ranks of which nothing
+                    # is known may be what all wait for.
+                    self._undecided.update(r for w in ring.places.values() for r in w.unknown)
+                    continue
             cycles.append(
                 Cycle(
                     ranks,

@@ -166,6 +166,10 @@ class Picture:
     would_decide: list[str] = field(default_factory=list)
     #: Ranks without evidence that alone could be what holds some rank up.
     open: tuple[int, ...] = ()
+    #: A group has members of which no dump says who they are.
+    incomplete: bool = False
+    #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
+    moving: tuple[int, ...] = ()
     #: Only the ranks that matter were read in full: the calls of others lack
     #: arguments and stacks, and ``unfinished`` lacks most of them.
     abridged: bool = False

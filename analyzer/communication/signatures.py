@@ -121,7 +121,8 @@ def _hash(text: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _operation_hash(op: str) -> int:
+def operation_hash(op: str) -> int:
+    """What stands for an operation's name in a table of signatures."""
     return _hash(op)
 
 
@@ -171,7 +172,7 @@ class _Signatures:
                 self._known.clear()
                 self._sites.clear()
             row = (
-                _operation_hash(operation.op),
+                operation_hash(operation.op),
                 _size_hash(operation.op, arguments),
                 _dtype_hash(arguments),
                 _extra_hash(arguments),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hanglab.analyzer.communication.activity import was_active
 from hanglab.analyzer.communication.signatures import UInt64, is_batch_end, signature_table
 from hanglab.analyzer.dumps.columns import (
     ABSENT,
@@ -118,6 +119,8 @@ class Summary:
     whole: bool = False
     #: False where the dump can tell nothing about operations.
     tells: bool = True
+    #: The rank was in one of its usual pauses, or in none, when its dump was written.
+    active: bool = False
     #: The dump has group statuses at all (formats before 2.4 do not).
     has_status: bool = False
     #: The file breaks off, so operations may follow that nobody can read.
@@ -163,6 +166,7 @@ def summarise(dump: RankDump) -> Summary:
     # A group gets its status with its first operation: without any, none was made.
     has_status = bool(dump.status) or not (cut or _before_status(dump.version))
     summary = Summary(rank=dump.rank, has_status=has_status, cut=cut)
+    summary.active = was_active(dump)
     named: dict[str, Part] = {}
 
     def part_of(name: str, description: str = "") -> Part:

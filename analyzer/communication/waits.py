@@ -129,7 +129,9 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
     waits.unordered = unordered
     matcher = _Matcher(merged)
     for key, waiting in waits.operations.items():
-        if waiting.seq is None:
+        if waiting.group.doubtful:
+            waiting.unknown += [r for r in waiting.group.members if r not in waiting.waiters]
+        elif waiting.seq is None:
             matcher.complete(waiting)
         else:
             _complete_collective(waiting)
@@ -140,7 +142,7 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
             for rank, pending in waiting.waiters.items()
             if (pending.order == oldest[rank] or rank in unordered) and not merged.ranks[rank].dim
         }
-        if unordered.isdisjoint(waiting.waiters):
+        if unordered.isdisjoint(waiting.waiters) and not waiting.group.doubtful:
             _find_behind(waiting, waits, oldest)
     for waiting in waits.operations.values():
         _find_stopped(waiting, waits)

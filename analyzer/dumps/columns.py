@@ -148,5 +148,7 @@ class RankDump:
     partial: bool = False
     #: What had to be left out of this file, in words; "" if nothing.
     damage: str = ""
+    #: When the file was last written, by the clock of its file system; ABSENT if not known.
+    written_ns: int = ABSENT
     #: ``nccl_comm_state`` or anything else that is kept as it came.
     extra: dict[str, Any] = field(default_factory=dict)

@@ -28,6 +28,8 @@ class Candidate:
     name: str
     rank: int | None
     size: int
+    #: When it was last written.
+    written_ns: int
 
 
 def rank_in_name(name: str) -> int | None:
@@ -84,7 +86,9 @@ def find_candidates(folder: Path) -> Iterator[Candidate]:
             name = f"{prefix}{entry.name}"
             if stat.S_ISREG(status.st_mode):
                 seen.add(identity)
-                yield Candidate(Path(entry.path), name, rank_in_name(name), status.st_size)
+                yield Candidate(
+                    Path(entry.path), name, rank_in_name(name), status.st_size, status.st_mtime_ns
+                )
             elif stat.S_ISDIR(status.st_mode) and depth < MAX_DEPTH:
                 seen.add(identity)
                 folders.append((Path(entry.path), f"{name}/", depth + 1))

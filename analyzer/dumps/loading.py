@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from hanglab.analyzer.dumps.assignment import Claim, assign_ranks
-from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.dumps.columns import ABSENT, RankDump
 from hanglab.analyzer.dumps.discovery import Candidate, find_candidates, read_regular
 from hanglab.analyzer.dumps.errors import REFUSED, DumpError, RefusedDump
 from hanglab.analyzer.dumps.formats import HEAD, foreign, read_dump
@@ -61,6 +61,7 @@ class _File:
     path: Path | None = None
     data: bytes = b""
     size: int = 0
+    written_ns: int = ABSENT
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ def _reader(function: Callable[[RankDump], T]) -> Callable[[_File], _Read[T] | L
             return Lost(error.reason)
         except OSError as error:
             return Lost(f"cannot be read: {error.strerror or error}")
+        dump.written_ns = file.written_ns
         claim = Claim.of(dump, file.rank)
         # Without a rank it is read once more, when the other files have theirs.
         value = None if file.rank is None else function(dump)
@@ -168,7 +170,13 @@ def map_folder(
 
 
 def _file(candidate: Candidate) -> _File:
-    return _File(candidate.name, candidate.rank, candidate.path, size=candidate.size)
+    return _File(
+        candidate.name,
+        candidate.rank,
+        candidate.path,
+        size=candidate.size,
+        written_ns=candidate.written_ns,
+    )
 
 
 def _nothing(dump: RankDump) -> None:
