@@ -37,7 +37,7 @@ def fitting(asked: Asked, start_in_s: float | None) -> tuple[Asked, float | None
         )
     window = asked.window
     if window.iterations:
-        if not window.at_iteration and window.roundup == 1:
+        if window.roundup == 1:
             window = msgspec.structs.replace(window, roundup=campaign.ROUNDUP)
         return msgspec.structs.replace(asked, window=window), None
     lead_s = DEFAULT_PERIOD_S + _LEAD_S + window.warmup_s

@@ -103,7 +103,7 @@ def profile(
         parts = campaign.place(campaign.Plan(own, asked, start_in, begun))
     except campaign.TooEarly as error:
         raise UsageError(
-            f"Too early: {error}.", "Ask for a later --start-in, or leave it out."
+            f"Too early: {error}.", "Ask for a later start, or leave it out."
         ) from None
     if not host and hostfile is None:
         # Agents of other jobs on this host were only asked because they are there.

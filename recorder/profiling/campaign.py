@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,13 @@ import msgspec
 
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door, Status
-from hanglab.recorder.profiling.receipts import Asked, ProcessState, Receipt, Selection
+from hanglab.recorder.profiling.receipts import (
+    MAX_PATIENCE_S,
+    Asked,
+    ProcessState,
+    Receipt,
+    Selection,
+)
 
 #: Seconds between two questions for receipts.
 _POLL_S = 0.1
@@ -84,9 +91,15 @@ def place(plan: Plan) -> list[HostPart]:
     }
     everyone = [process for processes in meant.values() for process in processes]
     start_ms = _common_start(plan, everyone)
-    window = plan.asked.window
-    if window.iterations and not window.at_iteration and window.roundup == 1 and len(everyone) > 1:
+    asked = plan.asked
+    window = asked.window
+    if window.iterations and window.roundup == 1 and len(everyone) > 1:
+        # It also holds where the iteration that was asked for has passed in some by then.
         window = msgspec.structs.replace(window, roundup=_roundup(everyone))
+    if window.at_iteration:
+        wait_s = _until_iteration(window.at_iteration, everyone)
+        patience_s = min(asked.patience_s + wait_s, MAX_PATIENCE_S)
+        asked = msgspec.structs.replace(asked, patience_s=max(asked.patience_s, patience_s))
 
     def send(part: HostPart) -> tuple[str, list[Receipt]]:
         own = window
@@ -95,7 +108,7 @@ def place(plan: Plan) -> list[HostPart]:
             own = msgspec.structs.replace(
                 own, start_ms=int(start_ms + statuses[part.door].offset_ms)
             )
-        return client.place(part.door, msgspec.structs.replace(plan.asked, window=own))
+        return client.place(part.door, msgspec.structs.replace(asked, window=own))
 
     # Hosts that have none of the processes say so themselves, unless others have them.
     wanted = [part for part in able if meant[part.door]] or able
@@ -192,6 +205,23 @@ def _common_start(plan: Plan, everyone: Sequence[ProcessState]) -> float:
             f"the earliest common start is in {lead_ms / 1e3:.1f} s"
         )
     return (plan.begun + plan.start_in_s) * 1e3
+
+
+def _until_iteration(wanted: int, everyone: Sequence[ProcessState]) -> float:
+    """Seconds until all are at that iteration, as far as anybody counts.  Raises TooEarly."""
+    waits = [0.0]
+    for process in everyone:
+        if process.iterations is None or not process.iterations_per_s:
+            continue
+        rate = process.iterations_per_s
+        earliest = process.iterations + math.ceil(rate * (process.period_s + 1.0)) + 1
+        if wanted < earliest:
+            raise TooEarly(
+                f"rank {process.rank} is at iteration {process.iterations} and makes {rate:.3g} a "
+                f"second; the earliest common start is at iteration {earliest}"
+            )
+        waits.append((wanted - process.iterations) / rate)
+    return max(waits)
 
 
 def _roundup(everyone: Sequence[ProcessState]) -> int:

@@ -27,7 +27,7 @@ from hanglab.recorder.profiling.configuration import (
     configuration,
     trace_path,
 )
-from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
+from hanglab.recorder.profiling.receipts import MAX_PATIENCE_S, Asked, Receipt, Selection
 from hanglab.recorder.profiling.registry import Client, Handover, Registry
 from hanglab.recorder.profiling.traces import Check, Checked
 
@@ -38,8 +38,6 @@ _MARGIN_S = 0.4
 #: A process that says it is idle this long after the end, and has written nothing, never will.
 _NO_FILE_S = 3.0
 _KEPT_ORDERS = 64
-#: Longest wait for a file beyond its window, in seconds.
-MAX_PATIENCE_S = 3600.0
 _BUSY = ": a trace runs in it all the time, such as one of its own torch.profiler"
 
 
@@ -321,11 +319,7 @@ class Orders:
             if dropped or now > target.due + patience:
                 self._fail(target, _dropped(target))
         elif now - target.handover.delivered > patience:
-            self._fail(
-                target,
-                f"no iteration began within {patience:.0f} s; does the job still step, with an "
-                "optimizer of torch's?",
-            )
+            self._fail(target, _no_iteration(order.asked.window, patience))
 
     def _check(self, order: Order, target: Target) -> Check:
         identity = target.client.identity
@@ -386,6 +380,18 @@ def _prepare(folder: Path, home: Path, pid: int | None) -> str:
     except OSError as error:
         return f"its trace could not be written: {error.filename}: {error.strerror}"
     return ""
+
+
+def _no_iteration(window: Window, patience_s: float) -> str:
+    which = "no iteration"
+    if window.at_iteration:
+        which = f"neither iteration {window.at_iteration} nor the next multiple of {window.roundup}"
+    elif window.roundup > 1:
+        which = f"no iteration that is a multiple of {window.roundup}"
+    return (
+        f"{which} began within {patience_s:.0f} s; does the job still step, with an optimizer of "
+        "torch's? Then a longer --timeout helps"
+    )
 
 
 def _dropped(target: Target) -> str:

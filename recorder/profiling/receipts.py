@@ -8,6 +8,8 @@ import msgspec
 
 from hanglab.recorder.profiling.configuration import Detail, Window
 
+#: Longest wait for a file beyond its window, in seconds.
+MAX_PATIENCE_S = 3600.0
 #: ``valid`` and ``failed`` are final.
 State = Literal["queued", "delivered", "active", "complete", "valid", "failed"]
 
@@ -71,3 +73,5 @@ class ProcessState(msgspec.Struct):
     period_s: float
     #: Iterations per second, None where nobody counts them.
     iterations_per_s: float | None = None
+    #: Iterations that it has made, None where nobody counts them.
+    iterations: int | None = None

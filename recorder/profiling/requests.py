@@ -84,6 +84,7 @@ class Requests:
 
     def _state(self, client: Client, is_rank: bool) -> ProcessState:
         identity = client.identity
+        pace = self.standstills.pace(client)
         return ProcessState(
             pid=identity.pid if identity.pid is not None else client.own_pid,
             rank=identity.rank,
@@ -93,7 +94,8 @@ class Requests:
             is_rank=is_rank,
             idle=client.idle,
             period_s=client.period_s,
-            iterations_per_s=self.standstills.iterations_per_s(client),
+            iterations_per_s=pace.per_s,
+            iterations=pace.iterations,
         )
 
     def _profile(self, message: dict[str, Any]) -> dict[str, Any]:

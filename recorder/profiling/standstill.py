@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.agent.stacks import NoStacks, threads_of
@@ -34,6 +35,13 @@ _WORKING = 0.03
 _TICK_S = 0.02
 #: How long a look is good for, in seconds.
 _FRESH_S = 5.0
+
+
+class Pace(NamedTuple):
+    """Iterations that a process has made, and makes in a second; None where nobody counts them."""
+
+    iterations: int | None = None
+    per_s: float | None = None
 
 
 class Standstills:
@@ -83,20 +91,22 @@ class Standstills:
             # The trace has them, too.
             return
 
-    def iterations_per_s(self, client: Client) -> float | None:
-        """Optimizer steps of a recorded rank; None where nobody counts them."""
+    def pace(self, client: Client) -> Pace:
+        """How far a recorded rank is, by its optimizer's steps, as Kineto counts them."""
         folder = self._folder_of(client)
         if folder is None:
-            return None
+            return Pace()
         try:
             progress = read_progress((folder / folders.PROGRESS).read_bytes())
         except (OSError, NotProgress):
-            return None
-        updates = {total.section for total in progress.section_totals if total.kind == "update"}
+            return Pace()
+        totals = [total for total in progress.section_totals if total.kind == "update"]
+        updates = {total.section for total in totals}
         starts = [e.started_ns for e in progress.section_events if e.section in updates][-20:]
         if len(starts) < 2 or starts[-1] <= starts[0]:
-            return None
-        return (len(starts) - 1) * 1e9 / (starts[-1] - starts[0])
+            return Pace()
+        per_s = (len(starts) - 1) * 1e9 / (starts[-1] - starts[0])
+        return Pace(sum(total.count for total in totals), per_s)
 
 
 def by_progress(folder: Path) -> str | None:

@@ -12,12 +12,10 @@ import json
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from hanglab.recorder.profiling.configuration import trace_path, values_of
+from played import write_trace
 
 
 class DynologStandIn:
@@ -65,9 +63,9 @@ class DynologStandIn:
         there = self.pids if request["job_id"] == self.job_id else ()
         matched = [pid for pid in there if not wanted or pid in wanted]
         told = [pid for pid in matched if pid not in self.busy]
-        values = values_of(request["config"])
         for pid in set(told) & set(self.writing):
-            _write_trace(values, pid)
+            # What Kineto leaves, at once instead of at the start that was asked for.
+            write_trace(request["config"], pid)
         return {
             "activityProfilersBusy": len(matched) - len(told),
             "activityProfilersTriggered": told,
@@ -75,16 +73,6 @@ class DynologStandIn:
             "eventProfilersTriggered": [],
             "processesMatched": matched,
         }
-
-
-def _write_trace(values: dict[str, str], pid: int) -> None:
-    """What Kineto leaves, at once instead of at the start that was asked for."""
-    begin_us = float(values.get("PROFILE_START_TIME", time.time() * 1e3)) * 1e3
-    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": pid, "tid": 1, "ts": begin_us}
-    path = Path(trace_path(values["ACTIVITIES_LOG_FILE"], pid))
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps({"traceEvents": [{**event, "dur": 5}]}))
-    temporary.rename(path)
 
 
 @contextlib.contextmanager

@@ -27,8 +27,13 @@ UP_S = 90.0
 
 
 @contextlib.contextmanager
-def job(folder: Path, *arguments: str, ranks: int = 2) -> Iterator[subprocess.Popen[bytes]]:
-    """A job whose processes look for the agent in the folder, once a second."""
+def job(
+    folder: Path, *arguments: str, ranks: int = 2, before: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A job whose processes look for the agent in the folder, once a second.
+
+    ``before``: words in front of its command.
+    """
     config = folder / "kineto.conf"
     config.write_text("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n")
     environment = {
@@ -39,7 +44,7 @@ def job(folder: Path, *arguments: str, ranks: int = 2) -> Iterator[subprocess.Po
         "KINETO_ONDEMAND_TRACE_DIR": str(folder),
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*before, sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(ranks), str(PROGRAM), *arguments]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -93,10 +98,16 @@ def profile(door: Door, asked: Asked) -> list[Receipt]:
     return sorted(parts[0].receipts, key=lambda receipt: receipt.rank or 0)
 
 
+def steps_in(receipt: Receipt) -> list[int]:
+    """The iterations in a trace, by the marks that the program makes."""
+    names = [e.get("name", "") for e in json.loads(Path(receipt.path).read_text())["traceEvents"]]
+    return sorted({int(name.removeprefix("step ")) for name in names if name.startswith("step ")})
+
+
 def test_ranks_of_a_running_job_are_traced_together(
     service: ProfilingService, door: Door, sockets: Path
 ) -> None:
-    with job(sockets, "90") as launcher:
+    with job(sockets, "900") as launcher:
         registered(door, sockets)
         found = client.status(door).processes
         assert sorted(p.rank for p in found if p.is_rank) == [0, 1]
@@ -120,6 +131,20 @@ def test_ranks_of_a_running_job_are_traced_together(
         detail = Detail(shapes=True, stacks=True, flops=True, modules=True)
         iterations = profile(door, Asked(window=Window(iterations=3), detail=detail))
         assert [r.state for r in iterations] == ["valid", "valid"]
+        # Both ranks begin at the same one, though they hear of it at different times.
+        first, second = (steps_in(receipt) for receipt in iterations)
+        assert first == second
+        assert len(first) == 3
+
+        later = first[0] + 500
+        awaited = profile(door, Asked(window=Window(iterations=2, at_iteration=later)))
+        assert [(r.state, r.reason) for r in awaited] == [("valid", "")] * 2
+        # Kineto counts from 1, and one iteration more passes before it begins.
+        assert [steps_in(receipt) for receipt in awaited] == [[later + 1, later + 2]] * 2
+
+        passed = profile(door, Asked(window=Window(iterations=2, at_iteration=first[0])))
+        assert [(r.state, r.reason) for r in passed] == [("valid", "")] * 2
+        assert steps_in(passed[0]) == steps_in(passed[1]) != [first[0] + 1, first[0] + 2]
 
         one = profile(door, Asked(Selection(ranks=[1]), Window(duration_ms=50)))
         assert [(r.rank, r.state) for r in one] == [(1, "valid")]
@@ -133,7 +158,7 @@ def test_ranks_of_a_running_job_are_traced_together(
 def test_hung_job_is_traced_by_time_and_refuses_iterations(
     service: ProfilingService, door: Door, sockets: Path
 ) -> None:
-    with job(sockets, "90", "hang"):
+    with job(sockets, "900", "hang"):
         registered(door, sockets)
         ranks = [p.pid for p in client.status(door).processes if p.is_rank]
         until(lambda: all(_sleeps(pid) for pid in ranks), 30, "the hang")
@@ -157,7 +182,7 @@ def _sleeps(pid: int) -> bool:
 def test_users_own_profiler_gets_in_the_way_and_is_named(
     service: ProfilingService, door: Door, sockets: Path
 ) -> None:
-    with job(sockets, "90", "own"):
+    with job(sockets, "900", "own"):
         registered(door, sockets)
         receipts = profile(door, Asked(window=Window(duration_ms=100), patience_s=15))
         assert [r.state for r in receipts] == ["failed", "failed"]
@@ -168,7 +193,7 @@ def test_process_that_ends_before_its_trace_is_told(
     service: ProfilingService, door: Door, sockets: Path
 ) -> None:
     leave = sockets / "leave"
-    with job(sockets, "90", "leave", str(leave)):
+    with job(sockets, "900", "leave", str(leave)):
         registered(door, sockets)
         order, _ = client.place(door, Asked(window=Window(duration_ms=60_000)))
         until(
@@ -186,7 +211,7 @@ def test_restarted_agent_finds_the_job_again(sockets: Path) -> None:
 
     settings = Settings(root=sockets / "traces", host="here", socket_folder=sockets)
     service = ProfilingService(settings)
-    with job(sockets, "90"):
+    with job(sockets, "900"):
         try:
             registered(Door("127.0.0.1", service.port), sockets)
         finally:

@@ -6,7 +6,6 @@ profiled as a plain process.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -17,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from played import played
+from played import played, write_trace
 
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import AgentRefused, Door
@@ -33,14 +32,14 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
         time.sleep(0.01)
 
 
-def write_trace(text: str, pid: int, begin_s: float) -> None:
-    """What Kineto does at the end: a .tmp that is renamed."""
-    file = values_of(text)["ACTIVITIES_LOG_FILE"]
-    path = Path(file.replace(".pt.trace.json", f"_{pid}.pt.trace.json"))
-    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": begin_s * 1e6}
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps({"traceEvents": [{**event, "dur": 5}]}))
-    temporary.rename(path)
+def work_until(done: Callable[[], bool]) -> None:
+    """Be at one place, then at another, in turns that are short beside two looks."""
+    while not done():
+        began = time.monotonic()
+        while time.monotonic() - began < 0.02:
+            math.factorial(500)
+        while time.monotonic() - began < 0.04:
+            math.comb(500, 250)
 
 
 def final(door: Door, order: str) -> Receipt:
@@ -59,7 +58,7 @@ def test_request_is_delivered_once_and_its_file_is_the_receipt(
         assert values_of(text)["ACTIVITIES_DURATION_MSECS"] == "100"
         assert process.ask(idle=False) == ""
         assert client.receipts(door, order)[0].state == "active"
-        write_trace(text, os.getpid(), time.time())
+        write_trace(text, os.getpid())
         receipt = final(door, order)
         assert (receipt.state, receipt.events) == ("valid", 1), receipt.reason
         assert Path(receipt.path).is_file()
@@ -131,9 +130,8 @@ def test_second_request_waits_behind_no_iteration_that_never_comes(
         process.ask()
         with ThreadPoolExecutor(1) as pool:
             placed = pool.submit(client.place, door, Asked(window=Window(iterations=3)))
-            while not placed.done():
-                # This process must be seen to work: of one that stands still none are asked.
-                math.factorial(500)
+            # This process must be seen to work: of one that stands still none are asked.
+            work_until(placed.done)
         assert "ACTIVITIES_ITERATIONS" in process.ask()
         _, receipts = client.place(door, Asked())
         assert receipts[0].state == "failed"

@@ -21,6 +21,7 @@ pytest.importorskip("torch", reason="recorded jobs need torch: pip install hangl
 
 PROGRAM = Path(__file__).parent / "programs" / "training_program.py"
 INSIDE = Path(__file__).parent / "programs" / "asking_program.py"
+STRAGGLING = Path(__file__).parent / "programs" / "straggling_program.py"
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli"]
 
 
@@ -33,14 +34,14 @@ def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
 
 @contextlib.contextmanager
 def recorded(
-    case: Path, notes: Path, *words: str, options: tuple[str, ...] = ()
+    case: Path, notes: Path, *words: str, options: tuple[str, ...] = (), ranks: int = 2
 ) -> Iterator[subprocess.Popen[str]]:
     log = case.with_suffix(".log")
     command = [*HANGLAB, "record", "--out", str(case), *options, "--"]
     command += [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     with log.open("w") as out:
         process = subprocess.Popen(
-            [*command, "--nproc-per-node", "2", *words],
+            [*command, "--nproc-per-node", str(ranks), *words],
             stdout=out,
             stderr=out,
             text=True,
@@ -76,7 +77,7 @@ def trains(case: Path) -> bool:
 
 def test_traces_of_a_recorded_job_come_here_and_into_the_case(tmp_path: Path) -> None:
     case, out = tmp_path / "case", tmp_path / "out"
-    with recorded(case, tmp_path, str(PROGRAM), "90"):
+    with recorded(case, tmp_path, str(PROGRAM), "900"):
         until(lambda: trains(case), 120, "training")
         listed = run(tmp_path, "profile", "--list")
         assert listed.returncode == 0, listed.stderr
@@ -96,6 +97,9 @@ def test_traces_of_a_recorded_job_come_here_and_into_the_case(tmp_path: Path) ->
         early = run(tmp_path, "profile", str(case), "--start-in", "0.1")
         assert early.returncode == 64
         assert "earliest common start" in early.stderr
+        passed = run(tmp_path, "profile", str(case), "--iterations", "2", "--at-iteration", "1")
+        assert passed.returncode == 64
+        assert "earliest common start is at iteration" in passed.stderr
         nobody = run(tmp_path, "profile", "--ranks", "7")
         assert nobody.returncode == 1
         assert "ranks 7" in nobody.stdout
@@ -147,3 +151,31 @@ def test_hosts_fail_each_for_itself(tmp_path: Path) -> None:
     done = run(tmp_path, "profile", "--host", "127.0.0.1:1,127.0.0.2:1")
     assert done.returncode == 1
     assert done.stdout.count("refused") == 2
+
+
+@pytest.mark.parametrize("options", [("--profile-slow", "1000"), ()])
+def test_rank_that_the_jobs_detector_calls_slow_is_traced_where_that_was_asked_for(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    case = tmp_path / "case"
+
+    def traced() -> list[str]:
+        return sorted(path.parts[-3] for path in case.glob("hosts/*/ranks/*/traces/*.json"))
+
+    with recorded(case, tmp_path, str(STRAGGLING), "900", options=options, ranks=3):
+        until(lambda: bool(flagged(case)), 120, "a report")
+        if options:
+            until(lambda: bool(traced()), 60, "its trace")
+        else:
+            # Reports that follow are seen by the agent at its next look, twice a second.
+            seen = flagged(case)
+            until(lambda: flagged(case) > seen + 2, 60, "more reports")
+        assert traced() == (["1.0"] if options else [])
+
+
+def flagged(case: Path) -> int:
+    """Reports in which rank 1 is called slow."""
+    return sum(
+        file.read_text().count('"slow": [1]')
+        for file in case.glob("hosts/*/ranks/*/straggler.jsonl")
+    )

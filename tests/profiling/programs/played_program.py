@@ -1,4 +1,8 @@
-"""Plays Kineto in a process of its own: argv is the socket folder and the pid that it gives."""
+"""Plays Kineto in a process of its own.
+
+argv is the socket folder, the pid that it gives, and ``write`` if it shall leave
+a trace where and when it is asked for one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from played import Played
+from played import Played, write_trace
 
 process = Played(Path(sys.argv[1]), int(sys.argv[2]))
 text = process.ask()
@@ -16,6 +20,8 @@ print("up", flush=True)
 while not text:
     time.sleep(0.05)
     text = process.ask()
+if sys.argv[3:] == ["write"]:
+    write_trace(text, process.pid)
 print(text.replace("\n", " "), flush=True)
 sys.stdin.read()
 process.close()

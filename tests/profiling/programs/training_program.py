@@ -30,7 +30,9 @@ def train() -> None:
     step = 0
     going = torch.ones(1)
     while going.item() > 0:
-        model(torch.randn(8, 64)).sum().backward()
+        # So that a trace tells which iterations it holds.
+        with torch.profiler.record_function(f"step {step}"):
+            model(torch.randn(8, 64)).sum().backward()
         if mode == "hang" and step == 20 and dist.get_rank() == 1:
             wait_for_disk()
         for parameter in model.parameters():

@@ -1,0 +1,198 @@
+"""Containers and hosts, as network and process namespaces make them: real ones, without an image."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from test_jobs import job, profile, registered
+from test_server import make_certificate
+
+from hanglab.recorder.profiling import client
+from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.configuration import Window
+from hanglab.recorder.profiling.receipts import Asked
+from hanglab.recorder.profiling.service import ProfilingService
+
+HANGLAB = [sys.executable, "-m", "hanglab.harness.cli"]
+PLAYED = Path(__file__).parent / "programs" / "played_program.py"
+#: As a container has: a network and processes of its own.
+CONTAINER = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def _may(*command: str) -> bool:
+    with contextlib.suppress(OSError):
+        return subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+    return False
+
+
+pytestmark = pytest.mark.skipif(
+    not _may(*CONTAINER) or shutil.which("ip") is None, reason="namespaces need root and iproute2"
+)
+
+
+def test_job_in_a_container_is_traced_over_a_mounted_socket_folder(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    pytest.importorskip("torch", reason="profiled jobs need torch: pip install hanglab[run]")
+    up = ("sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+    with job(sockets, "900", before=(*CONTAINER, *up)):
+        registered(door, sockets)
+        found = {p.rank: p for p in client.status(door).processes if p.is_rank}
+        # Their own numbers are small; here they are known by those of this host.
+        own = {rank: _inner_pid(process.pid) for rank, process in found.items()}
+        assert all(own[rank] != found[rank].pid for rank in (0, 1))
+        receipts = profile(door, Asked(window=Window(duration_ms=100)))
+    assert [(r.rank, r.state, r.reason) for r in receipts] == [(0, "valid", ""), (1, "valid", "")]
+    assert [r.pid for r in receipts] == [found[rank].pid for rank in (0, 1)]
+
+
+def _inner_pid(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    match = re.search(r"^NSpid:.*\s(\d+)$", text, re.MULTILINE)
+    assert match is not None
+    return int(match.group(1))
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """Three network namespaces with addresses 10.213.0.1 to 3 on one bridge."""
+    stem = f"hl{os.getpid()}"
+    names = [f"{stem}{letter}" for letter in "abc"]
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    try:
+        for name in names:
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        first, *others = names
+        ip("-n", first, "link", "add", "br0", "type", "bridge")
+        ip("-n", first, "addr", "add", "10.213.0.1/24", "dev", "br0")
+        ip("-n", first, "link", "set", "br0", "up")
+        for number, name in enumerate(others, 2):
+            cable = ("link", "add", f"v{number}", "type", "veth", "peer", "eth0", "netns", name)
+            ip("-n", first, *cable)
+            ip("-n", first, "link", "set", f"v{number}", "master", "br0", "up")
+            ip("-n", name, "addr", "add", f"10.213.0.{number}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def within(host: str, *words: str) -> list[str]:
+    return ["ip", "netns", "exec", host, *words]
+
+
+@contextlib.contextmanager
+def started(command: list[str], ready: Callable[[str], bool], **more: str) -> Iterator[str]:
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **more},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert ready(line), line
+        yield line
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def test_agents_of_two_hosts_behind_token_and_tls(
+    hosts: list[str], sockets: Path, tmp_path: Path
+) -> None:
+    key, certificate = make_certificate(tmp_path)
+    token = tmp_path / "token"
+    token.write_text(secrets.token_hex())
+    other = tmp_path / "other"
+    other.write_text(secrets.token_hex())
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text(
+        "10.213.0.2 slots=8\n10.213.0.3 # the second\n10.213.0.9:1778\n10.213.0.2\n"
+    )
+    tls = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
+
+    def ask(
+        *words: str, file: Path = token, trust: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        doors = ["--hostfile", str(hostfile), "--token-file", str(file)]
+        doors += ["--tls-ca", str(certificate)] if trust else []
+        return subprocess.run(
+            within(hosts[0], *HANGLAB, "profile", *doors, *words),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        )
+
+    naked = subprocess.run(
+        within(hosts[1], *HANGLAB, "agent", "--listen", "10.213.0.2"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert naked.returncode == 64
+    assert "token" in naked.stderr
+
+    with contextlib.ExitStack() as stack:
+        for number, host in enumerate(hosts[1:], 2):
+            folder = sockets / str(number)
+            notes = tmp_path / str(number)
+            notes.mkdir()
+            words = ["--listen", f"10.213.0.{number}", "--socket-dir", str(folder), *tls]
+            command = within(host, *HANGLAB, "agent", "--token-file", str(token), *words)
+            stack.enter_context(
+                started(command, lambda line: "listening" in line, XDG_RUNTIME_DIR=str(notes))
+            )
+            playing = within(host, sys.executable, str(PLAYED), str(folder), "1", "write")
+            rank = str(number - 2)
+            stack.enter_context(
+                started(playing, lambda line: line == "up\n", RANK=rank, WORLD_SIZE="2")
+            )
+        listed = ask("--list")
+        assert "10.213.0.9" in listed.stderr
+        assert len(re.findall(r"played_program", listed.stdout)) == 2, listed.stdout
+        for wrong, reason in (
+            (ask("--list", file=other), "token"),
+            (ask("--list", trust=False), ""),
+        ):
+            assert wrong.returncode == 1
+            assert "played_program" not in wrong.stdout
+            assert reason in wrong.stderr
+            assert "Traceback" not in wrong.stderr
+        began = time.monotonic()
+        done = ask("--duration-ms", "100", "--out", str(tmp_path / "out"), "--json")
+        took = time.monotonic() - began
+    assert done.returncode == 1, "one of the three is not there"
+    answer = json.loads(done.stdout)
+    assert sorted((r["rank"], r["state"], r["reason"]) for r in answer["receipts"]) == [
+        (0, "valid", ""),
+        (1, "valid", ""),
+    ]
+    problems = {host["host"]: host["problem"] for host in answer["hosts"]}
+    assert [host for host, problem in problems.items() if problem] == ["10.213.0.9"]
+    # Both began at the start that was set for both, over the wire and in a file each.
+    first, second = (receipt["first_ms"] for receipt in answer["receipts"])
+    assert abs(first - second) < 1.0
+    assert len(list((tmp_path / "out").iterdir())) == 2
+    assert took < 60
