@@ -1,4 +1,4 @@
-"""Containers and hosts, as network and process namespaces make them: real ones, without an image."""
+"""Containers and hosts, as network and process namespaces make them, without an image."""
 
 from __future__ import annotations
 
