@@ -62,6 +62,9 @@ def _proved(group: ResolvedGroup, merged: Merged, table: UInt64) -> int:
     for rank, standing in group.standings.items():
         if standing.entered is None or standing.entered <= max(lowest, found):
             continue
+        if merged.ranks[rank].gloo:
+            # It calls finished what timed out or failed.
+            continue
         highest = min(standing.unfinished, default=standing.entered + 1) - 1
         if highest <= max(lowest, found) or not standing.finished(highest):
             continue

@@ -78,6 +78,12 @@ def test_a_dump_that_is_older_than_what_peers_finished_proves_nothing() -> None:
     assert picture.would_decide == ["a later dump of rank 1"]
 
 
+def test_what_gloo_calls_finished_does_not_date_a_dump() -> None:
+    """It may have timed out, waiting for just that rank."""
+    dumps = [columns(r, WAITS[:37] if r == 1 else WAITS, backend="gloo") for r in range(4)]
+    assert build_picture(dumps, expected=range(4)).moving == ()
+
+
 @pytest.mark.parametrize("op", ["broadcast", "reduce", "all_to_all", "coalesced"])
 def test_what_some_finish_alone_does_not_date_a_dump(op: str) -> None:
     """The root of a broadcast goes on without the rank that has not come yet."""
