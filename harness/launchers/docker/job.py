@@ -91,6 +91,7 @@ class ContainerJob:
 
     def begin(self, image_id: str) -> None:
         """Returns when all ranks run.  Raises LaunchError; the job then is still to be ended."""
+        self._plan.case_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         give(self._user, self._shared, self._plan.case_dir, self._plan.log_dir)
         for number, settings in enumerate(self._settings):
             write_order(self._plan, number, settings, self._shared)
@@ -294,6 +295,8 @@ class ContainerJob:
         try:
             self._end_ranks()
             if self._plan.over is not None and self._nodes is not None:
+                with self._changed:
+                    self._leaving |= self._nodes.keys()  # a node that ends now is not lost
                 self._plan.over(self._nodes)
             self._let_agents_finish()
             self._facts = self.facts() if self._recording is not None else {}
