@@ -20,6 +20,7 @@ import atheris
 with atheris.instrument_imports(include=["hanglab.analyzer.dumps"]):
     from hanglab.analyzer.dumps.errors import DumpError
     from hanglab.analyzer.dumps.formats import read_dump
+    from hanglab.analyzer.dumps.repetition import find_entries
 
 from rings_of_dumps import ring
 from soundness import check_alike, check_short_way, check_sound
@@ -36,6 +37,8 @@ def one_input(data: bytes) -> None:
         assert error.reason and len(error.reason) < 1000
         return
     check_sound(dump)
+    if find_entries(data) is None:
+        return
     check_short_way(data)
     check_alike([PEER, data])
     # What it teaches of itself must hold for itself and for its peer, too.
