@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from hanglab.recorder.agent.capture import Capture
     from hanglab.recorder.agent.watcher import Watcher
 
-#: Seconds between two searches, and the age at which a process that is to register has.
+#: Seconds between two searches, and between those before the first operation.
 _EVERY = 2.0
+_EVERY_BEFORE = 0.4
+#: The age at which a process that is to register has.  Before it every rank starts up:
+#: that is movement, although nothing of it can be seen.
 _GROWN_UP = 6.0
 
 ESCAPED = (
@@ -39,10 +42,10 @@ class Strays:
         self._last = 0.0
         self._refused: set[int] = set()
 
-    def look(self, watcher: Watcher, every: float = _EVERY) -> list[WatchedRank]:
-        """New ones, already given to the watcher."""
+    def look(self, watcher: Watcher) -> list[WatchedRank]:
+        """New ones, already given to the watcher.  It is told, too, of those that start up."""
         now = time.monotonic()
-        if now - self._last < every:
+        if now - self._last < (_EVERY if watcher.begun else _EVERY_BEFORE):
             return []
         self._last = now
         below = procfs.descendants([self._root])[self._root]
@@ -50,7 +53,10 @@ class Strays:
         known = {rank.pid for rank in watcher.ranks} | {mine}
         new = []
         for found in find_ranks(below, known):
-            if (process_age(found.pid) or 0.0) < _GROWN_UP or found.pid in self._refused:
+            if found.pid in self._refused:
+                continue
+            if (process_age(found.pid) or 0.0) < _GROWN_UP:
+                watcher.forget_rest()
                 continue
             rank = self._register(found)
             if rank is not None:

@@ -166,7 +166,7 @@ def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):
         f"RANK=1 {sys.executable} -I {script} & wait"
     )
     done = hanglab(
-        "record", "--out", case, "--hang-after", "5", "--", "bash", "-c", shell, cwd=tmp_path
+        "record", "--out", case, "--hang-after", "2", "--", "bash", "-c", shell, cwd=tmp_path
     )
     assert done.returncode == 124, done.stderr
     reader = CaseReader(case)
