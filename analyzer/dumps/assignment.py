@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.dumps.columns import ABSENT, RankDump
 
 #: More members than this in common say nothing about one of them.
 _FEW = 16
@@ -24,6 +24,8 @@ class Claim:
     named: int | None
     possible: tuple[int, ...] | None
     entries: int
+    #: Number of the last record, ABSENT without entries.
+    last: int
     whole: bool
     frames: bool
     source: str
@@ -39,6 +41,7 @@ class Claim:
             named=named,
             possible=possible,
             entries=0 if entries is None else len(entries),
+            last=ABSENT if entries is None else int(entries.record_id[-1]),
             whole=not dump.damage,
             frames=bool(entries is not None and entries.stacks),
             source=dump.source,
@@ -52,8 +55,8 @@ class Claim:
         return self.possible is not None and len(self.possible) == 1
 
     @property
-    def worth(self) -> tuple[int, bool, bool]:
-        return self.entries, self.whole, self.frames
+    def worth(self) -> tuple[int, int, bool, bool]:
+        return self.entries, self.last, self.whole, self.frames
 
 
 def _has(members: tuple[int, ...], rank: int) -> bool:
@@ -82,6 +85,12 @@ class Assigned:
 
     ranks: dict[int, int] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)
+
+
+def _why(used: Claim, other: Claim) -> str:
+    if used.entries == other.entries and used.last > other.last:
+        return "is later"
+    return "has more of it" if used.worth > other.worth else "is as good"
 
 
 def assign_ranks(claims: Mapping[int, Claim]) -> Assigned:
@@ -116,7 +125,7 @@ def assign_ranks(claims: Mapping[int, Claim]) -> Assigned:
     for number, rank in ranks.items():
         if best[rank] != number:
             used = claims[best[rank]]
-            why = "has more of it" if used.worth > claims[number].worth else "is as good"
+            why = _why(used, claims[number])
             result.left_out[number] = f"another dump of rank {rank}: {used.source} {why}"
     result.ranks = {number: rank for rank, number in best.items()}
     return result

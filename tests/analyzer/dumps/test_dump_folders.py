@@ -207,6 +207,19 @@ def test_of_two_dumps_of_one_rank_the_fuller_is_kept(tmp_path: Path) -> None:
     assert said["host1/trace_1"] == "another dump of rank 1: host0/trace_1 has more of it"
 
 
+def test_of_two_full_rings_of_one_rank_the_later_is_kept(tmp_path: Path) -> None:
+    """A job that was dumped twice, into two folders."""
+    for folder, first in (("a", 0), ("b", 7)):
+        (tmp_path / folder).mkdir()
+        rows = [entry(number) for number in range(first, first + 5)]
+        (tmp_path / folder / "rank_0").write_bytes(torch_pickle(dump(rows)))
+    loaded = load_folder(tmp_path)
+    (kept,) = loaded.dumps
+    assert kept.source == "b/rank_0"
+    (left_out,) = loaded.unusable
+    assert (left_out.file, left_out.reason[-8:]) == ("a/rank_0", "is later")
+
+
 def test_an_empty_folder_and_none(tmp_path: Path) -> None:
     assert load_folder(tmp_path).dumps == []
     with pytest.raises(NotADirectoryError):
