@@ -6,8 +6,9 @@ import numpy as np
 
 from hanglab.analyzer.dumps.columns import ABSENT, RankDump
 
-#: A rank that did something so short a time before its dump was written was on its way.
-_RECENT_NS = 1_000_000_000
+#: A rank that did something so short a time before its dump was written was on its way: to
+#: look up the symbols of all stacks takes torch more than a second, and the file comes after.
+_RECENT_NS = 5_000_000_000
 #: Clocks of file systems lag by so much.
 _COARSE_NS = 1_000_000_000
 #: A wait of this share of the timeout is no usual pause.
