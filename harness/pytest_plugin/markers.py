@@ -7,15 +7,19 @@ import pytest
 from hanglab.harness import capabilities
 from hanglab.harness.leases.gpus import GPU, GpuPool
 
+#: Capabilities by marker.
+_NEEDS = {"docker": ("docker", "image"), "root": ("root",)}
+
 
 def skip_unless_able(item: pytest.Item) -> None:
     """Skips a test whose markers name what this machine has not, with reason and remedy."""
-    for name in ("docker", "root"):
-        if item.get_closest_marker(name) is not None:
-            found = capabilities.capability(name)
-            if not found.available:
-                remedy = f"; {found.remedy}" if found.remedy else ""
-                pytest.skip(f"needs {name}: {found.reason}{remedy}")
+    for marker, needs in _NEEDS.items():
+        if item.get_closest_marker(marker) is not None:
+            for name in needs:
+                found = capabilities.capability(name)
+                if not found.available:
+                    remedy = f"; {found.remedy}" if found.remedy else ""
+                    pytest.skip(f"needs {name}: {found.reason}{remedy}")
     wanted = _gpus(item)
     if wanted:
         pool = GpuPool()
