@@ -6,7 +6,6 @@ holds no stacks: whoever is implicated is read in full a second time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hanglab.analyzer.communication.activity import was_active
-from hanglab.analyzer.communication.signatures import UInt64, is_batch_end, signature_table
+from hanglab.analyzer.communication.completion import complete
+from hanglab.analyzer.communication.signatures import UInt64, signature_table
 from hanglab.analyzer.dumps.columns import (
     ABSENT,
     Bool,
@@ -24,7 +24,6 @@ from hanglab.analyzer.dumps.columns import (
     Int32,
     Int64,
     RankDump,
-    State,
 )
 
 #: Members of a group: a range where they are evenly spaced, which they nearly always are.
@@ -34,8 +33,6 @@ Members = range | tuple[int, ...]
 GAP = -1
 #: Longest run of sequence numbers that is kept of one group.
 _LONGEST = 1 << 17
-#: A completion this near to the timeout is the abort's doing.
-_FREED = 0.97
 #: So many unfinished operations of one status are believed.
 _FROM_STATUS = 64
 #: Numbers below this are told apart by a table of all of them.
@@ -43,7 +40,6 @@ _DENSE = 1 << 14
 #: Lists of members whose shortest form is remembered.
 _REMEMBERED = 64
 _COMPACT: dict[int, tuple[tuple[int, ...], Members]] = {}
-_STATEFUL = frozenset({"nccl", "nccl2", "xccl", "ncclx", "rccl"})
 
 
 @dataclass
@@ -247,18 +243,14 @@ def _starts_at_zero(ranks: tuple[int, ...]) -> bool:
 
 def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: Any) -> None:
     count = len(entries)
-    operations = entries.operations
-    ops = [operation.op for operation in operations]
     by_name: dict[str, int] = {}
     to_part = np.zeros(len(entries.group_names), dtype=np.int32)
     for index, group in enumerate(entries.group_names):
         part_of(group.name, group.description)
         to_part[index] = by_name.setdefault(group.name, len(by_name))
-    part_index = to_part[entries.group]
-    is_p2p = np.array([op in ("send", "recv") for op in ops], dtype=np.bool_)
-    p2p = entries.is_p2p | is_p2p[entries.operation]
-    gloo = np.array([o.backend == "gloo" for o in operations], dtype=np.bool_)[entries.operation]
-    summary.gloo = bool(gloo.any())
+    completion = complete(entries, dump, to_part[entries.group])
+    part_index, p2p, done = completion.group, completion.p2p, completion.done
+    summary.gloo = completion.gloo
     known_ids = entries.record_id[entries.record_id >= 0]
     collectives = entries.seq[~p2p & (entries.seq >= 0)]
     summary.whole = (
@@ -270,36 +262,16 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
         and (not len(collectives) or int(collectives[0]) <= 1)
     )
     summary.last = count - 1
-
-    done, stopped = _own_account(entries, operations, gloo)
-    ends = np.array([is_batch_end(op) for op in ops], dtype=np.bool_)[entries.operation]
-    sparse = len(entries) > 1 and bool((np.diff(known_ids) > 1).any())
-    active_only = _shows_active_only(entries, dump, sparse)
+    sparse, active_only = completion.sparse, completion.active_only
     codes, summary.table = _codes(entries)
     parts = summary.parts[: len(by_name)]
     boundary = bool(dump.extra.get("boundary")) or bool((entries.record_id < 0).any())
     for number, part in enumerate(parts):
-        mine = part_index == number
-        rows = np.flatnonzero(mine)
-        part.p2p = bool(p2p[rows].any()) or (
-            not summary.gloo and bool((entries.p2p_seq[rows] > 0).any())
-        )
-        part.pg_id = int(entries.pg_id[rows].max())
+        rows = np.flatnonzero(part_index == number)
+        part.p2p = completion.mixed[number]
+        part.pg_id = completion.pg_ids[number]
         collective = rows[~p2p[rows] & (entries.seq[rows] >= 0)]
         status = dump.status.get(part.pg_id)
-        if status is not None and not summary.gloo:
-            if not part.p2p:
-                limit = status.completed or 0
-                halted = collective[stopped[collective]]
-                if len(halted):
-                    limit = min(limit, int(entries.seq[halted].min()) - 1)
-                done[collective[entries.seq[collective] <= limit]] = True
-        halted = collective[stopped[collective]]
-        if len(halted):
-            done[collective[entries.seq[collective] >= int(entries.seq[halted].min())]] = False
-        _close_batches(entries, rows, p2p, ends, done)
-        if not summary.gloo:
-            _close_silent_batches(entries, rows, p2p, ends, done, status, active_only)
         _read_collectives(part, entries.seq[collective], codes[collective], done[collective])
         if not summary.gloo:
             part.counted = int(entries.op_id[rows[0]]) == 1 and not active_only
@@ -325,7 +297,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
             )
             for number, part in enumerate(parts)
         )
-    _read_pending(entries, summary, part_index, p2p, ends, done)
+    _read_pending(entries, summary, part_index, p2p, completion.ends, done)
 
 
 def _extend(part: Part, enqueued: int, completed: int) -> None:
@@ -351,16 +323,6 @@ def _read_gaps(
     if not boundary and not part.p2p:
         given = collective[entries.op_id[collective] > 0]
         part.hidden = bool((entries.op_id[given] > entries.seq[given]).any())
-
-
-def _shows_active_only(entries: Entries, dump: RankDump, sparse: bool) -> bool:
-    """Whether what has finished was left out of the dump, as far as can be seen."""
-    if bool((entries.state == State.COMPLETED).any()) or bool(entries.retired.any()):
-        return False
-    if sparse or any((status.completed or 0) > 0 for status in dump.status.values()):
-        return True
-    # Formats without statuses: a ring full of unfinished operations is less likely.
-    return not dump.status and int(entries.record_id[0]) > 0
 
 
 def _may_have_lost(part: Part) -> bool:
@@ -398,60 +360,6 @@ def _accounted(
     return completed >= number - 1
 
 
-def _close_silent_batches(
-    entries: Entries,
-    rows: Int64,
-    p2p: Bool,
-    ends: Bool,
-    done: Bool,
-    status: GroupStatus | None,
-    active_only: bool,
-) -> None:
-    """Close batches whose end is not shown: members never change their state.
-
-    A dump of active entries leaves the end out once it has finished, and the
-    ring may have dropped the first members of the oldest batch.
-    """
-    mine = rows[p2p[rows] & ~done[rows]]
-    if not len(mine):
-        return
-    numbers = entries.p2p_seq[mine]
-    idle = active_only and status is not None and status.enqueued == status.completed
-    if status is not None and status.enqueued == int(numbers[-1]) <= int(entries.seq[mine[-1]]):
-        # The last one enqueued is a send or receive, the last one finished may be the
-        # collective of the same number.
-        idle = False
-    still_open = set(numbers[ends[mine]].tolist())
-    counts = Counter(numbers.tolist())
-    in_use = bool(still_open) or any(count > 1 for count in counts.values())
-    for row, number in zip(mine.tolist(), numbers.tolist(), strict=True):
-        if number in still_open:
-            continue
-        whole = counts[number] > 1 and (active_only or row + counts[number] < len(entries))
-        rest = active_only and in_use and row == 0
-        if idle or whole or rest:
-            done[row] = True
-
-
-def _own_account(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, Bool]:
-    """Per entry: it says that it finished; it says that it timed out or was aborted."""
-    completed = entries.state == State.COMPLETED
-    stateful = np.array([o.backend in _STATEFUL for o in operations], dtype=np.bool_)
-    keeps_state = stateful[entries.operation]
-    if not keeps_state.all() and bool((entries.state > State.SCHEDULED).any()):
-        keeps_state = ~gloo
-    done = completed | (entries.retired & ~keeps_state)
-    limit = entries.timeout_ms.astype(np.float64) * 1e6 * _FREED
-    freed = (
-        completed
-        & (entries.completed_ns > 0)
-        & (entries.timeout_ms > 0)
-        & ((entries.completed_ns - entries.created_ns) >= limit)
-    )
-    stopped = freed | (entries.retired & ~completed & keeps_state)
-    return done & ~freed, stopped
-
-
 def _codes(entries: Entries) -> tuple[Int32, UInt64]:
     """Index of each entry's signature, and the table of signatures."""
     arguments, stacks = len(entries.arguments), len(entries.stacks) + 1
@@ -481,16 +389,6 @@ def _distinct(values: Int64) -> tuple[Int64, Int64]:
     indices = np.empty(len(values), dtype=np.int64)
     indices[order] = np.cumsum(first) - 1
     return ordered[first], indices
-
-
-def _close_batches(entries: Entries, rows: Int64, p2p: Bool, ends: Bool, done: Bool) -> None:
-    """Members of a batch have finished once the entry that closes it has."""
-    for kind in (True, False):
-        mine = rows[p2p[rows] == kind]
-        numbers = (entries.p2p_seq if kind else entries.seq)[mine]
-        closed = numbers[ends[mine] & done[mine]]
-        if len(closed):
-            done[mine[np.isin(numbers, closed)]] = True
 
 
 def _read_collectives(part: Part, seqs: Int64, codes: Int32, done: Bool) -> None:

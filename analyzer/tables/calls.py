@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hanglab.analyzer.communication.completion import completed
 from hanglab.analyzer.dumps.columns import (
     ABSENT,
     Arguments,
@@ -23,7 +24,6 @@ from hanglab.analyzer.dumps.columns import (
     Int64,
     Operation,
     RankDump,
-    State,
 )
 
 
@@ -111,7 +111,7 @@ def collect_calls(dumps: Sequence[RankDump]) -> Calls:
         if entries is None:
             continue
         columns["rank"].append(np.full(len(entries), dump.rank, dtype=np.int32))
-        columns["finished"].append(finished(dump))
+        columns["finished"].append(completed(dump))
         for name in names:
             if name in _TABLES:
                 continue
@@ -190,24 +190,6 @@ class _Groups:
 
     def described(self, key: _Key) -> GroupOfCalls:
         return GroupOfCalls(key[0], key[1], self._descriptions.get(key, ""))
-
-
-def finished(dump: RankDump) -> Bool:
-    """Which entries of ``dump`` are known to have finished, of shape ``(n,)``."""
-    entries = dump.entries
-    if entries is None:
-        return np.zeros(0, dtype=np.bool_)
-    done: Bool = entries.state == State.COMPLETED
-    # gloo leaves every state at scheduled; elsewhere a retired entry may have timed out.
-    gloo = np.array([operation.backend == "gloo" for operation in entries.operations])
-    done |= gloo[entries.operation] & entries.retired
-    for pg_id, status in dump.status.items():
-        if status.completed is not None:
-            reached = (entries.seq <= status.completed) & (entries.seq != ABSENT)
-            # gloo's status counts point-to-point operations too.
-            reached &= ~gloo[entries.operation] & ~entries.is_p2p
-            done |= (entries.pg_id == pg_id) & reached
-    return done
 
 
 def _rows(calls: Calls) -> Int64:

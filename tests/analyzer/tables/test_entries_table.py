@@ -161,6 +161,25 @@ def test_coalesced_operations_share_a_number() -> None:
     assert all(row.difference is None for row in table.rows)
 
 
+def test_members_of_a_batch_that_is_through_are_finished() -> None:
+    """Their own state stays at scheduled for ever: the end tells."""
+    batch = {"collective_seq_id": 1, "p2p_seq_id": 1, "is_p2p": True}
+    member = {**batch, "state": "scheduled", "retired": False}
+
+    def rows(**end: Any) -> list[dict[str, Any]]:
+        return [
+            entry(0),
+            entry(1, profiling_name="nccl:send 0->1", **member),
+            entry(2, profiling_name="nccl:recv 0<-1", **member),
+            entry(3, profiling_name="nccl:coalesced", **batch, **end),
+        ]
+
+    through = loaded(dump(rows()), dump(rows()))
+    assert entries_table(through, only_unfinished=True).rows == []
+    stuck = loaded(dump(rows(state="scheduled", retired=False)))
+    assert len(entries_table(stuck, only_unfinished=True).rows) == 3
+
+
 def test_clocks_that_differ_do_not_disturb_the_order() -> None:
     fast = [entry(n, time_created_ns=10**18 + n) for n in range(4)]
     slow = [entry(n, time_created_ns=10**17 + n) for n in range(2, 4)]
