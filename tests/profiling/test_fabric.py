@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanglab.recorder.profiling import fabric, wire
@@ -78,6 +78,7 @@ def test_frame_that_lies_about_itself_is_refused(data: bytes) -> None:
         fabric.decode(data)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
     try:

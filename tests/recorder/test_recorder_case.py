@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanglab.recorder.case import folders, layout
@@ -92,6 +92,7 @@ def test_half_written_record_is_left_out(progress, tmp_path):
     assert [step for step, _ in decoded(tmp_path).steps] == [0]
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_damaged_progress_never_breaks_the_reader(data):
     file = ProgressFile(None)

@@ -117,9 +117,8 @@ def _call(pid: int, text: str) -> tuple[str, str]:
 def _text_at(pid: int, address: int) -> str:
     """A path out of a process's memory.  Raises OSError where that may not be read."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        # Not beyond the page: the next one need not exist.
-        room = min(_LONGEST_PATH, 4096 - address % 4096)
-        data = os.pread(memory.fileno(), room, address)
+        # Less comes back where the next page does not exist.
+        data = os.pread(memory.fileno(), _LONGEST_PATH, address)
     path = os.fsdecode(data.split(b"\0")[0])
     return path if path.startswith("/") else ""
 
