@@ -15,6 +15,8 @@ from hanglab.harness.errors import HanglabError
 Variant = Literal["fault", "control"]
 
 RESULTS = "results.json"
+#: Beside the folders of runs, the way to the last one.
+LATEST = "latest"
 
 
 class ArtifactsError(HanglabError, OSError):
@@ -67,10 +69,21 @@ class RunFolder:
                     break
             else:
                 raise FileExistsError(f"{root / stamp} and a thousand more exist")
-            _point(root / "latest", path.name)
+            _point(root / LATEST, path.name)
         except OSError as failure:
             raise ArtifactsError(f"No folder for this run below {root}: {failure}") from failure
         return cls(path)
+
+    def begin(self) -> None:
+        """Makes the folder where it is not there yet; ``latest`` beside it points to it.
+
+        Raises ArtifactsError.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            _point(self.path.with_name(LATEST), self.path.name)
+        except OSError as failure:
+            raise ArtifactsError(f"{self.path} cannot be created: {failure}") from failure
 
     def job(self, scenario: str, variant: Variant, repetition: int) -> JobFolder:
         """Creates the folder of one job.  Raises ArtifactsError."""
@@ -102,7 +115,7 @@ def write_json(path: Path, content: object) -> None:
 
 def _point(link: Path, target: str) -> None:
     """Makes ``link`` a symbolic link to ``target``, in one step."""
-    temporary = link.with_name(f".latest.{target}.{os.getpid()}")
+    temporary = link.with_name(f".{LATEST}.{target}.{os.getpid()}")
     temporary.symlink_to(target)
     try:
         temporary.replace(link)

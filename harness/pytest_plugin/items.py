@@ -7,12 +7,13 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from hanglab.harness.allotment import least_gpus
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.errors import HanglabError
-from hanglab.harness.outcome import Outcome
+from hanglab.harness.outcome import Judgement, Outcome
 from hanglab.harness.pytest_plugin.failure import (
     OutcomeFailure,
     describe_failure,
@@ -20,7 +21,7 @@ from hanglab.harness.pytest_plugin.failure import (
 )
 from hanglab.harness.pytest_plugin.reporting import asked_properties, result_properties
 from hanglab.harness.runner import Request, Result
-from hanglab.harness.suite import Options, refusal_of, requests_of
+from hanglab.harness.suite import Options, refusal_of, requests_of, to_json
 
 if TYPE_CHECKING:
     from hanglab.harness.pytest_plugin.session import Session
@@ -101,6 +102,8 @@ class ScenarioItem(pytest.Item):
         self._suite = suite
         self.asked = asked
         self.launcher = launcher
+        #: What ``results.json`` says of it.
+        self.entry: dict[str, Any] | None = None
         scenario = asked.scenario
         self.user_properties += asked_properties(asked, launcher)
         for mark in _marks(scenario, asked.backend, launcher):
@@ -117,6 +120,8 @@ class ScenarioItem(pytest.Item):
     def setup(self) -> None:
         refusal = refusal_of(self.asked.scenario, self.asked)
         if refusal is not None:
+            judgement = Judgement(Outcome.SKIPPED, refusal)
+            self._note(Result(self.asked.scenario.name, self.asked, judgement))
             self.user_properties.append(("outcome", Outcome.SKIPPED.value))
             pytest.skip(refusal)
 
@@ -128,9 +133,13 @@ class ScenarioItem(pytest.Item):
 
     def settle(self, result: Result) -> None:
         """Raises OutcomeFailure unless the job came out as it must."""
+        self._note(result)
         self.user_properties += result_properties(result)
         if result.outcome is not Outcome.PASS:
             raise OutcomeFailure(result, self.launcher)
+
+    def _note(self, result: Result) -> None:
+        self.entry = msgspec.to_builtins(to_json(result))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         failure = excinfo.value

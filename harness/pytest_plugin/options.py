@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from hanglab.harness.declaration import BACKENDS
-from hanglab.harness.suite import LAUNCHERS
+from hanglab.harness.launchers.selection import LAUNCHERS
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hanglab.harness import summary
+from hanglab.harness.artifacts import RunFolder
 from hanglab.harness.outcome import Outcome
 from hanglab.harness.rates import pass_rate
 from hanglab.harness.runner import Request, Result, expectation
+from hanglab.harness.suite import Options, write_entries
 from hanglab.harness.summary import Row
 
 #: A letter and a word for each way to fail.
@@ -22,6 +25,10 @@ _WORDS = {
 }
 
 Property = tuple[str, Any]
+#: What ``results.json`` says of a job.
+Entry = dict[str, Any]
+
+_ENTRY = "hanglab_entry"
 
 
 def asked_properties(request: Request, launcher: str) -> list[Property]:
@@ -70,12 +77,22 @@ def status_of(
     return ("failed", *words) if words else None
 
 
+def attach(report: pytest.TestReport, entry: Entry) -> None:
+    """Sends what ``results.json`` says of an item along with its report, from workers, too."""
+    report.__dict__[_ENTRY] = entry
+
+
 class Tally:
     """All scenarios of a run as their reports come in."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.rows: list[Row] = []
+        #: What ``results.json`` says, by backend, launcher and world size.
+        self._entries: dict[tuple[str, str, str], list[Entry]] = {}
+        #: Why the run's own files could not be written.
+        self._problem = ""
+        self._always = False
         #: Seconds by item, without its seed.
         self.durations: dict[str, float] = {}
 
@@ -86,6 +103,9 @@ class Tally:
         settled = report.when == "call" or (report.when == "setup" and not report.passed)
         if not settled:
             return
+        if (entry := report.__dict__.get(_ENTRY)) is not None:
+            combination = told["backend"], told["launcher"], told["world_size"]
+            self._entries.setdefault(combination, []).append(entry)
         reason = told.get("reason", "")
         if report.skipped and isinstance(report.longrepr, tuple):
             reason = str(report.longrepr[2]).removeprefix("Skipped: ")
@@ -115,12 +135,35 @@ class Tally:
         for name, rows in summary.repeated(self.rows).items():
             passed = sum(row.outcome == Outcome.PASS.value for row in rows)
             terminal.write_line(f"  {name}: {pass_rate(passed, len(rows))}")
-        if any(row.artifacts for row in self.rows):
+        if self._problem:
+            terminal.write_line(self._problem, red=True)
+        elif self._has_folder:
             terminal.write_line(f"artifacts: {self._folder}")
 
-    def write_summaries(self) -> None:
-        """Writes ``summary.md``, and appends it to the job page where there is one."""
-        if any(row.artifacts for row in self.rows):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / "summary.md").write_text(summary.markdown(self.rows))
-        summary.append_to_job_page(self.rows)
+    @property
+    def _has_folder(self) -> bool:
+        return self._always or any(row.artifacts for row in self.rows)
+
+    def write(self, part: Callable[[str, str, str], RunFolder], *, always: bool) -> None:
+        """Writes ``results.json`` and ``summary.md``, and shows the latter on the job's page.
+
+        A run without a job leaves them only with ``always``.  Never raises: the
+        terminal is told.
+        """
+        self._always = always
+        try:
+            if self._has_folder:
+                RunFolder(self._folder).begin()
+                for (backend, launcher, world_size), entries in self._entries.items():
+                    folder = part(backend, launcher, world_size)
+                    folder.path.mkdir(exist_ok=True)
+                    options = Options(backend=backend, launcher=launcher)
+                    write_entries(folder, options, sorted(entries, key=_place))
+                (self._folder / "summary.md").write_text(summary.markdown(self.rows))
+            summary.append_to_job_page(self.rows)
+        except OSError as failure:
+            self._problem = f"The run's results and summary were not written: {failure}"
+
+
+def _place(entry: Mapping[str, Any]) -> tuple[str, int, bool]:
+    return entry["scenario"], entry["repetition"], entry["variant"] == "control"

@@ -6,26 +6,24 @@ import contextlib
 import signal
 import sys
 import threading
-import time
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hanglab.harness.allotment import Allotment
-from hanglab.harness.artifacts import ArtifactsError, RunFolder
+from hanglab.harness.artifacts import RunFolder
+from hanglab.harness.errors import HanglabError
+from hanglab.harness.launchers.selection import make_launcher
 from hanglab.harness.outcome import Judgement, Outcome
 from hanglab.harness.pytest_plugin import workers
+from hanglab.harness.pytest_plugin.waiting import Wait
 from hanglab.harness.runner import Request, Result, run
-from hanglab.harness.suite import make_launcher
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from hanglab.harness.launchers.protocol import Launcher
-
-#: Waiting for a lease is told on the terminal once it has lasted this long, in seconds.
-_PATIENCE_S = 3.0
 
 
 class Runner:
@@ -35,6 +33,7 @@ class Runner:
         self._config = config
         self._several = several
         self._launchers: dict[str, Launcher] = {}
+        self._begun = False
         self.folder = RunFolder(workers.run_folder(config))
         self.allotment = Allotment()
 
@@ -49,37 +48,47 @@ class Runner:
         Raises KeyboardInterrupt where Ctrl-C came; the job is over and its Case
         written then.  A second Ctrl-C interrupts at once.
         """
-        waited: list[str] = []
-        begun = time.monotonic()
 
-        def tell(reason: str) -> None:
-            if reason.startswith("waiting"):
-                waited.append(reason)
-                if time.monotonic() - begun > _PATIENCE_S:
-                    self._announce(f"{request.title}: {reason}")
+        def announce(reason: str) -> None:
+            self._announce(f"{request.title}: {reason}")
 
-        with _stopping() as stop, self.allotment.lease(request, stop, tell) as environment:
+        with (
+            _stopping() as stop,
+            Wait(announce) as wait,
+            self.allotment.lease(request, stop, wait.tell) as environment,
+        ):
+            wait.end()
             if environment is None:
                 raise KeyboardInterrupt
             try:
+                self._begin()
                 folder = self._folder(request, launcher).job(
                     request.scenario.name, request.variant, request.repetition
                 )
                 result = run(
                     request, folder, self._launcher(launcher), stop, environment=environment
                 )
-            except ArtifactsError as failure:
+            except HanglabError as failure:
                 judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
                 result = Result(request.scenario.name, request, judgement, detail=failure.advice)
             if stop.is_set():
                 raise KeyboardInterrupt
-        return result, waited
+        return result, wait.reasons
+
+    def _begin(self) -> None:
+        """No run without a job has a folder.  Raises ArtifactsError."""
+        if not self._begun:
+            self.folder.begin()
+            self._begun = True
 
     def _folder(self, request: Request, launcher: str) -> RunFolder:
+        return self.part(request.backend, launcher, str(request.world_size))
+
+    def part(self, backend: str, launcher: str, world_size: str) -> RunFolder:
+        """What lies in it is laid out as by `hanglab run`, which knows one combination only."""
         if not self._several:
             return self.folder
-        combination = f"{request.backend}-{launcher}-{request.world_size}"
-        return RunFolder(self.folder.path / combination)
+        return RunFolder(self.folder.path / f"{backend}-{launcher}-{world_size}")
 
     def _launcher(self, name: str) -> Launcher:
         if name not in self._launchers:

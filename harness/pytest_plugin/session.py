@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 from collections.abc import Generator, Iterator
 from functools import cached_property
@@ -121,6 +120,15 @@ class Session:
 
     # Reporting
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if isinstance(item, ScenarioItem) and item.entry is not None:
+            reporting.attach(report, item.entry)
+        return report
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.tally.add(report)
 
@@ -135,8 +143,7 @@ class Session:
     def pytest_sessionfinish(self) -> None:
         if workers.is_worker(self.config) or not self.tally.rows:
             return
-        with contextlib.suppress(ArtifactsError, OSError):
-            self.tally.write_summaries()
+        self.tally.write(self.runner.part, always=self.config.option.hanglab_artifacts is not None)
         self._keep_durations()
 
     def _keep_durations(self) -> None:

@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,28 @@ def run_pytest(folder: Path, *arguments: object, changes: Mapping[str, str] | No
         timeout=110,
     )
     return Ran(done.returncode, done.stdout + done.stderr)
+
+
+@contextmanager
+def pytest_over(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """pytest in a process group of its own, as a shell starts it."""
+    (folder / "pids").mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=folder,
+        env=environment(folder, {"PIDS": str(folder / "pids")}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def junit_properties(path: Path) -> dict[str, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from itertools import chain
@@ -210,6 +211,22 @@ def test_an_option_that_makes_no_sense_is_told_at_once(
     ran = run_pytest(tmp_path, option)
     assert ran.code == 4
     assert said in ran.out
+    assert "Traceback" not in ran.out
+
+
+def test_artifacts_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    """Also where nobody chose the folder, so that it is found out when the first job begins."""
+    write(tmp_path, "hanglab_a.py", SOUND.format(name="mine"))
+    (tmp_path / "runs").write_text("in the way")
+    ran = run_pytest(tmp_path, "-k", "fault")
+    assert ran.code == 1
+    assert re.search(r"^harness error: .*/runs/\S+ cannot be created", ran.out, re.MULTILINE)
+    assert "Write into a folder that you may write to, with space left on its disk." in ran.out
+    assert "1 job: 1 harness error" in ran.out
+    assert "Traceback" not in ran.out
+    ran = run_pytest(tmp_path, "-k", "fault", "-n", "1", "--hanglab-artifacts=runs")
+    assert ran.code == 4
+    assert f"--hanglab-artifacts={tmp_path / 'runs'}: cannot be written: File exists" in ran.out
     assert "Traceback" not in ran.out
 
 

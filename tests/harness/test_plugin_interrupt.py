@@ -6,14 +6,13 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from launcher_support import exists, wait_until
-from plugin_support import SOUND, command, environment, write
+from plugin_support import SOUND, pytest_over, write
 
 ENDLESS = """
 import os
@@ -25,28 +24,6 @@ def {name}(job):
         time.sleep(0.01)
         dist.all_reduce(torch.ones(4))  # FAULT
 """
-
-
-@contextmanager
-def pytest_over(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """pytest in a process group of its own, as a shell starts it."""
-    (folder / "pids").mkdir()
-    process = subprocess.Popen(
-        command(*arguments),
-        cwd=folder,
-        env=environment(folder, {"PIDS": str(folder / "pids")}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def below(process: subprocess.Popen[str]) -> list[int]:
@@ -79,7 +56,7 @@ def test_ctrl_c_ends_everything(tmp_path: Path, workers: list[str]) -> None:
     assert not list((tmp_path / ".leases/hanglab/leases").glob("*.ticket"))
     if not workers:
         # The job was captured and ended in order.
-        (truth,) = tmp_path.glob("runs/*/a/fault/0/truth.json")
+        (truth,) = tmp_path.glob("runs/latest/a/fault/0/truth.json")
         assert '"interrupted"' in truth.read_text()
 
 

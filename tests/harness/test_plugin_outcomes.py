@@ -171,8 +171,37 @@ def test_the_job_page_has_what_did_not_pass_first(suite: Suite) -> None:
     assert "| wrong, fault (gloo, local, 2 ranks) | hung group_order | hung skipped" in first
     assert "sound" not in first
     assert "- 2: runs on nccl only" in page
-    (kept,) = (suite.folder / "kept").glob("*/summary.md")
+    kept = suite.folder / "kept/latest/summary.md"
     assert kept.read_text().strip() == page.strip()
+
+
+def test_the_run_leaves_results_as_hanglab_run_does(suite: Suite) -> None:
+    """Also from workers, and of what was skipped."""
+    content = json.loads((suite.folder / "kept/latest/results.json").read_text())
+    assert content["schema"] == "hanglab.run/1"
+    assert (content["exit_code"], content["backend"], content["launcher"]) == (4, "gloo", "local")
+    found = {(one["scenario"], one["variant"]): one for one in content["results"]}
+    assert len(found) == len(content["results"]) == 10
+    sound = found["sound", "fault"]
+    folder = Path(content["folder"])
+    assert Path(sound["artifacts"]) == folder / "sound/fault/0"
+    assert sound["verdict"] == json.loads((folder / "sound/fault/0/verdict.json").read_text())
+    assert sound["expected"]["culprits"] == [1]
+    assert found["elsewhere", "control"]["reason"] == "runs on nccl only"
+    assert found["elsewhere", "control"]["outcome"] == "skipped"
+    assert "NameError" in found["raises", "fault"]["detail"]
+
+
+def test_several_combinations_leave_a_folder_with_results_each(tmp_path: Path) -> None:
+    """And where artifacts were asked for, also a run without a job says what it did."""
+    write(tmp_path, "hanglab_elsewhere.py", BODIES["elsewhere"])
+    ran = run_pytest(tmp_path, "--hanglab-world-size=2,3", "--hanglab-artifacts=kept")
+    assert ran.code == 0, ran.out
+    for world_size in (2, 3):
+        part = tmp_path / f"kept/latest/gloo-local-{world_size}/results.json"
+        results = json.loads(part.read_text())["results"]
+        assert [one["world_size"] for one in results] == [world_size] * 2
+        assert [one["variant"] for one in results] == ["fault", "control"]
 
 
 def test_what_took_longest_comes_first(suite: Suite) -> None:
