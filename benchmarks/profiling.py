@@ -1,6 +1,6 @@
 """How quickly traces come, how closely they start, and what the agent costs, in one run.
 
-    python benchmarks/profiling.py [--ranks 8] [--repeat 5]
+    python benchmarks/profiling.py [--ranks 8] [--repeat 5] [--only idle|one|together]
 
 Jobs are real torch under torchrun and look for requests once a second, the
 agent's own setting.  The 64 processes of the idle agent are played: each sends
@@ -177,11 +177,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--only", choices=["idle", "one", "together"])
     options = parser.parse_args()
     print(f"{'':<52} {'median':>8} {'':<4} {'from, to':<18} limit")
-    measure_idle()
-    measure_one(options.repeat)
-    measure_together(options.ranks, options.repeat)
+    if options.only in (None, "idle"):
+        measure_idle()
+    if options.only in (None, "one"):
+        measure_one(options.repeat)
+    if options.only in (None, "together"):
+        measure_together(options.ranks, options.repeat)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hanglab.harness.errors import HanglabError, UsageError
+from hanglab.recorder.case import folders
 from hanglab.recorder.profiling import client, notes, wire
-from hanglab.recorder.profiling.access import client_tls
+from hanglab.recorder.profiling.access import MIN_TOKEN, client_tls
 from hanglab.recorder.profiling.client import Door
 from hanglab.recorder.profiling.hosts import NoHosts, from_hostfile, from_names, from_slurm
 from hanglab.recorder.profiling.notes import Note
@@ -27,7 +28,7 @@ def read_token(file: Path | None) -> str | None:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The token file {file} cannot be read: {error}.") from None
-    if len(token) < 16:
+    if len(token) < MIN_TOKEN:
         raise UsageError(
             f"The token in {file} has {len(token)} characters; that can be guessed.",
             "Make one: python -c 'import secrets; print(secrets.token_hex())'",
@@ -49,7 +50,13 @@ def find_doors(
         raise HanglabError(f"No hosts: {error}.", "Name them with --host or --hostfile.") from None
     found = notes.read_all()
     here: list[Note] = []
-    if not names and case is None and _SLURM_JOB.fullmatch(job):
+    if case is not None:
+        wanted = os.path.realpath(case)
+        found = [note for note in found if note.case and os.path.realpath(note.case) == wanted]
+        if token_file is not None and not names:
+            # Agents beside the job on its other hosts are behind a token, if they can be reached.
+            names, here = _case_hosts(case), found
+    elif not names and _SLURM_JOB.fullmatch(job):
         names, here = _job_hosts(job, found)
     if names or here:
         token = read_token(token_file)
@@ -59,9 +66,6 @@ def find_doors(
             raise HanglabError(f"{tls_ca} cannot be used: {error}.", "It must be PEM.") from None
         doors = [Door(*_address(name, wire.PORT), token, tls) for name in names]
         return [_door(note) for note in here] + doors
-    if case is not None:
-        wanted = os.path.realpath(case)
-        found = [note for note in found if note.case and os.path.realpath(note.case) == wanted]
     if not found:
         raise HanglabError(
             f"No agent is recording into {case}." if case else "No agent runs on this host.",
@@ -69,6 +73,15 @@ def find_doors(
             "KINETO_USE_DAEMON=1 in its environment; --host names agents elsewhere.",
         )
     return [_door(note) for note in found]
+
+
+def _case_hosts(case: Path) -> list[str]:
+    """The hosts that a job is recorded on, beside this one."""
+    own = folders.host_folder(case, socket.gethostname())
+    try:
+        return sorted(path.name for path in own.parent.iterdir() if path.is_dir() and path != own)
+    except OSError:
+        return []
 
 
 def _job_hosts(job: str, found: list[Note]) -> tuple[list[str], list[Note]]:
@@ -89,7 +102,7 @@ def _job_hosts(job: str, found: list[Note]) -> tuple[list[str], list[Note]]:
 
 def _door(note: Note) -> Door:
     tls = client_tls(Path(note.authority)) if note.authority else None
-    return Door("127.0.0.1", note.port, note.token, tls)
+    return Door(note.address, note.port, note.token, tls)
 
 
 def _address(name: str, port: int) -> tuple[str, int]:

@@ -57,6 +57,7 @@ def agent(
     if (tls_certificate is None) != (tls_key is None):
         raise UsageError("TLS needs a certificate and its key.", "Give both, or neither.")
     token = read_token(token_file)
+    addresses = listen or ["127.0.0.1", *_loopback6()]
     root = output_root or (socket_dir / "traces" if socket_dir else Path(tempfile.gettempdir()))
     try:
         for folder in (socket_dir, root):
@@ -67,7 +68,7 @@ def agent(
                 root=root.resolve(),
                 host=socket.gethostname(),
                 socket_folder=socket_dir.resolve() if socket_dir else None,
-                addresses=listen or ["127.0.0.1", *_loopback6()],
+                addresses=addresses,
                 port=port,
                 token=token,
                 certificate=tls_certificate,
@@ -88,6 +89,7 @@ def agent(
         note = notes.leave(
             notes.own(
                 service.port,
+                addresses,
                 token=token,
                 authority=str(tls_certificate.resolve()) if tls_certificate else None,
                 socket_folder=str(socket_dir.resolve()) if socket_dir else None,

@@ -7,11 +7,13 @@ absence in the Case.
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +21,8 @@ import msgspec
 from hanglab.recorder.agent.watched import WatchedRank
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import NotProgress, read_progress
-from hanglab.recorder.profiling import notes
+from hanglab.recorder.profiling import notes, wire
+from hanglab.recorder.profiling.access import MIN_TOKEN, Refused, is_loopback
 from hanglab.recorder.profiling.configuration import Detail
 from hanglab.recorder.profiling.receipts import Asked, Selection
 from hanglab.recorder.profiling.registry import Client
@@ -33,6 +36,32 @@ _AFTERWARDS_S = 1.5
 _LOOK_S = 0.5
 #: Different reasons for missing traces that a Case has at most.
 _MOST_TROUBLES = 20
+
+
+def open_door(settings: Settings) -> Settings:
+    """The settings, beyond loopback too if the environment of ``hanglab record`` says so.
+
+    HANGLAB_LISTEN=ADDRESS with the token in the file HANGLAB_TOKEN_FILE, and TLS by
+    HANGLAB_TLS_CERTIFICATE and HANGLAB_TLS_KEY.  Raises OSError, and Refused without a token.
+    """
+    address = os.environ.get("HANGLAB_LISTEN")
+    if not address:
+        return settings
+    token = os.environ.get("HANGLAB_TOKEN_FILE")
+    if not token and not is_loopback(address):
+        raise Refused(f"to listen on {address} a token is needed (HANGLAB_TOKEN_FILE)")
+    certificate, key = (os.environ.get(f"HANGLAB_TLS_{it}") for it in ("CERTIFICATE", "KEY"))
+    secret = Path(token).read_text(encoding="utf-8").strip() if token else settings.token
+    if len(secret or "") < MIN_TOKEN:
+        raise Refused(f"the token in {token} has less than {MIN_TOKEN} characters")
+    return replace(
+        settings,
+        addresses=(address,) if address == "0.0.0.0" else ("127.0.0.1", address),
+        port=wire.PORT,
+        token=secret,
+        certificate=Path(certificate).resolve() if certificate else None,
+        key=Path(key) if key else None,
+    )
 
 
 class Profiles:
@@ -68,10 +97,10 @@ class Profiles:
         self._note: Path | None = None
         self._traced: dict[int, float] = {}
         self._troubles: set[str] = set()
-        token = secrets.token_hex()
         try:
+            settings = open_door(Settings(self._traces, host, runtime, token=secrets.token_hex()))
             self._service = ProfilingService(
-                Settings(root=self._traces, host=host, socket_folder=runtime, token=token),
+                settings,
                 registered=self._registered,
                 rank_folder=self._folder,
                 at_work=self._at_work,
@@ -80,7 +109,9 @@ class Profiles:
             self._note = notes.leave(
                 notes.own(
                     self._service.port,
-                    token=token,
+                    settings.addresses,
+                    token=settings.token,
+                    authority=str(settings.certificate) if settings.certificate else None,
                     case=str(case.resolve()),
                     socket_folder=str(runtime),
                 )

@@ -8,6 +8,9 @@ import os
 import ssl
 from pathlib import Path
 
+#: A shorter token can be guessed.
+MIN_TOKEN = 16
+
 
 class Refused(Exception):
     """A request that is not carried out; its text says why and what would help."""

@@ -162,7 +162,7 @@ def bring(parts: Sequence[HostPart], out: Path) -> dict[str, str]:
             # In a Case the order stands before the name; here the folder is the order's.
             name = receipt.file.removeprefix(f"{part.order}.")
             target = out / name
-            if target.name != name or target.parent != out:
+            if name in ("", ".", "..") or "/" in name:
                 problems[receipt.file] = "that is no name of a trace"
                 continue
             try:

@@ -10,12 +10,17 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.case.folders import write_whole
+from hanglab.recorder.profiling.access import is_loopback
+
+#: How an agent that listens everywhere is reached from its own host.
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Note(msgspec.Struct):
@@ -24,6 +29,8 @@ class Note(msgspec.Struct):
     pid: int
     started: int
     port: int
+    #: Where it can be reached from its own host.
+    address: str = "127.0.0.1"
     token: str | None = None
     #: Certificate to trust, where it speaks TLS.
     authority: str | None = None
@@ -55,11 +62,13 @@ def leave(note: Note) -> Path:
     return path
 
 
-def own(port: int, **more: str | None) -> Note:
-    """A note about this process."""
+def own(port: int, addresses: Sequence[str], **more: str | None) -> Note:
+    """A note about this process, which listens on these addresses."""
     pid = os.getpid()
     found = procfs.stat(pid)
-    return Note(pid, found.started if found is not None else 0, port, **more)
+    local = [_ANY.get(address, address) for address in addresses]
+    address = next((one for one in local if is_loopback(one)), local[0])
+    return Note(pid, found.started if found is not None else 0, port, address, **more)
 
 
 def read_all() -> list[Note]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.analyzer.evidence.traces import stack_of_trace
 from hanglab.recorder.profiling import campaign, client
 from hanglab.recorder.profiling.client import Door
 from hanglab.recorder.profiling.configuration import Detail, Window
@@ -67,7 +68,7 @@ def _below(folder: Path) -> list[int]:
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             text = Path(f"/proc/{name}/environ").read_bytes()
-            if f"KINETO_IPC_SOCKET_DIR={folder}\0".encode() in text:
+            if f"KINETO_CONFIG={folder}/".encode() in text:
                 found.append(int(name))
     return found
 
@@ -171,6 +172,12 @@ def test_hung_job_is_traced_by_time_and_refuses_iterations(
         # Stacks belong to the trace of a process that stands still.
         assert "wait_for_disk" in Path(traced[1].path).read_text()
         assert "all_reduce" in Path(traced[0].path).read_text()
+        # That is evidence of where the rank stands, for the analyzer, too.
+        process = traced[1].pid
+        stack = stack_of_trace(Path(traced[1].path).read_bytes(), process, None, [])
+        assert stack is not None
+        here = next(f for f in stack.threads[0].frames if f.function == "wait_for_disk")
+        assert PROGRAM.read_text().splitlines()[here.line - 1].strip() == "threading.Event().wait()"
 
 
 def _sleeps(pid: int) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_jobs import job, profile, registered
+from test_jobs import UP_S, job, profile, registered, until
 from test_server import make_certificate
 
 from hanglab.recorder.profiling import client
@@ -55,6 +55,39 @@ def test_job_in_a_container_is_traced_over_a_mounted_socket_folder(
         receipts = profile(door, Asked(window=Window(duration_ms=100)))
     assert [(r.rank, r.state, r.reason) for r in receipts] == [(0, "valid", ""), (1, "valid", "")]
     assert [r.pid for r in receipts] == [found[rank].pid for rank in (0, 1)]
+
+
+def test_job_finds_the_agent_by_its_abstract_name(
+    hosts: list[str], sockets: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch", reason="profiled jobs need torch: pip install hanglab[run]")
+    # Such a name belongs to a network namespace: here it is free, whatever runs on this host.
+    here = hosts[1]
+    environment = {"XDG_RUNTIME_DIR": str(tmp_path)}
+
+    def ask(*words: str) -> str:
+        done = subprocess.run(
+            within(here, *HANGLAB, "profile", *words),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, **environment},
+        )
+        return done.stdout
+
+    command = within(here, *HANGLAB, "agent", "--output-root", str(sockets / "traces"))
+    plainly = ("ip", "netns", "exec", here, "env", "-u", "KINETO_IPC_SOCKET_DIR")
+    with (
+        started(command, lambda line: "listening" in line, **environment),
+        job(sockets, "900", before=plainly),
+    ):
+        until(lambda: ask("--list").count("training_program") >= 2, UP_S, "registration")
+        answer = json.loads(ask("--out", str(tmp_path / "out"), "--duration-ms", "50", "--json"))
+    assert [(r["rank"], r["state"], r["reason"]) for r in answer["receipts"]] == [
+        (0, "valid", ""),
+        (1, "valid", ""),
+    ]
 
 
 def _inner_pid(pid: int) -> int:

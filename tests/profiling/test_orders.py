@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 from played import played, write_trace
 
-from hanglab.recorder.profiling import client
+from hanglab.recorder.profiling import client, wire
 from hanglab.recorder.profiling.client import AgentRefused, Door
 from hanglab.recorder.profiling.configuration import Window, values_of
 from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
@@ -199,6 +200,62 @@ def test_dynolog_request_is_answered_as_dynolog_does(
         }
         assert values_of(process.ask()) == values_of(config)
         assert client.request_dynolog(door, config, 9, [], 3).processes_matched == []
+
+
+def test_dynolog_request_that_kineto_would_lose_is_refused(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    (sockets / "traces").mkdir()
+    file = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        # 5 s between two looks, 1 s and the default warm-up of 5 s.
+        soon = f"{file}PROFILE_START_TIME={int(time.time() * 1e3) + 9000}\n"
+        message = {"fn": "setKinetOnDemandRequest", "config": soon, "job_id": 0, "pids": []}
+        with pytest.raises(AgentRefused, match=r"can begin in 11\.\d s at the earliest"):
+            client.ask(door, message)
+        # This process stands here until it is answered.
+        iterations = {**message, "config": f"{file}ACTIVITIES_ITERATIONS=3\n"}
+        answer = client.ask(door, iterations, 30.0)
+        assert answer["processesMatched"] == [os.getpid()]
+        assert answer["activityProfilersTriggered"] == []
+        assert "makes no iterations" in answer["refused"][str(os.getpid())]
+        assert process.ask() == ""
+
+
+def test_refusal_has_what_dyno_looks_for(service: ProfilingService, door: Door) -> None:
+    # It ends in a panic over an answer without a list of processes.
+    with socket.create_connection((door.host, door.port), 5) as connection:
+        message = {"fn": "setKinetOnDemandRequest", "config": "PROFILE_MEMORY=true", "pids": [0]}
+        answer = wire.exchange(connection, message, 5.0)
+    assert answer["processesMatched"] == []
+    assert "memory profiling" in answer["error"]
+
+
+def test_dynolog_request_leaves_the_launcher_out(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    (sockets / "traces").mkdir()
+    program = Path(__file__).parent / "programs" / "played_program.py"
+    with played(sockets, os.getpid()) as (launcher,):
+        launcher.ask()
+        rank = subprocess.Popen(
+            [sys.executable, str(program), str(sockets), "77"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "RANK": "0"},
+        )
+        try:
+            assert rank.stdout is not None
+            assert rank.stdout.readline() == "up\n"
+            config = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
+            answer = client.request_dynolog(door, config, 0, [], 1)
+            assert answer.processes_matched == answer.activity_profilers_triggered == [77]
+            assert "a.json" in rank.stdout.readline()
+            assert launcher.ask() == ""
+        finally:
+            rank.communicate()
 
 
 def test_first_processes_of_containers_write_to_files_of_their_own(

@@ -7,19 +7,22 @@ import os
 import random
 import socket
 import ssl
+import stat
 import struct
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from played import Played, played
+from played import Played, played, write_trace
 
-from hanglab.recorder.profiling import client, fabric
+from hanglab.recorder.profiling import campaign, client, fabric
 from hanglab.recorder.profiling.access import Refused, client_tls, confined
+from hanglab.recorder.profiling.campaign import HostPart
 from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door
+from hanglab.recorder.profiling.configuration import Window
 from hanglab.recorder.profiling.fabric_socket import NameTaken, remove_dead_clients
-from hanglab.recorder.profiling.receipts import Asked
+from hanglab.recorder.profiling.receipts import Asked, Receipt
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 
 TOKEN = "a token that nobody guesses"
@@ -123,6 +126,55 @@ def test_only_traces_of_an_order_are_handed_out(
         order, _ = client.place(door, Asked())
         with pytest.raises(AgentRefused, match="has no trace"):
             client.ask(door, {"fn": "hanglab.fetch", "order": order, "file": file})
+
+
+def test_what_is_fetched_is_whole_or_not_there_and_overwrites_nothing(
+    service: ProfilingService, door: Door, sockets: Path, tmp_path: Path
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        order, _ = client.place(door, Asked(window=Window(duration_ms=100)))
+        write_trace(process.ask(), os.getpid())
+        deadline = time.monotonic() + 10
+        while not (receipt := client.receipts(door, order)[0]).final:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        target = tmp_path / "trace.json"
+        client.fetch(door, order, receipt.file, target)
+        assert target.read_bytes() == Path(receipt.path).read_bytes()
+        target.write_text("mine")
+        with pytest.raises(FileExistsError):
+            client.fetch(door, order, receipt.file, target)
+        assert target.read_text() == "mine"
+        target.unlink()
+        Path(receipt.path).unlink()
+        with pytest.raises(AgentRefused, match="cannot be read"):
+            client.fetch(door, order, receipt.file, target)
+        assert not target.exists()
+
+
+@pytest.mark.parametrize("file", ["../a.json", "/tmp/hlp-a.json", "b/../../a.json", ".."])
+def test_agent_cannot_have_its_client_write_elsewhere(tmp_path: Path, file: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    receipt = Receipt("here", 1, 0, state="valid", file=file)
+    part = HostPart(Door("127.0.0.1", 1), "here", "order", [receipt])
+    assert campaign.bring([part], out) == {file: "that is no name of a trace"}
+
+
+@pytest.mark.parametrize("patience_s", [0.0, -1.0, 1e300])
+def test_nobody_is_waited_for_without_end(
+    service: ProfilingService, door: Door, sockets: Path, patience_s: float
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        with pytest.raises(AgentRefused, match="at most 3600 s"):
+            client.place(door, Asked(patience_s=patience_s))
+
+
+def test_jobs_of_other_users_may_ask(service: ProfilingService, sockets: Path) -> None:
+    # To send to a socket file takes the right to write to it.
+    assert stat.S_IMODE((sockets / "dynolog").stat().st_mode) == 0o666
 
 
 def test_garbage_giants_and_slow_clients_do_no_harm(service: ProfilingService, door: Door) -> None:
