@@ -142,6 +142,8 @@ class Scenario:
     world_sizes: tuple[int, ...] = ()
     faults: tuple[Fault, ...] = ()
     needs: tuple[str, ...] = ()
+    #: Containers to spread the ranks over where they get some; None gives each rank its own.
+    nodes: int | None = None
     #: GPUs that it cannot do without; ranks that are more share them.  NCCL always needs one.
     gpus: int = 0
     backends: tuple[str, ...] = BACKENDS
@@ -189,6 +191,7 @@ def scenario(
     world_sizes: Sequence[int] = (),
     faults: Sequence[Fault] = (),
     needs: Sequence[str] = (),
+    nodes: int | None = None,
     gpus: int = 0,
     backends: Sequence[str] = BACKENDS,
     hang_after: float = DEFAULT_HANG_AFTER_S,
@@ -202,7 +205,9 @@ def scenario(
 
     ``faults`` are done from outside; without any, the fault is in the code,
     marked ``# FAULT`` and switched by ``job.faulty``.  ``needs`` names
-    capabilities (``hanglab doctor`` lists them), ``gpus`` how many GPUs it cannot
+    capabilities (``hanglab doctor`` lists them; with ``docker`` it always runs in
+    containers), ``nodes`` over how many containers the ranks are spread where they
+    run in some (one each without it), ``gpus`` how many GPUs it cannot
     do without; with fewer than its ranks, ranks share them.  ``hang_after`` is how many
     seconds without any movement count as stuck.  ``script`` is a plain script
     beside this file to run instead of the function's body, with ``arguments``;

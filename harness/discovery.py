@@ -224,6 +224,7 @@ def _scenario(
         world_sizes=tuple(given["world_sizes"]),
         faults=tuple(given["faults"]),
         needs=tuple(given["needs"]),
+        nodes=given["nodes"],
         gpus=int(given["gpus"]),
         backends=tuple(given["backends"]),
         hang_after_s=float(given["hang_after"]),

@@ -41,6 +41,10 @@ class Request:
     world_size: int
     hang_after_s: float
     deadline_s: float
+    #: Containers to spread the ranks over; None leaves it to the launcher.
+    nodes: int | None = None
+    #: Name of the launcher that starts it.
+    launcher: str = "local"
 
     @property
     def title(self) -> str:
@@ -214,6 +218,8 @@ def _plan(
             "HANGLAB_SEED": str(request.seed),
             "HANGLAB_BACKEND": request.backend,
         },
+        nodes=request.nodes,
+        faults=scenario.faults,
         begun=injector.begin,
         over=injector.end,
         arguments=scenario.arguments,

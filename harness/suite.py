@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from hanglab.harness.allotment import Allotment
 from hanglab.harness.artifacts import ArtifactsError, RunFolder, Variant, write_json
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.discovery import BrokenFile, Found
-from hanglab.harness.launchers.protocol import Launcher
+from hanglab.harness.launchers.selection import Launchers, launcher_of
 from hanglab.harness.outcome import Judgement, Outcome, exit_code
 from hanglab.harness.runner import Request, Result, expectation, run
 
@@ -23,19 +22,6 @@ SCHEMA: Final = "hanglab.run/1"
 DEFAULT_DEADLINE_S: Final = 120.0
 #: A user's script pauses for longer than a scenario does: imports, data, checkpoints.
 SCRIPT_HANG_AFTER_S: Final = 5.0
-
-LAUNCHERS: Final = {
-    "local": ("hanglab.harness.launchers.local", "LocalLauncher"),
-    "torchrun": ("hanglab.harness.launchers.torchrun", "TorchrunLauncher"),
-    "docker": ("hanglab.harness.launchers.docker.launcher", "DockerLauncher"),
-}
-
-
-def make_launcher(name: str) -> Launcher:
-    """The launcher of that name, which must be one of LAUNCHERS."""
-    module, attribute = LAUNCHERS[name]
-    launcher: Launcher = getattr(importlib.import_module(module), attribute)()
-    return launcher
 
 
 @dataclass(frozen=True)
@@ -45,6 +31,8 @@ class Options:
     backend: str = "gloo"
     launcher: str = "local"
     world_size: int | None = None
+    #: Containers to spread the ranks over.
+    nodes: int | None = None
     jobs: int = 1
     repeat: int = 1
     seed: int = 0
@@ -87,6 +75,8 @@ def requests_of(scenario: Scenario, options: Options) -> list[Request]:
             seed=options.seed + repetition,
             backend=options.backend,
             world_size=options.world_size or scenario.world_size,
+            nodes=options.nodes or scenario.nodes,
+            launcher=launcher_of(scenario.needs, options.launcher),
             hang_after_s=options.hang_after_s or scenario.hang_after_s,
             deadline_s=options.deadline_s,
         )
@@ -133,7 +123,7 @@ def _broken(broken: BrokenFile) -> Result:
 def run_all(
     requests: Sequence[Request],
     folder: RunFolder,
-    launcher: Launcher,
+    launchers: Launchers,
     jobs: int,
     stop: threading.Event,
     listener: Listener,
@@ -152,7 +142,7 @@ def run_all(
         with allotment.lease(request, stop, tell) as environment:
             if environment is None:
                 return None
-            result = _run_one(request, folder, launcher, stop, tell, environment)
+            result = _run_one(request, folder, launchers, stop, tell, environment)
         listener.result(result)
         return result
 
@@ -169,7 +159,7 @@ def run_all(
 def _run_one(
     request: Request,
     folder: RunFolder,
-    launcher: Launcher,
+    launchers: Launchers,
     stop: threading.Event,
     tell: Callable[[str], None],
     environment: Mapping[str, str],
@@ -177,7 +167,7 @@ def _run_one(
     name = request.scenario.name
     try:
         here = folder.job(name, request.variant, request.repetition)
-        return run(request, here, launcher, stop, tell, environment)
+        return run(request, here, launchers[request.launcher], stop, tell, environment)
     except ArtifactsError as failure:
         judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
         return Result(name, request, judgement, detail=failure.advice)
@@ -241,10 +231,8 @@ def script_scenario(program: Path, options: Options, arguments: Sequence[str] = 
 
 
 __all__ = [
-    "LAUNCHERS",
     "Listener",
     "Options",
-    "make_launcher",
     "plan",
     "refusal_of",
     "requests_of",

@@ -9,6 +9,7 @@ import typer
 from hanglab.harness.cli.agent import agent
 from hanglab.harness.cli.analyze import analyze
 from hanglab.harness.cli.capture import capture
+from hanglab.harness.cli.clean import clean
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.listing import list_scenarios
@@ -41,6 +42,8 @@ app.command()(entries)
 app.command()(stragglers)
 app.command()(profile)
 app.command()(agent)
+app.command()(clean)
+app.command()(clean)
 app.command()(doctor)
 
 

@@ -40,6 +40,12 @@ def run(
     world_size: Annotated[
         int | None, typer.Option(min=1, help="Ranks; each scenario's own without it.")
     ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Containers to spread the ranks over; one for each rank without it."
+        ),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 1,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each, with seeds S, S+1, ...")] = 1,
     seed: Annotated[int, typer.Option(help="Seed S of the first run.")] = 0,
@@ -66,6 +72,7 @@ def run(
         backend=backend,
         launcher=launcher,
         world_size=world_size,
+        nodes=nodes,
         jobs=jobs,
         repeat=repeat,
         seed=seed,
@@ -103,6 +110,7 @@ def run(
 def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
     from hanglab.harness import panel, report, suite
     from hanglab.harness.artifacts import RunFolder
+    from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.outcome import exit_code
 
     begun = time.monotonic()
@@ -114,13 +122,13 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
     with progress.shown(), _stopping() as stopped:
         for result in settled:
             progress.result(result)
-        launcher = suite.make_launcher(options.launcher)
+        launchers = Launchers()
         try:
             results += suite.run_all(
-                requests, folder, launcher, options.jobs, stopped.event, progress
+                requests, folder, launchers, options.jobs, stopped.event, progress
             )
         finally:
-            launcher.close()
+            launchers.close()
     content = suite.write_results(folder, options, results)
     if as_json:
         _print_json(content)
@@ -142,6 +150,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     from hanglab.harness import panel, report, suite
     from hanglab.harness.artifacts import RunFolder, Variant
     from hanglab.harness.cli.analyze import show
+    from hanglab.harness.launchers.selection import Launchers
 
     variant: Variant = "control" if os.environ.get("HANGLAB_FAULT") == "0" else "fault"
     asked = suite.requests_of(script, replace(options, control=True))
@@ -150,11 +159,11 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     console = panel.make_console(errors=True)
     progress = report.Progress(console, 1)
     with progress.shown(), _stopping() as stopped:
-        launcher = suite.make_launcher(options.launcher)
+        launchers = Launchers()
         try:
-            results = suite.run_all([request], folder, launcher, 1, stopped.event, progress)
+            results = suite.run_all([request], folder, launchers, 1, stopped.event, progress)
         finally:
-            launcher.close()
+            launchers.close()
     suite.write_results(folder, options, results)
     if stopped.signal is not None:
         typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)

@@ -15,6 +15,7 @@ from hanglab.harness.agent import Agent
 from hanglab.harness.artifacts import JobFolder, RunFolder, Variant
 from hanglab.harness.declaration import Expect, Scenario
 from hanglab.harness.launchers.protocol import LaunchError, Plan, RankExit
+from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.outcome import Outcome
 from hanglab.harness.runner import Request, Result, run
 from hanglab.harness.suite import run_all
@@ -162,7 +163,12 @@ def test_a_job_folder_that_cannot_be_made_costs_only_its_job(tmp_path: Path) -> 
     run_folder = RunFolder.create(tmp_path / "runs")
     (run_folder.path / "some").write_text("in the way")
     (result,) = run_all(
-        [request(tmp_path)], run_folder, FakeLauncher(None), 1, threading.Event(), Listener()
+        [request(tmp_path)],
+        run_folder,
+        Launchers(lambda name: FakeLauncher(None)),
+        1,
+        threading.Event(),
+        Listener(),
     )
     assert result.outcome is Outcome.HARNESS_ERROR
     assert "cannot be created" in result.judgement.reason
