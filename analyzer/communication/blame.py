@@ -87,16 +87,21 @@ def _end_of(rank: int, awaited: list[Waiting], merged: Merged, waits: Waits) -> 
         return End(rank, awaited, "stopped")
     if rank in waits.by_rank:
         return None
-    if summary.cut and not _status_tells(summary):
-        return End(rank, awaited, "unknown")
     strict = [waiting for waiting in awaited if rank in waiting.absent]
     if not strict:
         return End(rank, awaited, "unknown")
-    if not summary.gloo and any(done < queued for queued, done in summary.untied.values()):
-        # Its status tells of an unfinished operation that no entry shows.
+    if may_hide(summary):
         return End(rank, strict, "unknown")
     hidden = any(part.hidden for part in summary.parts)
     return End(rank, strict, "outside", hidden)
+
+
+def may_hide(summary: Summary) -> bool:
+    """Whether a rank may have unfinished operations that its dump does not show."""
+    if summary.cut and not _status_tells(summary):
+        return True
+    # Its status tells of an unfinished operation that no entry shows.
+    return not summary.gloo and any(done < queued for queued, done in summary.untied.values())
 
 
 def _status_tells(summary: Summary) -> bool:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hanglab.analyzer.communication.blame import Blame, End, Ring, find_blame, reaching
+from hanglab.analyzer.communication.blame import (
+    Blame,
+    End,
+    Ring,
+    find_blame,
+    may_hide,
+    reaching,
+)
 from hanglab.analyzer.communication.divergence import find_divergence
 from hanglab.analyzer.communication.exchange import find_misfit
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
@@ -110,7 +117,8 @@ class _Painter:
             open=tuple(blame.open),
             moving=tuple(self._moving),
             # Nobody communicates with himself alone.
-            incomplete=any(group.guessed and len(group.members) == 1 for group in cast.groups),
+            incomplete=any(group.guessed and len(group.members) == 1 for group in cast.groups)
+            or any(may_hide(summary) for summary in merged.ranks.values()),
             abridged=not self._small,
         )
         important = {end.rank for end in blame.ends if end.kind != "unknown"}
@@ -291,6 +299,11 @@ class _Painter:
                 pending = waiting.waiters[rank]
                 calls[rank] = self._call(rank, pending, waiting.group.group, full)
             p2p = [waiting.seq is None for waiting in ring.places.values()]
+            if not all(p2p) and any(w.behind and w.unknown for w in ring.places.values()):
+                # Their orders differ, which may be harmless, as that of two threads is: the
+                # ranks of which nothing is known may be what all wait for.
+                self._undecided.update(r for w in ring.places.values() for r in w.unknown)
+                continue
             deviating = ring.keys if len(ring.keys) == 1 else ()
             if not deviating and not all(p2p):
                 breaker = find_breaker(
@@ -298,11 +311,6 @@ class _Painter:
                     self._lookup,
                 )
                 deviating = (breaker,) if breaker is not None else ()
-                if not deviating and any(w.behind and w.unknown for w in ring.places.values()):
-                    # Their orders differ, which may be harmless: the ranks of which nothing
-                    # is known may be what all wait for.
-                    self._undecided.update(r for w in ring.places.values() for r in w.unknown)
-                    continue
             cycles.append(
                 Cycle(
                     ranks,

@@ -127,6 +127,25 @@ def test_members_of_the_default_group_are_counted_where_nobody_lists_them(tmp_pa
     assert found.inputs.missing_ranks == [2]
 
 
+def test_a_dump_that_breaks_off_is_not_healthy(tmp_path: Path) -> None:
+    """What it waited in stood at its end."""
+    whole = torch_pickle(dump_object(WAITS, members=world(2)))
+    (tmp_path / "rank_0").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "rank_1").write_bytes(torch_pickle(dump_object(DONE[:20], members=world(2))))
+    found = analyze(tmp_path)
+    assert (found.status, found.culprits) == (Status.INCONCLUSIVE, [])
+
+
+def test_a_status_ahead_of_all_entries_is_not_healthy(tmp_path: Path) -> None:
+    """It counts sends and receives, too: what is unfinished cannot be told, only that it is."""
+    p2p = [Row("all_reduce", 1), Row("send 1->0", 1, p2p_seq=1)]
+    for rank, rows, last in ((0, [], (3, 2)), (1, p2p, (1, 1))):
+        dump = dump_object(rows, members=world(2), status={0: last})
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(dump))
+    found = analyze(tmp_path)
+    assert (found.status, found.culprits) == (Status.INCONCLUSIVE, [])
+
+
 def test_orders_that_differ_are_no_ring_where_a_member_is_unknown() -> None:
     """Two threads fill two groups' queues as they like; all wait for rank 2, which has no dump."""
     members = {"0": range(3), "1": range(3)}
