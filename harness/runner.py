@@ -107,6 +107,9 @@ def run(
         with contextlib.suppress(OSError):
             folder.harness_log.write_text(detail)
         reason = f"{type(failure).__name__}: {failure}"
+        if isinstance(failure, HanglabError):
+            # Said on purpose: the way to it is in the log.
+            reason, detail = str(failure), failure.advice
         result = Result(name, request, Judgement(Outcome.HARNESS_ERROR, reason), detail=detail)
     result.folder = folder.path
     result.seconds = time.monotonic() - begun

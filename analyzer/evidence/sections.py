@@ -37,22 +37,43 @@ def longer_section(known: Evidence, rank: int) -> str | None:
     Neighbours on a crowded machine stretch some entries; the quickest fifth
     shows what the work itself takes.
     """
-    for total, peers in _shared(known, rank):
-        if min(total.count, *(t.count for t in peers)) < _FEWEST:
-            continue
-        mine = _typical(known, rank, total.section)
-        others = [_typical(known, r, total.section) for r in known.ranks if r != rank]
-        theirs = [found for found in others if found is not None]
-        if mine is None or not theirs:
-            continue
+    for section, mine, theirs in _compared(known, rank):
         if all(
             mine[i] >= _LONGER * median(t[i] for t in theirs)
             and mine[i] >= _BEYOND_ALL * max(t[i] for t in theirs)
             and mine[i] >= median(t[i] for t in theirs) + _LEAST_NS
             for i in (0, 1)
         ):
-            return total.section
+            return section
     return None
+
+
+def slower_throughout(known: Evidence, rank: int, factor: float) -> bool:
+    """Whether each of its sections, two at least, takes it ``factor`` times the peers' time.
+
+    More work has its place; what makes everything slower, down to the optimizer's step, is
+    the processor: a slower one, or one that is shared with something unseen.
+    """
+    compared = list(_compared(known, rank))
+    return len(compared) > 1 and all(
+        mine[i] >= factor * median(t[i] for t in theirs)
+        for _, mine, theirs in compared
+        for i in (0, 1)
+    )
+
+
+def _compared(
+    known: Evidence, rank: int
+) -> Iterator[tuple[str, tuple[float, float], list[tuple[float, float]]]]:
+    """Sections that were entered often, with what is typical of the rank and of its peers."""
+    for total, peers in _shared(known, rank):
+        if min(total.count, *(t.count for t in peers)) < _FEWEST:
+            continue
+        mine = _typical(known, rank, total.section)
+        others = [_typical(known, r, total.section) for r in known.ranks if r != rank]
+        theirs = [found for found in others if found is not None]
+        if mine is not None and theirs:
+            yield total.section, mine, theirs
 
 
 def _shared(known: Evidence, rank: int) -> Iterator[tuple[SectionTotal, list[SectionTotal]]]:

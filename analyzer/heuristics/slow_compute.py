@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from hanglab.analyzer.evidence.lines import busiest_line, share_of_line
-from hanglab.analyzer.evidence.sections import heaviest_section, longer_section
+from hanglab.analyzer.evidence.sections import (
+    heaviest_section,
+    longer_section,
+    slower_throughout,
+)
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.heuristics.slowness import CERTAIN, COST, EXCESS, FLOOR_MS, Scene
 from hanglab.analyzer.verdict import Cause, Evidence, Status
@@ -25,6 +29,12 @@ LEAST_NS = 100_000_000
 #: Tenths of the time in which a rank must work more, and in which it must where that is little.
 OFTEN = 3
 ALWAYS = 8
+#: A rank that is kept from its processor for so many times its excess of processor time is a
+#: crowd's victim; where no section tells, this much is.
+MOSTLY_KEPT = 5.0
+HARDLY_KEPT = 0.5
+#: Part of the excess that every section shows where it is the processor that is slower.
+THROUGHOUT = 0.5
 #: Without more processor time: share of the time that a rank must cost its peers, and share of
 #: its samples at one line of its own.
 LATE = 0.3
@@ -46,17 +56,20 @@ def computes_more(scene: Scene, rank: int) -> bool:
         or usual + excess < MORE * usual
     ):
         return False
+    factor = (usual + excess) / max(usual, 1.0)
     tenths = scene.tenths_beyond(rank, MORE)
-    if usual + excess >= CLEAR * usual:
-        return tenths >= OFTEN and (scene.late(rank) or scene.late_but_for_the_crowd(rank))
-    if tenths < ALWAYS:
+    if slower_throughout(scene.known, rank, 1 + THROUGHOUT * (factor - 1)):
         return False
-    if (
-        usual + excess >= PERSISTENT * usual
-        and scene.late(rank, CERTAIN)
-        and excess >= scene.kept_ns(rank)
-    ):
-        return True
+    if factor >= CLEAR:
+        return tenths >= OFTEN and (scene.late(rank) or scene.late_but_for_the_crowd(rank))
+    if tenths < ALWAYS or scene.kept_ns(rank) > MOSTLY_KEPT * excess:
+        return False
+    if heaviest_section(scene.known, rank, SECTION_PART * excess) is None:
+        return (
+            factor >= PERSISTENT
+            and scene.late(rank, CERTAIN)
+            and scene.kept_ns(rank) <= HARDLY_KEPT * excess
+        )
     late = scene.late(rank, 0.5, EXCESS / 2) or scene.late_but_for_the_crowd(rank)
     return late and longer_section(scene.known, rank) is not None
 

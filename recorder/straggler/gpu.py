@@ -99,9 +99,13 @@ class DeviceClock:
 
 
 def kernel_key(name: str, metadata: str) -> str:
-    """Name with grid and block: the same code on another shape is another kernel."""
+    """Name with grid and block: the same code on another shape is another kernel.
+
+    ``metadata`` is the inside of a JSON object, as Kineto's events have it, or the object.
+    """
+    text = metadata.strip()
     try:
-        facts = json.loads("{" + metadata.strip().strip("{}") + "}") if metadata else {}
+        facts = json.loads(text if text.startswith("{") else "{" + text + "}")
     except ValueError:
         facts = {}
     grid, block = facts.get("grid"), facts.get("block")
