@@ -5,8 +5,6 @@ cd "$(dirname "$0")/../.."
 
 image=${IMAGE:-hanglab:latest}
 base=${BASE_IMAGE:-}
-default_base=python:3.11-slim-bookworm
-own_base=hanglab-base:latest
 
 fail() {
     echo "make image: $1" >&2
@@ -17,19 +15,7 @@ command -v docker > /dev/null || fail "there is no docker command; install Docke
 apt-get install docker.io)"
 said=$(docker version --format '{{.Server.Version}}' 2>&1) || fail "Docker does not answer: $said"
 
-# The base: the one that was asked for, else the usual one, else one of Debian's packages.
-if [ -z "$base" ]; then
-    if docker image inspect "$default_base" > /dev/null 2>&1 \
-        || docker pull --quiet "$default_base" > /dev/null 2>&1; then
-        base=$default_base
-    else
-        base=$own_base
-        if ! docker image inspect "$base" > /dev/null 2>&1; then
-            echo "No registry has $default_base for this machine: building $base with debootstrap"
-            bash tools/image/base.sh "$base"
-        fi
-    fi
-fi
+[ -n "$base" ] || base=$(bash tools/image/base.sh) || fail "there is no base image; see above"
 
 # What the build needs of this machine goes in by the context, and no further than its first stages.
 handed=build/image
@@ -47,11 +33,16 @@ if [ -n "${CA_BUNDLE:-}" ]; then
 fi
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)
-options=(--network "${BUILD_NETWORK:-host}" --tag "$image" --tag "${image%%:*}:$version"
+options=(--network "${BUILD_NETWORK:-host}" --tag "$image"
     --build-arg "BASE_IMAGE=$base" --build-arg "VERSION=$version")
 for name in EXTRAS PIP_INDEX_URL PIP_EXTRA_INDEX_URL HTTP_PROXY HTTPS_PROXY NO_PROXY; do
     [ -z "${!name:-}" ] || options+=(--build-arg "$name=${!name}")
 done
-docker build --force-rm "${options[@]}" .
-rm -rf "$handed"
+log=$(mktemp)
+trap 'rm -f "$log"; rm -rf "$handed"' EXIT
+if ! docker build --force-rm "${options[@]}" . 2>&1 | tee "$log"; then
+    ! grep -q 'no space left on device' "$log" || fail "Docker's disk is full: \
+\`docker system df\` shows what takes the room, \`docker system prune\` makes some"
+    fail "the build failed; see above"
+fi
 docker image inspect --format "$image: {{.Size}} bytes on $base" "$image"

@@ -1,0 +1,116 @@
+"""CI's own Docker daemon: it starts where none answers, and nothing of it stays.
+
+Each runs in namespaces of its own, where the machine's daemon is out of sight.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).parents[2]
+HIDE = "set -euo pipefail; mount -t tmpfs none /run; ip link set lo up; "
+START = ". .ci/docker.sh; trap stop_docker EXIT; start_docker; echo pid $docker_pid; "
+
+
+@pytest.fixture(autouse=True)
+def local_daemon() -> None:
+    if not os.path.exists("/usr/sbin/dockerd") and not os.path.exists("/usr/bin/dockerd"):
+        pytest.skip("needs dockerd itself, which is elsewhere; apt-get install docker.io")
+
+
+@contextmanager
+def shell(script: str, data: Path) -> Iterator[subprocess.Popen[str]]:
+    environment = {k: v for k, v in os.environ.items() if k != "DOCKER_HOST"}
+    process = subprocess.Popen(
+        ["unshare", "--net", "--mount", "--propagation", "private", "bash", "-c", HIDE + script],
+        cwd=ROOT,
+        env={**environment, "HANGLAB_CI_DOCKER": str(data)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def daemon_of(process: subprocess.Popen[str]) -> int:
+    """Its process, once it answers."""
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("pid "):
+            return int(line.split()[1])
+    raise AssertionError("".join(said))
+
+
+def users_of(folder: Path) -> list[str]:
+    """Command lines that name a folder: the daemon and what it started."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if str(folder) in line and "dockerd" in line:
+            found.append(line)
+    return found
+
+
+def wait_for_end(folder: Path) -> None:
+    deadline = time.monotonic() + 60
+    while users_of(folder):
+        assert time.monotonic() < deadline, users_of(folder)
+        time.sleep(0.1)
+
+
+def test_it_stops_what_it_started_and_puts_rules_back(tmp_path: Path) -> None:
+    script = (
+        f"(echo before; iptables-save -t nat) > {tmp_path}/before;"
+        f"({START} iptables-save -t nat | grep -c DOCKER);"
+        "echo after; iptables-save -t nat | grep DOCKER || true; ip -o link; ls /run/hanglab-ci"
+    )
+    with shell(script, tmp_path / "data") as process:
+        said, _ = process.communicate(timeout=200)
+    running, after = said.split("after\n")
+    assert int(running.splitlines()[-1]) > 0
+    assert "DOCKER" not in after
+    assert "docker0" not in after
+    assert "No such file" in after
+    wait_for_end(tmp_path)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_it_ends_with_a_shell_that_is_ended(tmp_path: Path, end: signal.Signals) -> None:
+    with shell(START + "read -r < <(sleep 100)", tmp_path / "data") as process:
+        daemon = daemon_of(process)
+        assert str(tmp_path) in " ".join(users_of(tmp_path))
+        process.send_signal(end)
+        wait_for_end(tmp_path)
+        assert not os.path.exists(f"/proc/{daemon}")
+
+
+def test_a_daemon_that_cannot_start_is_told_and_is_no_failure(tmp_path: Path) -> None:
+    blocked = tmp_path / "data"
+    blocked.write_text("no folder")
+    script = ". .ci/docker.sh; trap stop_docker EXIT; if start_docker; then exit 9; fi; echo on"
+    with shell(script, blocked) as process:
+        said, _ = process.communicate(timeout=100)
+    assert process.returncode == 0
+    assert "*** No containers: dockerd does not start" in said
+    assert said.endswith("on\n")
