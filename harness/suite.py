@@ -14,7 +14,7 @@ from hanglab.harness.allotment import Allotment
 from hanglab.harness.artifacts import ArtifactsError, RunFolder, Variant, write_json
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.discovery import BrokenFile, Found
-from hanglab.harness.launchers.selection import Launchers, launcher_of
+from hanglab.harness.launchers.selection import CONTAINERS, Launchers, launcher_of
 from hanglab.harness.outcome import Judgement, Outcome, exit_code
 from hanglab.harness.runner import Request, Result, expectation, run
 
@@ -105,8 +105,8 @@ def refusal_of(scenario: Scenario, request: Request) -> str | None:
 
 def _needs(scenario: Scenario, request: Request) -> list[str]:
     needs = [request.backend, *scenario.needs]
-    if "docker" in needs:
-        needs.append("image")
+    if CONTAINERS in (request.launcher, *needs):
+        needs += [CONTAINERS, "image"]
     needs += [fault.needs for fault in scenario.faults if fault.needs]
     return list(dict.fromkeys(needs))
 

@@ -145,7 +145,7 @@ def run_job(request: Request) -> None:
         supervisor.watch(crew, order["limit_s"])
     except Exception as error:
         supervisor.fail(error)
-    supervisor.finish()
+    supervisor.finish(crew)
 
 
 def _spawn(command: list[str], environment: dict[str, str], log_dir: Path) -> int:

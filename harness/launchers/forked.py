@@ -83,7 +83,7 @@ def run_job(end: socket.socket, hanglab: int) -> Birth:
         supervisor.watch(crew, order["limit_s"])
     except Exception as error:
         supervisor.fail(error)
-    supervisor.finish()
+    supervisor.finish(crew)
     raise AssertionError("a supervisor ends in finish")
 
 

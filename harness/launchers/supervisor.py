@@ -116,10 +116,6 @@ class Supervisor:
             if self._hanglab in ready:
                 return
             if self.channel.fileno() in ready and self._told_to_end():
-                # Whoever ended until now was not ended by hanglab.
-                for message in crew.look():
-                    self.tell(message)
-                self.collect(crew)
                 return
 
     def collect(self, crew: Crew) -> None:
@@ -137,17 +133,41 @@ class Supervisor:
             return True
         return message is not None and message.get("command") == "end"
 
-    def finish(self) -> None:
-        """Ends every descendant, removes what the job left, says so.  Does not return."""
+    def finish(self, crew: Crew | None = None) -> None:
+        """Ends every descendant, removes what the job left, says so.  Does not return.
+
+        Tells of those of the crew that ended by themselves after all, too.
+        """
+
+        def reaped(pid: int, status: int) -> None:
+            self._seen.add(pid)
+            if crew is not None:
+                self._tell_exits(crew.reaped(pid, status))
+
+        def killed(pid: int, status: int) -> None:
+            # With a status of its own it was on its way out already.
+            if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+                self._seen.add(pid)
+            else:
+                reaped(pid, status)
+
+        if crew is not None:
+            self._tell_exits(crew.look())
+        reap(reaped)
         below = freeze_below()
         self._seen.update(below)
         segments = leftovers.shared_memory_of(pid for pid in below if not is_janitor(pid))
-        left = end_below(lambda pid, _status: self._seen.add(pid), self.woken)
+        left = end_below(killed, self.woken)
         leftovers.remove_shared_memory(segments, self._seen)
         if self._runtime is not None:
             leftovers.remove_tree(self._runtime)
         self.tell({"event": "ended", "left": left})
         os._exit(0)
+
+    def _tell_exits(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if message["event"] == "exit":
+                self.tell(message)
 
     def fail(self, error: BaseException) -> None:
         """Tells hanglab that the job could not be started, and ends it.  Does not return."""
