@@ -66,6 +66,20 @@ def test_request_is_delivered_once_and_its_file_is_the_receipt(
         assert process.ask() == ""
 
 
+def test_file_that_is_not_what_was_asked_for_is_no_success(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        order, _ = client.place(door, Asked(window=Window(duration_ms=100)))
+        text = process.ask()
+        long_ago = f"{text}PROFILE_START_TIME={int(time.time() * 1e3) - 60_000}\n"
+        write_trace(long_ago, os.getpid())
+        receipt = final(door, order)
+    assert receipt.state == "failed"
+    assert "before the requested window" in receipt.reason
+
+
 def test_answers_come_from_the_socket_that_was_asked(
     service: ProfilingService, sockets: Path
 ) -> None:
@@ -214,13 +228,32 @@ def test_dynolog_request_that_kineto_would_lose_is_refused(
         message = {"fn": "setKinetOnDemandRequest", "config": soon, "job_id": 0, "pids": []}
         with pytest.raises(AgentRefused, match=r"can begin in 11\.\d s at the earliest"):
             client.ask(door, message)
-        # This process stands here until it is answered.
-        iterations = {**message, "config": f"{file}ACTIVITIES_ITERATIONS=3\n"}
-        answer = client.ask(door, iterations, 30.0)
-        assert answer["processesMatched"] == [os.getpid()]
-        assert answer["activityProfilersTriggered"] == []
-        assert "makes no iterations" in answer["refused"][str(os.getpid())]
         assert process.ask() == ""
+
+
+def test_dynolog_request_for_iterations_is_kept_from_a_process_that_makes_none(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    (sockets / "traces").mkdir()
+    program = Path(__file__).parent / "programs" / "played_program.py"
+    stands = subprocess.Popen(
+        [sys.executable, str(program), str(sockets), "77", "stand"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert stands.stdout is not None
+        assert stands.stdout.readline() == "up\n"
+        config = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\nACTIVITIES_ITERATIONS=3\n"
+        message = {"fn": "setKinetOnDemandRequest", "config": config, "job_id": 0, "pids": []}
+        answer = client.ask(door, message, 30.0)
+    finally:
+        stands.kill()
+        stands.communicate()
+    assert answer["processesMatched"] == [77]
+    assert answer["activityProfilersTriggered"] == []
+    assert "makes no iterations" in answer["refused"]["77"]
 
 
 def test_refusal_has_what_dyno_looks_for(service: ProfilingService, door: Door) -> None:
@@ -255,6 +288,7 @@ def test_dynolog_request_leaves_the_launcher_out(
             assert "a.json" in rank.stdout.readline()
             assert launcher.ask() == ""
         finally:
+            rank.kill()
             rank.communicate()
 
 
@@ -290,4 +324,5 @@ def test_first_processes_of_containers_write_to_files_of_their_own(
             assert len(files) == 2
         finally:
             for process in processes:
+                process.kill()
                 process.communicate()

@@ -70,11 +70,12 @@ def test_orders_that_come_while_the_fabric_looks_at_them(sockets: Path) -> None:
     try:
         with played(sockets, os.getpid()) as (process,), ThreadPoolExecutor(1) as pool:
             process.ask()
-            door = Door("127.0.0.1", service.port)
 
             def flood() -> None:
-                for _ in range(60):
-                    client.place(door, Asked())
+                for _ in range(400):
+                    order = service.requests.place(Asked())
+                    # One that is open would end the look at once.
+                    service.requests.answer({"fn": "hanglab.cancel", "order": order.name})
 
             done = pool.submit(flood)
             while not done.done():

@@ -1,7 +1,8 @@
 """Plays Kineto in a process of its own.
 
-argv is the socket folder, the pid that it gives, and ``write`` if it shall leave
-a trace where and when it is asked for one.
+argv is the socket folder, the pid that it gives, and what it does beside asking:
+``write`` leaves a trace where and when it is asked for one, ``stand`` asks once and
+stands still.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from played import Played, write_trace
 process = Played(Path(sys.argv[1]), int(sys.argv[2]))
 text = process.ask()
 print("up", flush=True)
+if sys.argv[3:] == ["stand"]:
+    sys.stdin.read()
 while not text:
     time.sleep(0.05)
     text = process.ask()
