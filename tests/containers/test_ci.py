@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.timeout(240)]
@@ -59,50 +60,52 @@ def daemon_of(process: subprocess.Popen[str]) -> int:
     raise AssertionError("".join(said))
 
 
-def users_of(folder: Path) -> list[str]:
-    """Command lines that name a folder: the daemon and what it started."""
-    found = []
-    for process in Path("/proc").iterdir():
-        try:
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if str(folder) in line and "dockerd" in line:
-            found.append(line)
-    return found
+def with_children(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
 
 
-def wait_for_end(folder: Path) -> None:
+def wait_for_end(processes: list[psutil.Process]) -> None:
+    """Until they have ended, whoever is to collect them."""
     deadline = time.monotonic() + 60
-    while users_of(folder):
-        assert time.monotonic() < deadline, users_of(folder)
+    while left := [process for process in processes if not _ended(process)]:
+        assert time.monotonic() < deadline, left
         time.sleep(0.1)
+
+
+def _ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_it_stops_what_it_started_and_puts_rules_back(tmp_path: Path) -> None:
     script = (
-        f"(echo before; iptables-save -t nat) > {tmp_path}/before;"
-        f"({START} iptables-save -t nat | grep -c DOCKER);"
-        "echo after; iptables-save -t nat | grep DOCKER || true; ip -o link; ls /run/hanglab-ci"
+        f"({START} iptables-save -t nat | grep -c DOCKER; read -r < {tmp_path}/go);"
+        "echo after; iptables-save -t nat; ip -o link; ls /run/hanglab-ci"
     )
+    os.mkfifo(tmp_path / "go")
     with shell(script, tmp_path / "data") as process:
+        started = with_children(daemon_of(process))
+        (tmp_path / "go").write_text("on\n")
         said, _ = process.communicate(timeout=200)
     running, after = said.split("after\n")
-    assert int(running.splitlines()[-1]) > 0
+    assert int(running) > 0
     assert "DOCKER" not in after
     assert "docker0" not in after
     assert "No such file" in after
-    wait_for_end(tmp_path)
+    assert len(started) > 1
+    wait_for_end(started)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_it_ends_with_a_shell_that_is_ended(tmp_path: Path, end: signal.Signals) -> None:
-    with shell(START + "read -r < <(sleep 100)", tmp_path / "data") as process:
-        daemon = daemon_of(process)
-        assert str(tmp_path) in " ".join(users_of(tmp_path))
+    os.mkfifo(tmp_path / "never")
+    with shell(START + f"read -r < {tmp_path}/never", tmp_path / "data") as process:
+        started = with_children(daemon_of(process))
         process.send_signal(end)
-        wait_for_end(tmp_path)
-        assert not os.path.exists(f"/proc/{daemon}")
+        wait_for_end(started)
 
 
 def test_a_daemon_that_cannot_start_is_told_and_is_no_failure(tmp_path: Path) -> None:
