@@ -15,8 +15,15 @@ from arrival_builders import START, Simulated
 from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.heuristics.slow import slow_job
 from hanglab.analyzer.verdict import Cause
-from hanglab.recorder.case.boundary import Batch, Pause, SectionEvent, SectionTotal, Usage
-from hanglab.recorder.case.records import Clock
+from hanglab.recorder.case.boundary import (
+    Batch,
+    Fetches,
+    Pause,
+    SectionEvent,
+    SectionTotal,
+    Usage,
+)
+from hanglab.recorder.case.records import Clock, LineCount
 from hanglab.recorder.case.surroundings import HostSample, RankLoad
 
 WORLD = {"0": (0, 1, 2, 3)}
@@ -282,3 +289,91 @@ def test_a_starved_rank_and_a_slow_one_are_two_findings():
         Cause.SLOW_INPUT: [1],
         Cause.SLOW_COMPUTE: [2],
     }
+
+
+# A crowded machine.
+
+
+def test_a_rank_that_is_kept_from_its_processor_is_not_slow_at_its_work():
+    """As measured on a control among busy neighbours: a third more processor time, too."""
+    job = Job(late_by(20, 0)).uses({rank: 12.3 if rank == 0 else 9.3 for rank in range(4)})
+    job.section("a", "", lambda r, s: 25, lambda r, s: 8.3 if r == 0 else 6.5)
+    assert job.verdicts()[Cause.SLOW_COMPUTE].culprits == [0]
+    kept = Job(late_by(20, 0)).uses(
+        {rank: 12.3 if rank == 0 else 9.3 for rank in range(4)}, waited={0: 20.5}
+    )
+    kept.section("a", "", lambda r, s: 25, lambda r, s: 8.3 if r == 0 else 6.5)
+    assert kept.verdicts() == {}
+
+
+def test_a_slow_processor_makes_every_section_slower():
+    def job(update):
+        job = Job(late_by(8, 2)).uses({2: 16})
+        job.section("a", "", lambda r, s: 8, lambda r, s: 12 if r == 2 else 6)
+        return job.section("b", "update", lambda r, s: 2, lambda r, s: update if r == 2 else 1)
+
+    assert job(update=2).verdicts() == {}
+    assert job(update=1.1).verdicts()[Cause.SLOW_COMPUTE].culprits == [2]
+
+
+def test_a_burst_of_work_is_no_habit():
+    """Eight times the processor time, in a tenth of the time."""
+    job = Job(lambda rank, step: 60.0 if rank == 2 and 20 <= step < 24 else 0.0).uses({})
+    view = job.known.ranks[2].progress
+    for i, look in enumerate(view.usage):
+        look.cpu_ns += round(700e6 * min(1.0, max(0.0, (i - 20) / 5)))
+    assert job.verdicts() == {}
+    for i, look in enumerate(view.usage):
+        look.cpu_ns += round(700e6 * i / 50)
+    assert job.verdicts()[Cause.SLOW_COMPUTE].culprits == [2]
+
+
+def seen(job, rank, line, count):
+    job.known.ranks[rank].lines.append(LineCount("train.py", "step", line, count))
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_rank_seen_at_a_line_of_its_own(kept):
+    job = Job(late_by(9, 1)).uses({}, waited={1: 9.5} if kept else {})
+    for rank in range(4):
+        seen(job, rank, 7, 40)
+    seen(job, 1, 9, 60)
+    found = job.verdicts()
+    if kept:
+        assert found == {}
+    else:
+        assert found[Cause.SLOW_COMPUTE].location.line == 9
+
+
+def test_garbage_that_all_collect_accounts_for_no_other_lateness():
+    job = Job(lambda rank, step: 15.0 + (10.0 if rank == 3 else 0.0)).uses({}, waited={3: 10.5})
+    for rank, view in job.known.ranks.items():
+        view.progress.pauses = [
+            Pause(at(begin + 1), 15_000_000, 2, 0) for begin in job.begins[rank]
+        ]
+    assert job.verdicts() == {}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_loader_whose_worker_is_kept_from_its_processor(kept):
+    """Rank 2's batches take 18 ms where its peers' take 8: of work, or of waiting."""
+    job = Job(late_by(10, 2)).uses({})
+    job.section("dataloader", "input", lambda r, s: 10 if r == 2 else 0.1, lambda r, s: 0.1)
+    for rank, view in job.known.ranks.items():
+        took = 18_000_000 if rank == 2 else 8_000_000
+        view.progress.fetches = [
+            Fetches(
+                worker=0,
+                count=STEPS,
+                wall_ns=STEPS * took,
+                cpu_ns=STEPS * 7_000_000,
+                first_ns=at(0),
+                last_ns=at(job.end),
+                waited_ns=STEPS * (10_000_000 if kept and rank == 2 else 0),
+            )
+        ]
+    found = job.verdicts()
+    if kept:
+        assert found == {}
+    else:
+        assert found[Cause.SLOW_INPUT].culprits == [2]
