@@ -12,13 +12,14 @@ from hanglab.analyzer.dumps.columns import RankDump
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.evidence.boundary import join
 from hanglab.analyzer.evidence.code import CodeMap, Owner
+from hanglab.analyzer.evidence.common_clock import ahead_of_job, on_job_clock
 from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.evidence.model import Evidence, RankView
 from hanglab.analyzer.evidence.traces import stack_of_trace
 from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case.integrity import differences
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
-from hanglab.recorder.case.records import Exit, Frame, Raised, StackSample, Trigger
+from hanglab.recorder.case.records import Exit, Frame, Job, Raised, StackSample, Trigger
 
 #: Checksums of a larger Case are not compared: that would take longer than the analysis.
 _CHECKED_BYTES = 64 << 20
@@ -92,29 +93,32 @@ def _until(raised: list[Raised], trigger: Trigger | None) -> list[Raised]:
     return [one for one in raised if one.at.wall_ns <= trigger.at.wall_ns]
 
 
-def _exit(rank: RankCase, trigger: Trigger | None) -> Exit | None:
+def _exit(rank: RankCase, end: Exit | None, trigger: Trigger | None) -> Exit | None:
     """How the rank ended, unless it still lived at the capture and failed after it."""
-    end = rank.exit
     if end is None or trigger is None or end.at.wall_ns <= trigger.at.wall_ns:
         return end
     lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in rank.processes)
     return None if lived and (end.code or end.signal is not None) else end
 
 
-def _view(rank: RankCase, trigger: Trigger | None) -> RankView:
+def _view(rank: RankCase, job: Job | None) -> RankView:
+    trigger = job.trigger if job is not None else None
+    ahead = ahead_of_job(job, rank.host)
+    ends = on_job_clock([rank.exit] if rank.exit is not None else [], ahead)
     return RankView(
         rank=rank.rank,
         host=rank.host,
+        clock_ahead_ns=ahead,
         process=rank.process,
         progress=rank.progress,
         groups=rank.groups,
         stacks=_stacks(rank),
         processes=rank.processes,
         movement=rank.movement,
-        exit=_exit(rank, trigger),
-        exceptions=_until(rank.exceptions, trigger),
-        handled=_until(rank.handled, trigger),
-        children=rank.children,
+        exit=_exit(rank, ends[0] if ends else None, trigger),
+        exceptions=_until(on_job_clock(rank.exceptions, ahead), trigger),
+        handled=_until(on_job_clock(rank.handled, ahead), trigger),
+        children=on_job_clock(rank.children, ahead),
         waits=rank.waits,
         stderr=rank.stderr,
         shapes=rank.code,
@@ -148,9 +152,8 @@ def from_case(path: Path) -> Evidence:
     views: dict[int, RankView] = {}
     dumps: list[RankDump] = []
     buffers = _buffers(reader.ranks, unusable)
-    trigger = reader.job.trigger if reader.job else None
     for rank in reader.ranks:
-        view = views[rank.rank] = _view(rank, trigger)
+        view = views[rank.rank] = _view(rank, reader.job)
         dump = buffers.get(rank.rank)
         view.answered = dump is not None
         joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))

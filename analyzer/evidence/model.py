@@ -37,6 +37,9 @@ class RankView:
 
     rank: int
     host: str = ""
+    #: By how much its host's wall clock is ahead of the job's.  Exits and exceptions are on the
+    #: job's clock already; progress, groups and samples are on the host's.
+    clock_ahead_ns: int = 0
     process: RankProcess | None = None
     progress: Progress | None = None
     groups: list[Group] = field(default_factory=list)

@@ -209,7 +209,7 @@ def _kept_waiting(known: Known, view: RankView) -> bool:
     latest = max(
         max(o.entered_ns, o.returned_ns or 0, o.wait_returned_ns or 0) for o in progress.operations
     )
-    return trigger.at.wall_ns - latest > _WAITING_NS
+    return trigger.at.wall_ns - (latest - view.clock_ahead_ns) > _WAITING_NS
 
 
 def _seen(view: RankView, words: str, location: Location | None) -> list[Evidence]:

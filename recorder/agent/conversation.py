@@ -30,6 +30,7 @@ Events on standard output::
     {"event": "undue"}
     {"event": "finished", "problems": [...], "absent": [...]}
 
+Each also has ``wall_ns``, the clock of this host.
 ``resumed``: what looked like a hang was none, its capture has been dropped.
 ``stuck``: after a capture for another reason nothing has moved for as long as
 counts as a hang.  Where a job has an agent on each of several hosts, none of them
@@ -43,6 +44,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any
 
 import msgspec
@@ -105,7 +107,8 @@ class Conversation:
 
     def tell(self, event: str, **content: Any) -> None:
         try:
-            sys.stdout.buffer.write(msgspec.json.encode({"event": event, **content}) + b"\n")
+            line = {"event": event, **content, "wall_ns": time.time_ns()}
+            sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
             sys.stdout.buffer.flush()
         except (OSError, ValueError):
             self.over = True

@@ -15,7 +15,7 @@ import msgspec
 from hanglab.harness.agent import AgentDied
 from hanglab.harness.launchers.channel import Message
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.records import Absence, Container, Exit, Job, Trigger, TriggerKind
+from hanglab.recorder.case.records import Absence, Clock, Container, Exit, Job, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
 
 #: An agent that has said nothing for so many seconds after it was asked is not waited for.
@@ -73,6 +73,8 @@ class JointRecording:
         self._crew = crew
         self._job = Job(world_size, clock(), hang_after_s)
         self._said: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
+        #: By how much the clock of each node is ahead of this one's, in nanoseconds.
+        self._ahead: dict[int, int] = {}
         self._agents = {number: _Agent() for number in crew.names()}
         self._failed = False
         #: The capture that is to be made, and since when (monotonic).
@@ -83,6 +85,11 @@ class JointRecording:
 
     def take(self, number: int, line: Message) -> None:
         """What a node's agent says; from any thread."""
+        told = line.get("wall_ns")
+        if isinstance(told, int):
+            # The message that took least time tells most.
+            ahead = told - time.time_ns()
+            self._ahead[number] = max(ahead, self._ahead.get(number, ahead))
         self._said.put((number, line))
 
     def lose(self, number: int, reason: str) -> None:
@@ -141,6 +148,7 @@ class JointRecording:
         self._catch_up()
         self._keep_facts()
         self._job.ended = clock()
+        self._job.clocks_ahead_ns = {self._name(n): ahead for n, ahead in self._ahead.items()}
         self._job.ended_by_recorder = ended_by_recorder
         absent = [absence for agent in self._agents.values() for absence in agent.absent]
         names = self._crew.names()
@@ -262,6 +270,9 @@ class JointRecording:
 
     def _write_exit(self, number: int, rank: int, end: Exit, stderr: Path) -> None:
         folder = folders.rank_folder(self._case, self._name(number), rank)
+        # What lies in a host's folder is in its own time.
+        wall_ns = end.at.wall_ns + self._ahead.get(number, 0)
+        end = msgspec.structs.replace(end, at=Clock(wall_ns, end.at.mono_ns))
         with suppress(OSError):
             if not (folder / folders.EXIT).exists():
                 write_record(folder / folders.EXIT, end)
