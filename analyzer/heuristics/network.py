@@ -43,10 +43,14 @@ def partition(known: Known) -> Iterator[Proposal]:
         return
     links = links_of(known.ranks)
     cut: dict[frozenset[int], Evidence] = {}
+    #: (from, to) of what gets lost on its way.
+    ways: set[tuple[int, int]] = set()
     for link in links:
         for sender, receiver in link.directions:
             if _lost(sender) and _at_work(known, receiver.rank):
                 cut.setdefault(frozenset(link.ranks), _unheard(sender, receiver))
+                here, there = sender.rank, receiver.rank
+                ways.add((there, here) if _arrived(sender, receiver) else (here, there))
     if not cut:
         return
     culprits = _cut_off(known, set(cut), {frozenset(link.ranks) for link in links})
@@ -60,22 +64,46 @@ def partition(known: Known) -> Iterator[Proposal]:
         culprits,
         status=Status.HUNG,
         confidence=0.95,
-        summary=f"The network cuts {name_ranks(culprits)} off{apart}: what is sent is sent again "
-        "and again and never acknowledged.",
+        summary=f"The network cuts {name_ranks(culprits)} off{apart}: {_which(culprits, ways)} is "
+        "sent again and again and never acknowledged.",
         evidence=list(cut.values()),
         victims=others,
         collective=collective_ref(call) if call is not None else None,
     )
 
 
+def _which(culprits: list[int], ways: set[tuple[int, int]]) -> str:
+    """What gets lost, where all that does goes the same way."""
+    if len(culprits) == 1:
+        if all(sender == culprits[0] for sender, _ in ways):
+            return "all that it sends gets lost, and what its peers send it"
+        if all(receiver == culprits[0] for _, receiver in ways):
+            return "nothing reaches it, and what is sent to it"
+    return "what is sent"
+
+
 def _unheard(sender: End, receiver: End) -> Evidence:
+    there = (
+        "has it all, and its acknowledgements get lost"
+        if _arrived(sender, receiver)
+        else f"has {size(receiver.now.receive_queue)} to read"
+    )
     return Evidence(
         "sockets",
         sender.rank,
         f"sent {size(sender.now.send_queue)} to rank {receiver.rank} ({sender.now.local} to "
         f"{sender.now.remote}), again {sender.now.backoff} times in a row, and nothing was "
-        f"acknowledged; the other end has {size(receiver.now.receive_queue)} to read",
+        f"acknowledged; the other end {there}",
     )
+
+
+def _arrived(sender: End, receiver: End) -> bool:
+    """Whether the receiver's kernel has more than it was able to acknowledge.
+
+    The sender's count of acknowledged bytes includes the opening of the connection.
+    """
+    acknowledged, received = sender.now.sent_bytes, receiver.now.received_bytes
+    return acknowledged is not None and received is not None and received > acknowledged
 
 
 def _lost(end: End) -> bool:

@@ -37,6 +37,8 @@ def store_lost(known: Known) -> Iterator[Proposal]:
         and _served(known, view, [t.view for t in lost])
         and (first is None or view.ended.at.wall_ns <= first + int(5e9))
     ]
+    if not keepers:
+        yield from _lost_with_a_child(known, lost)
     if len(keepers) != 1:
         return
     keeper = keepers[0]
@@ -55,6 +57,68 @@ def store_lost(known: Known) -> Iterator[Proposal]:
         victims=ranks,
         excludes=ranks,
     )
+
+
+def _lost_with_a_child(known: Known, lost: list[Trouble]) -> Iterator[Proposal]:
+    """A process that a rank had started kept the store, and was ended while its rank lives on."""
+    clients = [trouble.view for trouble in lost]
+    keepers = [
+        (view, child)
+        for view in known.ranks.values()
+        if view.ended is None or not view.failed or view in clients
+        for child in view.children
+        if child.signal is not None or child.code
+    ]
+    served = [row for row in keepers if _at_home(known, row[0], clients)]
+    if len({view.rank for view, _ in served}) != 1:
+        return
+    keeper, child = served[0]
+    ranks = sorted(view.rank for view in clients)
+    how = f"signal {child.signal}" if child.signal is not None else f"code {child.code}"
+    yield propose(
+        known,
+        Order.EXIT,
+        Cause.STORE_LOST,
+        [keeper.rank],
+        status=Status.HUNG if known.stuck else Status.FAILED,
+        confidence=CONFIRMED - 0.05,
+        summary=f"A process that rank {keeper.rank} had started kept the store of the job and was "
+        f"ended ({how}) while {name_ranks(ranks)} still needed it.",
+        evidence=[
+            Evidence("exit", keeper.rank, f"its child process {child.pid} ended with {how}"),
+            *(
+                Evidence("sockets", keeper.rank, f"no rank served {endpoint}, where peers were")
+                for endpoint in sorted(_at_home(known, keeper, clients))
+            ),
+            *(_row(trouble) for trouble in lost),
+        ],
+        victims=known.others(keeper.rank),
+        excludes=known.others(keeper.rank),
+    )
+
+
+def _at_home(known: Known, view: RankView, clients: list[RankView]) -> set[str]:
+    """Endpoints of the rank's own host that all clients were connected to, and no rank served."""
+    neighbours = [v for v in known.ranks.values() if v.host == view.host]
+    addresses = {local.rpartition(":")[0] for v in neighbours for local, _ in _ends(v)}
+    ranks_own = {local for v in known.ranks.values() for local, _ in _ends(v)}
+    ports = set[str]().union(*(_listened(v) for v in neighbours))
+    common = set.intersection(*({remote for _, remote in _ends(v)} for v in clients))
+    return {
+        endpoint
+        for endpoint in common - ranks_own
+        if endpoint.rpartition(":")[0] in addresses and endpoint.rpartition(":")[2] not in ports
+    }
+
+
+def _ends(view: RankView) -> set[tuple[str, str]]:
+    """(local, remote) of every connection that the rank was seen with."""
+    return {
+        (connection.local, connection.remote)
+        for sample in view.connections
+        for connection in sample.connections
+        if connection.state != "LISTEN"
+    }
 
 
 def _row(trouble: Trouble) -> Evidence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hanglab.harness.faults.outside.filtering import counted
@@ -29,9 +30,9 @@ def neighbour(nodes: Nodes, rank: int) -> Node:
 
 
 class ReachProbe:
-    """Connects from ``here`` to ``there``; ``filtered`` is whose packet filter counts."""
+    """Connects from ``here`` to ``there``; ``filtered`` are those whose packet filters count."""
 
-    def __init__(self, here: Node, there: Node, filtered: Node) -> None:
+    def __init__(self, here: Node, there: Node, filtered: Sequence[Node]) -> None:
         self._here, self._there, self._filtered = here, there, filtered
         came = connect(here.pid, there.address, _CLOSED, _LONG_S)
         if came != "refused":
@@ -39,7 +40,7 @@ class ReachProbe:
 
     def struck(self) -> Reading:
         came = connect(self._here.pid, self._there.address, _CLOSED, _PATIENCE_S)
-        caught = counted(self._filtered.pid)
+        caught = sum(counted(node.pid) for node in self._filtered)
         return Reading(
             came == "silent" and caught > 0,
             f"a connection to node {self._there.number} from node {self._here.number}: {came}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hanglab.harness.faults.outside.filtering import MARK, Rule, add_rules, remove_rules
+from hanglab.harness.faults.outside.filtering import MARK, Rule, add_all
 from hanglab.harness.faults.outside.node_fault import NodeFault, Undo
 from hanglab.harness.probes.reach import ReachProbe, neighbour
 
@@ -23,15 +23,17 @@ class CutOff(NodeFault):
     needs = "outside_filter"
 
     def strike_node(self, nodes: Nodes) -> Undo:
-        pid = nodes.of_rank(self.rank).pid
-        rules: list[Rule] = []
+        node = nodes.of_rank(self.rank)
+        rules: list[tuple[int, list[Rule]]] = []
         if self.ways != "out":
-            rules.append(("INPUT", "!", "-i", "lo", *MARK, "-j", "DROP"))
+            rules.append((node.pid, [("INPUT", "!", "-i", "lo", *MARK, "-j", "DROP")]))
         if self.ways != "in":
-            rules.append(("OUTPUT", "!", "-o", "lo", *MARK, "-j", "DROP"))
-        add_rules(pid, rules)
-        return lambda: remove_rules(pid, rules)
+            # Where they arrive: dropped at home, they would not have been sent at all, and
+            # the kernel would know.
+            heard: Rule = ("INPUT", "-s", node.address, *MARK, "-j", "DROP")
+            rules += [(other.pid, [heard]) for other in nodes.values() if other is not node]
+        return add_all(rules)
 
     def probe(self, nodes: Nodes) -> ReachProbe:
         node = nodes.of_rank(self.rank)
-        return ReachProbe(neighbour(nodes, self.rank), node, filtered=node)
+        return ReachProbe(neighbour(nodes, self.rank), node, list(nodes.values()))

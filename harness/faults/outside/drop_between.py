@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hanglab.harness.faults.outside.filtering import MARK, Rule, add_rules, remove_rules
+from hanglab.harness.faults.outside.filtering import MARK, add_all
 from hanglab.harness.faults.outside.node_fault import NodeFault, Undo
 from hanglab.harness.probes.reach import ReachProbe
 
@@ -21,14 +21,14 @@ class DropBetween(NodeFault):
     needs = "outside_filter"
 
     def strike_node(self, nodes: Nodes) -> Undo:
-        pid, peer = nodes.of_rank(self.rank).pid, nodes.of_rank(self.other).address
-        rules: list[Rule] = [
-            ("INPUT", "-s", peer, *MARK, "-j", "DROP"),
-            ("OUTPUT", "-d", peer, *MARK, "-j", "DROP"),
-        ]
-        add_rules(pid, rules)
-        return lambda: remove_rules(pid, rules)
+        one, other = nodes.of_rank(self.rank), nodes.of_rank(self.other)
+        return add_all(
+            [
+                (here.pid, [("INPUT", "-s", there.address, *MARK, "-j", "DROP")])
+                for here, there in ((one, other), (other, one))
+            ]
+        )
 
     def probe(self, nodes: Nodes) -> ReachProbe:
-        node = nodes.of_rank(self.rank)
-        return ReachProbe(nodes.of_rank(self.other), node, filtered=node)
+        one, other = nodes.of_rank(self.rank), nodes.of_rank(self.other)
+        return ReachProbe(one, other, [one, other])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hanglab.harness.faults.outside.namespaces import in_network
 
@@ -23,6 +23,24 @@ def add_rules(pid: int, rules: Sequence[Rule]) -> None:
     except OSError:
         remove_rules(pid, done)
         raise
+
+
+def add_all(rules: Sequence[tuple[int, Sequence[Rule]]]) -> Callable[[], None]:
+    """The same in several namespaces, by process id; returns what removes them all."""
+    done: list[tuple[int, Sequence[Rule]]] = []
+
+    def remove() -> None:
+        for pid, mine in done:
+            remove_rules(pid, mine)
+
+    try:
+        for pid, mine in rules:
+            add_rules(pid, mine)
+            done.append((pid, mine))
+    except OSError:
+        remove()
+        raise
+    return remove
 
 
 def remove_rules(pid: int, rules: Sequence[Rule]) -> None:
