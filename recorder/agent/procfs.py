@@ -63,7 +63,30 @@ def wanted_s(pid: int) -> float | None:
 
 def io_bytes(pid: int) -> tuple[int, int] | None:
     """Bytes that the process has read and written by system calls, files and pipes alike."""
-    data = _read(f"/proc/{pid}/io")
+    return _io(f"/proc/{pid}/io")
+
+
+#: Name of the thread that serves torch's store to all ranks; peers that wait keep it busy.
+_STORE_THREAD = "pt_tcpstore"
+
+
+def store_threads(pid: int) -> list[int]:
+    """Threads of the process that serve the job's store."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/task"):
+            if (_read(f"/proc/{pid}/task/{name}/comm") or "").startswith(_STORE_THREAD):
+                found.append(int(name))
+    return found
+
+
+def thread_io_bytes(pid: int, tid: int) -> tuple[int, int]:
+    """The same of one thread; nothing where it has gone."""
+    return _io(f"/proc/{pid}/task/{tid}/io") or (0, 0)
+
+
+def _io(path: str) -> tuple[int, int] | None:
+    data = _read(path)
     if data is None:
         return None
     values = {}

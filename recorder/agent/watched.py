@@ -19,6 +19,8 @@ from hanglab.recorder.case.records import Exit, Movement, RankProcess, StackSamp
 
 #: A recorder thread that has run so lately can have the interpreter's lock.
 _BEATS_NS = 1_000_000_000
+#: Seconds between two looks for threads that serve a store, while there is I/O.
+_THREADS_S = 2.0
 
 
 class WatchedRank:
@@ -35,6 +37,9 @@ class WatchedRank:
         self.user_code = UserCode(process.python.stdlib, process.python.site, process.python.own)
         self._file = CounterFile(folder)
         self._io: dict[int, tuple[int, int]] = {}
+        self._total_io: tuple[int, int] | None = None
+        self._store_threads: list[int] = []
+        self._threads_at = float("-inf")
         #: Processes below the rank, as last looked up.
         self.descendants: list[int] = []
         self.exit: Exit | None = None
@@ -176,13 +181,36 @@ class WatchedRank:
     def _io_moved(self) -> bool:
         io = {}
         for pid in (self.pid, *self.descendants):
-            found = procfs.io_bytes(pid)
+            found = self._io_of(pid)
             if found is not None:
                 io[pid] = found
-        # A process that came or went is no movement by itself; bytes are.
-        moved = any(io[pid] != self._io[pid] for pid in io.keys() & self._io.keys())
+        # A process that came or went is no movement by itself; bytes are.  Those of a store
+        # are known a little too high or too low where it is busy: only growth counts.
+        both = io.keys() & self._io.keys()
+        moved = any(
+            now > then for pid in both for now, then in zip(io[pid], self._io[pid], strict=True)
+        )
+        for pid in both:
+            io[pid] = max(io[pid][0], self._io[pid][0]), max(io[pid][1], self._io[pid][1])
         self._io = io
         return moved
+
+    def _io_of(self, pid: int) -> tuple[int, int] | None:
+        """Bytes of a process, without those of the store that it may keep for its peers.
+
+        Peers that wait at the store ask it again and again.
+        """
+        found = procfs.io_bytes(pid)
+        if found is None or pid != self.pid:
+            return found
+        if found != self._total_io and time.monotonic() - self._threads_at > _THREADS_S:
+            self._threads_at = time.monotonic()
+            self._store_threads = procfs.store_threads(pid)
+        self._total_io = found
+        for tid in self._store_threads:
+            read, written = procfs.thread_io_bytes(pid, tid)
+            found = found[0] - read, found[1] - written
+        return found
 
 
 def find_ranks(host_folder: Path, known: set[Path]) -> list[WatchedRank]:

@@ -36,8 +36,9 @@ _REST = 50
 _KEPT = 60
 #: Samples that are written at one interval before it doubles.
 _EACH = 30
-#: The kernel lists all connections of the host: where that takes more than so many seconds
-#: they are asked for with every tenth sample only, and beyond ten times that at the capture.
+#: The kernel lists all connections of the host: where that takes more than so many seconds of
+#: a processor they are asked for with every tenth sample only, and beyond ten times that at
+#: the capture.
 _DEAR_S = 0.005
 _SELDOM = 10
 #: So many lists of connections are kept, so far apart but for the latest.
@@ -176,9 +177,9 @@ class HostSampler:
         self._kept.append((sample, written))
 
     def _take_connections(self, ranks: tuple[Sampled, ...], capture: bool) -> None:
-        began = time.monotonic()
+        began = time.thread_time()  # on a busy host little work takes long
         found, problems = sockets.sample([rank.pid for rank in ranks], capture)
-        self._dearest = max(self._dearest, time.monotonic() - began)
+        self._dearest = max(self._dearest, time.thread_time() - began)
         for rank in ranks:
             if rank.pid in found:
                 kept = self._connections.setdefault(rank.folder, deque(maxlen=_SPACED))
