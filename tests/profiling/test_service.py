@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import threading
 import time
@@ -14,11 +13,8 @@ from pathlib import Path
 import pytest
 from played import played
 
-from hanglab.harness.doors import find_doors
-from hanglab.recorder.agent.profiles import Profiles, open_door
-from hanglab.recorder.case.folders import host_folder
+from hanglab.recorder.agent.profiles import Profiles
 from hanglab.recorder.profiling import client
-from hanglab.recorder.profiling.access import Refused
 from hanglab.recorder.profiling.client import Door
 from hanglab.recorder.profiling.receipts import Asked
 from hanglab.recorder.profiling.registry import Client
@@ -92,35 +88,6 @@ def test_service_without_threads_leaves_no_socket_behind(sockets: Path, no_threa
     with pytest.raises(RuntimeError):
         ProfilingService(Settings(sockets / "traces", "here", sockets))
     assert not (sockets / "dynolog").exists()
-
-
-def test_recorded_job_can_be_reached_from_other_hosts(
-    sockets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = Settings(sockets / "traces", "here", sockets, token="of this run, " * 3)
-    assert open_door(settings) == settings
-    monkeypatch.setenv("HANGLAB_LISTEN", "0.0.0.0")
-    with pytest.raises(Refused, match="HANGLAB_TOKEN_FILE"):
-        open_door(settings)
-    token = tmp_path / "token"
-    monkeypatch.setenv("HANGLAB_TOKEN_FILE", str(token))
-    token.write_text("short")
-    with pytest.raises(Refused, match="less than 16"):
-        open_door(settings)
-    token.write_text("shared by all hosts\n")
-    opened = open_door(settings)
-    assert (opened.addresses, opened.port) == (("0.0.0.0",), 1778)
-    assert opened.token == "shared by all hosts"
-
-    # Whoever looks at the Case from elsewhere asks the hosts that it names.
-    case = tmp_path / "case"
-    for host in ("n1", "n2", socket.gethostname()):
-        host_folder(case, host).mkdir(parents=True)
-    doors = find_doors(case, [], None, "", token, None)
-    assert [(door.host, door.port, door.token) for door in doors] == [
-        ("n1", 1778, opened.token),
-        ("n2", 1778, opened.token),
-    ]
 
 
 @pytest.mark.usefixtures("no_threads")
