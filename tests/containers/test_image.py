@@ -136,6 +136,7 @@ def test_it_tells_its_health(client: DockerClient) -> None:
     )
     try:
         deadline = time.monotonic() + 60
+        container.reload()
         while container.attrs["State"]["Health"]["Status"] != "healthy":
             assert time.monotonic() < deadline, container.attrs["State"]["Health"]
             time.sleep(0.2)
