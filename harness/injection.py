@@ -15,6 +15,7 @@ from hanglab.harness.faults.conditions import FromTheStart, Seen
 from hanglab.harness.faults.fault import Fault, NotYet
 from hanglab.harness.faults.outside.node_fault import NodeFault
 from hanglab.harness.probes.probe import Reading, Watch, look_until
+from hanglab.recorder.agent import procfs
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
 
@@ -202,9 +203,10 @@ def _end_remains(nodes: Nodes) -> None:
     for node in nodes.values():
         for rank in node.ranks:
             with contextlib.suppress(OSError):
-                nodes.process_of(rank)
-                os.kill(node.pid, signal.SIGKILL)
-                break
+                left = procfs.stat(nodes.process_of(rank))
+                if left is not None and left.state not in "ZX":
+                    os.kill(node.pid, signal.SIGKILL)
+                    break
 
 
 class _ProgressFiles:

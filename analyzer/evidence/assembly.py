@@ -129,7 +129,7 @@ def _view(rank: RankCase, job: Job | None) -> RankView:
 
 def _hosts(reader: CaseReader) -> dict[str, HostView]:
     return {
-        name: HostView(name, reader.samples(name), reader.nccl_status(name))
+        name: HostView(name, reader.samples(name), reader.nccl_status(name), reader.container(name))
         for name in reader.hosts
     }
 

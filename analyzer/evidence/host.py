@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from hanglab.recorder.case.records import Container
 from hanglab.recorder.case.surroundings import (
     CpuGroup,
     HostSample,
@@ -45,6 +46,8 @@ class HostView:
     samples: list[HostSample] = field(default_factory=list)
     #: What NCCL's RAS service answered.
     nccl: dict[str, Any] | None = None
+    #: What the container engine said of it at the capture, where it is a container.
+    container: Container | None = None
 
     @property
     def latest(self) -> HostSample | None:

@@ -19,6 +19,15 @@ class End:
     #: Time between the two samples.
     seconds: float
 
+    @property
+    def active_s(self) -> float:
+        """Of those seconds the part up to when it last had something acknowledged.
+
+        A job that comes to its end, or waits for something else, sends nothing any more.
+        """
+        idle = min(self.now.last_sent_ms or 0, self.now.last_acknowledged_ms or 0) / 1e3
+        return max(0.0, self.seconds - idle)
+
     def grown(self, name: str) -> float:
         """By how much a counter has grown between the samples; 0 where it was not read."""
         old = getattr(self.before, name) if self.before is not None else None
@@ -52,10 +61,7 @@ def links_of(views: Mapping[int, RankView]) -> list[Link]:
     """Connections of which both ends were sampled, in different ranks."""
     ends: dict[tuple[str, str], End] = {}
     for rank, view in views.items():
-        sample = latest(view.connections)
-        if sample is None:
-            continue
-        for connection in sample.connections:
+        for sample, connection in _last_seen(view.connections):
             key = connection.local, connection.remote
             since, before = _earliest(view.connections, key)
             seconds = (sample.at.mono_ns - since) / 1e9 if before is not None else 0.0
@@ -66,6 +72,23 @@ def links_of(views: Mapping[int, RankView]) -> list[Link]:
         if other is not None and local < remote and other.rank != end.rank:
             found.append(Link((end, other)))
     return sorted(found, key=lambda link: (sorted(link.ranks), link.ends[0].now.local))
+
+
+def _last_seen(samples: list[ConnectionSample]) -> list[tuple[ConnectionSample, Connection]]:
+    """Connections of the latest capture; of a rank without one as they were last seen.
+
+    A rank closes them at its end, a while before it is gone.
+    """
+    last = latest(samples)
+    if last is None:
+        return []
+    if last.capture:
+        return [(last, connection) for connection in last.connections]
+    found: dict[tuple[str, str], tuple[ConnectionSample, Connection]] = {}
+    for sample in samples:
+        for connection in sample.connections:
+            found[connection.local, connection.remote] = sample, connection
+    return list(found.values())
 
 
 def _earliest(

@@ -56,7 +56,8 @@ def partition(known: Known) -> Iterator[Proposal]:
     culprits = _cut_off(known, set(cut), {frozenset(link.ranks) for link in links})
     call = _stalled(known, culprits)
     others = known.others(*culprits)
-    apart = f" from {name_ranks(others)}" if others else " from each other"
+    among = all(pair <= set(culprits) for pair in cut)
+    apart = " from each other" if among or not others else f" from {name_ranks(others)}"
     yield propose(
         known,
         Order.STALLED,
@@ -167,7 +168,7 @@ def slow_link(known: Known) -> Iterator[Proposal]:
     pairs = {frozenset(link.ranks) for link, _, _ in slow}
     healthy = [rate for pair, rate in rates.items() if pair not in pairs]
     slow = [row for row in slow if not healthy or row[2] * _SLOWER <= max(healthy)]
-    share = max((_busy(sender) for _, sender, _ in slow), default=0.0)
+    share = max((_cost(sender) for _, sender, _ in slow), default=0.0)
     if not slow or share < COST:
         return
     linked = {frozenset(link.ranks) for link in links_of(known.ranks)}
@@ -181,7 +182,7 @@ def slow_link(known: Known) -> Iterator[Proposal]:
         status=Status.SLOW,
         confidence=0.9,
         summary=f"The link of {name_ranks(culprits)} carries {size(int(rate))} a second and is "
-        f"full {share:.0%} of the time; the job waits for it.",
+        f"busy {share:.0%} of the time; the job waits for it.",
         evidence=[
             Evidence(
                 "sockets",
@@ -205,6 +206,12 @@ def _rate(end: End) -> float | None:
 
 
 def _busy(end: End) -> float:
+    """Share of the time in which the job used the link at all."""
+    return min(1.0, end.grown("busy_s") / end.active_s) if end.active_s > 0 else 0.0
+
+
+def _cost(end: End) -> float:
+    """Share of all the time in which it was seen."""
     return min(1.0, end.grown("busy_s") / end.seconds) if end.seconds > 0 else 0.0
 
 
@@ -216,7 +223,7 @@ def _congested(sender: End, receiver: End) -> bool:
         _busy(sender) >= _BUSY
         and held <= _HELD_UP * busy
         and receiver.now.receive_queue == 0
-        and sender.seconds >= 1.0
+        and sender.active_s >= 1.0
     )
 
 

@@ -38,6 +38,14 @@ def stopped_processes(known: Known) -> Iterator[Proposal]:
     ]
     ranks = [v.rank for v in frozen]
     for view in known.ranks.values():
+        # Nobody inside can say so: its recorder is frozen with it.
+        container = known.host_of(view.rank).container
+        paused = container is not None and container.status == "paused"
+        if paused and known.stuck and view.ended is None and view.rank not in ranks:
+            ranks.append(view.rank)
+            detail = f"its node {view.host} is paused, says the container engine"
+            details.append(Evidence("host", view.rank, detail))
+    for view in known.ranks.values():
         children = _stopped_children(view)
         if children and view.rank not in ranks and known.stands_outside(view.rank):
             ranks.append(view.rank)
