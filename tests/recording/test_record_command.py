@@ -150,6 +150,29 @@ def test_hung_job_is_left_if_asked(tmp_path):
         assert process.returncode == 130
 
 
+def test_capture_is_dropped_if_the_job_goes_on(tmp_path):
+    case, pipe, stop = tmp_path / "case", tmp_path / "pipe", tmp_path / "stop"
+    os.mkfifo(pipe)
+    command = program("pausing_program.py", str(pipe), str(stop))
+    words = [*HANGLAB, "record", "--out", case, "--hang-after", "1", "--then", "leave"]
+    with started([*words, "--", *command], tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "left as it is" in line:
+                break
+        assert trigger_of(case)[0] == "no_progress" and CaseReader(case).ranks[0].stacks
+        with pipe.open("wb") as file:
+            file.write(b"go on")
+        wait_for(lambda: not CaseReader(case).ranks[0].stacks, "the capture to be dropped")
+        stop.touch()
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "done\n"), err
+    reader = CaseReader(case)
+    assert trigger_of(case) == ("", "") and not reader.ranks[0].stacks
+    assert reader.ranks[0].exit is not None and reader.ranks[0].exit.code == 0
+    assert analyze(case).status.value == "healthy"
+
+
 def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):
     case = tmp_path / "case"
     script = tmp_path / "train.py"
@@ -183,7 +206,7 @@ def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):
     assert analyze(case).culprits in ([1], [])
 
 
-@pytest.mark.parametrize("how", ["step", "native", "checkpoint"])
+@pytest.mark.parametrize("how", ["step", "native", "checkpoint", "ending"])
 def test_slow_is_not_hung(tmp_path, how):
     done = hanglab(
         *("record", "--out", tmp_path / "case", "--hang-after", "1", "--"),

@@ -137,6 +137,9 @@ def test_killed_hanglab(tmp_path, plain):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
     assert "\n".join(sorted((tmp_path / "out").read_text().splitlines())) == plain
+    wait_for((tmp_path / "case" / "manifest.json").exists, "the agent to put the Case in order")
+    ranks = CaseReader(tmp_path / "case").ranks
+    assert [rank.progress is not None for rank in ranks] == [True, True]
 
 
 def _runs(pid: int, name: str) -> bool:

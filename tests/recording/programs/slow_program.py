@@ -1,5 +1,6 @@
 """One rank that moves in ways that are easily taken for a hang; the argument says how."""
 
+import atexit
 import os
 import sys
 import time
@@ -51,12 +52,25 @@ def checkpoint():
             time.sleep(0.3)
 
 
+def take_down():
+    """Keeps the interpreter busy at its end, as taking much apart does."""
+    until = time.monotonic() + 8 * THRESHOLD
+    while time.monotonic() < until:
+        pass
+
+
+def ending():
+    atexit.unregister(take_down)
+    atexit.register(take_down)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     store = f"file://{os.environ['STORE']}"
     dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
     for _ in range(3):
         dist.all_reduce(torch.ones(4))
-        {"step": slow_step, "native": native, "checkpoint": checkpoint}[sys.argv[1]]()
+        ways = {"step": slow_step, "native": native, "checkpoint": checkpoint, "ending": ending}
+        ways[sys.argv[1]]()
     dist.destroy_process_group()
     print("done")
