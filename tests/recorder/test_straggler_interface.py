@@ -231,7 +231,7 @@ def test_a_section_decorates_a_function_and_is_named_by_its_place(shared: None) 
 def test_thresholds() -> None:
     detector = Detector(gather_on_rank0=False)
     try:
-        for pause in (0.004, 0.008):
+        for pause in (0.04, 0.08):
             for _ in range(12):
                 with detector.detection_section("work"):
                     time.sleep(pause)
@@ -242,7 +242,7 @@ def test_thresholds() -> None:
         assert not report.identify_stragglers(section_indiv_threshold=0.3)[
             "straggler_sections_individual"
         ]
-        assert not report.identify_stragglers(floor_ms=50)["straggler_sections_individual"]
+        assert not report.identify_stragglers(floor_ms=1000)["straggler_sections_individual"]
         assert found["straggler_gpus_relative"] == found["straggler_gpus_individual"] == set()
         # Without a device there are no kernels to score: unknown, not bad, and not NaN.
         assert report.gpu_individual_perf_scores == {0: None}
