@@ -72,6 +72,47 @@ def leaves_one_out(job):
     assert [lines[line - 1].strip() for line in scenario.seen_lines] == ["after()  # SEEN here"]
 
 
+HELPER = """
+def reduce_unless(skipped):
+    if not skipped:  # FAULT
+        step()
+    wait()  # SEEN
+"""
+ONE = """
+@scenario(expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={{1}}))
+def {name}(job):
+    reduce_unless(job.faulty){mark}
+"""
+
+
+def marked(scenario: Scenario, lines: tuple[int, ...]) -> list[str]:
+    text = scenario.source.read_text().splitlines()
+    return [text[line - 1].strip() for line in lines]
+
+
+def test_all_marks_of_a_file_are_its_only_scenarios(tmp_path: Path) -> None:
+    """Also those in a function or a class beside it, and in its own body at the same time."""
+    own = ONE.format(name="one", mark="  # FAULT")
+    scenario = only(read(tmp_path, HELPER + own))
+    assert marked(scenario, scenario.fault_lines) == [
+        "if not skipped:  # FAULT",
+        "reduce_unless(job.faulty)  # FAULT",
+    ]
+    assert marked(scenario, scenario.seen_lines) == ["wait()  # SEEN"]
+
+
+def test_of_several_scenarios_each_has_the_marks_in_itself_before_shared_ones(
+    tmp_path: Path,
+) -> None:
+    own = ONE.format(name="one", mark="  # FAULT of its own")
+    found = read(tmp_path, HELPER + own + ONE.format(name="other", mark=""))
+    assert not found.broken
+    one, other = found.scenarios
+    assert marked(one, one.fault_lines) == ["reduce_unless(job.faulty)  # FAULT of its own"]
+    assert marked(other, other.fault_lines) == ["if not skipped:  # FAULT"]
+    assert marked(one, one.seen_lines) == marked(other, other.seen_lines) == ["wait()  # SEEN"]
+
+
 def test_culprit_is_seen_at_the_fault_unless_said_otherwise(tmp_path: Path) -> None:
     scenario = only(
         read(

@@ -27,7 +27,7 @@ IDLE = "print(flush=True); input()"
 def test_a_limit_holds_for_the_process_until_it_is_cleared_up(fault: LimitFault) -> None:
     able = capability(f"cgroup_{fault.controller}")
     if not able.available:
-        pytest.skip(able.reason)
+        pytest.skip(f"needs {able.name}: {able.reason}; {able.remedy}")
     process = subprocess.Popen(
         [sys.executable, "-c", IDLE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -59,7 +59,7 @@ def _membership(pid: int, controller: str) -> str:
 def test_a_group_that_a_killed_hanglab_left_is_removed() -> None:
     able = capability("cgroup_pids")
     if not able.available:
-        pytest.skip(able.reason)
+        pytest.skip(f"needs {able.name}: {able.reason}; {able.remedy}")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     left = Path(able.reason.rpartition(" at ")[2]) / f"hanglab-{gone.pid}-0badc0"

@@ -93,7 +93,9 @@ def kept() -> list[Path]:
     return sorted(path.parent for path in KEPT.glob("*/truth.json"))
 
 
-@pytest.mark.skipif(not kept(), reason=f"no dumps of GPU runs are kept in {KEPT}")
+@pytest.mark.skipif(
+    not kept(), reason=f"no dumps of GPU runs are kept yet; {KEPT}/README.md says how"
+)
 @pytest.mark.parametrize("case", kept() or [KEPT], ids=lambda path: path.name)
 def test_kept_dumps_of_gpu_runs(case: Path, tmp_path: Path) -> None:
     truth = json.loads((case / "truth.json").read_bytes())["expected"]

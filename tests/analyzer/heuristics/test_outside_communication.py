@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from views import C10D, QUEUE, THREADING, job, progress, sample, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.records import CodeLoop, CodeShape, Frame
+from hanglab.recorder.case.boundary import Operation
+from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Frame
 
 LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
 
@@ -76,6 +78,45 @@ def test_a_loader_worker_s_own_line_is_the_place() -> None:
     verdict = verdict_on(rank)
     assert verdict.cause is Cause.LOADER_STUCK
     assert verdict.location is not None and verdict.location.line == 77
+
+
+@pytest.mark.parametrize(
+    ("away_s", "ahead_s", "cause"),
+    [
+        (4.0, 0.0, Cause.RANK0_WORK),
+        (2.0, 0.0, None),
+        # its clock is ahead of its peers', so what it noted is older than it looks
+        (2.0, 2.0, Cause.RANK0_WORK),
+        (4.0, -2.0, None),
+    ],
+)
+def test_work_of_one_rank_is_told_only_after_its_peers_have_waited(
+    away_s: float, ahead_s: float, cause: Cause | None
+) -> None:
+    """Who asks for a capture in the middle of a step finds some rank outside, too."""
+    worker = progress(view(0, user(31), state="R", wchan="0", quiet_s=0.1), 3)
+    second = 1_000_000_000
+    worker.clock_ahead_ns = round(ahead_s * second)
+    captured = 1_000 * second
+    assert worker.progress is not None
+    left = captured - round(away_s * second)
+    # One that was entered earlier ended last.
+    worker.progress.operations = [
+        Operation(0, "allreduce", "0", left - 9 * second, left - 8 * second, left, left),
+        Operation(1, "allreduce", "0", left - 7 * second, left - 6 * second),
+    ]
+    views = [worker, *(waiting(r) for r in (1, 2, 3))]
+    known = job(views, outside=[0], trigger="request")
+    assert known.job is not None and known.job.trigger is not None
+    at = Clock(captured, captured)
+    known.job.trigger = msgspec.structs.replace(known.job.trigger, at=at)
+    verdict = conclude(known)
+    assert verdict.cause is cause
+    if cause is not None:
+        assert (verdict.status, verdict.culprits, verdict.victims) == (Status.SLOW, [0], [1, 2, 3])
+        assert verdict.location is not None and verdict.location.line == 31
+    else:
+        assert verdict.culprits == []
 
 
 def in_loop(rank: int, line: int, counter: int | None):  # type: ignore[no-untyped-def]

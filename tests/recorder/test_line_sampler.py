@@ -1,0 +1,83 @@
+"""Which lines of user code the sampler counts, and whether the data loader had called them."""
+
+from __future__ import annotations
+
+from types import FunctionType
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from hanglab.recorder.rank.lines import LineSampler
+
+LOADER = torch.utils.data.dataloader.__file__
+
+
+@pytest.fixture
+def sampler() -> LineSampler:
+    """It looks at the thread that it is called in, and takes this file for the user's."""
+    return LineSampler(lambda file: file == __file__, lambda thread: "a section")
+
+
+class Looked(Dataset[int]):
+    def __init__(self, sampler: LineSampler) -> None:
+        self.sampler = sampler
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        self.sampler.look()
+        return index
+
+
+class LookedStream(IterableDataset[int]):
+    def __init__(self, sampler: LineSampler) -> None:
+        self.sampler = sampler
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        for index in range(3):
+            self.sampler.look()
+            yield index
+
+
+def rows(sampler: LineSampler) -> list[tuple[object, object, object]]:
+    return [(row["function"], row["within"], row["count"]) for row in sampler.rows()]
+
+
+@pytest.mark.parametrize(
+    ("data", "function"), [(Looked, "__getitem__"), (LookedStream, "__iter__")]
+)
+def test_what_the_loader_calls_in_the_ranks_own_thread_is_input(
+    sampler: LineSampler, data: type, function: str
+) -> None:
+    assert len(list(DataLoader(data(sampler), batch_size=1))) == 3
+    assert rows(sampler) == [(function, "input", 3)]
+    assert sampler.rows()[0]["section"] == "a section"
+
+
+def test_the_same_line_called_by_the_user_is_none(sampler: LineSampler) -> None:
+    dataset = Looked(sampler)
+    for index in range(2):
+        dataset[index]
+    for _ in DataLoader(dataset):
+        pass
+    assert rows(sampler) == [("__getitem__", "input", 3), ("__getitem__", "", 2)]
+
+
+def test_what_runs_beside_the_loader_in_the_loop_is_none(sampler: LineSampler) -> None:
+    for _ in DataLoader(range(2)):  # type: ignore[arg-type]
+        train_step(sampler)
+    assert rows(sampler) == [("train_step", "", 2)]
+
+
+def train_step(sampler: LineSampler) -> None:
+    sampler.look()
+
+
+def test_what_is_imported_by_the_loader_s_module_is_none(sampler: LineSampler) -> None:
+    """Its frames are on the stack then, too, yet no batch is made."""
+    code = compile("looked()", LOADER, "exec")
+    FunctionType(code, {"looked": lambda: train_step(sampler)})()
+    assert code.co_name == "<module>"
+    assert rows(sampler) == [("train_step", "", 1)]
