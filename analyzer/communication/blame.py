@@ -101,7 +101,8 @@ def may_hide(summary: Summary) -> bool:
     if summary.cut and not _status_tells(summary):
         return True
     # Its status tells of an unfinished operation that no entry shows.
-    return not summary.gloo and any(done < queued for queued, done in summary.untied.values())
+    # Sends and receives have numbers of their own, so the higher one may be the older.
+    return not summary.gloo and any(done != queued for queued, done in summary.untied.values())
 
 
 def _status_tells(summary: Summary) -> bool:
@@ -109,7 +110,7 @@ def _status_tells(summary: Summary) -> bool:
     return (
         summary.has_status
         and not summary.gloo
-        and all(done >= queued for queued, done in summary.untied.values())
+        and all(done == queued for queued, done in summary.untied.values())
         and not any(part.p2p for part in summary.parts)
     )
 

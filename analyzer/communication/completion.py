@@ -40,6 +40,8 @@ class Completion:
     ends: Bool
     #: It has provably finished.
     done: Bool
+    #: The file breaks off behind it, and what would tell whether it has finished is gone.
+    vague: Bool
     #: Some entry is gloo's.
     gloo: bool
     #: What had finished was left out of the dump, as far as can be seen.
@@ -77,6 +79,7 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         p2p=p2p,
         ends=ends,
         done=done,
+        vague=np.zeros(len(entries), dtype=np.bool_),
         gloo=bool(gloo.any()),
         active_only=_shows_active_only(entries, dump, sparse),
         sparse=sparse,
@@ -89,7 +92,18 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         found.mixed.append(mixed)
         found.pg_ids.append(int(entries.pg_id[rows].max()))
         _complete_group(entries, dump, found, rows, stopped)
+    if dump.damage and not ends[-1]:
+        found.vague = _last_number(entries, found) & ~done
     return found
+
+
+def _last_number(entries: Entries, found: Completion) -> Bool:
+    """The last entry, and those that may be of one batch with it."""
+    number = entries.p2p_seq if found.p2p[-1] else entries.seq
+    same: Bool = (
+        (found.group == found.group[-1]) & (found.p2p == found.p2p[-1]) & (number == number[-1])
+    )
+    return same
 
 
 def _complete_group(
@@ -107,6 +121,9 @@ def _complete_group(
     if len(halted):
         done[collective[entries.seq[collective] >= int(entries.seq[halted].min())]] = False
     _close_batches(entries, rows, p2p, found.ends, done)
+    if found.active_only:
+        # It was left out, since it had finished.
+        done[collective[endless(entries, collective, found.ends)]] = True
     if not found.gloo:
         _close_silent_batches(entries, rows, p2p, found.ends, done, status, found.active_only)
 
@@ -148,6 +165,15 @@ def _close_batches(entries: Entries, rows: Int64, p2p: Bool, ends: Bool, done: B
         closed = numbers[ends[mine] & done[mine]]
         if len(closed):
             done[mine[np.isin(numbers, closed)]] = True
+
+
+def endless(entries: Entries, collective: Int64, ends: Bool) -> Bool:
+    """Which of the collectives belong to a batch whose end is not shown."""
+    numbers = entries.seq[collective]
+    counts = Counter(numbers.tolist())
+    shown = set(numbers[ends[collective]].tolist())
+    through = [number for number, count in counts.items() if count > 1 and number not in shown]
+    return np.isin(numbers, through)
 
 
 def _close_silent_batches(

@@ -116,9 +116,8 @@ class _Painter:
             divergences=divergences,
             open=tuple(blame.open),
             moving=tuple(self._moving),
-            # Nobody communicates with himself alone.
-            incomplete=any(group.guessed and len(group.members) == 1 for group in cast.groups)
-            or any(may_hide(summary) for summary in merged.ranks.values()),
+            incomplete=any(map(_lacks_somebody, cast.groups))
+            or any(map(may_hide, merged.ranks.values())),
             abridged=not self._small,
         )
         important = {end.rank for end in blame.ends if end.kind != "unknown"}
@@ -327,6 +326,16 @@ class _Painter:
                     if peer in calls and ring.places[peer].seq is not None:
                         unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
         return cycles, unmatched
+
+
+def _lacks_somebody(group: ResolvedGroup) -> bool:
+    """Whether some member is behind, or not known at all."""
+    if group.guessed and len(group.members) == 1:
+        # Nobody communicates with himself alone.
+        return True
+    if group.doubtful:
+        return False
+    return len({s.entered for s in group.standings.values() if s.entered is not None}) > 1
 
 
 def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:

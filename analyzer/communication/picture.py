@@ -166,8 +166,8 @@ class Picture:
     would_decide: list[str] = field(default_factory=list)
     #: Ranks without evidence that alone could be what holds some rank up.
     open: tuple[int, ...] = ()
-    #: A group has members of which no dump says who they are, or a dump may not show all that
-    #: has not finished.
+    #: A member of a group is behind or not known at all, or a dump may not show all that has
+    #: not finished.
     incomplete: bool = False
     #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
     moving: tuple[int, ...] = ()

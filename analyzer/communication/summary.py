@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanglab.analyzer.communication.activity import was_active
-from hanglab.analyzer.communication.completion import complete
+from hanglab.analyzer.communication.completion import Completion, complete, endless
 from hanglab.analyzer.communication.signatures import UInt64, signature_table
 from hanglab.analyzer.dumps.columns import (
     ABSENT,
@@ -270,9 +270,13 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
         rows = np.flatnonzero(part_index == number)
         part.p2p = completion.mixed[number]
         part.pg_id = completion.pg_ids[number]
-        collective = rows[~p2p[rows] & (entries.seq[rows] >= 0)]
+        collective = rows[~p2p[rows] & (entries.seq[rows] >= 0) & ~completion.vague[rows]]
         status = dump.status.get(part.pg_id)
-        _read_collectives(part, entries.seq[collective], codes[collective], done[collective])
+        mine = codes[collective]
+        # The end stands for a batch: without it, nobody knows what the number is.
+        if active_only:
+            mine[endless(entries, collective, completion.ends)] = GAP
+        _read_collectives(part, entries.seq[collective], mine, done[collective])
         if not summary.gloo:
             part.counted = int(entries.op_id[rows[0]]) == 1 and not active_only
             if part.p2p and not active_only:
@@ -297,7 +301,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
             )
             for number, part in enumerate(parts)
         )
-    _read_pending(entries, summary, part_index, p2p, completion.ends, done)
+    _read_pending(entries, summary, completion)
 
 
 def _extend(part: Part, enqueued: int, completed: int) -> None:
@@ -417,13 +421,13 @@ def _read_collectives(part: Part, seqs: Int64, codes: Int32, done: Bool) -> None
         part.codes[seqs - part.base] = codes
 
 
-def _read_pending(
-    entries: Entries, summary: Summary, part_index: Int32, p2p: Bool, ends: Bool, done: Bool
-) -> None:
+def _read_pending(entries: Entries, summary: Summary, completion: Completion) -> None:
+    part_index, p2p, ends = completion.group, completion.p2p, completion.ends
+    done = completion.done
     positions: npt.NDArray[np.int64] = np.zeros(len(entries), dtype=np.int64)
     _read_channels(entries, summary, part_index, p2p & ~ends, done, positions)
     batches: dict[tuple[int, bool, int], int] = {}
-    for index in np.flatnonzero(~done).tolist():
+    for index in np.flatnonzero(~done & ~completion.vague).tolist():
         operation = entries.operations[entries.operation[index]]
         number, kind = int(part_index[index]), bool(p2p[index])
         if not kind and entries.seq[index] < 0:

@@ -145,7 +145,7 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
         if unordered.isdisjoint(waiting.waiters) and not waiting.group.doubtful:
             _find_behind(waiting, waits, oldest)
     for waiting in waits.operations.values():
-        _find_stopped(waiting, waits)
+        _find_stopped(waiting, waits, oldest)
     return waits
 
 
@@ -227,8 +227,11 @@ def _find_behind(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> None
             return
 
 
-def _find_stopped(waiting: Waiting, waits: Waits) -> None:
-    """A peer finished it and everybody has entered it: what holds a rank up is its own."""
+def _find_stopped(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> None:
+    """A peer finished it and everybody has entered it: what holds a rank up is its own.
+
+    Unless that is queued behind an older operation that it has not finished.
+    """
     if not waiting.finished or waiting.absent or waiting.explained:
         return
     if waiting.seq is None:
@@ -243,7 +246,11 @@ def _find_stopped(waiting: Waiting, waits: Waits) -> None:
     else:
         alone = len(waiting.waiters) + len(waiting.unknown) <= len(waiting.finished)
     if alone:
-        waits.stopped.update(waiting.waiters)
+        waits.stopped.update(
+            rank
+            for rank, pending in waiting.waiters.items()
+            if pending.order == oldest[rank] or rank in waits.unordered
+        )
 
 
 class _Matcher:

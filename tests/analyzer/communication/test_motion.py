@@ -146,6 +146,41 @@ def test_a_status_ahead_of_all_entries_is_not_healthy(tmp_path: Path) -> None:
     assert (found.status, found.culprits) == (Status.INCONCLUSIVE, [])
 
 
+def test_a_job_of_which_one_is_behind_is_not_healthy(tmp_path: Path) -> None:
+    """The roots of a broadcast went on without it, and wait for nothing yet."""
+    rows = [Row("all_reduce", 1), Row("broadcast", 2)]
+    for rank in range(3):
+        dump = dump_object(rows[:1] if rank == 2 else rows, members=world(3))
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(dump))
+    assert analyze(tmp_path).status is Status.INCONCLUSIVE
+
+
+def test_batches_whose_end_was_left_out_differ_from_nothing() -> None:
+    """A dump of active entries shows the end of a batch on those ranks only that are in it."""
+    batch = [Row("_broadcast_oop", 7, done=False, retired=False) for _ in range(3)]
+    end = Row("ALLGATHER_coalesced", 7, inputs=(), done=False)
+    waits = Row("all_reduce", 8, done=False)
+    rows = {0: [*batch, waits], 1: [*batch, end], 2: [*batch, waits]}
+    dumps = [
+        columns(r, mine, members=world(3), first_record=20, status={0: (8 if r != 1 else 7, 6)})
+        for r, mine in rows.items()
+    ]
+    picture = build_picture(dumps)
+    assert picture.divergences == []
+    assert [wait.call.op for wait in picture.waits if wait.call.rank == 0] == ["all_reduce"]
+
+
+@pytest.mark.parametrize("members", [1, 2, 3])
+def test_a_batch_that_breaks_off_differs_from_nothing(members: int) -> None:
+    batch = [Row("_reduce_oop", 2, done=False, retired=False) for _ in range(3)]
+    end = Row("REDUCE_SCATTER_coalesced", 2, inputs=(), done=False)
+    whole = [Row("all_reduce", 1), *batch, end]
+    dumps = [columns(r, whole, members=world(3)) for r in range(3)]
+    dumps[0] = columns(0, whole[: 1 + members], members=world(3))
+    dumps[0].damage = "ends too early"
+    assert build_picture(dumps).divergences == []
+
+
 def test_orders_that_differ_are_no_ring_where_a_member_is_unknown() -> None:
     """Two threads fill two groups' queues as they like; all wait for rank 2, which has no dump."""
     members = {"0": range(3), "1": range(3)}

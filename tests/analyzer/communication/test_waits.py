@@ -181,6 +181,26 @@ def test_a_device_that_stopped_is_where_it_ends() -> None:
     assert {wait.kind for wait in picture.waits if wait.call.rank == 2} == {WaitKind.DEVICE}
 
 
+def test_a_device_that_has_older_work_to_wait_for_has_not_stopped() -> None:
+    """The root of a broadcast is through with it; the other is held up before it comes there."""
+    members = {"0": range(3), "1": range(2)}
+    odd = [
+        Row("broadcast", 1, line=7),
+        Row("broadcast", 1, group="1"),
+        open_("all_reduce", 2, "1"),
+    ]
+    stuck = [open_("all_gather", 1), open_("broadcast", 1, "1"), open_("all_reduce", 2, "1")]
+    dumps = [
+        columns(0, odd, members=members),
+        columns(1, stuck, members=members),
+        columns(2, stuck[:1], members={"0": range(3)}),
+    ]
+    picture = build_picture(dumps)
+    assert [sink for sink in picture.sinks if sink.stopped_device] == []
+    findings = synchronization_findings(picture)
+    assert {rank for finding in findings for rank in finding.culprits} == {0}
+
+
 def test_broadcast_finishes_early_on_its_root() -> None:
     # The root is through although 2 never came: 1 did not stop, it waits.
     picture = build_picture(
