@@ -13,6 +13,7 @@ import pytest
 from hanglab.harness.allotment import least_gpus
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.launchers.selection import launcher_of
 from hanglab.harness.outcome import Judgement, Outcome
 from hanglab.harness.pytest_plugin.failure import (
     OutcomeFailure,
@@ -77,8 +78,11 @@ class ScenarioFile(pytest.File):
         """Raises PoolTooSmall where the run may not use the GPUs that it needs."""
         options = self._suite.options
         worlds = options.world_sizes or (scenario.world_size,)
-        for backend, launcher, world_size in product(options.backends, options.launchers, worlds):
-            asked = Options(backend=backend, world_size=world_size, repeat=options.repeat)
+        launchers = dict.fromkeys(launcher_of(scenario.needs, name) for name in options.launchers)
+        for backend, launcher, world_size in product(options.backends, launchers, worlds):
+            asked = Options(
+                backend=backend, launcher=launcher, world_size=world_size, repeat=options.repeat
+            )
             if backend in scenario.backends:
                 self._suite.runner.allotment.refusal(scenario, backend)
             for request in requests_of(scenario, asked):

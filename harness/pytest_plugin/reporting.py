@@ -85,8 +85,10 @@ def attach(report: pytest.TestReport, entry: Entry) -> None:
 class Tally:
     """All scenarios of a run as their reports come in."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, launcher: str | None) -> None:
+        """``launcher`` is the only one that was asked for."""
         self._folder = folder
+        self._launcher = launcher
         self.rows: list[Row] = []
         #: What ``results.json`` says, by backend, launcher and world size.
         self._entries: dict[tuple[str, str, str], list[Entry]] = {}
@@ -154,11 +156,15 @@ class Tally:
         try:
             if self._has_folder:
                 RunFolder(self._folder).begin()
+                parts: dict[Path, tuple[Options, list[Entry]]] = {}
                 for (backend, launcher, world_size), entries in self._entries.items():
-                    folder = part(backend, launcher, world_size)
-                    folder.path.mkdir(exist_ok=True)
-                    options = Options(backend=backend, launcher=launcher)
-                    write_entries(folder, options, sorted(entries, key=_place))
+                    # What needs containers shares a folder with what runs as was asked for.
+                    options = Options(backend=backend, launcher=self._launcher or launcher)
+                    path = part(backend, launcher, world_size).path
+                    parts.setdefault(path, (options, []))[1].extend(entries)
+                for path, (options, found) in parts.items():
+                    path.mkdir(exist_ok=True)
+                    write_entries(RunFolder(path), options, sorted(found, key=_place))
                 (self._folder / "summary.md").write_text(summary.markdown(self.rows))
             summary.append_to_job_page(self.rows)
         except OSError as failure:

@@ -28,7 +28,10 @@ class Session:
         self.runner = Runner(config, several=self.options.combinations > 1)
         if config.option.hanglab_artifacts is not None and not workers.is_worker(config):
             _require_writable(self.runner.folder.path.parent)
-        self.tally = reporting.Tally(self.runner.folder.path)
+        launchers = self.options.launchers
+        self.tally = reporting.Tally(
+            self.runner.folder.path, launchers[0] if len(launchers) == 1 else None
+        )
         self._found: dict[Path, Found] = {}
         self._names: dict[str, Scenario] = {}
         if config.getoption("dist", "no") == "load" and config.option.maxschedchunk is None:

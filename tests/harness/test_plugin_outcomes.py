@@ -204,6 +204,22 @@ def test_several_combinations_leave_a_folder_with_results_each(tmp_path: Path) -
         assert [one["variant"] for one in results] == ["fault", "control"]
 
 
+def test_scenarios_of_different_sizes_share_one_file_of_results(tmp_path: Path) -> None:
+    small, large = BODIES["elsewhere"], BODIES["elsewhere"].replace("world_size=2", "world_size=5")
+    write(tmp_path, "hanglab_a.py", small.replace("def elsewhere", "def small"))
+    write(tmp_path, "hanglab_b.py", large.replace("def elsewhere", "def large"))
+    ran = run_pytest(tmp_path, "--hanglab-artifacts=kept", "-n", "1")
+    assert ran.code == 0, ran.out
+    content = json.loads((tmp_path / "kept/latest/results.json").read_text())
+    assert [(one["scenario"], one["world_size"]) for one in content["results"]] == [
+        ("large", 5),
+        ("large", 5),
+        ("small", 2),
+        ("small", 2),
+    ]
+    assert content["launcher"] == "local"
+
+
 def test_what_took_longest_comes_first(suite: Suite) -> None:
     """By the durations of the first run, which pytest's cache keeps."""
     cached = suite.folder / ".pytest_cache/v/hanglab/durations"
