@@ -101,7 +101,7 @@ class ContainerJob:
             self._client, self._plan, label, image_id, self._shared, self._settings,
             self._containers,
         )  # fmt: skip
-        nodes = {n: self._node(n, container) for n, container in self._containers.items()}
+        nodes = {n: self._node(n, made) for n, made in sorted(self._containers.items())}
         self._nodes = Nodes(nodes, self._network, bridge_of(label.job), self._inside)
         self._await_ranks()
         if self._plan.begun is not None:

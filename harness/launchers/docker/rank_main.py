@@ -25,9 +25,10 @@ _USEFUL = ("torch", "torch.distributed", "hanglab.harness.job")
 def main() -> None:
     gate, script, function = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     os.set_inheritable(gate, False)
-    for name in _USEFUL:
-        with suppress(Exception):  # the program shall raise it
-            importlib.import_module(name)
+    if function or _mentions_torch(script):
+        for name in _USEFUL:
+            with suppress(Exception):  # the program shall raise it
+                importlib.import_module(name)
     with open(gate, encoding="utf-8") as file:
         line = file.readline()
     if not line:
@@ -45,6 +46,12 @@ def main() -> None:
     except Exception as error:
         entry.report(error)
         raise SystemExit(1) from None
+
+
+def _mentions_torch(script: str) -> bool:
+    with suppress(OSError):
+        return b"torch" in Path(script).read_bytes()
+    return True
 
 
 if __name__ == "__main__":
