@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: How long it may take until things are as before the fault, in seconds.
 _MENDED_S = 10.0
+#: Pause before a fault is tried again whose target was not there yet, in seconds.
+_AGAIN_S = 0.05
 #: More than the counters take at the beginning of a progress file.
 _HEAD_BYTES = 512
 
@@ -77,6 +79,8 @@ class Injector:
         self._clear_up: list[Callable[[], None]] = []
         self._watches: list[tuple[Strike, Watch]] = []
         self._undo: list[tuple[Strike, Callable[[], None]]] = []
+        #: Not before (monotonic): what a fault needs was not there yet.
+        self._again = 0.0
 
     @property
     def pending(self) -> bool:
@@ -87,7 +91,7 @@ class Injector:
 
         ``nodes`` are the containers that they run in, where they do.
         """
-        if not self.pending:
+        if not self.pending or time.monotonic() < self._again:
             return
         seen = {
             rank: Seen(counters.step, counters.operations_total)
@@ -125,6 +129,7 @@ class Injector:
                     self._clear_up.append(clear_up)
                 strike.at_ns = time.time_ns()
         except NotYet:
+            self._again = time.monotonic() + _AGAIN_S
             return
         except OSError as failure:
             where = f": process {strike.pid}" if strike.pid is not None else ""

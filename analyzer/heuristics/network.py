@@ -30,6 +30,8 @@ _SLOWER = 4.0
 #: the receiver or the sender itself held it up.
 _BUSY = 0.5
 _HELD_UP = 0.2
+#: Bytes on the way below which a receiver may still hold its acknowledgement back.
+_FEW_BYTES = 4 * 1448
 #: Operations whose arguments are all in a buffer, so that no root can differ unseen.
 _ROOTLESS = frozenset(
     {"all_reduce", "all_gather", "_all_gather_base", "all_gather_into_tensor", "reduce_scatter",
@@ -224,7 +226,17 @@ def _congested(sender: End, receiver: End) -> bool:
         and held <= _HELD_UP * busy
         and receiver.now.receive_queue == 0
         and sender.active_s >= 1.0
+        and not _waits_for_receipts(sender)
     )
+
+
+def _waits_for_receipts(sender: End) -> bool:
+    """Whether little is on the way at a time: two segments, or the odd one out of a few.
+
+    The receiver may take its time, 40 ms or more, to acknowledge those: no link is slow then.
+    """
+    rate, rtt_ms = _rate(sender), sender.now.rtt_ms
+    return rate is not None and rtt_ms is not None and rate * rtt_ms / 1e3 < _FEW_BYTES
 
 
 def fabric_stalled(known: Known) -> Iterator[Proposal]:

@@ -23,5 +23,11 @@ def slow_compute_skewed(job):
             for _ in range(passes):
                 model.zero_grad()
                 model(inputs).square().mean().backward()  # SEEN
-        gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        gradient = torch.cat(
+            [
+                parameter.grad.flatten()
+                for parameter in model.parameters()
+                if parameter.grad is not None
+            ]
+        )
         dist.all_reduce(gradient)
