@@ -156,8 +156,10 @@ def test_a_job_in_the_middle_of_a_step_accuses_nobody(
     job = Job(make(), Random(seed))
     job.run(30 + 23 * seed)
     assert not job.through
+    waits = any(not one.done for issued in job.issued.values() for one in issued)
     verdict = judge(tmp_path, job, Random(seed), late_s=0.02)
-    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert verdict.status is (Status.INCONCLUSIVE if waits else Status.HEALTHY)
+    assert (verdict.culprits, verdict.findings) == ([], [])
 
 
 @jobs
