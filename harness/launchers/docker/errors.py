@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,6 +93,26 @@ def explained(doing: str) -> Iterator[None]:
         raise _refusal(doing, error.status_code, str(error.explanation or error)) from error
     except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
         raise _silence(doing, error) from error
+
+
+def lost(error: LaunchError) -> LaunchError:
+    """What an error means while a job runs: a daemon that does not answer has answered before."""
+    if not isinstance(error, NoDaemon):
+        return error
+    return DaemonLost(f"The Docker daemon went away while the job ran: {error}")
+
+
+def not_started(sentence: str) -> LaunchError:
+    """For a node that did not come up."""
+    kind = NoSpace if "no space left" in sentence.lower() else NodeNotReady
+    return kind(sentence)
+
+
+def unusable(doing: str, error: OSError) -> LaunchError:
+    """For a folder of hanglab's own that cannot be written to."""
+    kind = NoSpace if error.errno in (errno.ENOSPC, errno.EDQUOT) else LaunchError
+    where = f": {error.filename}" if error.filename else ""
+    return kind(f"{doing} failed: {error.strerror or error}{where}.")
 
 
 def _refusal(doing: str, status: int | None, said: str) -> LaunchError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hanglab.harness.launchers.channel import Message
 from hanglab.harness.launchers.docker.containers import Label, make_containers, write_order
 from hanglab.harness.launchers.docker.environment import meeting_point
-from hanglab.harness.launchers.docker.errors import DaemonLost, NoDaemon, NodeNotReady, explained
+from hanglab.harness.launchers.docker.errors import explained, lost, not_started
 from hanglab.harness.launchers.docker.facts import facts_of
 from hanglab.harness.launchers.docker.links import Links
 from hanglab.harness.launchers.docker.network import bridge_of, make_network, remove_network
@@ -92,6 +92,7 @@ class ContainerJob:
     def begin(self, image_id: str) -> None:
         """Returns when all ranks run.  Raises LaunchError; the job then is still to be ended."""
         self._plan.case_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._plan.log_dir.mkdir(parents=True, exist_ok=True)
         give(self._user, self._shared, self._plan.case_dir, self._plan.log_dir)
         for number, settings in enumerate(self._settings):
             write_order(self._plan, number, settings, self._shared)
@@ -127,13 +128,13 @@ class ContainerJob:
                 if not self._gone and not self._failure:
                     self._changed.wait(_LOOK_S)
             if self._failure:
-                raise NodeNotReady(self._failure)
+                raise not_started(self._failure)
             for number in sorted(missing | self._gone):
                 if number in self._gone or not self._is_running(number):
-                    raise NodeNotReady(f"Node {number} ended early: {self._words_of(number)}")
+                    raise not_started(f"Node {number} ended early: {self._words_of(number)}")
             if time.monotonic() > until:
                 words = self._words_of(min(missing))
-                raise NodeNotReady(f"Node {min(missing)} was not ready in {_READY_S:g} s: {words}")
+                raise not_started(f"Node {min(missing)} was not ready in {_READY_S:g} s: {words}")
 
     def _is_running(self, number: int) -> bool:
         with explained(f"Asking for node {number}"):
@@ -276,8 +277,8 @@ class ContainerJob:
                 while container.attrs["State"]["Running"] and time.monotonic() < until:
                     time.sleep(0.05)
                     container.reload()
-        except NoDaemon as error:
-            raise DaemonLost(f"The Docker daemon went away while the job ran: {error}") from error
+        except LaunchError as error:
+            raise lost(error) from error
         state = container.attrs["State"]
         with self._changed:
             # The end of a container's first process is SIGKILL for all others.
@@ -350,4 +351,4 @@ class ContainerJob:
         remove_tree(self._shared)
         take_back(self._user, self._plan.case_dir, self._plan.log_dir)
         if failures:
-            raise failures[0]
+            raise lost(failures[0])

@@ -41,12 +41,14 @@ class DockerLauncher:
         """Nothing is kept warm: ranks in containers start cold."""
 
     def start(self, plan: Plan) -> ContainerJob:
-        plan.log_dir.mkdir(parents=True, exist_ok=True)
         client, image_id = self._connected()
         for tries in range(_TRIES):
             job = self._new_job(client, plan)
             try:
                 job.begin(image_id)
+            except OSError as error:
+                job.end()
+                raise errors.unusable("Starting a job", error) from error
             except errors.NameTaken:
                 job.end()
                 if tries == _TRIES - 1:

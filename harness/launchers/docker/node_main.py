@@ -88,22 +88,23 @@ class Node:
         command = [sys.executable, "-m", "hanglab.harness.launchers.docker.rank_main", str(waiting)]
         command += [order["script"], order["function"] or "", *order["arguments"]]
         command = [*order["wrap"], *command]
-        log = f"{inside.LOG}/rank{rank}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        # Here rather than in the new process, so that an error names the file.
+        logs = [_log(f"{inside.LOG}/rank{rank}.{stream}") for stream in ("out", "err")]
         pid = os.posix_spawnp(
             command[0],
             command,
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, f"{log}.out", flags, 0o600),
-                (os.POSIX_SPAWN_OPEN, 2, f"{log}.err", flags, 0o600),
+                (os.POSIX_SPAWN_DUP2, logs[0], 1),
+                (os.POSIX_SPAWN_DUP2, logs[1], 2),
             ],
             setsid=True,
             setsigmask=(),
             setsigdef=(signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ),
         )
-        os.close(waiting)
+        for descriptor in (waiting, *logs):
+            os.close(descriptor)
         self._ranks[pid] = rank
         self._gates[rank] = gate
 
@@ -244,6 +245,10 @@ class Node:
         # Nobody listens any more: the loop finds out by itself.
         with suppress(ChannelClosed):
             self._link.send(message)
+
+
+def _log(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def main() -> None:

@@ -1,0 +1,334 @@
+"""Docker that is not there, refuses, is full or goes away: one sentence, the remedy, no remains."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import select
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from containers_support import SLEEPS, TELLS, all_exits, make_plan, remains, running, wait_until
+
+from hanglab.harness.launchers.docker import containers, errors
+from hanglab.harness.launchers.docker.image import LABEL, PYTHON, VARIABLE, image_name
+from hanglab.harness.launchers.docker.launcher import DockerLauncher
+from hanglab.harness.launchers.docker.programs import UnreadableProgram
+from hanglab.harness.launchers.protocol import LaunchError
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+needs_docker = pytest.mark.docker
+pytestmark = pytest.mark.timeout(240)
+
+
+def refusal(plan_dir: Path) -> LaunchError:
+    """What a new launcher says when it is to start a job."""
+    launcher = DockerLauncher()
+    try:
+        with pytest.raises(LaunchError) as raised:
+            launcher.start(make_plan(plan_dir, TELLS)).end()
+    finally:
+        launcher.close()
+    sentence = str(raised.value)
+    assert sentence.endswith(".") and "\n" not in sentence and raised.value.advice
+    return raised.value
+
+
+def test_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    error = refusal(tmp_path)
+    assert isinstance(error, errors.NoDaemon)
+    assert f"no Docker daemon answers at unix://{tmp_path}/none.sock" in str(error)
+    assert "DOCKER_HOST" in error.advice
+
+
+def test_a_daemon_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    error = refusal(tmp_path)
+    assert isinstance(error, errors.NotHere)
+    assert "is not on this machine" in str(error)
+
+
+def test_no_permission(tmp_path: Path) -> None:
+    """In a process of a user whom the socket refuses."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    path = tmp_path / "docker.sock"
+    tmp_path.parent.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        listener.listen()
+        program = (
+            "from hanglab.harness.launchers.docker.engine import connect\n"
+            "from hanglab.harness.launchers.protocol import LaunchError\n"
+            "try: connect()\n"
+            "except LaunchError as e: print(type(e).__name__, '|', e, '|', e.advice)"
+        )
+        tmp_path.chmod(0o755)
+        for folder in (tmp_path, *tmp_path.parents):
+            if not folder.stat().st_mode & 0o005:
+                folder.chmod(0o755)
+        ran = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "DOCKER_HOST": f"unix://{path}"},
+            user=65534,
+            group=65534,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if "Permission denied" in ran.stderr and not ran.stdout:
+        pytest.skip("nobody may not run this interpreter here")
+    kind, sentence, advice = ran.stdout.strip().split(" | ")
+    assert kind == "NotAllowed"
+    assert sentence == f"This user may not talk to Docker at unix://{path}."
+    assert "group `docker`" in advice
+
+
+@needs_docker
+def test_no_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: DockerClient) -> None:
+    monkeypatch.setenv(VARIABLE, "hanglab-not-there:1")
+    error = refusal(tmp_path)
+    assert isinstance(error, errors.NoImage)
+    assert str(error) == "There is no image hanglab-not-there:1."
+    assert "make image" in error.advice and VARIABLE in error.advice
+    assert not remains(engine, tmp_path)
+
+
+@contextmanager
+def image(engine: DockerClient, name: str, dockerfile: str, **files: str) -> Iterator[str]:
+    """An image made for one test."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, text in {"Dockerfile": dockerfile, **files}.items():
+            entry = tarfile.TarInfo(path)
+            entry.size, entry.mode = len(text), 0o755
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    packed.seek(0)
+    engine.images.build(fileobj=packed, custom_context=True, tag=name, rm=True, forcerm=True)
+    try:
+        yield name
+    finally:
+        engine.images.remove(name, force=True)
+
+
+@needs_docker
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [("other=1", "holds no hanglab"), (f"{LABEL}=0.0.0", "holds hanglab 0.0.0, and this is")],
+)
+def test_an_image_without_this_hanglab(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: DockerClient,
+    label: str,
+    said: str,
+) -> None:
+    name = f"hanglab-test-{os.getpid()}:unfit"
+    with image(engine, name, f"FROM scratch\nLABEL {label}\nCOPY nothing /\n", nothing="x"):
+        monkeypatch.setenv(VARIABLE, name)
+        error = refusal(tmp_path)
+    assert isinstance(error, errors.UnfitImage)
+    assert said in str(error)
+    assert not remains(engine, tmp_path)
+
+
+@needs_docker
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("#!/bin/sh\nexec sleep 300\n", "Node 0 was not ready in 2 s"),
+        ("#!/bin/sh\necho out of order\nexit 3\n", "ended early: out of order"),
+    ],
+)
+def test_a_container_that_never_becomes_ready(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: DockerClient,
+    program: str,
+    said: str,
+) -> None:
+    from hanglab.harness.launchers.docker import job
+
+    monkeypatch.setattr(job, "_READY_S", 2.0)
+    name = f"hanglab-test-{os.getpid()}:stuck"
+    recipe = f"FROM {image_name()}\nCOPY python {PYTHON}\n"
+    with image(engine, name, recipe, python=program):
+        monkeypatch.setenv(VARIABLE, name)
+        launcher = DockerLauncher()
+        try:
+            with pytest.raises(errors.NodeNotReady) as raised:
+                launcher.start(make_plan(tmp_path, TELLS))
+        finally:
+            launcher.close()
+    assert said in str(raised.value)
+    assert not remains(engine, tmp_path)
+
+
+@needs_docker
+def test_a_name_that_is_taken(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: DockerClient,
+    launcher: DockerLauncher,
+) -> None:
+    tokens = ["aaaa0000", "aaaa0000", "bbbb0000"]
+    monkeypatch.setattr(containers.secrets, "token_hex", lambda size: tokens.pop(0))
+    monkeypatch.setattr(
+        "hanglab.harness.launchers.docker.launcher.new_runtime_dir",
+        lambda: tmp_path / f"shared-{len(tokens)}",
+    )
+    taken = engine.containers.create(image_name(), name="hanglab-program-aaaa0000-node1")
+    try:
+        with running(launcher, make_plan(tmp_path, TELLS)) as job:
+            assert job.nodes.network.name == "hanglab-program-bbbb0000"
+            all_exits(job)
+        tokens[:] = ["aaaa0000"] * 3
+        with pytest.raises(errors.NameTaken, match="already in use") as raised:
+            launcher.start(make_plan(tmp_path, TELLS))
+        assert "hanglab clean" in raised.value.advice
+    finally:
+        taken.remove(force=True)
+    assert not remains(engine, tmp_path)
+
+
+@needs_docker
+@pytest.mark.parametrize("by", ["hanglab", "a node"])
+def test_no_space_for_the_logs(
+    tmp_path: Path, engine: DockerClient, launcher: DockerLauncher, by: str
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=8", "none", disk], check=True)
+    try:
+        plan = make_plan(disk, TELLS)
+        if by == "a node":
+            plan.case_dir.mkdir()
+            plan.log_dir.mkdir()
+        with suppress(OSError):
+            for number in range(8):
+                (disk / f"full{number}").write_bytes(bytes(1 << 14))
+        with pytest.raises(errors.NoSpace, match=r"[Nn]o space left on device") as raised:
+            launcher.start(plan)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+    assert "\n" not in str(raised.value) and raised.value.advice
+    assert not remains(engine, tmp_path)
+
+
+def test_docker_without_space_is_told_apart() -> None:
+    """As Docker 20.10 and 28 word it."""
+    import docker.errors
+
+    said = "mkdir /var/lib/docker/overlay2/abc-init/merged: no space left on device"
+    with pytest.raises(errors.NoSpace, match="Starting node 0 failed") as raised:
+        with errors.explained("Starting node 0"):
+            raise docker.errors.APIError("500 Server Error", None, explanation=said)
+    assert "docker system prune" in raised.value.advice
+
+
+@needs_docker
+def test_a_program_that_ranks_may_not_read(tmp_path: Path, launcher: DockerLauncher) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, whose files others may not read")
+    plan = make_plan(tmp_path, TELLS)
+    plan.script.chmod(0o600)
+    with pytest.raises(UnreadableProgram, match="cannot be read by user 1000") as raised:
+        launcher.start(plan)
+    assert "chmod o+r" in raised.value.advice
+
+
+class Proxy:
+    """A socket in front of the daemon's: the daemon as it looks from here comes and goes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(64)
+        self._ends: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.socket(socket.AF_UNIX)
+                far.connect("/var/run/docker.sock")
+                self._ends += [near, far]
+                threading.Thread(target=self._pump, args=(near, far), daemon=True).start()
+
+    @staticmethod
+    def _pump(near: socket.socket, far: socket.socket) -> None:
+        with suppress(OSError, ValueError):
+            while True:
+                ready, _, _ = select.select([near, far], [], [])
+                for end in ready:
+                    data = end.recv(1 << 16)
+                    if not data:
+                        return
+                    (far if end is near else near).sendall(data)
+
+    def go_away(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.path.unlink(missing_ok=True)
+        self._thread.join()
+        for end in self._ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@needs_docker
+@pytest.mark.parametrize("node_ends", [False, True])
+def test_a_daemon_that_goes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: DockerClient, node_ends: bool
+) -> None:
+    proxy = Proxy(tmp_path / "docker.sock")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{proxy.path}")
+    launcher = DockerLauncher()
+    try:
+        job = launcher.start(make_plan(tmp_path, SLEEPS))
+        shared = job.runtime_dir
+        proxy.go_away()
+        if node_ends:
+            engine.containers.get(job.nodes[1].container.id).kill()
+            with pytest.raises(errors.DaemonLost, match="went away while the job ran"):
+                job.events(30.0)
+        with pytest.raises(errors.DaemonLost, match="went away while the job ran") as raised:
+            job.end()
+        assert "hanglab clean" in raised.value.advice
+        assert not shared.exists()
+    finally:
+        launcher.close()
+    nodes = [name for name in remains(engine, tmp_path) if re.search("-node[0-9]$", name)]
+    # Nobody has ended them but themselves.
+    wait_until(
+        lambda: {engine.containers.get(name).status for name in nodes} == {"exited"},
+        what="the end of the nodes",
+    )
+    monkeypatch.delenv("DOCKER_HOST")
+    from hanglab.harness.launchers.docker.network import remove_network
+    from hanglab.harness.launchers.docker.reaping import remove_containers
+
+    remove_containers([engine.containers.get(name) for name in nodes])
+    for network in engine.networks.list(filters={"label": f"hanglab.run={tmp_path}"}):
+        remove_network(network)
+    assert not remains(engine, tmp_path)
