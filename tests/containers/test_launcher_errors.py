@@ -8,8 +8,8 @@ import re
 import select
 import socket
 import subprocess
-import sys
 import tarfile
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +20,7 @@ import pytest
 from containers_support import SLEEPS, TELLS, all_exits, make_plan, remains, running, wait_until
 
 from hanglab.harness.launchers.docker import containers, errors
+from hanglab.harness.launchers.docker.engine import connect
 from hanglab.harness.launchers.docker.image import LABEL, PYTHON, VARIABLE, image_name
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
 from hanglab.harness.launchers.docker.programs import UnreadableProgram
@@ -60,39 +61,40 @@ def test_a_daemon_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "is not on this machine" in str(error)
 
 
-def test_no_permission(tmp_path: Path) -> None:
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of a user whom the socket refuses."""
+    import docker  # noqa: F401  (before another user may have to find it)
+
     if os.geteuid() != 0:
         pytest.skip("needs root, to become somebody else")
-    path = tmp_path / "docker.sock"
-    tmp_path.parent.chmod(0o755)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        path.chmod(0o600)
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        Path(folder).chmod(0o755)
+        path = f"{folder}/docker.sock"
+        listener.bind(path)
+        os.chmod(path, 0o600)
         listener.listen()
-        program = (
-            "from hanglab.harness.launchers.docker.engine import connect\n"
-            "from hanglab.harness.launchers.protocol import LaunchError\n"
-            "try: connect()\n"
-            "except LaunchError as e: print(type(e).__name__, '|', e, '|', e.advice)"
-        )
-        tmp_path.chmod(0o755)
-        for folder in (tmp_path, *tmp_path.parents):
-            if not folder.stat().st_mode & 0o005:
-                folder.chmod(0o755)
-        ran = subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "DOCKER_HOST": f"unix://{path}"},
-            user=65534,
-            group=65534,
-            extra_groups=[],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if "Permission denied" in ran.stderr and not ran.stdout:
-        pytest.skip("nobody may not run this interpreter here")
-    kind, sentence, advice = ran.stdout.strip().split(" | ")
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            try:
+                connect()
+            except LaunchError as error:
+                said = f"{type(error).__name__} | {error} | {error.advice}"
+            except BaseException as error:
+                said = repr(error)
+            else:
+                said = "it may"
+            os.write(writing, said.encode())
+            os._exit(0)
+        os.close(writing)
+        with open(reading) as file:
+            said = file.read()
+        os.waitpid(pid, 0)
+    kind, sentence, advice = said.split(" | ")
     assert kind == "NotAllowed"
     assert sentence == f"This user may not talk to Docker at unix://{path}."
     assert "group `docker`" in advice
