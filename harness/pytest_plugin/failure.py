@@ -26,10 +26,9 @@ _DETAIL = 3000
 class OutcomeFailure(Exception):
     """A job did not come out as its scenario says."""
 
-    def __init__(self, result: Result, launcher: str) -> None:
+    def __init__(self, result: Result) -> None:
         super().__init__(f"{result.outcome.value}: {result.judgement.reason}")
         self.result = result
-        self.launcher = launcher
 
 
 def representation(
@@ -49,7 +48,7 @@ def representation(
     return shown
 
 
-def describe_failure(result: Result, launcher: str) -> str:
+def describe_failure(result: Result) -> str:
     """Expected against actual, the evidence, the artifacts, and how to repeat it."""
     request = result.request
     assert request is not None
@@ -59,7 +58,7 @@ def describe_failure(result: Result, launcher: str) -> str:
         lines += evidence_lines(result.verdict)
     if result.detail:
         lines += ["", result.detail.strip()[-_DETAIL:]]
-    lines += ["", f"artifacts  {result.folder}", f"again      {command(request, launcher)}"]
+    lines += ["", f"artifacts  {result.folder}", f"again      {command(request)}"]
     return "\n".join(lines)
 
 

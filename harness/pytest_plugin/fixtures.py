@@ -15,6 +15,7 @@ from hanglab.harness import discovery
 from hanglab.harness.artifacts import Variant
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.errors import HanglabError, UsageError
+from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.outcome import Outcome
 from hanglab.harness.pytest_plugin.failure import (
     Row,
@@ -99,8 +100,11 @@ class JobRunner:
         A relative path is looked for beside the test.  Skips the test where the
         machine cannot run it; raises JobBroken where there is no verdict.
         """
+        if launcher not in LAUNCHERS:
+            raise UsageError(f"There is no launcher {launcher}.", f"Say {', '.join(LAUNCHERS)}.")
         options = Options(
             backend=backend,
+            launcher=launcher,
             world_size=world_size,
             seed=seed,
             hang_after_s=hang_after,
@@ -112,7 +116,7 @@ class JobRunner:
         refusal = refusal_of(scenario, asked)
         if refusal is not None:
             pytest.skip(refusal)
-        result, _ = self._session.runner.run(asked, launcher)
+        result, _ = self._session.runner.run(asked)
         if result.verdict is None or result.folder is None:
             raise JobBroken(f"{result.judgement.reason}\n{result.detail}".strip())
         self._request.node.user_properties.append(("artifacts", str(result.folder)))

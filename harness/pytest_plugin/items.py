@@ -94,23 +94,21 @@ class ScenarioFile(pytest.File):
                     name=f"{scenario.name}[{'-'.join(words)}]",
                     suite=self._suite,
                     asked=request,
-                    launcher=launcher,
                 )
 
 
 class ScenarioItem(pytest.Item):
     """One job: the fault of a scenario, or its control."""
 
-    def __init__(self, *, suite: Session, asked: Request, launcher: str, **given: Any) -> None:
+    def __init__(self, *, suite: Session, asked: Request, **given: Any) -> None:
         super().__init__(**given)
         self._suite = suite
         self.asked = asked
-        self.launcher = launcher
         #: What ``results.json`` says of it.
         self.entry: dict[str, Any] | None = None
         scenario = asked.scenario
-        self.user_properties += asked_properties(asked, launcher)
-        for mark in _marks(scenario, asked.backend, launcher):
+        self.user_properties += asked_properties(asked)
+        for mark in _marks(scenario, asked.backend, asked.launcher):
             self.add_marker(mark)
         if scenario.expect is not None:
             cause = scenario.expect.cause
@@ -130,7 +128,7 @@ class ScenarioItem(pytest.Item):
             pytest.skip(refusal)
 
     def runtest(self) -> None:
-        result, waited = self._suite.runner.run(self.asked, self.launcher)
+        result, waited = self._suite.runner.run(self.asked)
         for reason in waited:
             self.add_report_section("call", "hanglab", reason)
         self.settle(result)
@@ -140,7 +138,7 @@ class ScenarioItem(pytest.Item):
         self._note(result)
         self.user_properties += result_properties(result)
         if result.outcome is not Outcome.PASS:
-            raise OutcomeFailure(result, self.launcher)
+            raise OutcomeFailure(result)
 
     def _note(self, result: Result) -> None:
         self.entry = msgspec.to_builtins(to_json(result))
@@ -148,7 +146,7 @@ class ScenarioItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         failure = excinfo.value
         if isinstance(failure, OutcomeFailure):
-            text = describe_failure(failure.result, failure.launcher)
+            text = describe_failure(failure.result)
         elif isinstance(failure, HanglabError):
             text = f"harness error: {failure}\n{failure.advice}"
         else:

@@ -31,13 +31,13 @@ Entry = dict[str, Any]
 _ENTRY = "hanglab_entry"
 
 
-def asked_properties(request: Request, launcher: str) -> list[Property]:
+def asked_properties(request: Request) -> list[Property]:
     """Known before the job runs; they become properties of the JUnit test case."""
     return [
         ("scenario", request.scenario.name),
         ("variant", request.variant),
         ("backend", request.backend),
-        ("launcher", launcher),
+        ("launcher", request.launcher),
         ("world_size", str(request.world_size)),
         ("seed", str(request.seed)),
         ("expected", _expected(request)),

@@ -42,7 +42,7 @@ class Runner:
         for name in launchers:
             self._launcher(name).prepare()
 
-    def run(self, request: Request, launcher: str) -> tuple[Result, list[str]]:
+    def run(self, request: Request) -> tuple[Result, list[str]]:
         """Runs one job, and says for what it had to wait.
 
         Raises KeyboardInterrupt where Ctrl-C came; the job is over and its Case
@@ -62,12 +62,11 @@ class Runner:
                 raise KeyboardInterrupt
             try:
                 self._begin()
-                folder = self._folder(request, launcher).job(
+                folder = self._folder(request).job(
                     request.scenario.name, request.variant, request.repetition
                 )
-                result = run(
-                    request, folder, self._launcher(launcher), stop, environment=environment
-                )
+                launcher = self._launcher(request.launcher)
+                result = run(request, folder, launcher, stop, environment=environment)
             except HanglabError as failure:
                 judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
                 result = Result(request.scenario.name, request, judgement, detail=failure.advice)
@@ -81,8 +80,8 @@ class Runner:
             self.folder.begin()
             self._begun = True
 
-    def _folder(self, request: Request, launcher: str) -> RunFolder:
-        return self.part(request.backend, launcher, str(request.world_size))
+    def _folder(self, request: Request) -> RunFolder:
+        return self.part(request.backend, request.launcher, str(request.world_size))
 
     def part(self, backend: str, launcher: str, world_size: str) -> RunFolder:
         """What lies in it is laid out as by `hanglab run`, which knows one combination only."""

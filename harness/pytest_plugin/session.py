@@ -110,7 +110,7 @@ class Session:
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         if not self.config.option.collectonly:
             self.runner.prepare(
-                {item.launcher for item in session.items if isinstance(item, ScenarioItem)}
+                {item.asked.launcher for item in session.items if isinstance(item, ScenarioItem)}
             )
 
     @pytest.hookimpl(tryfirst=True)

@@ -42,6 +42,12 @@ def test_declared(hanglab_job):
 def test_absent(hanglab_case):
     hanglab_case("no_such_folder")
 
+def test_contained(hanglab_job):
+    hanglab_job("train.py", launcher="docker")
+
+def test_odd_launcher(hanglab_job):
+    hanglab_job("train.py", launcher="ssh")
+
 def test_nothing_expected(hanglab_job, assert_verdict):
     assert_verdict(hanglab_job("train.py", world_size=2, variant="control", arguments=["x"]))
 """
@@ -54,7 +60,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     (folder / "tests/train.py").write_text(TRAIN)
     write(folder, "tests/declared.py", SOUND.format(name="declared"))
     (folder / "tests/test_own.py").write_text(TESTS)
-    done = run_pytest(folder, "-v")
+    done = run_pytest(folder, "-v", changes={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
     assert (folder / "runs").is_dir()
     shutil.rmtree(folder / "runs")
     return done
@@ -65,9 +71,16 @@ def test_what_is_as_expected_passes(ran: Ran, name: str) -> None:
     assert f"tests/test_own.py::{name} PASSED" in ran.out, ran.out
 
 
-@pytest.mark.parametrize("name", ["test_wrong", "test_absent", "test_nothing_expected"])
+@pytest.mark.parametrize(
+    "name", ["test_wrong", "test_absent", "test_nothing_expected", "test_odd_launcher"]
+)
 def test_what_is_not_fails(ran: Ran, name: str) -> None:
     assert f"tests/test_own.py::{name} FAILED" in ran.out, ran.out
+
+
+def test_what_the_machine_cannot_run_is_skipped(ran: Ran) -> None:
+    assert "tests/test_own.py::test_contained SKIPPED (needs docker: " in ran.out, ran.out
+    assert "There is no launcher ssh." in ran.out
 
 
 def test_the_difference_is_shown(ran: Ran) -> None:
