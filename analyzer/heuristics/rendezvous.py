@@ -28,6 +28,12 @@ _TAKEN = re.compile(r"EADDRINUSE|[Aa]ddress already in use|Cannot assign request
 _WAITED = re.compile(r"waiting for clients|clients joined|Timed out|wait timeout|timed out")
 #: What must be the same on all ranks for them to meet.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+#: gloo, of a peer that had told a loopback address: the port.
+_PEER_HERE = re.compile(
+    r"connectFullMesh failed.*remote=\[(?:127\.[\d.]+|::1|::ffff:127\.[\d.]+)\]:(\d+)", re.DOTALL
+)
+#: gloo, of any peer: whoever says so is not the one that cannot be reached.
+_PEER = re.compile(r"connectFullMesh failed")
 _INIT = frozenset({"init_process_group"})
 
 
@@ -38,6 +44,7 @@ def rendezvous(known: Known) -> Iterator[Proposal]:
     if known.stuck:
         yield from _waiting(known)
     else:
+        yield from _misled(known)
         yield from _given_up(known)
 
 
@@ -155,6 +162,7 @@ def _given_up(known: Known) -> Iterator[Proposal]:
             t
             for t in joining
             if pattern.search(text_of(t))
+            and not _PEER.search(text_of(t))
             and not (pattern is _UNREACHED and "clients joined" in text_of(t))
         ]
         if not mine or len(mine) == len(known.ranks) > 1:
@@ -174,6 +182,54 @@ def _given_up(known: Known) -> Iterator[Proposal]:
             excludes=known.others(*ranks),
         )
         return
+
+
+def _misled(known: Known) -> Iterator[Proposal]:
+    """Ranks that looked for a peer at its loopback address, and found only themselves there."""
+    failed = [t for v in known.ranks.values() if (t := troubles_of(v)) is not None]
+    sought = {t.view.rank: match for t in failed if (match := _PEER_HERE.search(text_of(t)))}
+    if not sought or len(sought) < len(failed):
+        return
+    ports = {port for match in sought.values() for port in _either_order(int(match[1]))}
+    hosts = {known.ranks[rank].host for rank in sought}
+    rows: dict[int, Evidence] = {}
+    for view in known.ranks.values():
+        mine = _loopback_ends(view) & ports
+        if mine and view.host not in hosts:
+            words = f"listens for its peers at port {min(mine)} of its loopback interface only"
+            rows[view.rank] = Evidence("sockets", view.rank, words)
+    if len(rows) != 1:
+        return
+    ((culprit, row),) = rows.items()
+    location = known.ranks[culprit].location()
+    yield propose(
+        known,
+        Order.EXIT,
+        Cause.RENDEZVOUS,
+        [culprit],
+        status=Status.FAILED,
+        confidence=CONFIRMED - 0.03,
+        summary=f"Rank {culprit} tells its peers to reach it at a loopback address, where "
+        f"{name_ranks(sorted(sought))} found nobody.",
+        evidence=[row, *(Evidence(t.source, t.view.rank, t.detail) for t in failed)],
+        location=location,
+        excludes=known.others(culprit),
+    )
+
+
+def _either_order(port: int) -> tuple[str, str]:
+    """A port as gloo prints it, which is in the network's order of bytes, and as it may mean it."""
+    return str(port), str((port & 0xFF) << 8 | port >> 8)
+
+
+def _loopback_ends(view: RankView) -> set[str]:
+    """Ports at which the rank listens for its peers on a loopback address only."""
+    return {
+        connection.local.rpartition(":")[2]
+        for sample in view.connections
+        for connection in sample.connections
+        if connection.state == "LISTEN" and connection.local.startswith(("127.", "[::1]"))
+    }
 
 
 def _is_joining(trouble: Trouble) -> bool:

@@ -10,12 +10,12 @@ from hanglab.harness import Cause, Delay, Expect, scenario
     world_size=3,
     expect=Expect(Cause.SLOW_LINK, culprits={1}, location=None),
     reference="measured by hand; no public thread",
-    faults=[Delay(rank=1, milliseconds=50, at_step=1)],
+    faults=[Delay(rank=1, milliseconds=50)],
     needs=("docker", "outside_delay"),
     hang_after=5,
 )
 def long_way(job):
     model = DistributedDataParallel(torch.nn.Linear(256, 256))
-    for _ in job.steps(40):
+    for _ in job.steps(30):
         model(job.batch(256)).square().mean().backward()
         model.zero_grad()

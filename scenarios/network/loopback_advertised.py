@@ -3,12 +3,12 @@
 import torch
 import torch.distributed as dist
 
-from hanglab.harness import Cause, Expect, WrongInterface, scenario
+from hanglab.harness import Cause, Expect, Status, WrongInterface, scenario
 
 
 @scenario(
     world_size=3,
-    expect=Expect(Cause.RENDEZVOUS, culprits={1}),
+    expect=Expect(Cause.RENDEZVOUS, culprits={1}, status=Status.FAILED),
     reference="measured by hand; no public thread",
     faults=[WrongInterface(rank=1, interface="lo")],
     backends=("gloo",),

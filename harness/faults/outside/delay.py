@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hanglab.harness.faults.outside.filtering import MARK, Rule, add_rules, remove_rules
-from hanglab.harness.faults.outside.node_fault import NodeFault, Undo
+from hanglab.harness.faults.outside.node_fault import LastingFault, Undo
 from hanglab.harness.probes.trip import TripProbe
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Delay(NodeFault):
+class Delay(LastingFault):
     """Holds every packet to the node, or of ``other`` to it, for ``milliseconds``."""
 
     milliseconds: float

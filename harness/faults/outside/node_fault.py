@@ -39,7 +39,7 @@ class NodeFault(Fault):
 
 @dataclass(frozen=True, kw_only=True)
 class LastingFault(NodeFault):
-    """A fault that a node is made with: it is there from the start, or from the moment given."""
+    """A fault that is there before any rank begins, or from the moment that is given."""
 
     def __post_init__(self) -> None:
         if self.at_step is None and self.after_s is None and self.when is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hanglab.harness.faults.outside.namespaces import in_network
-from hanglab.harness.faults.outside.node_fault import NodeFault, Undo
+from hanglab.harness.faults.outside.node_fault import LastingFault, Undo
 from hanglab.harness.probes.bucket import BucketProbe
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LATENCY = "50ms"
 
 
 @dataclass(frozen=True, kw_only=True)
-class LimitRate(NodeFault):
+class LimitRate(LastingFault):
     """Lets no more than ``mebibits`` a second out of the node (qdisc tbf)."""
 
     mebibits: float

@@ -211,3 +211,38 @@ def test_what_arrived_and_was_not_acknowledged_tells_the_way_that_is_cut() -> No
 
 def test_the_field_is_optional_in_older_cases() -> None:
     assert msgspec.json.decode(b'{"world_size":2,"started":{"wall_ns":1,"mono_ns":1}}', type=Job)
+
+
+MESH = (
+    "Gloo connectFullMesh failed with [/w/gloo/transport/tcp/pair.cc:152] timed out connecting: "
+    "SO_ERROR: Connection refused, remote=[{}]:20893$0"
+)
+
+
+def misled(rank: int, remote: str) -> Any:
+    frame = Frame("init_process_group", "/x/site-packages/torch/distributed/c10d.py", 1)
+    v = raised(view(rank), "RuntimeError", MESH.format(remote), frame, user(9))
+    v.host = f"node{rank}"
+    return v
+
+
+@pytest.mark.parametrize(
+    ("remote", "local", "found"),
+    [
+        ("127.0.0.1", "127.0.0.1:40273", [1]),  # 40273 is 20893 in the network's order of bytes
+        ("127.0.0.1", "127.0.0.1:20893", [1]),
+        ("127.0.0.1", "127.0.0.1:5000", []),
+        ("127.0.0.1", "10.0.0.1:40273", []),
+        ("10.0.0.1", "10.0.0.1:40273", []),
+    ],
+)
+def test_who_advertises_its_loopback_is_to_blame_and_never_who_believed_it(
+    remote: str, local: str, found: list[int]
+) -> None:
+    advertiser = waiting(1)
+    advertiser.host = "node1"
+    listening = Connection(local, "0.0.0.0:0", "LISTEN")
+    advertiser.connections = [ConnectionSample(Clock(1, 1), [listening], capture=True)]
+    verdict = conclude(job([misled(0, remote), advertiser, misled(2, remote)], trigger="exit"))
+    assert verdict.culprits == found
+    assert verdict.cause is (Cause.RENDEZVOUS if found else None)
