@@ -117,3 +117,17 @@ def test_a_daemon_that_cannot_start_is_told_and_is_no_failure(tmp_path: Path) ->
     assert process.returncode == 0
     assert "*** No containers: dockerd does not start" in said
     assert said.endswith("on\n")
+
+
+def test_an_image_that_does_not_fit_on_the_disk_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    script = (
+        f"mount -t tmpfs -o size=48m none {tmp_path}/data; {START}"
+        "mkdir /run/wheels; head -c 64M /dev/zero > /run/wheels/large-1-py3-none-any.whl;"
+        "tar -cf - -T /dev/null | docker import - empty;"
+        "WHEELS=/run/wheels BASE_IMAGE=empty IMAGE=never bash tools/image/build.sh"
+    )
+    with shell(script, tmp_path / "data") as process:
+        said, _ = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert "make image: Docker's disk is full" in said

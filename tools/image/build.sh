@@ -19,6 +19,9 @@ said=$(docker version --format '{{.Server.Version}}' 2>&1) || fail "Docker does 
 
 # What the build needs of this machine goes in by the context, and no further than its first stages.
 handed=build/image
+mkdir -p build
+exec 9> build/image.lock
+flock 9
 rm -rf "$handed"
 mkdir -p "$handed"
 if [ -n "${WHEELS:-}" ]; then
