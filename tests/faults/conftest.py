@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanglab.harness.capabilities import capability
+from hanglab.harness.faults.outside.node_fault import NodeFault
 from hanglab.harness.launchers.docker.nodes import Node, Nodes, NodeSettings
 
 if TYPE_CHECKING:
@@ -22,19 +23,25 @@ _LABEL = "hanglab.test.faults"
 
 @pytest.fixture(scope="session")
 def docker_client() -> Iterator[DockerClient]:
-    for name in ("docker", "root"):
-        found = capability(name)
-        if not found.available:
-            pytest.skip(f"needs {name}: {found.reason}; {found.remedy}")
-    docker = pytest.importorskip("docker")
+    import docker
+
     client = docker.from_env()
-    name = os.environ.get("HANGLAB_IMAGE", "hanglab:latest")
-    try:
-        client.images.get(name)
-    except docker.errors.ImageNotFound:
-        pytest.skip(f"there is no image {name}; `make image` builds it")
     yield client
     client.close()
+
+
+@pytest.fixture(autouse=True)
+def able(request: pytest.FixtureRequest) -> None:
+    """Skips a test whose faults this machine cannot stage."""
+    callspec = getattr(request.node, "callspec", None)
+    given = callspec.params.get("fault") if callspec is not None else None
+    needs = [given.needs] if isinstance(given, NodeFault) else []
+    marker = request.node.get_closest_marker("stages")
+    needs += [kind.needs for kind in marker.args] if marker is not None else []
+    for need in needs:
+        found = capability(need)
+        if not found.available:
+            pytest.skip(f"needs {need}: {found.reason}; {found.remedy}")
 
 
 @pytest.fixture(scope="module")
