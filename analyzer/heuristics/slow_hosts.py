@@ -1,9 +1,9 @@
 """``slow_host``: a rank that is kept from its processor by something that is no part of the job.
 
 Ranks that may use the same processors are kept from them by turns, on a crowded
-machine also unfairly for some seconds: that is the machine's load and nobody's
-fault.  It is held against a rank's place only where that differs from its
-peers', by host or by binding, or where it lasts.
+machine also unfairly: that is the machine's load and nobody's fault.  It is held
+against a rank's place only where that differs from its peers', by host or by
+binding.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ _FACTOR = 2.5
 #: What it may compute more than its peers for each second that it waits beyond them: work
 #: that is interrupted again and again finds its caches cold.
 _OWN_WORK = 0.5
-#: Time after which a scheduler's luck has evened out, in nanoseconds.
-_LASTING_NS = 30e9
 
 
 def slow_host(scene: Scene) -> Iterator[Proposal]:
@@ -73,7 +71,7 @@ def _kept_waiting(scene: Scene, rank: int) -> bool:
         and waited >= MAIN_PART * excess
         and worked <= _OWN_WORK * waited
         and ratio[rank] >= _FACTOR * max(usual, 0.02)
-        and (_placed_apart(scene, rank) or scene.found.span_ns >= _LASTING_NS)
+        and _placed_apart(scene, rank)
     )
 
 

@@ -245,8 +245,9 @@ def test_kept_from_the_one_processor_that_it_may_use():
 
 
 def test_a_crowd_on_processors_that_all_share_is_nobodys_fault():
-    job = Job(late_by(9, 1)).uses({1: 8}, waited={1: 9.5})
-    assert placed(job, dict.fromkeys(range(4), "0-7")).verdicts() == {}
+    for steps in (STEPS, 40 * STEPS):
+        job = Job(late_by(9, 1), steps=steps).uses({1: 8}, waited={1: 9.5})
+        assert placed(job, dict.fromkeys(range(4), "0-7")).verdicts() == {}
 
 
 def loader(job, ms, cpu_ms=lambda rank, step: 0.1):
