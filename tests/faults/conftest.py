@@ -37,7 +37,7 @@ def able(request: pytest.FixtureRequest) -> None:
     given = callspec.params.get("fault") if callspec is not None else None
     needs = [given.needs] if isinstance(given, NodeFault) else []
     marker = request.node.get_closest_marker("stages")
-    needs += [kind.needs for kind in marker.args] if marker is not None else []
+    needs += marker.args if marker is not None else ()
     for need in needs:
         found = capability(need)
         if not found.available:

@@ -138,8 +138,8 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.stages(CutOff)
-@pytest.mark.stages(DropBetween)
+@pytest.mark.stages(CutOff.needs)
+@pytest.mark.stages(DropBetween.needs)
 @pytest.mark.parametrize("ways", ["both", "in", "out"])
 def test_a_node_is_cut_off_from_all(ways: Ways, pair: Nodes) -> None:
     fault = CutOff(rank=1, ways=ways, at_step=0)
@@ -171,7 +171,7 @@ def test_two_nodes_do_not_hear_each_other(pair: Nodes) -> None:
     assert probe.ended().proved
 
 
-@pytest.mark.stages(Delay)
+@pytest.mark.stages(Delay.needs)
 def test_a_delay_is_what_it_says(pair: Nodes) -> None:
     fault = Delay(rank=2, milliseconds=60, at_step=0)
     probe = fault.probe(pair)
@@ -188,10 +188,10 @@ def test_a_delay_is_what_it_says(pair: Nodes) -> None:
     assert probe.ended().proved
 
 
-@pytest.mark.stages(LimitRate)
-@pytest.mark.stages(RefuseConnections)
-@pytest.mark.stages(PortTaken)
-@pytest.mark.stages(Delay)
+@pytest.mark.stages(LimitRate.needs)
+@pytest.mark.stages(RefuseConnections.needs)
+@pytest.mark.stages(PortTaken.needs)
+@pytest.mark.stages(Delay.needs)
 def test_a_delay_loses_and_reorders_nothing(make_nodes: Make) -> None:
     sending = """
 import socket, time
