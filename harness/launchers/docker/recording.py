@@ -19,11 +19,11 @@ from hanglab.recorder.case.records import Absence, Clock, Container, Exit, Job, 
 from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
 
 #: An agent that has said nothing for so many seconds after it was asked is not waited for.
-_SILENT_S = 4.0
+_SILENT_S = 6.0
 #: How long its answer counts.
 _FRESH_S = 1.0
 #: Seconds within which all agents must have captured.
-_CAPTURE_S = 18.0
+_CAPTURE_S = 13.0
 _PACE_S = 0.01
 #: The weightier reason for a capture is the one that is told.
 _WEIGHT: dict[TriggerKind, int] = {"no_progress": 0, "timeout_dump": 1, "exit": 2}
@@ -194,13 +194,13 @@ class JointRecording:
         """First asks who is there, then has those capture, and waits for them."""
         there = [n for n, agent in self._agents.items() if not agent.lost]
         if self._capturing is None:
-            for number in there:
-                agent = self._agents[number]
-                if agent.heard >= since:
-                    continue
-                if agent.asked < since:
-                    agent.asked = time.monotonic()
+            unheard = [number for number in there if self._agents[number].heard < since]
+            for number in unheard:
+                if self._agents[number].asked < since:
+                    self._agents[number].asked = time.monotonic()
                     self._crew.order(number, {"command": "status"})
+            for number in unheard:
+                agent = self._agents[number]
                 if not self._is_silent(number):
                     return
                 why = "paused" if self._crew.is_paused(number) else "there, and does not answer"
