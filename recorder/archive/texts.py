@@ -68,6 +68,8 @@ _TOKEN = re.compile(
     r"|(?P<other>[^\w]|.)",
     re.DOTALL,
 )
+#: What libraries say of sizes that do not match: kept with its numbers, which tell them apart.
+_VERBATIM = re.compile(r"(?:op\.)?preamble\.length <= op\.nbytes\. \d+ vs \d+")
 _PUNCTUATION = frozenset(" \t\n()[]{}:;,.!?'\"=<>-+*/|#&%")
 _FRAME = re.compile(
     r'^(?P<before>\s*)File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$'
@@ -88,13 +90,23 @@ class Texts:
     def phrase(self, text: str) -> str:
         """One message: public words and small numbers, the rest as dots."""
         parts: list[str] = []
+        at = 0
+        for whole in _VERBATIM.finditer(text):
+            parts += self._tokens(text[at : whole.start()])
+            parts.append(whole[0])
+            at = whole.end()
+        parts += self._tokens(text[at:])
+        return "".join(parts)[:4096]
+
+    def _tokens(self, text: str) -> list[str]:
+        parts: list[str] = []
         for match in _TOKEN.finditer(text):
             kept = _kept(match)
             if kept:
                 parts.append(kept)
             elif not parts or parts[-1] != "...":
                 parts.append("...")
-        return "".join(parts)[:4096]
+        return parts
 
     def exception_type(self, name: str) -> str:
         """A type's name if it is public; what a program defines itself is just an exception."""

@@ -160,6 +160,14 @@ def test_texts_keep_what_everybody_says_and_nothing_else():
     assert not any(name in error for name in (SECRET, FUNCTION, FOLDER, "loading"))
 
 
+def test_sizes_that_do_not_match_are_kept_with_their_message():
+    said = Texts(Pseudonyms()).phrase(
+        f"[enforce fail at /{SECRET}/gloo/transport/tcp/pair.cc:456] op.preamble.length <= "
+        f"op.nbytes. 2048 vs 1024. Received data size doesn't match {SECRET}"
+    )
+    assert "op.preamble.length <= op.nbytes. 2048 vs 1024" in said and SECRET not in said
+
+
 def test_same_thing_gets_the_same_name():
     names = Pseudonyms()
     assert names.file("/a/x.py") == names.file("/a/x.py") != names.file("/a/y.py")
