@@ -87,6 +87,14 @@ def print_receipts(
         )
 
 
+def print_processes(found: Sequence[tuple[str, Sequence[ProcessState]]], as_json: bool) -> None:
+    if not as_json:
+        make_console().print(processes_table(found))
+        return
+    hosts = [{"host": host, "processes": msgspec.to_builtins(those)} for host, those in found]
+    print(msgspec.json.format(msgspec.json.encode({"hosts": hosts})).decode())
+
+
 def processes_table(found: Sequence[tuple[str, Sequence[ProcessState]]]) -> Table:
     """Registered processes by host: whose they are, and whether a trace runs in them."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

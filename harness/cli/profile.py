@@ -69,7 +69,9 @@ def profile(
     list_processes: Annotated[
         bool, typer.Option("--list", help="Only list the processes that can be profiled.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the receipts as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the receipts, or the list, as JSON.")
+    ] = False,
 ) -> int:
     """Take a trace of a running job, hung or not, and say of each process what came of it."""
     from hanglab.harness import dynologs, receipts
@@ -87,7 +89,7 @@ def profile(
     doors = find_doors(target, host or [], hostfile, job, token_file, tls_ca)
     own, others = tell_apart(doors)
     if list_processes:
-        return _list(own, others)
+        return _list(own, others, as_json)
     asked = Asked(
         Selection(wanted, list(pid or []), job),
         Window(duration_ms, warmup, 0, iterations, at_iteration),
@@ -154,9 +156,8 @@ def _make_folder(out: Path, parts: Sequence[HostPart]) -> Path:
     return folder
 
 
-def _list(doors: Sequence[Door], dynologs: Sequence[Door]) -> int:
-    from hanglab.harness.panel import make_console
-    from hanglab.harness.receipts import processes_table
+def _list(doors: Sequence[Door], dynologs: Sequence[Door], as_json: bool) -> int:
+    from hanglab.harness.receipts import print_processes
     from hanglab.recorder.profiling import client
 
     found = []
@@ -171,5 +172,5 @@ def _list(doors: Sequence[Door], dynologs: Sequence[Door]) -> int:
         found.append((status.host, status.processes))
     for door in dynologs:
         typer.echo(f"{door}: a dynolog daemon answers there, and lists no processes", err=True)
-    make_console().print(processes_table(found))
+    print_processes(found, as_json)
     return 0 if good else 1
