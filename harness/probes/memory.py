@@ -58,7 +58,7 @@ class OomProbe:
     def struck(self) -> Reading:
         kills = self._group.kills() - self._kills
         told = False
-        if kills <= 0:
+        if kills <= 0 and not self._group.folder.exists():
             with asking("inspect"):
                 self._container.reload()
                 told = bool(self._container.attrs["State"].get("OOMKilled"))
