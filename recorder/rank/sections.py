@@ -93,7 +93,9 @@ def section_type(progress: ProgressFile) -> OpenSection:
     pack = Struct("<7q").pack_into
     pack_open = Struct("<3q").pack_into
     at = progress.at[layout.SECTIONS]
-    next_number = itertools.count(1).__next__
+    places = range(at, at + _RING * _RECORD_BYTES, _RECORD_BYTES)
+    # Both at once: no other thread comes between a number and its place.
+    next_place = zip(itertools.count(1), itertools.cycle(places)).__next__
     first = progress.at[layout.OPEN]
     free = [first + layout.OPEN.record * i for i in reversed(range(layout.OPEN.capacity))]
     take, give = free.pop, free.append
@@ -101,18 +103,20 @@ def section_type(progress: ProgressFile) -> OpenSection:
     cpu_clock = time.thread_time_ns
     thread_id = get_ident
     event, step = Slot.SECTION_EVENT, Slot.STEP
-    ring, record_bytes = _RING, _RECORD_BYTES
     # Thread of the latest reading of a CPU clock, its wall time, and wall minus CPU time.
     who, read_at, behind = 0, 0, 0
 
     def innermost_open(thread: int) -> str:
         rows = slots[first >> 3 : (first >> 3) + 3 * layout.OPEN.capacity].tolist()
-        latest, name = max(
-            (started, name)
-            for name, started, owner in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
-            if owner == thread or not started
+        latest = max(
+            (
+                (started, place)
+                for place, started in enumerate(rows[1::3])
+                if started and rows[3 * place + 2] == thread
+            ),
+            default=None,
         )
-        return progress.read_text(name) if latest else ""
+        return progress.read_text(rows[3 * latest[1]]) if latest else ""
 
     class Section:
         __slots__ = ("_cpu", "_row", "_started", "_total")
@@ -170,9 +174,9 @@ def section_type(progress: ProgressFile) -> OpenSection:
             total[3] += 1
             total[4] += wall
             total[5] += cpu
-            number = next_number()
+            number, place = next_place()
             pack(
-                mapping, at + (number - 1) % ring * record_bytes,
+                mapping, place,
                 number, total[0], started, wall, cpu, slots[step], number,
             )  # fmt: skip
             slots[event] = now

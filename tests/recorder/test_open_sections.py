@@ -1,0 +1,41 @@
+"""Which section a thread stands in, as the sampler of lines asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hanglab.recorder.case import layout
+from hanglab.recorder.rank.progress_file import ProgressFile
+from hanglab.recorder.rank.sections import OpenSection, section_type
+
+
+@pytest.fixture
+def section(tmp_path: Path) -> Iterator[OpenSection]:
+    yield section_type(ProgressFile(tmp_path / "progress.bin"))
+
+
+def test_the_innermost_section_of_a_thread(section: OpenSection) -> None:
+    here = threading.get_ident()
+    assert section.innermost(here) == ""
+    with section("outer"):
+        with section("inner é"):
+            assert section.innermost(here) == "inner é"
+            assert section.innermost(here + 1) == ""
+        assert section.innermost(here) == "outer"
+    assert section.innermost(here) == ""
+
+
+def test_other_threads_may_have_taken_all_rows(section: OpenSection) -> None:
+    def enter() -> None:
+        for number in range(layout.OPEN.capacity + 3):
+            section(f"section {number}").__enter__()
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    with section("without a row"):
+        assert section.innermost(threading.get_ident()) == ""
