@@ -186,3 +186,17 @@ def test_two_faults_at_once_need_both_findings_and_no_other() -> None:
     assert outcome(slow(starved, elsewhere), expect=expect) is Outcome.WRONG_VERDICT
     third = found(Cause.GC_PAUSE, 0)
     assert outcome(slow(starved, late, third), expect=expect) is Outcome.WRONG_VERDICT
+
+
+def test_a_fault_that_did_not_end_is_an_error_of_the_harness_whatever_the_verdict() -> None:
+    facts = Facts(remaining=("CutOff of rank 1 did not end",))
+    assert outcome(HUNG, facts) is Outcome.HARNESS_ERROR
+    assert outcome(changed(status=Status.HEALTHY), facts, variant="control") is (
+        Outcome.HARNESS_ERROR
+    )
+
+
+def test_a_control_without_its_circumstance_shows_nothing() -> None:
+    healthy = changed(status=Status.HEALTHY, cause=None, culprits=[])
+    facts = Facts(finished=True, missed=("ClockSkew of rank 1",))
+    assert outcome(healthy, facts, variant="control") is Outcome.NOT_REPRODUCED
