@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker"), pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
+#: Prints py-spy's exit code for a process that runs Python for certain.
+_PY_SPY = """
+import subprocess, sys
+child = subprocess.Popen(
+    [sys.executable, "-c", "print(flush=True); input()"],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+)
+child.stdout.readline()
+done = subprocess.run(["py-spy", "dump", "--pid", str(child.pid)], capture_output=True)
+print(done.returncode)
+child.kill()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +127,14 @@ def test_nodes_find_what_faults_need(client: DockerClient) -> None:
     said = run(client, "-c", wanted, entrypoint="sh")
     assert "iproute2" in said
     assert "libfaketime.so.1" in said
+
+
+def test_doctor_knows_whether_stacks_can_be_read_inside(client: DockerClient) -> None:
+    told = json.loads(run(client, "doctor", "--json"))["capabilities"]
+    said = {one["name"]: one["available"] for one in told}
+    came = run(client, "-c", _PY_SPY, entrypoint="python")
+    assert int(came) == (0 if said["ptrace"] else 1)
+    assert said["gloo"] and not said["docker"]
 
 
 def test_layers_stay_small(image: Image) -> None:
