@@ -186,6 +186,11 @@ class ContainerJob:
                 raise LaunchError(self._failure)
             return exits
 
+    @property
+    def over(self) -> bool:
+        """Whether everything of it has been ended and removed, as far as that was possible."""
+        return self._over
+
     def alive(self) -> bool:
         return bool(self._running) and not self._over
 

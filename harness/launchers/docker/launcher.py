@@ -41,14 +41,17 @@ class DockerLauncher:
         """Nothing is kept warm: ranks in containers start cold."""
 
     def start(self, plan: Plan) -> ContainerJob:
+        try:
+            return self._start(plan)
+        except OSError as error:  # of the run's folder, or of the temporary one
+            raise errors.unusable("Starting a job", error) from error
+
+    def _start(self, plan: Plan) -> ContainerJob:
         client, image_id = self._connected()
         for tries in range(_TRIES):
             job = self._new_job(client, plan)
             try:
                 job.begin(image_id)
-            except OSError as error:
-                job.end()
-                raise errors.unusable("Starting a job", error) from error
             except errors.NameTaken:
                 job.end()
                 if tries == _TRIES - 1:
@@ -58,26 +61,31 @@ class DockerLauncher:
                 raise
             else:
                 with self._lock:
-                    self._jobs.add(job)
+                    self._jobs = {one for one in self._jobs if not one.over} | {job}
                 return job
         raise AssertionError("the last try returns or raises")
 
     def close(self) -> None:
         with self._lock:
             jobs, self._jobs = list(self._jobs), set()
+        failures: list[LaunchError] = []
         for job in jobs:
-            job.end()
+            try:
+                job.end()
+            except LaunchError as error:
+                failures.append(error)
         if self._client is not None:
             self._client.close()
+        if failures:
+            raise failures[0]
 
     def _connected(self) -> tuple[DockerClient, str]:
         """The daemon, which holds nothing of dead jobs any more, and the image."""
         with self._lock:
             if self._client is None or self._image is None:
-                client = connect()
-                reap(client)
-                self._image = find_image(client, image_name())
-                self._client = client
+                self._client = self._client or connect()
+                reap(self._client)
+                self._image = find_image(self._client, image_name())
             return self._client, self._image
 
     def _new_job(self, client: DockerClient, plan: Plan) -> ContainerJob:
@@ -99,5 +107,5 @@ def _end_after(error: BaseException, job: ContainerJob) -> None:
     try:
         job.end()
     except LaunchError as further:
-        if not isinstance(error, LaunchError):
+        if not isinstance(error, (LaunchError, OSError)):
             raise further from error

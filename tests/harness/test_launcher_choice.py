@@ -1,0 +1,56 @@
+"""Which launcher a scenario's jobs get, and over how many nodes they are spread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hanglab.harness.discovery import select
+from hanglab.harness.launchers.selection import LAUNCHERS, Launchers, launcher_of, make_launcher
+from hanglab.harness.repetition import command
+from hanglab.harness.suite import Options, requests_of
+
+_FILE = """\
+from hanglab.harness import Cause, Expect, scenario
+
+@scenario(expect=Expect(Cause.CRASH, culprits={1}, location=None), needs=("docker",), nodes=2)
+def in_containers(job):
+    pass
+
+@scenario(expect=Expect(Cause.CRASH, culprits={1}, location=None))
+def anywhere(job):
+    pass
+"""
+
+
+@pytest.mark.parametrize("asked", ["local", "torchrun", "docker"])
+def test_what_needs_docker_runs_in_containers(tmp_path: Path, asked: str) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(_FILE)
+    found = {scenario.name: scenario for scenario in select([str(file)]).scenarios}
+    options = Options(launcher=asked)
+    fault, control = requests_of(found["in_containers"], options)
+    assert {fault.launcher, control.launcher} == {"docker"}
+    assert {fault.nodes, control.nodes} == {2}
+    assert command(fault).endswith("--launcher docker --nodes 2")
+    other, _ = requests_of(found["anywhere"], options)
+    assert (other.launcher, other.nodes) == (asked, None)
+    spread, _ = requests_of(found["in_containers"], Options(launcher=asked, nodes=4))
+    assert spread.nodes == 4
+    assert launcher_of((), asked) == asked
+
+
+def test_launchers_are_made_once_and_when_needed() -> None:
+    made = []
+
+    def make(name: str):  # type: ignore[no-untyped-def]
+        made.append(name)
+        return make_launcher(name)
+
+    launchers = Launchers(make)
+    assert made == []
+    assert launchers["torchrun"] is launchers["torchrun"]
+    assert made == ["torchrun"]
+    launchers.close()
+    assert set(LAUNCHERS) == {"local", "torchrun", "docker"}
