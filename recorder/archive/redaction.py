@@ -23,6 +23,7 @@ from hanglab.recorder.case.records import (
     Absence,
     ChildExit,
     CodeShape,
+    Container,
     Frame,
     Group,
     Host,
@@ -73,6 +74,7 @@ class _Redaction:
             folder = folders.host_folder(self._target, self._names.host(name))
             if host is not None:
                 write_record(folder / folders.HOST, self._host(host))
+            self._document(folder / folders.CONTAINER, reader.container(name), self._container)
             self._lines(folder / folders.SAMPLES, reader.samples(name), self._sample)
             self._stderr(
                 reader.path / folders.HOSTS / name / folders.STDERR, folder / folders.STDERR
@@ -239,7 +241,15 @@ class _Redaction:
             count,
             file=self._names.file(count.file),
             function=self._names.function(count.function, count.file),
+            section=self._names.section(count.section),
         )
+
+    def _container(self, container: Container) -> Container:
+        # An address of a container has no port.
+        addresses = [
+            self._names.address(f"{one}:0").rpartition(":")[0] for one in container.addresses
+        ]
+        return replace(container, id=self._names.value(container.id), addresses=addresses)
 
     def _connections(self, sample: ConnectionSample) -> ConnectionSample:
         return replace(sample, connections=[self._connection(c) for c in sample.connections])

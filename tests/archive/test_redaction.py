@@ -18,7 +18,9 @@ from hanglab.harness import archives
 from hanglab.recorder.archive.buffers import UnsafeBuffer, redact_buffer
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.archive.texts import Texts
-from hanglab.recorder.case.records import Python
+from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.case.records import Clock, Container, Python
+from hanglab.recorder.case.writer import write_manifest, write_record
 
 #: Nothing in a Case is called anything like these by itself.
 FOLDER, SCRIPT, FUNCTION, SECTION = "quokkaheim", "wombatrain", "numbatical", "echidnary"
@@ -115,6 +117,20 @@ def test_unknown_files_are_dropped(tmp_path):
         "flight_recorder.pickle",
     }
     assert [p.name for p in (tmp_path / "copy").rglob("*") if p.is_file()] == ["manifest.json"]
+
+
+def test_what_the_engine_says_of_a_container_stays_without_its_names(tmp_path):
+    case = tmp_path / "case"
+    known = Container(
+        Clock(1, 2), SECRET, "paused", oom_killed=True, addresses=["172.18.0.2"], networks=1
+    )
+    write_record(case / "hosts" / "h" / "container.json", known)
+    write_manifest(case, "test", [])
+    archives.redact(case, tmp_path / "copy", False)
+    kept = CaseReader(tmp_path / "copy").container("host1")
+    assert kept is not None
+    assert (kept.status, kept.oom_killed, kept.addresses) == ("paused", True, ["192.0.2.1"])
+    assert SECRET not in kept.id
 
 
 def test_buffer_with_code_in_it_is_not_run(tmp_path):
