@@ -24,6 +24,10 @@ DEFAULT_DEADLINE_S: Final = 120.0
 SCRIPT_HANG_AFTER_S: Final = 5.0
 
 
+#: What only a root rank may do.
+_NOT_IN_CONTAINERS: Final = frozenset({"private_mounts", "private_storage", "root"})
+
+
 @dataclass(frozen=True)
 class Options:
     """How to run; None leaves a thing to each scenario."""
@@ -95,6 +99,10 @@ def refusal_of(scenario: Scenario, request: Request) -> str | None:
     refusal = scenario.refuses_world(request.world_size)
     if refusal:
         return refusal
+    if request.launcher == CONTAINERS:
+        barred = [need for need in scenario.needs if need in _NOT_IN_CONTAINERS]
+        if barred:
+            return f"needs {barred[0]}: ranks in containers are not root; use another launcher"
     for need in _needs(scenario, request):
         found = capabilities.capability(need)
         if not found.available:

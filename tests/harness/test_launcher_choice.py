@@ -9,7 +9,7 @@ import pytest
 from hanglab.harness.discovery import select
 from hanglab.harness.launchers.selection import LAUNCHERS, Launchers, launcher_of, make_launcher
 from hanglab.harness.repetition import command
-from hanglab.harness.suite import Options, requests_of
+from hanglab.harness.suite import Options, refusal_of, requests_of
 
 _FILE = """\
 from hanglab.harness import Cause, Expect, scenario
@@ -39,6 +39,18 @@ def test_what_needs_docker_runs_in_containers(tmp_path: Path, asked: str) -> Non
     spread, _ = requests_of(found["in_containers"], Options(launcher=asked, nodes=4))
     assert spread.nodes == 4
     assert launcher_of((), asked) == asked
+
+
+def test_what_needs_a_root_rank_is_skipped_in_containers(tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(_FILE.replace('needs=("docker",), nodes=2', 'needs=("private_mounts",)'))
+    (scenario,) = select([f"{file}"]).scenarios[:1]
+    (request, _) = requests_of(scenario, Options(launcher="docker"))
+    assert refusal_of(scenario, request) == (
+        "needs private_mounts: ranks in containers are not root; use another launcher"
+    )
+    (request, _) = requests_of(scenario, Options(launcher="local"))
+    assert "containers" not in (refusal_of(scenario, request) or "")
 
 
 def test_launchers_are_made_once_and_when_needed() -> None:
