@@ -62,6 +62,9 @@ class RankRecorder:
         self._progress = self._new_progress()
         self._progress.identify(rank, self.attempt, world_size)
         self._section = section_type(self._progress)
+        #: What the job opens a section with: the class itself, as a method would cost as much
+        #: again as making one.
+        self.section: Callable[[str], contextlib.AbstractContextManager[None]] = self._section
         user_code = ownership.UserCode(
             ownership.stdlib_folders(), ownership.site_folders(), ownership.own_folders()
         )
@@ -138,9 +141,6 @@ class RankRecorder:
             self._write_groups()
 
     # What the job itself calls.
-
-    def section(self, name: str) -> contextlib.AbstractContextManager[None]:
-        return self._section(name)
 
     def step(self, number: int | None = None) -> None:
         self._progress.step(number)

@@ -1,0 +1,55 @@
+"""Ranks that other launchers start: found, captured and ended by ``hanglab record``."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+from recording_support import PROGRAMS, free_port, hanglab
+
+from hanglab.analyzer.engine import analyze
+from hanglab.recorder.case.reader import CaseReader
+
+PROGRAM = str(PROGRAMS / "launched_program.py")
+
+
+def accelerate() -> list[str]:
+    pytest.importorskip("accelerate", reason="needs accelerate: pip install hanglab[frameworks]")
+    options = ["--multi_gpu", "--num_processes=2", "--num_machines=1"]
+    options += ["--mixed_precision=no", "--dynamo_backend=no", f"--main_process_port={free_port()}"]
+    return [sys.executable, "-m", "accelerate.commands.launch", *options, PROGRAM]
+
+
+def mpirun() -> list[str]:
+    if shutil.which("mpirun") is None:
+        pytest.skip("there is no mpirun: apt-get install openmpi-bin")
+    options = ["--oversubscribe", "-n", "2", "--mca", "btl", "self,tcp"]
+    return ["mpirun", "--allow-run-as-root", *options, sys.executable, PROGRAM]
+
+
+def srun() -> list[str]:
+    if shutil.which("srun") is None:
+        pytest.skip("there is no srun: it comes with Slurm and needs a cluster that runs")
+    words = ["srun", "--ntasks=2", "--overcommit", "--immediate=20"]
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("srun finds no cluster that runs two tasks: see sinfo")
+    return [*words, sys.executable, PROGRAM]
+
+
+@pytest.mark.parametrize("launcher", [accelerate, mpirun, srun])
+def test_hang_is_captured_and_everything_ended(tmp_path, launcher):
+    case = tmp_path / "case"
+    words = [*launcher(), str(tmp_path / "store")]
+    done = hanglab("record", "--out", case, "--hang-after", "2", "--", *words, cwd=tmp_path)
+    assert done.returncode == 124, done.stderr
+    verdict = analyze(case)
+    assert (verdict.status.value, verdict.culprits, verdict.victims) == ("hung", [1], [0])
+    ranks = CaseReader(case).ranks
+    assert [rank.rank for rank in ranks] == [0, 1]
+    assert all(rank.flight_recorder and rank.progress and rank.stacks for rank in ranks)
+    assert all(rank.process is not None and rank.process.world_size == 2 for rank in ranks)
