@@ -33,7 +33,7 @@ def unread(size):
 def node_rereading(job):
     samples = unread(SIZE)
     gradient = torch.zeros(1024)
-    for _ in job.steps(16):
+    for _ in job.steps(8):
         samples.seek(0)
         while block := samples.read(1 << 20):
             gradient += block[0]
