@@ -20,7 +20,8 @@ install_docker() {
     local missing=() pair
     for pair in docker:docker.io dockerd:docker.io debootstrap:debootstrap iptables:iptables \
         tc:iproute2 nsenter:util-linux; do
-        PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" > /dev/null || missing+=("${pair##*:}")
+        PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" > /dev/null \
+            || [[ " ${missing[*]} " == *" ${pair##*:} "* ]] || missing+=("${pair##*:}")
     done
     [ "${#missing[@]}" -gt 0 ] || return 0
     [ -f /etc/debian_version ] || { no_docker "this is no Debian to install ${missing[*]} on"; return; }
@@ -78,7 +79,7 @@ start_docker() {
 runs_containers() {
     local said
     said=$(docker run --rm --network none --entrypoint true "$1" 2>&1) \
-        || no_docker "no container can run on this machine: $(head -n 1 <<< "$said")"
+        || no_docker "no container can run on this machine: $(sed 's/[. ]*$//; q' <<< "$said")"
 }
 
 # Says nothing: a test runner's last line is to stay the last.
