@@ -22,6 +22,8 @@ from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Container, Python
 from hanglab.recorder.case.writer import write_manifest, write_record
 
+pytestmark = pytest.mark.timeout(300)
+
 #: Nothing in a Case is called anything like these by itself.
 FOLDER, SCRIPT, FUNCTION, SECTION = "quokkaheim", "wombatrain", "numbatical", "echidnary"
 SECRET = "bandicoot17"
@@ -61,7 +63,7 @@ def record(tmp_path: Path, how: str) -> Path:
         cwd=folder,
         env={**os.environ, **with_secret, "GLOO_SOCKET_IFNAME": "lo"},
         capture_output=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
     return folder / "case"

@@ -20,7 +20,7 @@ from hanglab.recorder.case.reader import CaseReader, RankCase
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: No wait in these tests is longer, in seconds.
-PATIENCE = 60.0
+PATIENCE = 110.0
 
 
 def wait_for(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:

@@ -15,9 +15,13 @@ from recording_support import PATIENCE, PROGRAMS, environment
 
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="needs a namespace of processes: run as root (--cap-add SYS_ADMIN)"
-)
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        os.geteuid() != 0,
+        reason="needs a namespace of processes: run as root (--cap-add SYS_ADMIN)",
+    ),
+]
 
 #: Two jobs of two ranks that hang; the second one's Case cannot be written.
 _SCRIPT = """

@@ -30,6 +30,8 @@ from recording_support import (
 from hanglab.analyzer.engine import analyze
 from hanglab.recorder.case.reader import CaseReader
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @contextlib.contextmanager
 def hanging(tmp_path: Path, *before: str | Path) -> Iterator[subprocess.Popen[str]]:
@@ -153,7 +155,7 @@ def test_job_that_ends_well_leaves_a_case(tmp_path):
     case = tmp_path / "case"
     ranks = in_code(tmp_path, str(case), "30", "well")
     with ended(ranks):
-        outputs = [rank.communicate(timeout=100) for rank in ranks]
+        outputs = [rank.communicate(timeout=280) for rank in ranks]
         assert [rank.returncode for rank in ranks] == [0, 0], outputs
         assert [out for out, _ in outputs] == ["done 8.0\n", "done 8.0\n"]
         wait_for(lambda: _over(case), "the agent to end")
@@ -168,7 +170,7 @@ def test_job_that_cannot_be_recorded_goes_on(tmp_path):
     (taken / "mine.txt").write_text("mine")
     ranks = in_code(tmp_path, str(taken), "30", "well")
     with ended(ranks):
-        outputs = [rank.communicate(timeout=100) for rank in ranks]
+        outputs = [rank.communicate(timeout=280) for rank in ranks]
         assert [rank.returncode for rank in ranks] == [0, 0]
     assert all("is not recorded" in err and "not empty" in err for _, err in outputs)
     assert [path.name for path in taken.iterdir()] == ["mine.txt"]

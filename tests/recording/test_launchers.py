@@ -15,6 +15,8 @@ from recording_support import PROGRAMS, free_port, hanglab
 from hanglab.analyzer.engine import analyze
 from hanglab.recorder.case.reader import CaseReader
 
+pytestmark = pytest.mark.timeout(300)
+
 PROGRAM = str(PROGRAMS / "launched_program.py")
 
 

@@ -24,6 +24,8 @@ from recording_support import (
 from hanglab.analyzer.engine import analyze
 from hanglab.recorder.case.reader import CaseReader
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def test_spawned_ranks_that_hang_are_captured_and_ended(tmp_path):
     case = tmp_path / "case"
@@ -79,7 +81,7 @@ def test_everything_is_passed_through(tmp_path):
         stdin=subprocess.PIPE,
         variables={"CODE": "41"},
     ) as process:
-        out, err = process.communicate("abc\n", timeout=60)
+        out, err = process.communicate("abc\n", timeout=280)
     assert (process.returncode, out) == (41, "ABC\n")
     assert err.startswith("warned\n")
 
@@ -94,7 +96,7 @@ def test_same_place_for_output_and_error_keeps_their_order(tmp_path):
         tmp_path,
         stderr=subprocess.STDOUT,
     ) as process:
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=280)
     lines = [line for line in out.splitlines() if line[:3] in ("out", "err")]
     assert lines == [f"{what} {n}" for n in range(300) for what in ("out", "err")]
 
@@ -115,7 +117,7 @@ def test_ctrl_c_captures_first_and_exits_with_130(tmp_path):
     with started(words, tmp_path) as process:
         wait_for((tmp_path / "store.hangs").exists, "the job to hang")
         os.kill(process.pid, signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=280)
     assert process.returncode == 130
     assert trigger_of(case) == ("interrupt", "hanglab was sent SIGINT")
     ranks = CaseReader(case).ranks
@@ -129,7 +131,7 @@ def test_termination_is_passed_on(tmp_path):
     with started(words, tmp_path) as process:
         wait_for((tmp_path / "store.hangs").exists, "the job to hang")
         os.kill(process.pid, signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=280)
     assert process.returncode == 128 + signal.SIGTERM
     assert trigger_of(case)[0] == "interrupt"
 
@@ -146,7 +148,7 @@ def test_hung_job_is_left_if_asked(tmp_path):
         assert process.poll() is None
         assert analyze(case).culprits == [1], "the Case is whole while the job still hangs"
         os.kill(process.pid, signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=280)
         assert process.returncode == 130
 
 
@@ -165,7 +167,7 @@ def test_capture_is_dropped_if_the_job_goes_on(tmp_path):
             file.write(b"go on")
         wait_for(lambda: not CaseReader(case).ranks[0].stacks, "the capture to be dropped")
         stop.touch()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=280)
     assert (process.returncode, out) == (0, "done\n"), err
     reader = CaseReader(case)
     assert trigger_of(case) == ("", "") and not reader.ranks[0].stacks

@@ -26,6 +26,8 @@ from recording_support import (
 
 from hanglab.recorder.case.reader import CaseReader
 
+pytestmark = pytest.mark.timeout(300)
+
 SEEDED = PROGRAMS / "seeded_program.py"
 
 
@@ -43,7 +45,7 @@ def plain(tmp_path_factory) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=100,
+        timeout=280,
     )
     assert done.stdout.count("loss") == 16 and done.stdout.count("weights") == 2
     return "\n".join(sorted(done.stdout.splitlines()))
@@ -110,7 +112,7 @@ def test_killed_agent(tmp_path, plain):
         wait_for((tmp_path / "go.waits").exists, "the job to be at work")
         os.kill(agent() or 0, signal.SIGKILL)
         (tmp_path / "go").touch()
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=280)
     assert (process.returncode, "\n".join(sorted(out.splitlines()))) == (0, plain)
     assert "goes on without it" in err and "Traceback" not in err
     reader = CaseReader(case)
@@ -127,7 +129,7 @@ def test_killed_hanglab(tmp_path, plain):
         job = [pid for pid in below(process.pid) if _runs(pid, SEEDED.name)]
         try:
             os.kill(process.pid, signal.SIGKILL)
-            process.wait(10)
+            process.wait(280)
             (tmp_path / "go").touch()
             wait_for(
                 lambda: (tmp_path / "out").read_text().count("weights") == 2, "the job to finish"
@@ -160,7 +162,7 @@ def test_no_right_to_look_into_processes(tmp_path):
         env=environment(UNDUMPABLE="1"),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 124, done.stderr

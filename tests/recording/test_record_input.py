@@ -10,6 +10,8 @@ import sys
 import pytest
 from recording_support import HANGLAB, environment, hanglab
 
+pytestmark = pytest.mark.timeout(300)
+
 AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
