@@ -6,9 +6,14 @@ import numpy as np
 
 from hanglab.analyzer.dumps.columns import ABSENT, RankDump
 
-#: A rank that did something so short a time before its dump was written was on its way: to
-#: look up the symbols of all stacks takes torch more than a second, and the file comes after.
-_RECENT_NS = 5_000_000_000
+#: A rank that did something so short a time before its dump was written was on its way.
+_RECENT_NS = 500_000_000
+#: The same where the dump has stacks: torch looks up their symbols after it has read the
+#: buffer, which takes up to two seconds, and writes the file then.
+_RECENT_WITH_STACKS_NS = 2_000_000_000
+#: One that has paused before may pause three times as long, within this.
+_LONGER = 3
+_LONGEST_NS = 5_000_000_000
 #: Clocks of file systems lag by so much.
 _COARSE_NS = 1_000_000_000
 #: A wait of this share of the timeout is no usual pause.
@@ -33,4 +38,6 @@ def was_active(dump: RankDump) -> bool:
     limits = entries.timeout_ms[entries.timeout_ms > 0]
     if len(limits):
         usual = min(usual, int(float(limits.min()) * 1e6 * _TIMED_OUT))
-    return -_COARSE_NS <= quiet < max(usual, _RECENT_NS)
+    recent = _RECENT_WITH_STACKS_NS if bool((entries.stack != ABSENT).any()) else _RECENT_NS
+    patience = min(max(_LONGER * usual, recent), _LONGEST_NS)
+    return -_COARSE_NS <= quiet < max(usual, patience)

@@ -34,7 +34,7 @@ def after_a_pause(seconds: int) -> tuple[list[Row], int]:
     return [*DONE[:-1], Row("all_reduce", 40, extra={"time_created_ns": last_ns})], last_ns
 
 
-@pytest.mark.parametrize("pause_ns", [0, 3_000_000, 4_000_000_000])
+@pytest.mark.parametrize("pause_ns", [0, 3_000_000, 400_000_000])
 def test_a_rank_that_was_active_when_its_dump_was_written_stands_nowhere(
     tmp_path: Path, pause_ns: int
 ) -> None:
@@ -42,6 +42,26 @@ def test_a_rank_that_was_active_when_its_dump_was_written_stands_nowhere(
     found = verdict(tmp_path, {r: DONE if r == 1 else WAITS for r in range(4)}, written)
     assert (found.status, found.culprits) == (Status.INCONCLUSIVE, [])
     assert "still moved when their dumps were taken" in found.summary
+
+
+@pytest.mark.parametrize(("quiet_ns", "moves"), [(2_500_000_000, True), (3_500_000_000, False)])
+def test_a_rank_that_has_paused_may_pause_three_times_as_long(
+    tmp_path: Path, quiet_ns: int, moves: bool
+) -> None:
+    rows, last_ns = after_a_pause(1)
+    written = dict.fromkeys(range(3), last_ns + quiet_ns)
+    found = verdict(tmp_path, {0: rows, 1: WAITS, 2: WAITS}, written)
+    assert found.culprits == ([] if moves else [0])
+
+
+@pytest.mark.parametrize(("line", "moves"), [(17, True), (0, False)])
+def test_a_dump_with_stacks_is_written_after_it_was_taken(
+    tmp_path: Path, line: int, moves: bool
+) -> None:
+    rows = [Row("all_reduce", seq, line=line) for seq in range(1, 41)]
+    written = dict.fromkeys(range(3), LAST_NS + 1_500_000_000)
+    found = verdict(tmp_path, {0: rows, 1: WAITS, 2: WAITS}, written)
+    assert found.culprits == ([] if moves else [0])
 
 
 def test_a_rank_in_its_usual_pause_stands_nowhere(tmp_path: Path) -> None:
@@ -54,7 +74,7 @@ def test_a_rank_in_its_usual_pause_stands_nowhere(tmp_path: Path) -> None:
     assert found.inputs.would_decide == ["a later dump of rank 0"]
 
 
-@pytest.mark.parametrize("pause_ns", [-5_000_000_000, 6_000_000_000, 600_000_000_000])
+@pytest.mark.parametrize("pause_ns", [-5_000_000_000, 1_000_000_000, 600_000_000_000])
 def test_a_rank_that_was_quiet_for_longer_is_named(tmp_path: Path, pause_ns: int) -> None:
     """As is one whose file was written before anything happened: such a clock says nothing."""
     written = dict.fromkeys(range(4), LAST_NS + pause_ns)
