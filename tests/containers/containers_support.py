@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from hanglab.harness.launchers.protocol import Plan, RankExit
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
 
     from hanglab.harness.launchers.docker.job import ContainerJob
 
@@ -89,6 +90,19 @@ def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str
     while not condition():
         assert time.monotonic() < until, f"not within {seconds} s: {what or condition}"
         time.sleep(0.02)
+
+
+def pause(container: Container) -> None:
+    """Docker's freezer gives up on processes that are being started; on a busy machine often."""
+    import docker.errors
+
+    def paused() -> bool:
+        with suppress(docker.errors.APIError):
+            container.pause()
+        container.reload()
+        return bool(container.status == "paused")
+
+    wait_until(paused, what="the container to be frozen")
 
 
 def remains(client: DockerClient, run_dir: Path) -> list[str]:

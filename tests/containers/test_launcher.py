@@ -15,6 +15,7 @@ from containers_support import (
     TELLS,
     all_exits,
     make_plan,
+    pause,
     remains,
     running,
     told,
@@ -169,7 +170,9 @@ def test_a_paused_node_is_removed_at_once(
 ) -> None:
     plan = make_plan(tmp_path, SLEEPS)
     with running(launcher, plan) as job:
-        job.nodes[1].container.pause()
+        out = plan.log_dir / "rank1.out"
+        wait_until(lambda: out.exists() and out.read_text(), what="rank 1")
+        pause(job.nodes[1].container)
     assert not remains(engine, tmp_path)
 
 

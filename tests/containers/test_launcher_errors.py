@@ -150,10 +150,10 @@ def test_an_image_without_this_hanglab(
 
 @needs_docker
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "patience_s", "said"),
     [
-        ("#!/bin/sh\nexec sleep 300\n", "Node 0 was not ready in 2 s"),
-        ("#!/bin/sh\necho out of order\nexit 3\n", "ended early: out of order"),
+        ("#!/bin/sh\nexec sleep 300\n", 2.0, "Node 0 was not ready in 2 s"),
+        ("#!/bin/sh\necho out of order\nexit 3\n", 60.0, "ended early: out of order"),
     ],
 )
 def test_a_container_that_never_becomes_ready(
@@ -161,11 +161,12 @@ def test_a_container_that_never_becomes_ready(
     monkeypatch: pytest.MonkeyPatch,
     engine: DockerClient,
     program: str,
+    patience_s: float,
     said: str,
 ) -> None:
     from hanglab.harness.launchers.docker import job
 
-    monkeypatch.setattr(job, "_READY_S", 2.0)
+    monkeypatch.setattr(job, "_READY_S", patience_s)
     name = f"hanglab-test-{os.getpid()}:stuck"
     recipe = f"FROM {image_name()}\nCOPY python {PYTHON}\n"
     with image(engine, name, recipe, python=program):

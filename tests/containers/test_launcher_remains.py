@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from containers_support import SLEEPS, TELLS, all_exits, make_plan, remains, running, wait_until
+from containers_support import (
+    SLEEPS,
+    TELLS,
+    all_exits,
+    make_plan,
+    pause,
+    remains,
+    running,
+    wait_until,
+)
 
 from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
@@ -101,7 +110,7 @@ def test_clean_removes_what_a_frozen_node_left(tmp_path: Path, engine: DockerCli
     with hanglab(tmp_path, *start(tmp_path / "killed")) as process:
         until_up(engine, tmp_path)
         names = sorted(name for name in remains(engine, tmp_path) if "-node" in name)
-        engine.containers.get(names[1]).pause()
+        pause(engine.containers.get(names[1]))
         process.kill()
         process.wait()
         with hanglab(tmp_path, "clean") as cleaning:

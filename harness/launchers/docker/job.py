@@ -175,8 +175,7 @@ class ContainerJob:
 
     def events(self, timeout: float) -> list[RankExit]:
         with self._changed:
-            if not (self._exits or self._lost or self._failure):
-                self._changed.wait(timeout)
+            self._changed.wait_for(lambda: self._exits or self._lost or self._failure, timeout)
             lost, self._lost = self._lost, set()
         for number in lost:
             self._settle(number)
