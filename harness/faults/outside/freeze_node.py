@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hanglab.harness.faults.fault import NotYet
 from hanglab.harness.faults.outside.containers import asking
 from hanglab.harness.faults.outside.node_fault import NodeFault, Undo
 from hanglab.harness.launchers.docker.nodes import Nodes
@@ -21,8 +22,14 @@ class FreezeNode(NodeFault):
             with asking("unpause"):
                 container.unpause()
 
-        with asking("pause"):
-            container.pause()
+        try:
+            with asking("pause"):
+                container.pause()
+        except OSError as failure:
+            # Version 1's freezer gives up where processes are just being started.
+            if "freeze" in str(failure):
+                raise NotYet(str(failure)) from failure
+            raise
         return thaw
 
     def probe(self, nodes: Nodes) -> FreezerProbe:
