@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,6 +110,15 @@ def _make(
         )
         made.append(container)
         container.reload()
+        wait_begun(container.attrs["State"]["Pid"])
         address = container.attrs["NetworkSettings"]["Networks"][network.name]["IPAddress"]
         nodes[number] = Node(number, container, container.attrs["State"]["Pid"], address, (number,))
     return Nodes(nodes, network, f"br-{network.id[:12]}", dict.fromkeys(nodes, 1))
+
+
+def wait_begun(pid: int) -> None:
+    """Until the container's own program runs, not the one that starts it."""
+    until = time.monotonic() + 30
+    while b"MASTER_PORT=" not in Path(f"/proc/{pid}/environ").read_bytes():
+        assert time.monotonic() < until
+        time.sleep(0.02)
