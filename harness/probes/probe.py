@@ -10,6 +10,8 @@ from typing import Protocol
 
 #: Pause between two looks, in seconds.
 _PACE_S = 0.05
+#: How long the effect of a fault may take to show after the job has ended by it.
+_GRACE_S = 2.0
 
 Value = str | int | float | None
 
@@ -65,11 +67,11 @@ class Watch:
                 return
 
     def close(self) -> Reading:
-        """What was seen in the end; asks once more where that is no proof yet."""
+        """What was seen in the end; looks for a moment longer where that is no proof yet."""
         self._stop.set()
         self._thread.join(10.0)
         if not self._latest.proved and not self._thread.is_alive():
-            self._latest = look(self.probe.struck)
+            self._latest = look_until(self.probe.struck, _GRACE_S)
         return self._latest
 
 
