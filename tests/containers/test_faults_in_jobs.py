@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker")]
-#: Of every family one: the network, a limit, the engine, a file server, a circumstance.
+#: Of every family one: the network, the engine, a file server, a circumstance.
 CHOSEN = {
     "silent_drop": "dropbetween",
-    "neighbour_fills_disk": "filldisk",
     "node_paused": "freezenode",
     "file_server_gone": "blockdisk",
     "exception_skewed": "clockskew",
