@@ -144,7 +144,7 @@ class HostSampler:
             asked, self._asked = self._asked, False
             with self._lock:
                 ranks = self._ranks
-            began = time.monotonic()
+            began = time.thread_time()  # on a busy host little work takes long
             if ranks or asked:
                 try:
                     self._take(host, ranks, asked)
@@ -152,8 +152,8 @@ class HostSampler:
                     self._miss(folders.SAMPLES, f"{type(error).__name__}: {error}", None)
             if asked:
                 self._done.set()
-            now = time.monotonic()
-            due = max(due + INTERVAL_S, now + INTERVAL_S / 2, now + _REST * (now - began))
+            now, cost = time.monotonic(), time.thread_time() - began
+            due = max(due + INTERVAL_S, now + INTERVAL_S / 2, now + _REST * cost)
         self._write_kept()
         host.close()
 
