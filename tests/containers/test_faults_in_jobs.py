@@ -44,9 +44,9 @@ class Machine:
         }
 
     def _everything(self) -> set[str]:
-        found = {f"namespace {path}" for path in Path("/run/docker/netns").glob("*")}
+        # Network namespaces are among them: each is kept by being mounted.
         mounts = Path("/proc/self/mounts").read_text().splitlines()
-        found |= {f"mount {line.split()[1]}" for line in mounts}
+        found = {f"mount {line.split()[1]}" for line in mounts}
         found |= {f"interface {path.name}" for path in Path("/sys/class/net").glob("br-*")}
         tc = tool("tc")
         if tc is not None:
@@ -55,10 +55,11 @@ class Machine:
         return found
 
     def _owners(self) -> set[str]:
-        owners = {"/etc/resolv.conf"}
+        owners = set[str]()
         for container in self._client.containers.list(all=True, ignore_removed=True):
             settings: Mapping[str, Any] = container.attrs
-            key = (settings.get("NetworkSettings") or {}).get("SandboxKey") or str(container.id)
+            sandbox = (settings.get("NetworkSettings") or {}).get("SandboxKey")
+            key = Path(sandbox).name if sandbox else str(container.id)
             merged = ((settings.get("GraphDriver") or {}).get("Data") or {}).get("MergedDir")
             owners |= {key, str(container.id), merged or key}
         return owners | {f"br-{str(network.id)[:12]}" for network in self._client.networks.list()}
