@@ -111,6 +111,9 @@ def test_clean_removes_what_a_frozen_node_left(tmp_path: Path, engine: DockerCli
         until_up(engine, tmp_path)
         names = sorted(name for name in remains(engine, tmp_path) if "-node" in name)
         pause(engine.containers.get(names[1]))
+        (network,) = engine.networks.list(names=[names[0].removesuffix("-node0")])
+        shared = Path(network.attrs["Labels"][owners.SHARED])
+        assert (shared / "node1.json").is_file()
         process.kill()
         process.wait()
         with hanglab(tmp_path, "clean") as cleaning:
@@ -120,6 +123,7 @@ def test_clean_removes_what_a_frozen_node_left(tmp_path: Path, engine: DockerCli
         f"removed container {name}" for name in names
     ]
     assert "removed network hanglab-sleeps-" in said
+    assert not shared.exists()
     assert not remains(engine, tmp_path)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hanglab.harness.launchers.channel import Message
+from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.containers import Label, make_containers, write_order
 from hanglab.harness.launchers.docker.environment import meeting_point
 from hanglab.harness.launchers.docker.errors import explained, lost, not_started
@@ -97,7 +98,8 @@ class ContainerJob:
         for number, settings in enumerate(self._settings):
             write_order(self._plan, number, settings, self._shared)
         label = self._label
-        self._network = make_network(self._client, label.prefix, label.job, label.labels)
+        labels = {**label.labels, owners.SHARED: str(self._shared)}
+        self._network = make_network(self._client, label.prefix, label.job, labels)
         make_containers(
             self._client, self._plan, label, image_id, self._shared, self._settings,
             self._containers,

@@ -13,6 +13,8 @@ JOB: Final = "hanglab.job"
 NODE: Final = "hanglab.node"
 SCENARIO: Final = "hanglab.scenario"
 RUN: Final = "hanglab.run"
+#: Of a network: the temporary folder that hanglab shared with the nodes.
+SHARED: Final = "hanglab.shared"
 
 
 def labels_of(job: str, run: Path, scenario: str) -> dict[str, str]:

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.errors import explained
 from hanglab.harness.launchers.docker.network import remove_network
+from hanglab.harness.launchers.leftovers import remove_tree
 from hanglab.harness.launchers.protocol import RemainsLeft
 
 if TYPE_CHECKING:
@@ -63,7 +65,11 @@ def reap(client: DockerClient, everything: bool = False) -> Reaped:
     remove_containers(gone)
     removed = []
     for network in networks:
-        if everything or owners.is_dead(network.attrs.get("Labels") or {}):
+        labels = network.attrs.get("Labels") or {}
+        if everything or owners.is_dead(labels):
             remove_network(network)
+            shared = Path(labels.get(owners.SHARED, ""))
+            if shared.name.startswith("hanglab-"):  # whatever a stranger's label may say
+                remove_tree(shared)
             removed.append(network.name)
     return Reaped(tuple(sorted(c.name for c in gone)), tuple(sorted(removed)))
