@@ -69,7 +69,7 @@ def _lost_with_a_child(known: Known, lost: list[Trouble]) -> Iterator[Proposal]:
         for child in view.children
         if child.signal is not None or child.code
     ]
-    served = [row for row in keepers if _at_home(known, row[0], clients)]
+    served = [row for row in keepers if _at_home(known, row[0])]
     if len({view.rank for view, _ in served}) != 1:
         return
     keeper, child = served[0]
@@ -88,7 +88,7 @@ def _lost_with_a_child(known: Known, lost: list[Trouble]) -> Iterator[Proposal]:
             Evidence("exit", keeper.rank, f"its child process {child.pid} ended with {how}"),
             *(
                 Evidence("sockets", keeper.rank, f"no rank served {endpoint}, where peers were")
-                for endpoint in sorted(_at_home(known, keeper, clients))
+                for endpoint in sorted(_at_home(known, keeper))
             ),
             *(_row(trouble) for trouble in lost),
         ],
@@ -97,16 +97,16 @@ def _lost_with_a_child(known: Known, lost: list[Trouble]) -> Iterator[Proposal]:
     )
 
 
-def _at_home(known: Known, view: RankView, clients: list[RankView]) -> set[str]:
-    """Endpoints of the rank's own host that all clients were connected to, and no rank served."""
+def _at_home(known: Known, view: RankView) -> set[str]:
+    """Endpoints of the rank's own host that ranks were connected to, and no rank served."""
     neighbours = [v for v in known.ranks.values() if v.host == view.host]
     addresses = {local.rpartition(":")[0] for v in neighbours for local, _ in _ends(v)}
     ranks_own = {local for v in known.ranks.values() for local, _ in _ends(v)}
     ports = set[str]().union(*(_listened(v) for v in neighbours))
-    common = set.intersection(*({remote for _, remote in _ends(v)} for v in clients))
+    used = {remote for v in known.ranks.values() for _, remote in _ends(v)}
     return {
         endpoint
-        for endpoint in common - ranks_own
+        for endpoint in used - ranks_own
         if endpoint.rpartition(":")[0] in addresses and endpoint.rpartition(":")[2] not in ports
     }
 

@@ -16,6 +16,6 @@ from hanglab.harness import Cause, CutOff, Expect, scenario
 )
 def node_cut_off(job):
     model = DistributedDataParallel(torch.nn.Linear(512, 512))
-    for _ in job.steps(200):
+    for _ in job.steps(5000 if job.faulty else 100):
         model(job.batch(512)).square().mean().backward()
         model.zero_grad()

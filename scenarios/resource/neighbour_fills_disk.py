@@ -17,7 +17,7 @@ from hanglab.harness import Cause, Expect, FillDisk, scenario
 )
 def neighbour_fills_disk(job):
     model = DistributedDataParallel(torch.nn.Linear(512, 512))
-    for _ in job.steps(400 if job.faulty else 40):
+    for _ in job.steps(5000 if job.faulty else 40):
         model(job.batch(512)).square().mean().backward()
         model.zero_grad()
         if job.rank == 0:

@@ -16,7 +16,7 @@ from hanglab.harness import Cause, Expect, NodeDescriptors, scenario
 def node_descriptors(job):
     shards = []
     gradient = torch.ones(64)
-    for _ in job.steps(200 if job.faulty else 40):
+    for _ in job.steps(5000 if job.faulty else 40):
         shard = open(__file__, "rb")  # SEEN
         gradient.fill_(len(shard.read(64)))
         if job.rank == 1:

@@ -16,7 +16,7 @@ from hanglab.harness import Cause, Expect, NodeMemory, scenario
 def node_out_of_memory(job):
     history = []
     loss = torch.ones(1)
-    for _ in job.steps(200 if job.faulty else 40):
+    for _ in job.steps(1000 if job.faulty else 40):
         batch = job.batch(1024, rows=1024)
         if job.rank == 1:
             history.append(batch)

@@ -18,7 +18,7 @@ from hanglab.harness import Cause, Expect, NodeTasks, scenario
 def node_tasks(job):
     done = threading.Event()
     total = torch.ones(1)
-    for _ in job.steps(200 if job.faulty else 40):
+    for _ in job.steps(5000 if job.faulty else 40):
         dist.all_reduce(total)
         if job.rank == 1:
             threading.Thread(target=done.wait, daemon=True).start()  # SEEN

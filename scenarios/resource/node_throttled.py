@@ -18,7 +18,7 @@ def node_throttled(job):
     layers = [torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 64)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in job.steps(60):
+    for _ in job.steps(80):
         with job.section("forward_backward"):
             model(job.batch(512, rows=512)).square().mean().backward()
         optimizer.step()

@@ -15,6 +15,6 @@ from hanglab.harness import Cause, Expect, KillRank, scenario
 )
 def rank_killed(job):
     gradient = torch.ones(1 << 12)
-    for _ in job.steps(1000 if job.faulty else 100):
+    for _ in job.steps(5000 if job.faulty else 100):
         dist.all_reduce(gradient)
         gradient.div_(job.world_size)
