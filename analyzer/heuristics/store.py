@@ -65,7 +65,6 @@ def _lost_with_a_child(known: Known, lost: list[Trouble]) -> Iterator[Proposal]:
     keepers = [
         (view, child)
         for view in known.ranks.values()
-        if view.ended is None or not view.failed or view in clients
         for child in view.children
         if child.signal is not None or child.code
     ]
