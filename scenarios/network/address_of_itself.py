@@ -12,7 +12,6 @@ from hanglab.harness import Cause, Expect, WrongAddress, scenario
     reference="measured by hand; no public thread",
     faults=[WrongAddress(rank=1)],
     needs=("docker", "outside_processes"),
-    hang_after=3,
 )
 def address_of_itself(job):
     dist.init_process_group(job.backend)  # SEEN

@@ -12,7 +12,6 @@ from hanglab.harness import Cause, Expect, RefuseConnections, scenario
     reference="measured by hand; no public thread",
     faults=[RefuseConnections(rank=0, other=2)],
     needs=("docker", "outside_filter"),
-    hang_after=3,
 )
 def store_refused(job):
     dist.init_process_group(job.backend)  # SEEN
