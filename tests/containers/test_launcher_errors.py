@@ -259,8 +259,9 @@ def test_a_program_that_ranks_may_not_read(tmp_path: Path, launcher: DockerLaunc
 class Proxy:
     """A socket in front of the daemon's: the daemon as it looks from here comes and goes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, daemon: str) -> None:
         self.path = path
+        self._daemon = daemon
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen(64)
@@ -273,7 +274,7 @@ class Proxy:
             while True:
                 near, _ = self._listener.accept()
                 far = socket.socket(socket.AF_UNIX)
-                far.connect("/var/run/docker.sock")
+                far.connect(self._daemon)
                 self._ends += [near, far]
                 threading.Thread(target=self._pump, args=(near, far), daemon=True).start()
 
@@ -304,7 +305,7 @@ class Proxy:
 def test_a_daemon_that_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: DockerClient, node_ends: bool
 ) -> None:
-    proxy = Proxy(tmp_path / "docker.sock")
+    proxy = Proxy(tmp_path / "docker.sock", errors.address().removeprefix("unix://"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{proxy.path}")
     launcher = DockerLauncher()
     try:
