@@ -211,8 +211,8 @@ def test_agents_of_two_hosts_behind_token_and_tls(
         assert "10.213.0.9" in listed.stderr
         assert ranks(listed.stdout) == [0, 1], listed.stdout
         for wrong, reason in (
-            (ask("--list", file=other), "token"),
-            (ask("--list", trust=False), ""),
+            (ask("--list", "--json", file=other), "token"),
+            (ask("--list", "--json", trust=False), ""),
         ):
             assert wrong.returncode == 1
             assert ranks(wrong.stdout) == []
@@ -231,6 +231,7 @@ def test_agents_of_two_hosts_behind_token_and_tls(
     assert [host for host, problem in problems.items() if problem] == ["10.213.0.9"]
     # Both began at the start that was set for both, over the wire and in a file each.
     first, second = (receipt["first_ms"] for receipt in answer["receipts"])
-    assert abs(first - second) < 1.0
+    # Kineto's protocol counts whole milliseconds.
+    assert abs(first - second) <= 1.0
     assert len(list((tmp_path / "out").iterdir())) == 2
     assert took < 60
