@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from hanglab.recorder.agent.capture import Capture
     from hanglab.recorder.agent.watcher import Watcher
 
-#: Seconds between two searches, and between those before the first operation.
+#: Seconds between two searches, and between those before the first operation or while some
+#: rank starts up: shorter than any pause that could be taken for a hang.
 _EVERY = 2.0
 _EVERY_BEFORE = 0.4
 #: The age at which a process that is to register has.  Before it every rank starts up:
@@ -40,14 +41,17 @@ class Strays:
         self._root = root
         self._capture = capture
         self._last = 0.0
+        self._some_start = False
         self._refused: set[int] = set()
 
     def look(self, watcher: Watcher) -> list[WatchedRank]:
         """New ones, already given to the watcher.  It is told, too, of those that start up."""
         now = time.monotonic()
-        if now - self._last < (_EVERY if watcher.begun else _EVERY_BEFORE):
+        seldom = watcher.begun and not self._some_start
+        if now - self._last < (_EVERY if seldom else _EVERY_BEFORE):
             return []
         self._last = now
+        self._some_start = False
         below = procfs.descendants([self._root])[self._root]
         mine = os.getpid()
         known = {rank.pid for rank in watcher.ranks} | {mine}
@@ -57,6 +61,7 @@ class Strays:
                 continue
             if (process_age(found.pid) or 0.0) < _GROWN_UP:
                 watcher.forget_rest()
+                self._some_start = True
                 continue
             rank = self._register(found)
             if rank is not None:
