@@ -14,7 +14,7 @@ from rich.text import Text
 from hanglab.harness.panel import make_console
 from hanglab.recorder.profiling import campaign
 from hanglab.recorder.profiling.campaign import HostPart
-from hanglab.recorder.profiling.receipts import ProcessState
+from hanglab.recorder.profiling.receipts import ProcessState, Receipt
 from hanglab.recorder.profiling.traces import TOLERANCE_MS
 
 _STYLES = {"valid": "green", "failed": "red"}
@@ -42,7 +42,7 @@ def receipts_table(parts: Sequence[HostPart]) -> Table:
     for part in parts:
         if part.problem:
             table.add_row(part.host, "", "", Text("failed", "red"), "", "", Text(part.problem))
-        for receipt in sorted(part.receipts, key=lambda r: (r.rank is None, r.rank or 0)):
+        for receipt in _by_rank(part):
             seconds = ""
             if receipt.completed_ms is not None:
                 seconds = f"{(receipt.completed_ms - receipt.asked_ms) / 1e3:.2f}"
@@ -61,10 +61,14 @@ def receipts_table(parts: Sequence[HostPart]) -> Table:
     return table
 
 
+def _by_rank(part: HostPart) -> list[Receipt]:
+    return sorted(part.receipts, key=lambda r: (r.rank is None, r.rank or 0))
+
+
 def print_receipts(
     parts: Sequence[HostPart], problems: dict[str, str], out: Path, as_json: bool
 ) -> None:
-    receipts = [receipt for part in parts for receipt in part.receipts]
+    receipts = [receipt for part in parts for receipt in _by_rank(part)]
     starts = [r.first_ms for r in receipts if r.state == "valid" and r.first_ms is not None]
     if as_json:
         content = {
