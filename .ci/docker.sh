@@ -103,5 +103,7 @@ stop_docker() {
             || iptables-restore < "$docker_run/$table.rules" 2> /dev/null || true
     done
     echo "$docker_forward_was" 2> /dev/null > /proc/sys/net/ipv4/ip_forward || true
-    rm -rf "$docker_run"
+    # The daemon leaves the namespace of containers without a network mounted there.
+    umount "$docker_run"/exec/netns/* 2> /dev/null || true
+    rm -rf "$docker_run" || true
 }
