@@ -14,10 +14,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from hanglab.recorder.profiling import wire
+from hanglab.recorder.profiling.clock import Heard, offset_ms
 from hanglab.recorder.profiling.receipts import Asked, ProcessState, Receipt
 
 #: Seconds for an agent to look at all its processes.
 _LOOK_S = 60.0
+#: Answers that bound by how much a host's clock differs.
+_ANSWERS = 3
 
 
 class AgentUnreachable(Exception):
@@ -111,15 +114,17 @@ def is_dynolog(door: Door) -> bool:
 def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> Status:
     """Who is registered.  Raises AgentUnreachable and AgentRefused.
 
-    ``look``: have the agent see first which of them stand still; it takes a second or more.
+    ``look``: have the agent see first which of them stand still, and compare clocks well enough
+    for a common start; it takes a second or more.
     """
     if look:
         ask(door, {"fn": "hanglab.status", "look": look}, _LOOK_S)
-    before = time.time()
-    answer = _read(door, ask(door, {"fn": "hanglab.status"}), _StatusAnswer)
-    after = time.time()
-    offset_ms = answer.now_ms - (before + after) / 2 * 1e3
-    return Status(answer.host, answer.processes, offset_ms)
+    heard = []
+    for _ in range(_ANSWERS if look else 1):
+        before_ms = time.time() * 1e3
+        answer = _read(door, ask(door, {"fn": "hanglab.status"}), _StatusAnswer)
+        heard.append(Heard(before_ms, time.time() * 1e3, answer.now_ms))
+    return Status(answer.host, answer.processes, offset_ms(heard))
 
 
 def place(door: Door, asked: Asked) -> tuple[str, list[Receipt]]:
