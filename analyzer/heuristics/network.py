@@ -30,6 +30,8 @@ _SLOWER = 4.0
 #: the receiver or the sender itself held it up.
 _BUSY = 0.5
 _HELD_UP = 0.2
+#: Share of what came in that a receiver who reads all of it may not have read at the moment.
+_UNREAD = 0.05
 #: Bytes on the way below which a receiver may still hold its acknowledgement back.
 _FEW_BYTES = 4 * 1448
 #: Operations whose arguments are all in a buffer, so that no root can differ unseen.
@@ -224,7 +226,7 @@ def _congested(sender: End, receiver: End) -> bool:
     return (
         _busy(sender) >= _BUSY
         and held <= _HELD_UP * busy
-        and receiver.now.receive_queue == 0
+        and receiver.now.receive_queue <= _UNREAD * sender.grown("sent_bytes")
         and sender.active_s >= 1.0
         and not _waits_for_receipts(sender)
     )

@@ -15,7 +15,8 @@ import pytest
 from views import job, view, waiting
 
 from hanglab.analyzer.engine import analyze
-from hanglab.analyzer.heuristics.network import partition
+from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.heuristics.network import partition, slow_link
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import Clock
 from hanglab.recorder.case.surroundings import Connection, ConnectionSample
@@ -268,3 +269,31 @@ def test_a_stopped_process_is_no_cut_network() -> None:
     known.ranks[2] = view(2, state="T")
     known.ranks[2].connections = known.ranks[1].connections
     assert list(partition(known)) == []
+
+
+def carried(unread: int) -> Known:
+    """Rank 0 sends rank 1 half a megabyte a second for two seconds, and never has nothing to send.
+
+    ``unread``: bytes that rank 1 has not read at the capture.
+    """
+    views = [waiting(rank) for rank in range(2)]
+    before = ends(0, 1, sent_bytes=0, busy_s=0.0, peer_limited_s=0.0, buffer_limited_s=0.0)
+    after = ends(
+        0, 1, sent_bytes=1_000_000, busy_s=2.0, peer_limited_s=0.0, buffer_limited_s=0.0,
+        send_queue=60_000, rtt_ms=100.0, last_sent_ms=0, last_acknowledged_ms=0,
+    )  # fmt: skip
+    later = Clock(2_000_000_009, 2_000_000_009)
+    views[0].connections = [before, ConnectionSample(later, after.connections, capture=True)]
+    views[1].connections = [
+        ConnectionSample(later, ends(1, 0, receive_queue=unread).connections, capture=True)
+    ]
+    before.capture = False
+    return job(views, trigger="request")
+
+
+@pytest.mark.parametrize(("unread", "slow"), [(0, True), (50_000, True), (50_001, False)])
+def test_what_a_receiver_is_about_to_read_makes_no_link_sound(unread: int, slow: bool) -> None:
+    found = list(slow_link(carried(unread)))
+    assert [(p.finding.cause, p.finding.culprits) for p in found] == (
+        [(Cause.SLOW_LINK, [0, 1])] if slow else []
+    )
