@@ -18,8 +18,8 @@ help:  ## Say what can be made
 run: $(READY)  ## Run every scenario with its control, and judge the verdicts
 	$(BIN)/hanglab run --jobs $(JOBS)
 
-test: $(READY)  ## Run the tests
-	$(BIN)/python -m pytest
+test: $(READY)  ## Run the tests (TEST_OPTIONS="...")
+	$(BIN)/python -m pytest $(TEST_OPTIONS)
 
 test-long: $(READY)  ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m long
