@@ -66,16 +66,21 @@ def _by_rank(part: HostPart) -> list[Receipt]:
 
 
 def print_receipts(
-    parts: Sequence[HostPart], problems: dict[str, str], out: Path, as_json: bool
+    parts: Sequence[HostPart],
+    problems: dict[str, str],
+    out: Path,
+    as_json: bool,
+    by_iterations: bool = False,
 ) -> None:
     receipts = [receipt for part in parts for receipt in _by_rank(part)]
-    starts = [r.first_ms for r in receipts if r.state == "valid" and r.first_ms is not None]
+    note = note_on_starts(receipts, by_iterations)
     if as_json:
         content = {
             "out": str(out),
             "receipts": msgspec.to_builtins(receipts),
             "hosts": [{"host": part.host, "problem": part.problem} for part in parts],
             "not_brought": problems,
+            "note": note,
         }
         print(msgspec.json.format(msgspec.json.encode(content)).decode())
         return
@@ -85,10 +90,36 @@ def print_receipts(
         console.print(f"not brought here: {file}: {problem}")
     if any(r.file for r in receipts):
         console.print(f"traces: {out}")
-    if len(starts) > 1 and max(starts) - min(starts) > TOLERANCE_MS:
-        console.print(
-            f"first events are {max(starts) - min(starts):.0f} ms apart: look at absolute times"
+    if note:
+        console.print(note)
+
+
+def note_on_starts(receipts: Sequence[Receipt], by_iterations: bool) -> str:
+    """What to know of traces that did not begin together; "" where they did."""
+    starts = [r.first_ms for r in receipts if r.state == "valid" and r.first_ms is not None]
+    if len(starts) < 2 or max(starts) - min(starts) <= TOLERANCE_MS:
+        return ""
+    note = f"first events are {max(starts) - min(starts):.0f} ms apart: look at absolute times"
+    if by_iterations and any(_missed(receipts, host) for host in {r.host for r in receipts}):
+        # Kineto rounds up where it stands when it hears of the request.
+        note += (
+            "; some began after others had ended, so these are not the same iterations: ask again, "
+            "with --at-iteration or --duration-ms"
         )
+    return note
+
+
+def _missed(receipts: Sequence[Receipt], host: str) -> bool:
+    """Whether a trace on a host, whose clock is one, begins after another there has ended.
+
+    Ranks that step together are in one iteration at one time.
+    """
+    spans = [
+        (r.first_ms, r.last_ms)
+        for r in receipts
+        if r.host == host and r.first_ms is not None and r.last_ms is not None
+    ]
+    return len(spans) > 1 and max(first for first, _ in spans) > min(last for _, last in spans)
 
 
 def print_processes(found: Sequence[tuple[str, Sequence[ProcessState]]], as_json: bool) -> None:

@@ -119,7 +119,7 @@ def profile(
         folder = _make_folder(out, parts)
     problems = campaign.bring(parts, folder)
     parts += foreign
-    receipts.print_receipts(parts, problems, folder, as_json)
+    receipts.print_receipts(parts, problems, folder, as_json, iterations > 0)
     everyone = [receipt for part in parts for receipt in part.receipts]
     good = everyone and all(receipt.state == "valid" for receipt in everyone)
     return 0 if good and not problems and not any(part.problem for part in parts) else 1
