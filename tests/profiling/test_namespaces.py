@@ -82,6 +82,8 @@ def test_job_finds_the_agent_by_its_abstract_name(
         started(command, lambda line: "listening" in line, **environment),
         job(sockets, "900", before=plainly),
     ):
+        log = sockets / "log"
+        until(lambda: log.read_text().count(" trains") >= 2, UP_S, "training")
         until(lambda: ranks(ask("--list", "--json")) == [0, 1], UP_S, "registration")
         answer = json.loads(ask("--out", str(tmp_path / "out"), "--duration-ms", "50", "--json"))
     assert [(r["rank"], r["state"], r["reason"]) for r in answer["receipts"]] == [

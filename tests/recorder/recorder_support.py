@@ -150,6 +150,10 @@ class Job:
         if agent is not None:
             self.agent = Agent(self.case, runtime, "--world-size", str(world_size), *agent)
             self.agent.wait("ready")
+        # What a rank prints may be read before it has begun.
+        for rank in range(world_size):
+            for ending in ("out", "err"):
+                (runtime / f"rank{rank}.{ending}").touch()
         self.pids = zygote.start(
             {
                 "program": str(PROGRAMS / program),

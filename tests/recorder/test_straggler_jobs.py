@@ -20,6 +20,10 @@ def told(job: Job, rank: int = 0) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
+#: So long a report waits for a rank that does not come; one that comes is not that late.
+PATIENCE_S = 3.0
+
+
 def ended_well(job: Job) -> None:
     for rank in job.pids:
         assert job.status(rank) == 0, (job.runtime / f"rank{rank}.err").read_text()
@@ -89,16 +93,17 @@ def evidence(job: Job, rank: int) -> list[str]:
 
 
 def test_a_rank_that_does_not_come_to_the_report(start_job: StartJob) -> None:
-    job = start(start_job, "late", 3, patience_s=0.3)
+    job = start(start_job, "late", 3, patience_s=PATIENCE_S)
     wait_for(lambda: len(told(job)) >= 3, "the second report")
     first, second, _ = told(job)
     assert first["missing"] == {}
     assert list(second["missing"]) == ["2"]
     since, last_window, text = second["missing"]["2"]
-    assert 0.2 < since < 30 and last_window == 1 and text.startswith("rank 2 has not reported for")
+    assert PATIENCE_S - 0.1 < since < 30 and last_window == 1
+    assert text.startswith("rank 2 has not reported for")
     # It is not held against anybody, and costs no more than was allowed for.
     assert second["relative"]["work"]["2"] is None and second["relative"]["work"]["1"] is not None
-    assert second["below"] == {} and second["took_ms"] < 1500
+    assert second["below"] == {} and second["took_ms"] < PATIENCE_S * 1e3 + 1200
     go(job)
     ended_well(job)
     third = told(job)[-1]
@@ -119,7 +124,7 @@ def test_a_frozen_rank_does_not_hold_the_report(start_job: StartJob) -> None:
 
 
 def test_a_rank_that_dies_between_reports(start_job: StartJob) -> None:
-    job = start(start_job, "dies", 3, patience_s=0.3)
+    job = start(start_job, "dies", 3, patience_s=PATIENCE_S)
     for rank in (0, 1):
         assert job.status(rank) == 0
     assert os.waitstatus_to_exitcode(job.status(2)) == 3
