@@ -85,6 +85,20 @@ def thread_io_bytes(pid: int, tid: int) -> tuple[int, int]:
     return _io(f"/proc/{pid}/task/{tid}/io") or (0, 0)
 
 
+#: What a process reads the questions from that the kernel has for a file system of its own.
+_FILE_SERVICE = "/dev/fuse"
+
+
+def serves_files(pid: int) -> bool:
+    """Whether the process serves a file system (FUSE), by its open files."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{name}") == _FILE_SERVICE:
+                    return True
+    return False
+
+
 def _io(path: str) -> tuple[int, int] | None:
     data = _read(path)
     if data is None:

@@ -12,6 +12,8 @@ import msgspec
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.agent.counters import CounterFile
 from hanglab.recorder.agent.stacks import Position
+from hanglab.recorder.agent.stderrs import stderr_file
+from hanglab.recorder.agent.traffic import Traffic
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.ownership import UserCode
 from hanglab.recorder.case.progress import Counters
@@ -19,8 +21,6 @@ from hanglab.recorder.case.records import Exit, Movement, RankProcess, StackSamp
 
 #: A recorder thread that has run so lately can have the interpreter's lock.
 _BEATS_NS = 1_000_000_000
-#: Seconds between two looks for threads that serve a store, while there is I/O.
-_THREADS_S = 2.0
 
 
 class WatchedRank:
@@ -34,12 +34,11 @@ class WatchedRank:
         self.pid = process.pid
         stat = procfs.stat(self.pid)
         self._started = stat.started if stat is not None else None
+        #: The file that its standard error went to when it was found.
+        self.stderr = stderr_file(self.pid)
         self.user_code = UserCode(process.python.stdlib, process.python.site, process.python.own)
         self._file = CounterFile(folder)
-        self._io: dict[int, tuple[int, int]] = {}
-        self._total_io: tuple[int, int] | None = None
-        self._store_threads: list[int] = []
-        self._threads_at = float("-inf")
+        self._traffic = Traffic(self.pid)
         #: Processes below the rank, as last looked up.
         self.descendants: list[int] = []
         self.exit: Exit | None = None
@@ -51,6 +50,8 @@ class WatchedRank:
         #: Seen to have to do with torch.distributed, where there are no counters.
         self.joined = False
         self.quiet_s = 0.0
+        #: When it last moved, in monotonic seconds.
+        self._moved_at = time.monotonic()
         self.longest_pause_s = 0.0
         self.last_signal = ""
         self._instructions_at_rest: int | None = None
@@ -104,7 +105,7 @@ class WatchedRank:
         signal = self._file.changes()
         if signal:
             # Bytes are not looked at while counters move: there is nothing to compare with.
-            self._io = {}
+            self._traffic.forget()
         else:
             stat = self.stat()
             if stat is None or stat.state in "ZX":
@@ -113,7 +114,7 @@ class WatchedRank:
                 if stat is not None and stat.exit_status:
                     self.seen_status = stat.exit_status
                 return moved
-            if self._io_moved():
+            if self._traffic.moved(self.descendants):
                 signal = "io"
         if signal:
             self.rest_ends(signal, learn)
@@ -141,6 +142,7 @@ class WatchedRank:
         if learn:
             self.longest_pause_s = max(self.longest_pause_s, self.quiet_s)
         self.quiet_s = 0.0
+        self._moved_at = time.monotonic()
         self.last_signal = signal
         self._cpu_at_rest = None
         self._instructions_at_rest = None
@@ -172,45 +174,12 @@ class WatchedRank:
             cpu_share=self.cpu_share(now),
             last_signal=self.last_signal,
             stack_samples=len(self.samples),
+            rested_s=now - self._moved_at,
         )
 
     def overlook_io(self) -> None:
         """Take the I/O since the last look for the recorder's own doing."""
-        self._io_moved()
-
-    def _io_moved(self) -> bool:
-        io = {}
-        for pid in (self.pid, *self.descendants):
-            found = self._io_of(pid)
-            if found is not None:
-                io[pid] = found
-        # A process that came or went is no movement by itself; bytes are.  Those of a store
-        # are known a little too high or too low where it is busy: only growth counts.
-        both = io.keys() & self._io.keys()
-        moved = any(
-            now > then for pid in both for now, then in zip(io[pid], self._io[pid], strict=True)
-        )
-        for pid in both:
-            io[pid] = max(io[pid][0], self._io[pid][0]), max(io[pid][1], self._io[pid][1])
-        self._io = io
-        return moved
-
-    def _io_of(self, pid: int) -> tuple[int, int] | None:
-        """Bytes of a process, without those of the store that it may keep for its peers.
-
-        Peers that wait at the store ask it again and again.
-        """
-        found = procfs.io_bytes(pid)
-        if found is None or pid != self.pid:
-            return found
-        if found != self._total_io and time.monotonic() - self._threads_at > _THREADS_S:
-            self._threads_at = time.monotonic()
-            self._store_threads = procfs.store_threads(pid)
-        self._total_io = found
-        for tid in self._store_threads:
-            read, written = procfs.thread_io_bytes(pid, tid)
-            found = found[0] - read, found[1] - written
-        return found
+        self._traffic.moved(self.descendants)
 
 
 def find_ranks(host_folder: Path, known: set[Path]) -> list[WatchedRank]:

@@ -187,6 +187,8 @@ class Movement(msgspec.Struct):
     last_signal: str = ""
     #: Number of stack samples taken during ``quiet_s``.
     stack_samples: int = 0
+    #: The same as ``quiet_s`` by the clock: longer where the recorder could not look, too.
+    rested_s: float = 0.0
 
 
 class FullDisk(msgspec.Struct, frozen=True):
@@ -240,6 +242,21 @@ class Exit(msgspec.Struct):
     signal: int | None = None
     #: True if hanglab ended it (after the capture); then it is no evidence.
     by_recorder: bool = False
+
+
+class Departure(msgspec.Struct):
+    """A line of ``departures.jsonl``: what the rank called to end, or that it came to its end.
+
+    A call that raises, as all but ``os._exit`` do, may have been caught.
+    """
+
+    at: Clock
+    #: ``end``: the main program was through, or an exception had reached its top.
+    how: Literal["sys.exit", "exit", "quit", "os._exit", "end"]
+    #: As it was called with; None of ``end``.
+    code: int | None = None
+    #: Innermost line of user code that called.
+    frame: Frame | None = None
 
 
 class Host(msgspec.Struct):
@@ -346,6 +363,8 @@ class TimingSummary(msgspec.Struct, frozen=True, array_like=True):
     trimmed_error: float | None
     stalls: int = 0
     stalled_ms: float = 0.0
+    stretch_medians: tuple[float, ...] = ()
+    stretch_means: tuple[float, ...] = ()
 
 
 class SectionTimings(msgspec.Struct):
@@ -393,6 +412,8 @@ class StragglerLine(msgspec.Struct):
     kernels: dict[str, TimingSummary] = {}
     gpu_individual: float | None = None
     input: InputShare | None = None
+    #: Milliseconds for which the rank waited for a processor; None where the kernel is silent.
+    kept_ms: float | None = None
     warnings: list[str] = []
     #: Of a report; ``unasked`` if the detector made it itself since the job stood.
     unasked: bool = False
