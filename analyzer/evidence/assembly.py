@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from hanglab.analyzer.communication import build_picture
 from hanglab.analyzer.communication.folder import picture_of_folder
@@ -15,11 +16,22 @@ from hanglab.analyzer.evidence.code import CodeMap, Owner
 from hanglab.analyzer.evidence.common_clock import ahead_of_job, on_job_clock
 from hanglab.analyzer.evidence.host import HostView
 from hanglab.analyzer.evidence.model import Evidence, RankView
+from hanglab.analyzer.evidence.own_words import keep_own_words
 from hanglab.analyzer.evidence.traces import stack_of_trace
 from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case.integrity import differences
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
-from hanglab.recorder.case.records import Exit, Frame, Job, Raised, StackSample, Trigger
+from hanglab.recorder.case.records import (
+    Departure,
+    Exit,
+    Frame,
+    Job,
+    Raised,
+    StackSample,
+    Trigger,
+)
+
+Happened = TypeVar("Happened", Raised, Departure)
 
 #: Checksums of a larger Case are not compared: that would take longer than the analysis.
 _CHECKED_BYTES = 64 << 20
@@ -86,7 +98,7 @@ def _stacks(rank: RankCase) -> list[StackSample]:
     return stacks
 
 
-def _until(raised: list[Raised], trigger: Trigger | None) -> list[Raised]:
+def _until(raised: list[Happened], trigger: Trigger | None) -> list[Happened]:
     """Those before the capture: what came later may be its doing, or that of the job's end."""
     if trigger is None:
         return raised
@@ -94,11 +106,32 @@ def _until(raised: list[Raised], trigger: Trigger | None) -> list[Raised]:
 
 
 def _exit(rank: RankCase, end: Exit | None, trigger: Trigger | None) -> Exit | None:
-    """How the rank ended, unless it still lived at the capture and failed after it."""
+    """How the rank ended, unless it still lived at the capture and failed after it.
+
+    How it ends once it has been interrupted says nothing of the job, well or not.
+    """
     if end is None or trigger is None or end.at.wall_ns <= trigger.at.wall_ns:
         return end
     lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in rank.processes)
-    return None if lived and (end.code or end.signal is not None) else end
+    well = not end.code and end.signal is None and trigger.kind != "interrupt"
+    return None if lived and not well else end
+
+
+def _state(rank: RankCase, job: Job | None, ended_well: bool) -> RankCase:
+    """The rank as it was at the capture; as it was in the end where that says all.
+
+    A job that came to its end all the same had not hung.  One that somebody interrupted
+    did not come to its end, whatever its exit codes.
+    """
+    trigger = job.trigger if job is not None else None
+    if trigger is None or (ended_well and trigger.kind != "interrupt"):
+        return rank
+    return rank.as_captured
+
+
+def _ended_well(ranks: Sequence[RankCase]) -> bool:
+    ends = [rank.exit for rank in ranks]
+    return all(end is not None and end.code == 0 and not end.by_recorder for end in ends)
 
 
 def _view(rank: RankCase, job: Job | None) -> RankView:
@@ -118,6 +151,7 @@ def _view(rank: RankCase, job: Job | None) -> RankView:
         exit=_exit(rank, ends[0] if ends else None, trigger),
         exceptions=_until(on_job_clock(rank.exceptions, ahead), trigger),
         handled=_until(on_job_clock(rank.handled, ahead), trigger),
+        departures=_until(on_job_clock(rank.departures, ahead), trigger),
         children=on_job_clock(rank.children, ahead),
         waits=rank.waits,
         stderr=rank.stderr,
@@ -151,8 +185,10 @@ def from_case(path: Path) -> Evidence:
     unusable: list[Unusable] = []
     views: dict[int, RankView] = {}
     dumps: list[RankDump] = []
-    buffers = _buffers(reader.ranks, unusable)
-    for rank in reader.ranks:
+    ended_well = _ended_well(reader.ranks)
+    ranks = [_state(rank, reader.job, ended_well) for rank in reader.ranks]
+    buffers = _buffers(ranks, unusable)
+    for rank in ranks:
         view = views[rank.rank] = _view(rank, reader.job)
         dump = buffers.get(rank.rank)
         view.answered = dump is not None
@@ -160,6 +196,7 @@ def from_case(path: Path) -> Evidence:
         if joined is not None:
             _drop_own_frames(joined, view.code)
             dumps.append(joined)
+    keep_own_words(views.values(), {host: reader.stderr(host) for host in reader.hosts})
     hosts = _hosts(reader)
     unusable += [Unusable(file=str(file), reason=reason) for file, reason in reader.problems]
     unusable += [

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from hanglab.recorder.case.records import ChildExit, Clock, Exit, Job, Raised
+from hanglab.recorder.case.records import ChildExit, Clock, Departure, Exit, Job, Raised
 
-Stamped = TypeVar("Stamped", Raised, Exit, ChildExit)
+Stamped = TypeVar("Stamped", Raised, Exit, ChildExit, Departure)
 
 #: What messages took may be most of a smaller difference.
 _LEAST_NS = 500_000_000

@@ -10,12 +10,13 @@ from hanglab.analyzer.communication.picture import Call, Picture, Sink
 from hanglab.analyzer.dumps.columns import RankDump
 from hanglab.analyzer.evidence.code import CodeMap, Owner
 from hanglab.analyzer.evidence.host import HostView
-from hanglab.analyzer.evidence.standing import Place, Standing, main_thread, stand
+from hanglab.analyzer.evidence.standing import Place, Standing, calling_thread, main_thread, stand
 from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
 from hanglab.recorder.case.boundary import Progress
 from hanglab.recorder.case.records import (
     ChildExit,
     CodeShape,
+    Departure,
     Exit,
     Frame,
     Group,
@@ -50,6 +51,8 @@ class RankView:
     exceptions: list[Raised] = field(default_factory=list)
     #: Those that it printed or logged and survived.
     handled: list[Raised] = field(default_factory=list)
+    #: What it called to end, and that it came to its end; exceptions stand above.
+    departures: list[Departure] = field(default_factory=list)
     children: list[ChildExit] = field(default_factory=list)
     waits: list[ThreadWait] = field(default_factory=list)
     stderr: str = ""
@@ -169,6 +172,16 @@ class RankView:
         if frame is None:
             return None
         return Location(file=frame.file, line=frame.line, function=frame.function, rank=self.rank)
+
+    def calling_frame(self, site: Location) -> Frame | None:
+        """The innermost line of user code of the thread that makes the call of ``site``.
+
+        Where no thread stands at that line: of the thread that communicates, else of the main.
+        """
+        sample = self.captured_stack
+        if sample is None:
+            return None
+        return stand(calling_thread(sample, self.code, site.file, site.line), self.code).user
 
 
 @dataclass

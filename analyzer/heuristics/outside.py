@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from hanglab.analyzer.evidence.code import Owner
+from hanglab.analyzer.evidence.leaving import leaving
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView, collective_ref
 from hanglab.analyzer.evidence.standing import Place, main_thread
@@ -105,7 +106,9 @@ def label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | N
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
     if standing.place is Place.TEARDOWN or _exiting(view):
         inside = f", inside {standing.inside}()" if standing.inside else ""
-        return Cause.TEARDOWN, 0.9, f"it is shutting down{inside}", here
+        by, left = leaving(view)
+        after = f", having left{by}{name_line(left)}" if by else ""
+        return Cause.TEARDOWN, 0.9, f"it is shutting down{inside}{after}", here or left
     if standing.place is Place.LOADER:
         words, worker_line = stuck_worker(view)
         words = f"it waits for its data loader{queue_words(view)}{words}"
@@ -166,6 +169,8 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
             words = "it moves in work that only it does"
         elif not known.stuck:
             continue
+        elif cause is Cause.MISSING_RANK and _left_alone(known, rank):
+            continue
         elif cause is Cause.MISSING_RANK and _computes(view):
             # One core is busy and nothing else is seen to move: long work and an
             # endless loop look alike, and only one of them is a fault.
@@ -183,6 +188,20 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
             collective=collective,
             victims=victims,
         )
+
+
+def _left_alone(known: Known, rank: int) -> bool:
+    """Whether all the others have come to their end well, so that nobody can miss the rank.
+
+    It may rest for a reason of its own, an upload that goes on elsewhere for one.
+    """
+    others = known.others(rank)
+    done = (known.ranks[other].ended for other in others)
+    return (
+        bool(others)
+        and known.sink(rank) is None
+        and all(end is not None and end.code == 0 for end in done)
+    )
 
 
 def _computes(view: RankView) -> bool:

@@ -72,10 +72,11 @@ def record(
     place.check_folder(case)
     existed = case.exists()
     try:
-        case = place.make_some_folder(case)
+        case = place.make_some_folder(case, another=out is None)
     except OSError as error:
         typer.echo(f"hanglab: nothing is recorded: {error}", err=True)
         os.execvp(words[0], words)
+    told = _tell_of_room(case)
     from hanglab.harness.recording.command import NoSuchCommand
     from hanglab.harness.recording.session import Request, Session
 
@@ -87,6 +88,8 @@ def record(
 
             shutil.rmtree(case, ignore_errors=True)
         raise
+    if not told:
+        _tell_of_room(case)
     if as_json is not None and outcome.verdict is not None:
         from hanglab.harness.artifacts import ArtifactsError, write_json
 
@@ -95,3 +98,13 @@ def record(
         except ArtifactsError as error:  # the job's own code matters more
             typer.echo(f"hanglab: {error} {error.advice}", err=True)
     return outcome.code
+
+
+def _tell_of_room(case: Path) -> bool:
+    """Say so where the Case's disk is full; the job goes on."""
+    from hanglab.harness.recording import place
+
+    words = place.want_of_room(case)
+    if words:
+        typer.echo(f"hanglab: {words}", err=True)
+    return bool(words)

@@ -26,6 +26,25 @@ def check_folder(path: Path) -> None:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", _ADVICE) from error
 
 
+#: Bytes that a rank's progress and what goes with it take, roughly.
+_ROOM = 2 << 20
+
+
+def want_of_room(case: Path) -> str:
+    """A sentence where the disk below the Case is all but full, and what to do; else ""."""
+    try:
+        room = os.statvfs(case)
+    except OSError:
+        return ""
+    free = room.f_bavail * room.f_frsize
+    if free >= _ROOM:
+        return ""
+    return (
+        f"the disk of {case} is full ({free >> 10} KiB free), so what is recorded there is not "
+        "whole; make room, or name a folder on another disk with --out"
+    )
+
+
 def name_folder(folder: Path) -> Path:
     """A name below ``folder`` that nothing has yet."""
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -48,14 +67,35 @@ def make_folder(path: Path) -> Path:
         return path
 
 
-def make_some_folder(path: Path) -> Path:
-    """The folder, or where it cannot be had one among the temporary files.  Raises OSError."""
+def claim_folder(path: Path) -> Path:
+    """The folder, for this recording alone.  Raises OSError, and UsageError if another has it."""
+    from hanglab.recorder.case import folders
+
+    make_folder(path)
     try:
-        return make_folder(path)
+        folders.claim(path)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{path} is being recorded into already, and nothing is overwritten.", _ADVICE
+        ) from error
+    return path
+
+
+def make_some_folder(path: Path, another: bool = False) -> Path:
+    """The folder, or where it cannot be had one among the temporary files.
+
+    Raises OSError, and UsageError if another recording has it; ``another``: then take one beside.
+    """
+    try:
+        return claim_folder(path)
+    except UsageError:
+        if not another:
+            raise
+        return claim_folder(name_folder(path.parent))
     except OSError as error:
         instead = name_folder(Path(tempfile.gettempdir()))
         print(
             f"hanglab: {path} cannot be written ({error.strerror}); recording into {instead}",
             file=sys.stderr,
         )
-        return make_folder(instead)
+        return claim_folder(instead)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent import keeping, procfs, stderrs
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.request import NoReply, ask
 from hanglab.recorder.agent.samples import (
@@ -51,9 +51,18 @@ class Capture:
         self._native = os.environ.get(NATIVE) == "1"
         self.absent: list[Absence] = []
 
-    def take(self, ranks: Iterable[WatchedRank], host: HostSampler | None = None) -> None:
-        """``ranks`` are those that still run; their descendants must have been looked up."""
+    def take(
+        self,
+        ranks: Iterable[WatchedRank],
+        host: HostSampler | None = None,
+        gone: Iterable[WatchedRank] = (),
+    ) -> None:
+        """``ranks`` are those that still run; their descendants must have been looked up.
+
+        ``gone`` are those that do not: what they shared with others is not the others' own.
+        """
         ranks = list(ranks)
+        shared = stderrs.shared_files([*ranks, *gone])
         now = time.monotonic()
         if host is not None:
             host.ask()
@@ -61,6 +70,7 @@ class Capture:
             # Before the capture itself makes them busy.
             self._write(rank, folders.MOVEMENT, self._write_movement, now)
             self._write(rank, folders.PROCESSES, self._write_processes)
+            self._write(rank, folders.PROGRESS_CAPTURED, self._keep_progress)
         if ranks:
             with ThreadPoolExecutor(4, "hanglab-capture") as pool:
                 for future in [pool.submit(self._take_one, rank) for rank in ranks]:
@@ -68,7 +78,7 @@ class Capture:
         for rank in ranks:
             self._write(rank, folders.PROCESSES, self._write_processes)
             self._write(rank, folders.CHILDREN, self._write_dead_children)
-            self._write(rank, folders.STDERR, self._write_stderr)
+            self._write(rank, folders.STDERR, self._write_stderr, shared)
         if self._native:
             # Last, as it takes longest and changes nothing of the rest.
             for rank in ranks:
@@ -103,6 +113,9 @@ class Capture:
         refusal = self._dump(rank)
         if refusal and self._dumps.ask(rank) is not None and self._dumps.keep(rank, force=True):
             refusal = ""
+        # Now it says which operations have finished that nobody has waited for yet.
+        self._write(rank, folders.PROGRESS_CAPTURED, self._keep_progress)
+        self._write(rank, folders.FLIGHT_RECORDER_CAPTURED, self._keep_documents)
         samples = self._stacks(rank)
         if refusal:
             refusal = _explained(refusal, samples)
@@ -170,6 +183,12 @@ class Capture:
         sample = StackSample(clock(), rank.pid, "rank", threads, "py-spy --native")
         append_records(rank.folder / folders.NATIVE_STACKS, [sample])
 
+    def _keep_progress(self, rank: WatchedRank) -> None:
+        keeping.keep_progress(rank.folder)
+
+    def _keep_documents(self, rank: WatchedRank) -> None:
+        keeping.keep_documents(rank.folder)
+
     def _write_movement(self, rank: WatchedRank, now: float) -> None:
         write_record(rank.folder / folders.MOVEMENT, rank.movement(now))
 
@@ -190,12 +209,14 @@ class Capture:
                 )
         append_records(rank.folder / folders.CHILDREN, found)
 
-    def _write_stderr(self, rank: WatchedRank) -> None:
-        source = Path(f"/proc/{rank.pid}/fd/2")
-        # A terminal or a pipe belongs to somebody else.
+    def _write_stderr(self, rank: WatchedRank, shared: set[stderrs.File]) -> None:
+        file = stderrs.stderr_file(rank.pid)
+        if file is None:
+            return
+        # The host's is written anew by whoever was told where the job's own begins.
+        folder = rank.folder.parent.parent if file in shared else rank.folder
         with contextlib.suppress(FileNotFoundError, PermissionError, ProcessLookupError):
-            if source.is_file():
-                write_tail(rank.folder / folders.STDERR, source)
+            write_tail(folder / folders.STDERR, stderrs.stderr_path(rank.pid))
 
 
 def ended(status: int, by_recorder: bool = False) -> Exit:

@@ -11,6 +11,7 @@ import socket
 import time
 from pathlib import Path
 
+from hanglab.recorder.agent import keeping
 from hanglab.recorder.agent.aftermath import Aftermath
 from hanglab.recorder.agent.capture import Capture
 from hanglab.recorder.agent.control import Control
@@ -227,7 +228,8 @@ class Session:
         try:
             watcher.take_census()
             alive = watcher.alive
-            self._capture.take(alive, self._host)
+            gone = [rank for rank in watcher.ranks if rank not in alive]
+            self._capture.take(alive, self._host, gone)
             for rank in alive:
                 rank.overlook_io()
         except Exception as error:
@@ -262,6 +264,7 @@ class Session:
         self._aftermath.begin()
         self._job.trigger = None
         for rank in self._watcher.ranks:
+            keeping.forget(rank.folder)
             for name in (folders.STACKS, folders.PROCESSES, folders.MOVEMENT):
                 with contextlib.suppress(OSError):
                     (rank.folder / name).unlink()
@@ -358,6 +361,7 @@ class Session:
         self._papers.write_movements(ranks)
         for rank in ranks:
             self._dumps.keep(rank)
+            keeping.drop_doubles(rank.folder)
             if self._job.trigger is not None:
                 self._capture.miss_what_ended(rank)
         self._job.ended = clock()

@@ -24,6 +24,7 @@ from hanglab.recorder.case.records import (
     ChildExit,
     CodeShape,
     Container,
+    Departure,
     Frame,
     Group,
     Host,
@@ -102,11 +103,15 @@ class _Redaction:
         self._lines(folder / folders.EXCEPTIONS, rank.exceptions, self._raised)
         self._lines(folder / folders.HANDLED, rank.handled, self._raised)
         self._lines(folder / folders.CONNECTIONS, rank.connections, self._connections)
+        self._lines(folder / folders.DEPARTURES, rank.departures, self._departure)
         self._stderr(rank.folder / folders.STDERR, folder / folders.STDERR)
         for name in (folders.FLIGHT_RECORDER, folders.FLIGHT_RECORDER_STACKS):
-            self._bytes(rank.folder / name, folder / name, redact_buffer)
-        name = folders.PROGRESS
-        self._bytes(rank.folder / name, folder / name, redact_progress)
+            for kind in (name, folders.CAPTURED[name]):
+                self._bytes(rank.folder / kind, folder / kind, redact_buffer)
+        for kind in (folders.PROGRESS, folders.PROGRESS_CAPTURED):
+            self._bytes(rank.folder / kind, folder / kind, redact_progress)
+        if (rank.folder / folders.WAITS_CAPTURED).exists():
+            self._list(folder / folders.WAITS_CAPTURED, rank.as_captured.waits, self._wait)
 
     # Files.
 
@@ -194,6 +199,10 @@ class _Redaction:
     def _frame(self, frame: Frame) -> Frame:
         names = self._names
         return Frame(names.function(frame.function, frame.file), names.file(frame.file), frame.line)
+
+    def _departure(self, departure: Departure) -> Departure:
+        frame = departure.frame
+        return replace(departure, frame=self._frame(frame) if frame is not None else None)
 
     def _thread(self, thread: ThreadStack) -> ThreadStack:
         return replace(

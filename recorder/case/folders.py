@@ -27,6 +27,7 @@ FLIGHT_RECORDER: Final = "flight_recorder.pickle"
 FLIGHT_RECORDER_STACKS: Final = "flight_recorder_stacks.pickle"
 EXCEPTIONS: Final = "exceptions.jsonl"
 HANDLED: Final = "handled.jsonl"
+DEPARTURES: Final = "departures.jsonl"
 ELASTIC_ERROR: Final = "elastic_error.json"
 WAITS: Final = "waits.json"
 STACKS: Final = "stacks.jsonl"
@@ -42,6 +43,18 @@ STDERR: Final = "stderr.txt"
 #: Folder of a rank's profiler traces.
 TRACES: Final = "traces"
 CONNECTIONS: Final = "connections.jsonl"
+
+PROGRESS_CAPTURED: Final = "progress_captured.bin"
+FLIGHT_RECORDER_CAPTURED: Final = "flight_recorder_captured.pickle"
+FLIGHT_RECORDER_STACKS_CAPTURED: Final = "flight_recorder_stacks_captured.pickle"
+WAITS_CAPTURED: Final = "waits_captured.json"
+#: What a rank writes on or anew after the capture, and its state at the capture.
+CAPTURED: Final = {
+    PROGRESS: PROGRESS_CAPTURED,
+    FLIGHT_RECORDER: FLIGHT_RECORDER_CAPTURED,
+    FLIGHT_RECORDER_STACKS: FLIGHT_RECORDER_STACKS_CAPTURED,
+    WAITS: WAITS_CAPTURED,
+}
 
 #: Bytes of a rank's stderr that are kept, from its end.
 STDERR_BYTES: Final = 64 * 1024
@@ -76,6 +89,14 @@ def make_private(folder: Path) -> Path:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
     return folder
+
+
+def claim(case: Path) -> None:
+    """Make an empty folder the Case of one recording.
+
+    Of two that try at once one gets FileExistsError.  Raises OSError.
+    """
+    os.mkdir(case / HOSTS, 0o700)
 
 
 def open_private(path: Path | str, flags: int) -> int:

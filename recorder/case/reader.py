@@ -24,6 +24,7 @@ from hanglab.recorder.case.records import (
     ChildExit,
     CodeShape,
     Container,
+    Departure,
     Exit,
     Group,
     Host,
@@ -61,13 +62,26 @@ class RankCase:
     """One attempt of one rank.  Its evidence is decoded when first asked for, then kept."""
 
     def __init__(
-        self, folder: Path, host: str, rank: int, attempt: int, problems: Problems
+        self,
+        folder: Path,
+        host: str,
+        rank: int,
+        attempt: int,
+        problems: Problems,
+        captured: bool = False,
     ) -> None:
+        """``captured``: as it was at the capture, whatever it wrote later."""
         self.folder = folder
         self.host = host
         self.rank = rank
         self.attempt = attempt
         self.problems = problems
+        self._captured = captured
+
+    @cached_property
+    def as_captured(self) -> RankCase:
+        """The same as it was at the capture, where what it wrote later was kept apart."""
+        return RankCase(self.folder, self.host, self.rank, self.attempt, self.problems, True)
 
     @cached_property
     def process(self) -> RankProcess | None:
@@ -141,6 +155,10 @@ class RankCase:
         return self._document(folders.EXIT, Exit)
 
     @cached_property
+    def departures(self) -> list[Departure]:
+        return self._lines(folders.DEPARTURES, Departure)
+
+    @cached_property
     def code(self) -> list[CodeShape]:
         return self._document(folders.CODE, list[CodeShape]) or []
 
@@ -174,14 +192,20 @@ class RankCase:
         data = self._bytes(folders.STDERR, JSON_LIMIT)
         return "" if data is None else data.decode("utf-8", "replace")
 
+    def _path(self, name: str) -> Path:
+        kept = folders.CAPTURED.get(name) if self._captured else None
+        if kept is not None and os.path.lexists(self.folder / kept):
+            return self.folder / kept
+        return self.folder / name
+
     def _bytes(self, name: str, limit: int) -> bytes | None:
-        return _read(self.folder / name, limit, self.problems)
+        return _read(self._path(name), limit, self.problems)
 
     def _document(self, name: str, type_: type[T]) -> T | None:
-        return _document(self.folder / name, type_, self.problems)
+        return _document(self._path(name), type_, self.problems)
 
     def _problem(self, name: str, reason: str) -> None:
-        self.problems.append((self.folder / name, reason))
+        self.problems.append((self._path(name), reason))
 
     def _lines(self, name: str, type_: type[T]) -> list[T]:
         return _lines(self.folder / name, type_, self.problems)
@@ -233,6 +257,11 @@ class CaseReader:
         path = self.path / folders.HOSTS / host / folders.SAMPLES
         found = _lines(path, HostSample, self.problems)
         return sorted(found, key=lambda sample: sample.at.mono_ns)
+
+    def stderr(self, host: str) -> str:
+        """The end of what the recorded command wrote on a host, its ranks included."""
+        data = _read(self.path / folders.HOSTS / host / folders.STDERR, JSON_LIMIT, self.problems)
+        return "" if data is None else data.decode("utf-8", "replace")
 
     def container(self, host: str) -> Container | None:
         """What the container engine says of a host, if that is a container."""

@@ -132,7 +132,12 @@ def _new_case(out: str | os.PathLike[str] | None) -> Path:
         case = Path(os.path.abspath(out))
         if case.is_dir() and any(os.scandir(case)):
             raise CannotRecord(f"{case} is not empty, and nothing is overwritten")
-        return folders.make_private(case)
+        folders.make_private(case)
+        try:
+            folders.claim(case)
+        except FileExistsError as error:
+            raise CannotRecord(f"{case} is being recorded into by another job") from error
+        return case
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1000):
         case = Path.cwd() / (f"hanglab-case-{stamp}" + (f"-{number}" if number else ""))

@@ -77,10 +77,16 @@ class Boundary:
         """Wrap every method that this torch has.  Wrapping twice does nothing."""
         if self._wrapped:
             return
-        for name, method in METHODS.items():
-            if name in process_group.__dict__:
-                self._wrap(process_group, name, self._method_wrapper(name, method, process_group))
+        self.add(process_group)
         self._wrap(work, "wait", self._wait_wrapper(work.wait))  # type: ignore[attr-defined]
+
+    def add(self, owner: type) -> None:
+        """Wrap the methods of one more class whose calls are operations."""
+        if any(wrapped[0] is owner for wrapped in self._wrapped):
+            return
+        for name, method in METHODS.items():
+            if name in owner.__dict__:
+                self._wrap(owner, name, self._method_wrapper(name, method, owner))
 
     def _wrap(self, owner: type, name: str, wrapper: Callable[..., Any]) -> None:
         # getattr would give an object without the binding, and restoring it would
@@ -286,7 +292,7 @@ class Boundary:
         return wait
 
     def _look_at_group(self, group: Any) -> tuple[weakref.ref[Any], int]:
-        known = (weakref.ref(group), self._progress.text(str(group.group_name)))
+        known = (weakref.ref(group), self._progress.text(_name_of(group)))
         if len(self._groups) > 4096:
             self._groups.clear()
         self._groups[id(group)] = known
@@ -305,6 +311,14 @@ class Boundary:
     def _look_at_dtype(self, dtype: Any) -> int:
         number = self._dtypes[dtype] = self._progress.text(_DTYPES.get(str(dtype), str(dtype)))
         return number
+
+
+def _name_of(group: Any) -> str:
+    """A group's name; a backend has that of the group that it was made for, if any."""
+    name = getattr(group, "group_name", None)
+    if name is None:
+        name = getattr(getattr(group, "options", None), "group_name", "")
+    return str(name or "")
 
 
 #: Flight Recorder's names of dtypes, which are those of C++.

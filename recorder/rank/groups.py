@@ -39,6 +39,20 @@ class Groups:
             for group in list(world.pg_names):
                 self.note(group)
 
+    def note_nameless(self, backend: str, size: int) -> None:
+        """Groups without a name have the job's first ``size`` ranks for members; 0: not known."""
+        row = {
+            "id": "",
+            "description": f"nameless {backend}",
+            "ranks": list(range(size)),
+            "backend": backend,
+        }
+        if not size and "" not in self._rows:
+            return
+        if self._rows.get("") != row:
+            self._rows[""] = row
+            self.changed = True
+
     def note(self, group: Any) -> None:
         """Note one group; raises only what a signal handler of the job raises."""
         try:

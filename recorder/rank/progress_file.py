@@ -140,10 +140,17 @@ class ProgressFile:
 def _map(path: Path | None, size: int) -> mmap.mmap:
     if path is None:
         return mmap.mmap(-1, size)
-    fd = folders.open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    # Not cut to nothing first: a rank that replaces its program (execv) has one already, and
+    # whoever watches it has that mapped and would be killed by SIGBUS.
+    fd = folders.open_private(path, os.O_RDWR | os.O_CREAT)
     try:
+        before = os.fstat(fd).st_size
         os.posix_fallocate(fd, 0, size)
-        return mmap.mmap(fd, size)
+        os.ftruncate(fd, size)
+        mapping = mmap.mmap(fd, size)
+        if before:
+            mapping[:] = bytes(size)
+        return mapping
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(path)

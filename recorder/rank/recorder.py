@@ -16,10 +16,12 @@ from typing import Any
 from hanglab.recorder.case import folders, layout, ownership
 from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.rank import dump, process
+from hanglab.recorder.rank.backends import Backends
 from hanglab.recorder.rank.batches import BatchNotes
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.children import ChildWatch
+from hanglab.recorder.rank.departures import DepartureWatch
 from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
 from hanglab.recorder.rank.fetches import FetchWatch
 from hanglab.recorder.rank.group_calls import GroupCalls
@@ -69,9 +71,12 @@ class RankRecorder:
             ownership.stdlib_folders(), ownership.site_folders(), ownership.own_folders()
         )
         self._groups = Groups(rank)
+        #: torch's class of groups, once it has been imported.
+        self._process_group: type = object
         self._boundary = Boundary(
             self._progress, CallSites(user_code, self._progress.text), self._group_seen
         )
+        self._backends = Backends(self._boundary, rank, world_size, self._groups)
         self._program = ownership.ProgramCode(user_code, ownership.site_folders())
         self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
         self._lines = LineSampler(user_code, self._section.innermost)
@@ -90,6 +95,7 @@ class RankRecorder:
         #: Kept open so that there is one to write with when the job has used all others up.
         self._spare = _spare_descriptor()
         self._handled = HandledWatch(self._write_handled)
+        self._departures = DepartureWatch(user_code, self._write_departure)
         self._imports = AfterImport()
         # A signal handler of the job may ask for a dump in the middle of one.
         self._writing = threading.RLock()
@@ -112,6 +118,7 @@ class RankRecorder:
     def start(self) -> None:
         """Put the hooks in place and start the thread."""
         self._exceptions.install()
+        self._departures.install()
         self._imports.add("traceback", self._handled.install)
         self._imports.add("torch.distributed.distributed_c10d", self._distributed_imported)
         self._imports.add("torch.utils.data.dataloader", self._loader.install)
@@ -129,14 +136,19 @@ class RankRecorder:
         self._service.start()
 
     def _distributed_imported(self, module: ModuleType) -> None:
-        from torch._C._distributed_c10d import ProcessGroup, Work
+        from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
+        self._process_group = ProcessGroup
         self._boundary.install(ProcessGroup, Work)
+        self._backends.install(Backend)
         self._group_calls.install(module, ProcessGroup)
 
     def _group_seen(self, group: object) -> None:
         # At once: the rank may be killed before the next beat.
-        self._groups.note(group)
+        if isinstance(group, self._process_group):
+            self._groups.note(group)
+        else:
+            self._backends.look_at(group)
         if self._groups.changed:
             self._write_groups()
 
@@ -284,6 +296,9 @@ class RankRecorder:
         self._keep_elastic_error()
         self.dump()
 
+    def _write_departure(self, departure: dict[str, Any]) -> None:
+        self._append(folders.DEPARTURES, departure)
+
     def _release_spare(self) -> None:
         if self._spare >= 0:
             spare, self._spare = self._spare, -1
@@ -311,6 +326,7 @@ class RankRecorder:
             return
         self._progress.slots[Slot.PHASE] = layout.EXITING
         with undisturbed(), contextlib.suppress(Exception):
+            self._departures.end()
             self._exceptions.look_back()
             self._write_children()
             self._keep_elastic_error()
@@ -326,6 +342,7 @@ class RankRecorder:
             self._updates.uninstall()
             self._usage.leave_in_child()
             self._exceptions.uninstall()
+            self._departures.uninstall()
             self._handled.uninstall()
             self._imports.stop()
             self._service.leave_in_child()

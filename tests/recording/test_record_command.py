@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 
 from recording_support import (
     HANGLAB,
+    PROGRAMS,
     free_port,
     hanglab,
     program,
@@ -22,6 +23,7 @@ from recording_support import (
 )
 
 from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = pytest.mark.timeout(300)
@@ -173,6 +175,32 @@ def test_capture_is_dropped_if_the_job_goes_on(tmp_path):
     assert trigger_of(case) == ("", "") and not reader.ranks[0].stacks
     assert reader.ranks[0].exit is not None and reader.ranks[0].exit.code == 0
     assert analyze(case).status.value == "healthy"
+
+
+def test_what_a_rank_does_when_it_is_interrupted_does_not_hide_where_it_hung(tmp_path):
+    case, store = tmp_path / "case", tmp_path / "store"
+    command = program("interrupted_program.py", str(store))
+    words = [*HANGLAB, "record", "--out", case, "--hang-after", "2", "--then", "leave"]
+    with started([*words, "--", *command], tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "left as it is" in line:
+                break
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=280)
+    assert process.returncode == 130
+    away = CaseReader(case).ranks[1]
+    assert away.progress is not None
+    assert (away.progress.phase, away.progress.operations_total) == ("exiting", 4)
+    then = away.as_captured.progress
+    assert then is not None
+    assert (then.phase, then.operations_total) == ("running", 3)
+    assert away.as_captured.flight_recorder != away.flight_recorder
+    verdict = analyze(case)
+    assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [1])
+    lines = (PROGRAMS / "interrupted_program.py").read_text().splitlines()
+    assert verdict.location is not None
+    assert "# away" in lines[verdict.location.line - 1]
 
 
 def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,27 @@ def test_full_disk(tmp_path, plain, size):
         done = hanglab("record", "--out", disk / "case", "--", *seeded(tmp_path, 1), cwd=tmp_path)
         assert output_of(done) == plain
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_full_disk_is_said_in_a_sentence(tmp_path, when):
+    fill = "import sys\nwith open(sys.argv[1], 'wb', 0) as file:\n    file.write(bytes(9 << 20))"
+    with small_disk(tmp_path / "disk", "8m") as disk:
+        words = ["-c", fill, disk / "filling"]
+        if when == "before":
+            subprocess.run([sys.executable, *words], check=False)
+            words = ["-c", "pass"]
+        command = ("record", "--out", disk / "case", "--", sys.executable, *words)
+        done = hanglab(*command, cwd=tmp_path)
+    assert done.returncode == 0
+    said = [line for line in done.stderr.splitlines() if "is full" in line]
+    assert len(said) == 1
+    assert "free" in said[0] and "--out" in said[0]
+
+
+def test_room_enough_is_not_worth_a_word(tmp_path):
+    done = hanglab("record", "--out", tmp_path / "case", "--", "true", cwd=tmp_path)
+    assert done.returncode == 0 and "is full" not in done.stderr
 
 
 def test_killed_agent(tmp_path, plain):

@@ -8,7 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from recording_support import HANGLAB, environment, hanglab
+from recording_support import HANGLAB, environment, hanglab, started, wait_for
+
+from hanglab.harness.errors import UsageError
+from hanglab.harness.recording.place import claim_folder, make_some_folder, name_folder
+from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -120,3 +124,33 @@ def test_case_with_files_missing_or_altered(tmp_path, how):
     done = hanglab("analyze", case, "--json", cwd=tmp_path)
     unusable = json.loads(done.stdout)["inputs"]["unusable"]
     assert [(u["file"].rpartition("/")[2]) for u in unusable] == ["job.json"]
+
+
+def test_of_two_recordings_into_one_folder_at_once_the_second_is_refused(tmp_path):
+    case, go_on = tmp_path / "case", tmp_path / "go on"
+    waits = f"import os, time\nwhile not os.path.exists({str(go_on)!r}): time.sleep(0.02)"
+    words = [*HANGLAB, "record", "--out", case, "--", sys.executable, "-c", waits]
+    commands = []
+    with started(words, tmp_path) as one, started(words, tmp_path) as other:
+        commands = [one, other]
+        wait_for(lambda: any(c.poll() is not None for c in commands), "one to be refused")
+        (refused,) = [c for c in commands if c.poll() is not None]
+        said_by_it = refused.communicate(timeout=60)[1]
+        assert refused.returncode == 64
+        assert "nothing is overwritten" in " ".join(said_by_it.replace("│", " ").split())
+        go_on.touch()
+        (recorded,) = [c for c in commands if c is not refused]
+        assert recorded.wait(60) == 0
+    assert CaseReader(case).manifest is not None
+
+
+def test_a_folder_is_claimed_once(tmp_path):
+    claim_folder(tmp_path / "case")
+    with pytest.raises(UsageError, match="recorded into already"):
+        claim_folder(tmp_path / "case")
+
+
+def test_recordings_that_are_started_together_get_folders_of_their_own(tmp_path):
+    named = name_folder(tmp_path)
+    folders = {make_some_folder(named, another=True) for _ in range(2)}
+    assert len(folders) == 2

@@ -19,6 +19,7 @@ from hanglab.recorder.case.records import (
     Trigger,
 )
 from hanglab.recorder.case.writer import append_records, write_record
+from hanglab.recorder.rank.progress_file import ProgressFile
 
 CAPTURED = Clock(5_000, 5_000)
 
@@ -64,3 +65,31 @@ def test_an_end_after_the_capture_proves_nothing_bad(
         rank / folders.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", state, cpu_s=0.0)]
     )
     assert (view_of(rank).ended is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "step"),
+    [
+        ("no_progress", 1, 4),
+        # All ended well: nothing had hung, and the whole job counts.
+        ("no_progress", 0, 9),
+        ("request", 0, 9),
+        # Whoever is interrupted ends for that reason, however well.
+        ("interrupt", 0, 4),
+    ],
+)
+def test_progress_is_that_of_the_capture(rank: Path, kind: str, code: int, step: int) -> None:
+    trigger = Trigger(kind, CAPTURED, 2.0)  # type: ignore[arg-type]
+    write_record(rank.parents[3] / folders.JOB, Job(1, Clock(1_000, 1_000), 1.5, trigger))
+    write_record(rank / folders.EXIT, Exit(Clock(6_000, 6_000), code))
+    append_records(
+        rank / folders.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", "S", cpu_s=0.0)]
+    )
+    for name, number in ((folders.PROGRESS_CAPTURED, 4), (folders.PROGRESS, 9)):
+        progress = ProgressFile(rank / name)
+        progress.identify(0, 0, 1)
+        progress.step(number)
+    view = view_of(rank)
+    assert view.progress is not None
+    assert view.progress.step == step
+    assert (view.ended is None) is (step == 4)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from views import C10D, QUEUE, THREADING, job, progress, sample, user, view, waiting
+from views import AT, C10D, QUEUE, THREADING, ended, job, progress, sample, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.heuristics.exits import early_finish
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.boundary import Operation
-from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Frame
+from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Departure, Frame
 
 LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
 
@@ -170,3 +171,35 @@ def test_everybody_inside_is_not_blamed_on_anybody() -> None:
     verdict = conclude(job([waiting(r) for r in range(4)]))
     assert verdict.status is Status.INCONCLUSIVE
     assert verdict.culprits == []
+
+
+def test_a_rank_that_rests_when_all_others_have_ended_well_is_not_accused() -> None:
+    resting = view(3, user(31), wchan="hrtimer_nanosleep")
+    verdict = conclude(job([*(ended(view(rank)) for rank in range(3)), resting]))
+    assert verdict.status is Status.INCONCLUSIVE
+    assert verdict.culprits == []
+
+
+def test_a_rank_that_waits_for_ever_is_stuck_also_when_all_others_have_ended_well() -> None:
+    waits = view(3, Frame("join", THREADING, 1), user(5), wchan="futex_do_wait")
+    verdict = conclude(job([*(ended(view(rank)) for rank in range(3)), waits]))
+    assert (verdict.cause, verdict.culprits) == (Cause.PYTHON_DEADLOCK, [3])
+
+
+def test_a_rank_is_missing_where_one_of_the_others_failed() -> None:
+    resting = view(3, user(31), wchan="hrtimer_nanosleep")
+    others = [ended(view(0)), ended(view(1)), ended(view(2), code=None)]
+    verdict = conclude(job([*others, resting]))
+    assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [3])
+
+
+def test_a_rank_that_ended_early_is_shown_with_the_call_that_ended_it() -> None:
+    early = ended(view(2))
+    early.departures = [Departure(Clock(900, 900), "sys.exit", 0, user(31)), Departure(AT, "end")]
+    known = job([early, *(waiting(rank) for rank in (0, 1, 3))], outside=[2])
+    # The others have gone one operation further.
+    known.heads = {"0": {0: 7, 1: 7, 2: 6, 3: 7}}
+    (finding,) = [proposal.finding for proposal in early_finish(known)]
+    assert finding.culprits == [2]
+    assert finding.location is not None and finding.location.line == 31
+    assert "left by sys.exit(0) at train.py:31" in finding.summary

@@ -1,0 +1,70 @@
+"""Keeping what a capture saw of a rank, since the rank writes on in the same files.
+
+A rank that is interrupted after the capture ends: its progress goes on, and at its
+end it writes its buffers anew.  Where it hung would be hidden by what it did later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.progress import NotProgress, read_counters
+
+
+def keep_progress(folder: Path) -> None:
+    """Copy the progress file as it is now, unless the rank has left what was kept of it.
+
+    Raises OSError.
+    """
+    try:
+        data = (folder / folders.PROGRESS).read_bytes()
+    except FileNotFoundError:  # the rank could not have one
+        return
+    kept = folder / folders.PROGRESS_CAPTURED
+    if _phase(data) == "exiting" and kept.exists() and _phase(kept.read_bytes()) != "exiting":
+        return
+    folders.write_whole(kept, data)
+
+
+def keep_documents(folder: Path) -> None:
+    """Have what the rank wrote when it was asked to outlast what it writes later.
+
+    It replaces these files whole, so a second name for each takes no room until then.
+    Raises OSError.
+    """
+    for name, kept in folders.CAPTURED.items():
+        if name == folders.PROGRESS or not (folder / name).exists():
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            (folder / kept).unlink()
+        try:
+            os.link(folder / name, folder / kept)
+        except OSError:  # a file system without second names
+            shutil.copyfile(folder / name, folder / kept)
+            os.chmod(folder / kept, 0o600)
+
+
+def drop_doubles(folder: Path) -> None:
+    """Remove the second names of documents that the rank has not replaced."""
+    for name, kept in folders.CAPTURED.items():
+        with contextlib.suppress(OSError):
+            if os.path.samefile(folder / name, folder / kept):
+                (folder / kept).unlink()
+
+
+def forget(folder: Path) -> None:
+    """The capture counts no longer."""
+    for kept in folders.CAPTURED.values():
+        with contextlib.suppress(OSError):
+            (folder / kept).unlink()
+
+
+def _phase(data: bytes) -> str:
+    try:
+        return read_counters(data).phase
+    except NotProgress:
+        return ""

@@ -1,0 +1,80 @@
+"""What a capture saw of a rank outlasts what the rank writes later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hanglab.recorder.agent import keeping
+from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case.layout import Slot
+from hanglab.recorder.case.reader import CaseReader, RankCase
+from hanglab.recorder.rank.progress_file import ProgressFile
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> RankCase:
+    folders.make_private(folders.rank_folder(tmp_path, "host", 0))
+    return CaseReader(tmp_path).ranks[0]
+
+
+def write(rank: RankCase, name: str, data: bytes) -> None:
+    folders.write_whole(rank.folder / name, data)
+
+
+def test_progress_at_the_capture_is_kept(rank: RankCase) -> None:
+    progress = ProgressFile(rank.folder / folders.PROGRESS)
+    progress.identify(0, 0, 1)
+    progress.step(7)
+    keeping.keep_progress(rank.folder)
+    progress.step(8)
+    assert rank.progress is not None and rank.progress.step == 8
+    assert rank.as_captured.progress is not None and rank.as_captured.progress.step == 7
+
+
+def test_a_rank_that_leaves_meanwhile_does_not_take_it_along(rank: RankCase) -> None:
+    progress = ProgressFile(rank.folder / folders.PROGRESS)
+    progress.identify(0, 0, 1)
+    keeping.keep_progress(rank.folder)
+    progress.step(8)
+    keeping.keep_progress(rank.folder)
+    progress.slots[Slot.PHASE] = layout.EXITING
+    progress.step(9)
+    keeping.keep_progress(rank.folder)
+    then = rank.as_captured.progress
+    assert then is not None and (then.phase, then.step) == ("running", 8)
+
+
+def test_a_rank_without_progress_has_nothing_to_be_kept(rank: RankCase) -> None:
+    keeping.keep_progress(rank.folder)
+    keeping.keep_documents(rank.folder)
+    assert list(rank.folder.iterdir()) == []
+
+
+def test_documents_are_kept_where_the_rank_replaces_them(rank: RankCase) -> None:
+    for name in (folders.FLIGHT_RECORDER, folders.FLIGHT_RECORDER_STACKS, folders.WAITS):
+        write(rank, name, b"[]")
+    keeping.keep_documents(rank.folder)
+    write(rank, folders.FLIGHT_RECORDER, b"later")
+    keeping.drop_doubles(rank.folder)
+    assert rank.as_captured.flight_recorder == b"[]"
+    assert rank.as_captured.flight_recorder_stacks == b"[]"
+    assert rank.flight_recorder == b"later"
+    names = {path.name for path in rank.folder.iterdir()}
+    assert names == {
+        folders.FLIGHT_RECORDER,
+        folders.FLIGHT_RECORDER_CAPTURED,
+        folders.FLIGHT_RECORDER_STACKS,
+        folders.WAITS,
+    }
+
+
+def test_a_later_capture_replaces_what_was_kept(rank: RankCase) -> None:
+    for data in (b"first", b"second"):
+        write(rank, folders.FLIGHT_RECORDER, data)
+        keeping.keep_documents(rank.folder)
+    write(rank, folders.FLIGHT_RECORDER, b"later")
+    assert rank.as_captured.flight_recorder == b"second"
+    keeping.forget(rank.folder)
+    assert rank.as_captured.flight_recorder == b"later"
