@@ -3,8 +3,8 @@
 ``python benchmarks/stragglers.py`` prints one line per figure; ``--only NAME`` one of
 them.  What is compared is measured by turns in one run, as the machine's speed
 changes while it runs.  Four ranks do not fit two cores, so the rate of detection is
-taken from timings recorded on one core, with the noise of four ranks on this machine
-laid over them.
+taken from timings that four ranks recorded on one core in turns, step by step, and
+again with the noise of four ranks at once on this machine laid over them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from hanglab.recorder.straggler.reporting import SLOW_FACTOR
 
 RANKS = 4
 ROUNDS = 7
+#: Steps within which a slow rank is to be found, and healthy ranks are to be left alone.
+WINDOW = 50
 MATRIX = torch.randn(160, 160)
 
 
@@ -87,10 +90,13 @@ def section_call() -> None:
 
 
 def in_ranks(body: Callable[[int, dict[str, Any]], None], **options: Any) -> dict[str, Any]:
-    """Fork four ranks that run ``body(rank, told)``; what rank 0 put into ``told``."""
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    """Fork four ranks that run ``body(rank, told)``; what rank 0 put into ``told``.
+
+    They are forked before there is any store, whose threads a fork leaves behind.
+    """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
+        pipes = [os.pipe() for _ in range(RANKS)]
         pids = []
         for rank in range(RANKS):
             pid = os.fork()
@@ -98,8 +104,8 @@ def in_ranks(body: Callable[[int, dict[str, Any]], None], **options: Any) -> dic
                 code = 1
                 try:
                     torch.set_num_threads(1)
-                    connection = dist.TCPStore("127.0.0.1", store.port, is_master=False)
-                    dist.init_process_group("gloo", store=connection, rank=rank, world_size=RANKS)
+                    store = store_of_rank(rank, pipes)
+                    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
                     Detector.initialize(**options)
                     told: dict[str, Any] = {}
                     body(rank, told)
@@ -107,14 +113,30 @@ def in_ranks(body: Callable[[int, dict[str, Any]], None], **options: Any) -> dic
                         answer.write_text(json.dumps(told))
                     dist.barrier()
                     Detector.shutdown()
+                    # Rank 0 has the store; the others leave it first.
+                    if rank == 0:
+                        time.sleep(0.5)
                     code = 0
                 finally:
                     os._exit(code)
             pids.append(pid)
+        for end in (end for pipe in pipes for end in pipe):
+            os.close(end)
         codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
         assert codes == [0] * RANKS, codes
         found: dict[str, Any] = json.loads(answer.read_text())
         return found
+
+
+def store_of_rank(rank: int, pipes: list[tuple[int, int]]) -> dist.TCPStore:
+    """Rank 0 has the job's store and tells the others its port."""
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        for _, writing in pipes[1:]:
+            os.write(writing, store.port.to_bytes(2, "big"))
+        return store
+    port = int.from_bytes(os.read(pipes[rank][0], 2), "big")
+    return dist.TCPStore("127.0.0.1", port, is_master=False)
 
 
 def report_of_ranks() -> None:
@@ -226,65 +248,69 @@ def alarms_of_identical_ranks(windows: int, steps: int) -> list[list[float]]:
     return timings
 
 
-def detection(noise: list[list[float]], seeds: int = 100) -> None:
-    """Rank 2 of four slowed by a factor, from 50 steps of 10 ms of recorded work each."""
+def detection(noise: list[list[float]], seeds: int = 100, healthy: int = 500) -> None:
+    """Rank 2 of four slowed by a factor, from 50 steps of 10 ms of recorded work each.
+
+    All ranks' timings of a window are of the same steps, as those of a job are: the
+    machine's speed drifts, and does so for all of them.
+    """
     per_step = steps_of(10.0)
-    alone = []
+    alone: list[list[float]] = [[] for _ in range(RANKS)]
     for _ in range(1000):
-        started = time.perf_counter()
-        work(per_step)
-        alone.append((time.perf_counter() - started) * 1e3)
-    relative = []
-    for of_rank in noise:
-        usual = statistics.median(of_rank)
-        relative.append([timing / usual for timing in of_rank])
+        for in_turn in alone:
+            started = time.perf_counter()
+            work(per_step)
+            in_turn.append((time.perf_counter() - started) * 1e3)
+    usual = statistics.median(timing for of_rank in noise for timing in of_rank)
+    relative = [[timing / usual for timing in of_rank] for of_rank in noise]
     for name, noisy in (("one rank per core", False), ("with the noise of 4 ranks", True)):
         for factor in (1.3, 1.1, 1.0):
+            windows = seeds if factor > 1 else healthy
             found = wrong = 0
-            for seed in range(seeds):
+            for seed in range(windows):
                 generator = random.Random(seed)
+                timings = block(generator, alone)
+                if noisy:
+                    laid = block(generator, relative)
+                    timings = [list(map(mul, *both)) for both in zip(timings, laid, strict=True)]
+                timings[2] = [factor * timing for timing in timings[2]]
                 summaries = {}
-                for rank in range(RANKS):
-                    timings = block(generator, alone)
-                    if noisy:
-                        laid = block(generator, relative[rank])
-                        timings = [t * n for t, n in zip(timings, laid, strict=True)]
-                    if rank == 2:
-                        timings = [factor * t for t in timings]
-                    summary = summarize(timings)
+                for rank, of_rank in enumerate(timings):
+                    summary = summarize(of_rank)
                     assert summary is not None
                     summaries[rank] = summary
                 accused = set(habits(summaries, SLOW_FACTOR))
                 found += 2 in accused
                 wrong += bool(accused - {2})
             print(
-                f"rank at {factor} x, 50 steps, {name:<26} {found:3d} of {seeds} seeds, "
+                f"rank at {factor} x, {WINDOW} steps, {name:<26} {found:3d} of {windows} windows, "
                 f"another rank accused in {wrong}"
             )
 
 
-def block(generator: random.Random, timings: list[float], length: int = 50) -> list[float]:
-    """Consecutive timings, so that what comes in clusters stays in clusters."""
-    first = generator.randrange(len(timings) - length)
-    return timings[first : first + length]
+def block(generator: random.Random, by_rank: list[list[float]]) -> list[list[float]]:
+    """Consecutive timings, the same steps of all ranks: what comes in clusters stays so."""
+    first = generator.randrange(len(by_rank[0]) - WINDOW)
+    return [of_rank[first : first + WINDOW] for of_rank in by_rank]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    names = ("section", "report", "overhead", "detection")
+    # Ranks are forked first: what is measured in this process itself starts threads.
+    names = ("report", "detection", "section", "overhead")
     parser.add_argument("--only", choices=names, help="measure this alone")
     parser.add_argument("--windows", type=int, default=500, help="of identical ranks")
     options = parser.parse_args()
     torch.set_num_threads(1)
     chosen = [options.only] if options.only else names
-    if "section" in chosen:
-        section_call()
     if "report" in chosen:
         report_of_ranks()
+    if "detection" in chosen:
+        detection(alarms_of_identical_ranks(options.windows, WINDOW))
+    if "section" in chosen:
+        section_call()
     if "overhead" in chosen:
         overhead()
-    if "detection" in chosen:
-        detection(alarms_of_identical_ranks(options.windows, 20))
 
 
 if __name__ == "__main__":

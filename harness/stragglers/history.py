@@ -51,6 +51,8 @@ class Window:
     at_s: float
     work: Mapping[str, Mapping[int, Summary]]
     input: Mapping[int, InputWait] = field(default_factory=dict)
+    #: Rank -> milliseconds that it waited for a processor.
+    kept_ms: Mapping[int, float] = field(default_factory=dict)
 
     def scores(self, section: str) -> dict[int, float | None]:
         """Rank -> score against the fastest rank."""
@@ -61,7 +63,7 @@ class Window:
         return {
             (section, rank): slowness
             for section, by_rank in self.work.items()
-            for rank, slowness in habits(by_rank, SLOW_FACTOR).items()
+            for rank, slowness in habits(by_rank, SLOW_FACTOR, kept_ms=self.kept_ms).items()
         }
 
 
@@ -162,6 +164,7 @@ def _from_detector(told: Mapping[int, list[StragglerLine]]) -> History | None:
                     for rank, line in by_rank.items()
                     if line.input is not None
                 },
+                {r: line.kept_ms for r, line in by_rank.items() if line.kept_ms is not None},
             )
         )
     return History(

@@ -7,7 +7,13 @@ milliseconds; what is not known is None, never NaN.
 
 from __future__ import annotations
 
-from hanglab.recorder.scores.habits import Habit, Slowness, habits, slower_than
+from hanglab.recorder.scores.habits import (
+    Habit,
+    Slowness,
+    beyond_waits,
+    habits,
+    slower_than,
+)
 from hanglab.recorder.scores.input import InputWait, Starvation, judge_input
 from hanglab.recorder.scores.kernels import common_medians, kernel_score
 from hanglab.recorder.scores.ratios import (
@@ -32,8 +38,9 @@ __all__ = [
     "Starvation",
     "Statistic",
     "Summary",
-    "habits",
+    "beyond_waits",
     "common_medians",
+    "habits",
     "individual_scores",
     "judge_input",
     "kernel_score",

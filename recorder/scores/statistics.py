@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from operator import mul
+from typing import NamedTuple
 
 #: A timing is a stall beyond this many times its window's median, and this much above it.
 STALL_FACTOR = 3.0
 STALL_MS = 5.0
 #: Share of the window whose largest timings the trimmed mean leaves out, one at least.
 TRIMMED = 0.02
+#: A stall counts if so many entries began since the last one that did: they come in clusters.
+STALLS_APART = 5
+#: Stretches that a window is cut into, and the fewest: of so many entries each, or more.
+STRETCHES, FEWEST_STRETCHES = 10, 5
+SHORTEST_STRETCH = 4
 
 
 class Statistic(enum.Enum):
@@ -32,11 +38,10 @@ class Statistic(enum.Enum):
     __repr__ = enum.Enum.__str__
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """A window of timings of one section on one rank, in milliseconds."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides the method of tuples, which nobody needs
     minimum: float
     maximum: float
     median: float
@@ -51,9 +56,13 @@ class Summary:
     #: Mean and its standard error without the largest timings: once is no habit.
     trimmed: float
     trimmed_error: float | None
-    #: Timings far beyond the median, and what they took beyond it, the longest left out.
+    #: Timings far beyond the median, those of a cluster counted once, and what all of them took
+    #: beyond it, the longest left out.
     stalls: int = 0
     stalled_ms: float = 0.0
+    #: Medians and means of consecutive stretches of the window; empty of few timings.
+    stretch_medians: tuple[float, ...] = ()
+    stretch_means: tuple[float, ...] = ()
 
     def statistics(self) -> dict[Statistic, float | None]:
         """The same under the names that reports use."""
@@ -82,26 +91,34 @@ def summarize(timings: Sequence[float]) -> Summary | None:
     count = len(ordered)
     middle = percentile(ordered, 0.5)
     dropped = max(1, round(TRIMMED * count)) if count > 1 else 0
-    usual = ordered[: count - dropped] if dropped else ordered
-    trimmed = sum(usual) / len(usual)
-    trimmed_deviation = _deviation(usual, trimmed)
+    # Sums of differences from the median, the largest apart: a report sums up every
+    # section of the job, so each timing is looked at as seldom as possible.
+    off = [t - middle for t in ordered]
+    usual, largest = off[: count - dropped], off[count - dropped :]
+    usual_sum, usual_squares = sum(usual), sum(map(mul, usual, usual))
+    trimmed_deviation = _deviation(len(usual), usual_sum, usual_squares)
     limit = max(STALL_FACTOR * middle, middle + STALL_MS)
     stalled = [t - middle for t in ordered if t > limit] if ordered[-1] > limit else []
+    medians, means = _stretches(timings)
     return Summary(
         count=count,
         minimum=ordered[0],
         maximum=ordered[-1],
         median=middle,
         mean=total / count,
-        deviation=_deviation(ordered, total / count),
+        deviation=_deviation(
+            count, usual_sum + sum(largest), usual_squares + sum(map(mul, largest, largest))
+        ),
         tail=percentile(ordered, 0.95),
-        error=_median_error(ordered),
-        trimmed=trimmed,
+        error=median_error(ordered),
+        trimmed=middle + usual_sum / len(usual),
         trimmed_error=(
             None if trimmed_deviation is None else trimmed_deviation / math.sqrt(len(usual))
         ),
-        stalls=len(stalled),
+        stalls=_clusters(timings, limit) if stalled else 0,
         stalled_ms=sum(stalled[:-1]),
+        stretch_medians=medians,
+        stretch_means=means,
     )
 
 
@@ -119,17 +136,47 @@ def median(values: Iterable[float]) -> float:
     return percentile(sorted(values), 0.5)
 
 
-def _deviation(timings: Sequence[float], mean: float) -> float | None:
-    if len(timings) < 2:
-        return None
-    off = [t - mean for t in timings]
-    return math.sqrt(sum(map(mul, off, off)) / (len(off) - 1))
+def median_error(ordered: Sequence[float]) -> float | None:
+    """Standard error of the median of sorted values; None below four.
 
-
-def _median_error(ordered: Sequence[float]) -> float | None:
-    """Of a normal sample the quartiles lie 1.349 deviations apart, and the median's error is
-    1.2533 deviations over the root of the count."""
+    Of a normal sample the quartiles lie 1.349 deviations apart, and the median's error is
+    1.2533 deviations over the root of the count.
+    """
     if len(ordered) < 4:
         return None
     apart = percentile(ordered, 0.75) - percentile(ordered, 0.25)
     return 1.2533 * apart / 1.349 / math.sqrt(len(ordered))
+
+
+def _deviation(count: int, total: float, squares: float) -> float | None:
+    """Of a sample, from the sums of its values and of their squares."""
+    if count < 2:
+        return None
+    return math.sqrt(max(0.0, squares - total * total / count) / (count - 1))
+
+
+def _clusters(timings: Sequence[float], limit: float) -> int:
+    """Number of timings beyond the limit, those that follow one closely left out."""
+    found, free = 0, 0
+    for place, timing in enumerate(timings):
+        if timing > limit and place >= free:
+            found, free = found + 1, place + STALLS_APART
+    return found
+
+
+def _stretches(timings: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Medians and means of consecutive stretches; none of few timings."""
+    stretches = [sorted(timings[cut]) for cut in _cuts(len(timings))]
+    return (
+        tuple([stretch[len(stretch) >> 1] for stretch in stretches]),
+        tuple([sum(stretch) / len(stretch) for stretch in stretches]),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _cuts(count: int) -> tuple[slice, ...]:
+    """Where a window of so many timings is cut into stretches of one length, nearly."""
+    number = min(STRETCHES, count // SHORTEST_STRETCH)
+    if number < FEWEST_STRETCHES:
+        return ()
+    return tuple(slice(count * n // number, count * (n + 1) // number) for n in range(number))

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable
 from hanglab.recorder.straggler.exchange import Exchange
 
 #: Seconds between two looks at what others have published: the first, and the longest.
+#: Between them, so much of the time that has been waited: what comes is seen soon after.
 _FIRST_LOOK, _LONGEST_LOOK = 0.0003, 0.01
+_SOON = 0.1
 #: Seconds between two looks at whether the job still moves.
 BEAT = 0.5
 #: Seconds for which the end of a detector waits for what is still to be published.
@@ -34,8 +36,8 @@ class Errand:
         self.found: dict[str, bytes] = {}
         self._open = list(keys)
         self._accept = accept
-        self._deadline = time.monotonic() + seconds
-        self._pause = _FIRST_LOOK
+        self._began = time.monotonic()
+        self._deadline = self._began + seconds
 
     def wait(self, seconds: float) -> dict[str, bytes]:
         """What has been found once it is done, or after so many seconds."""
@@ -47,12 +49,12 @@ class Errand:
         new = exchange.read(self._open)
         self.found.update(new)
         self._open = [k for k in self._open if k not in new or not self._accept(k, new[k])]
-        left = self._deadline - time.monotonic()
-        if not self._open or left <= 0:
+        now = time.monotonic()
+        if not self._open or now >= self._deadline:
             self.done.set()
             return None
-        pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_LOOK)
-        return min(pause, left)
+        pause = min(max(_FIRST_LOOK, _SOON * (now - self._began)), _LONGEST_LOOK)
+        return min(pause, self._deadline - now)
 
 
 class Courier:

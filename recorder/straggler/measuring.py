@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import sub
 
 from hanglab.recorder.scores import InputWait, Summary, kernel_score, ratio, summarize
+from hanglab.recorder.straggler.crowd import ProcessorWaits
 from hanglab.recorder.straggler.kernels import KernelProfiler
 from hanglab.recorder.straggler.loaders import LoaderTimes
 from hanglab.recorder.straggler.sections import Kind, Section
@@ -30,6 +31,7 @@ class Measuring:
         self._input_before = 0
         self._kernels = KernelProfiler(kernel_interval)
         self._loaders = LoaderTimes()
+        self._processor = ProcessorWaits()
         #: Entries, and open ones, when the thread last looked, and when that last changed.
         self._moves = (-1, 0)
         self._moved = time.monotonic()
@@ -71,6 +73,7 @@ class Measuring:
             kernels=kernels,
             gpu_individual=self._individual_gpu_score(kernels, keep),
             input=InputWait(max(0.0, share), self._loaders.busy(span_ms, keep)),
+            kept_ms=None if keep else self._processor.take(),
             warnings=tuple(warnings),
         )
         if not keep:
@@ -100,8 +103,9 @@ class Measuring:
         if work is not None:
             if best is None or work.median < best.median:
                 best = work
-            if not keep:
-                self._best[section.name] = best
+                if not keep:
+                    # It is never of the same moments as another window: stretches tell nothing.
+                    self._best[section.name] = work._replace(stretch_medians=(), stretch_means=())
             individual = ratio(best.median, work.median)
         return SectionWindow(
             work=work,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from hanglab.recorder.straggler import exchange
+from hanglab.recorder.straggler import exchange, parcel
 from hanglab.recorder.straggler.courier import Courier, Errand
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.window import Standing, Window
@@ -67,7 +68,7 @@ class Peers:
         rank, size = exchange.rank_and_size()
         window = replace(window, rank=rank)
         if self._exchanging and size > 1 and not unasked:
-            self._carrier().publish(f"window/{rank}", window.to_json())
+            self._carrier().publish(f"window/{rank}", parcel.pack(window))
         return window
 
     def hear(self, own: Window, patience_s: float) -> Heard:
@@ -108,19 +109,30 @@ class Peers:
 
     def _read_windows(self, ranks: list[int], number: int, patience_s: float) -> dict[int, Window]:
         found: dict[int, Window] = {}
+        earlier: dict[int, bytes] = {}
         if not ranks:
             return found
 
         def accept(key: str, data: bytes) -> bool:
-            window = _decode(data)
+            rank = int(key.rpartition("/")[2])
+            if _number(data) < number:
+                # Looked at again and again until the next one comes: not to be unpacked yet.
+                earlier[rank] = data
+                return False
+            window = _unpacked(data)
             if window is not None:
-                found[int(key.rpartition("/")[2])] = window
-            return window is None or window.number >= number
+                found[rank] = window
+            return True
 
         keys = [f"window/{rank}" for rank in ranks]
         # A look without patience still takes the store some time to answer.
         self._carrier().gather(keys, accept, patience_s).wait(max(patience_s, BRIEFLY_S))
-        return dict(found)
+        whole = dict(found)
+        for rank, data in dict(earlier).items():
+            window = None if rank in whole else _unpacked(data)
+            if window is not None:
+                whole[rank] = window
+        return whole
 
     def _missing(self, rank: int) -> Missing:
         number, came = self._latest.get(rank, (0, self._began))
@@ -206,8 +218,16 @@ class Peers:
         return exchange.of_job(self._prefix, self._folder)
 
 
-def _decode(data: bytes) -> Window | None:
+def _number(data: bytes) -> float:
+    """Of a window; infinite where it says none, so that nobody waits for a better one."""
     try:
-        return Window.from_json(data)
+        return parcel.number_of(data)
+    except _UNREADABLE:
+        return math.inf
+
+
+def _unpacked(data: bytes) -> Window | None:
+    try:
+        return parcel.unpack(data)
     except _UNREADABLE:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,8 +13,10 @@ from hanglab.recorder.scores import (
     Starvation,
     Statistic,
     Summary,
+    beyond_waits,
     habits,
     judge_input,
+    median,
     slower_than,
 )
 from hanglab.recorder.scores.habits import FLOOR_MS
@@ -21,6 +24,8 @@ from hanglab.recorder.straggler.window import Standing, Window
 
 #: A rank whose work takes this many times that of its peers is slow.
 SLOW_FACTOR = 1.15
+#: A peer has slowed down, too, if its medians lie so many times their noise apart.
+LIKELY = 2.0
 
 Statistics = Mapping[Statistic, "float | None"]
 
@@ -118,6 +123,11 @@ class Report:
         }
 
     @cached_property
+    def kept_ms(self) -> dict[int, float]:
+        """Rank -> milliseconds that it waited for a processor in the window, where known."""
+        return {r: w.kept_ms for r, w in self.windows.items() if w.kept_ms is not None}
+
+    @cached_property
     def starvation(self) -> Starvation | None:
         """What the job loses to its input; None if little."""
         return judge_input(
@@ -130,14 +140,16 @@ class Report:
         """Ranks that work more than ``factor`` times as long as their peers, by habit.
 
         Median, mean and stalls of the rank's own work count; a difference below
-        ``floor_ms`` an entry, or within the noise, does not.  Sections that hold a
-        wait for input are left out where input is what the job lacks.
+        ``floor_ms`` an entry, or within the noise, does not, nor what a rank waited for a
+        processor beyond its peers.  Sections that hold a wait for input are left out
+        where input is what the job lacks.
         """
         found = []
         for section in sorted({name for w in self.windows.values() for name in w.sections}):
             if self.starvation is not None and self._reads_input(section):
                 continue
-            for rank, slowness in habits(self.work(section), factor, floor_ms).items():
+            slow = habits(self.work(section), factor, floor_ms, self.kept_ms)
+            for rank, slowness in slow.items():
                 found.append(SlowSection(rank, self.rank_to_node[rank], section, slowness))
         return found
 
@@ -153,18 +165,23 @@ class Report:
         """Ranks whose scores are below the thresholds, strictly.
 
         A section's score counts only if the medians lie ``floor_ms`` apart and
-        further than the window's noise; an unknown score never does.
+        further than the window's noise; an unknown score never does.  An individual
+        score is measured by the middle of the other ranks', as far as they are known: a
+        machine whose speed drifts makes no stragglers of all of them.
         """
         relative: dict[str, set[StragglerId]] = {}
         individual: dict[str, set[StragglerId]] = {}
         for section, scores in self.section_relative_perf_scores.items():
             work = self.work(section)
-            fastest = min(work.values(), key=lambda s: s.median, default=None)
+            fastest = min(work, key=lambda r: work[r].median, default=0)
             for rank, score in scores.items():
                 own = work.get(rank)
-                if own is None or fastest is None or not _below(score, section_rel_threshold):
+                if own is None or not _below(score, section_rel_threshold):
                     continue
-                if slower_than(own, fastest, 1 / section_rel_threshold, floor_ms):
+                factor = 1 / section_rel_threshold
+                slowness = slower_than(own, work[fastest], factor, floor_ms, at_once=True)
+                waits = self.kept_ms.get(rank), self.kept_ms.get(fastest)
+                if slowness is not None and beyond_waits(slowness, own.count, *waits, factor):
                     relative.setdefault(section, set()).add(self._id(rank))
         for section, scores in self.section_individual_perf_scores.items():
             for rank, score in scores.items():
@@ -172,7 +189,8 @@ class Report:
                 told = window.sections.get(section) if window is not None else None
                 if told is None or told.work is None or told.best is None:
                     continue  # unknown, or never better than now
-                if _below(score, section_indiv_threshold) and slower_than(
+                beyond_peers = None if score is None else score / self._peers_score(section, rank)
+                if _below(beyond_peers, section_indiv_threshold) and slower_than(
                     told.work, told.best, 1 / section_indiv_threshold, floor_ms
                 ):
                     individual.setdefault(section, set()).add(self._id(rank))
@@ -184,6 +202,21 @@ class Report:
             "straggler_sections_relative": relative,
             "straggler_sections_individual": individual,
         }
+
+    def _peers_score(self, section: str, rank: int) -> float:
+        """The middle of the other ranks' individual scores; 1 where there is none.
+
+        Only as far as they have fallen by more than noise.
+        """
+        known = [
+            told.individual if told.best is not None and _apart(told.work, told.best) else 1.0
+            for other, window in self.windows.items()
+            if other != rank
+            and (told := window.sections.get(section)) is not None
+            and told.work is not None
+            and told.individual
+        ]
+        return median(known) if known else 1.0
 
     def _reads_input(self, section: str) -> bool:
         return any(
@@ -200,3 +233,9 @@ class Report:
 
 def _below(score: float | None, threshold: float) -> bool:
     return score is not None and score < threshold
+
+
+def _apart(work: Summary, best: Summary) -> bool:
+    """Whether a window's median lies above the best one's by more than chance makes likely."""
+    noise = math.hypot(work.error or 0.0, best.error or 0.0)
+    return work.median - best.median > LIKELY * noise

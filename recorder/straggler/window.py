@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from operator import attrgetter
 from typing import Any, Literal
 
 from hanglab.recorder.scores import InputWait, Summary
@@ -48,6 +47,9 @@ class Window:
     kernels: Mapping[str, Summary] = field(default_factory=dict)
     gpu_individual: float | None = None
     input: InputWait | None = None
+    #: Milliseconds for which the thread that reports waited for a processor, by the kernel's
+    #: count; None where it does not tell.
+    kept_ms: float | None = None
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
@@ -62,26 +64,11 @@ class Window:
                 "kernels": {name: _pack(s) for name, s in self.kernels.items()},
                 "gpu_individual": self.gpu_individual,
                 "input": None if self.input is None else asdict(self.input),
+                "kept_ms": self.kept_ms,
                 "warnings": self.warnings,
             },
             separators=(",", ":"),
         ).encode("ascii")
-
-    @classmethod
-    def from_json(cls, data: bytes) -> Window:
-        """Raises ValueError, TypeError or KeyError for what another version wrote."""
-        told = json.loads(data)
-        return cls(
-            number=int(told["number"]),
-            rank=int(told["rank"]),
-            node=str(told["node"]),
-            span_ms=float(told["span_ms"]),
-            sections={name: _unpack_section(s) for name, s in told["sections"].items()},
-            kernels={name: Summary(*s) for name, s in told["kernels"].items()},
-            gpu_individual=told["gpu_individual"],
-            input=None if told["input"] is None else InputWait(**told["input"]),
-            warnings=tuple(told["warnings"]),
-        )
 
 
 _SUMMARIES = ("work", "device", "best")
@@ -95,20 +82,8 @@ def _pack_section(section: SectionWindow) -> dict[str, Any]:
     return told
 
 
-def _unpack_section(told: dict[str, Any]) -> SectionWindow:
-    for name in _SUMMARIES:
-        told[name] = None if told[name] is None else Summary(*told[name])
-    return SectionWindow(**told)
-
-
 def _pack(summary: Summary | None) -> list[Any] | None:
-    if summary is None:
-        return None
-    # astuple copies deeply, which takes longer than all the rest.
-    return list(_fields_of(summary))
-
-
-_fields_of = attrgetter(*(f.name for f in fields(Summary)))
+    return None if summary is None else list(summary)
 
 
 @dataclass(frozen=True)

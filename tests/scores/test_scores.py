@@ -165,6 +165,75 @@ def test_stalls_that_all_ranks_have_accuse_nobody() -> None:
         assert habits({rank: stalling(seed + rank) for rank in range(4)}, SLOW) == {}
 
 
+def drifting(seed: int, factors: list[float], count: int = 50) -> dict[int, Summary]:
+    """Windows of ranks that step together, on a machine whose speed halves now and then."""
+    generator = random.Random(seed)
+    speed = 1.0
+    timings: list[list[float]] = [[] for _ in factors]
+    for _ in range(count):
+        speed = min(2.0, max(1.0, speed + generator.gauss(0, 0.15)))
+        for of_rank, factor in zip(timings, factors, strict=True):
+            of_rank.append(factor * speed * generator.gauss(10, 0.5))
+    return {rank: window(of_rank) for rank, of_rank in enumerate(timings)}
+
+
+def test_a_rank_is_told_from_a_machine_whose_speed_drifts() -> None:
+    for seed in range(100):
+        assert set(habits(drifting(seed, [1, 1, 1.3, 1]), SLOW)) == {2}, seed
+        assert habits(drifting(seed, [1, 1, 1, 1]), SLOW) == {}, seed
+
+
+def test_the_drift_that_ranks_share_cancels_against_the_fastest_one() -> None:
+    for seed in range(100):
+        ranks = drifting(seed, [1.4, 1])
+        assert slower_than(ranks[0], ranks[1], 1 / 0.75, at_once=True), seed
+        assert not slower_than(ranks[1], ranks[0], 1 / 0.75, at_once=True), seed
+
+
+def test_how_much_slower_than_its_peers_meanwhile() -> None:
+    found = habits(drifting(3, [1, 1, 1.5, 1]), SLOW)[2]
+    assert found.factor == pytest.approx(1.5, rel=0.05)
+
+
+@pytest.mark.parametrize("count", [20, 50])
+def test_what_comes_and_goes_within_the_window_is_no_habit(count: int) -> None:
+    # A rank that shared its processor for three fifths of the window.
+    crowded = window([9.0 + n % 3 if 5 * n < 2 * count else 25.0 + n % 3 for n in range(count)])
+    usual = {rank: noisy(10, 1, rank, count) for rank in range(3)}
+    assert habits({**usual, 3: crowded}, SLOW) == {}
+    assert not slower_than(crowded, usual[0], 1 / 0.75, at_once=True)
+    assert not slower_than(crowded, usual[0], 1 / 0.75)
+
+
+def test_half_a_minute_in_each_is_a_habit() -> None:
+    throttled = window([10.0 + n % 3 if n < 2000 else 25.0 + n % 3 for n in range(4000)])
+    usual = {rank: noisy(11, 1, rank, 4000) for rank in range(3)}
+    assert set(habits({**usual, 3: throttled}, SLOW)) == {3}
+
+
+def test_stalls_in_one_cluster_count_once() -> None:
+    clustered = window([60.0 if n in (2, 4, 6, 8) else 10.0 + n % 3 / 10 for n in range(20)])
+    assert habits({0: noisy(10, 1, 0, 20), 1: noisy(10, 1, 1, 20), 2: clustered}, SLOW) == {}
+    apart = window([60.0 if n % 5 == 2 else 10.0 + n % 3 / 10 for n in range(20)])
+    found = habits({0: noisy(10, 1, 0, 20), 1: noisy(10, 1, 1, 20), 2: apart}, SLOW)
+    assert [slowness.habit for slowness in found.values()] == ["stalls"]
+
+
+def test_a_rank_that_was_kept_from_its_processor_is_not_slow() -> None:
+    ranks = {0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: noisy(15, 1, 2)}
+    assert set(habits(ranks, SLOW)) == {2}
+    assert habits(ranks, SLOW, kept_ms={0: 100.0, 1: 90.0, 2: 340.0}) == {}
+    # It waited no longer than its peers, or by far less than it is slower.
+    assert set(habits(ranks, SLOW, kept_ms={0: 300.0, 1: 340.0, 2: 10.0})) == {2}
+    assert set(habits(ranks, SLOW, kept_ms={0: 0.0, 1: 0.0, 2: 50.0})) == {2}
+    assert set(habits(ranks, SLOW, kept_ms={2: 340.0})) == {2}
+
+
+def test_windows_of_different_lengths_are_not_paired() -> None:
+    long = {rank: drifting(rank, [1.0], 80)[0] for rank in range(3)}
+    assert set(habits({**long, 3: noisy(30, 0.5, 3)}, SLOW)) == {3}
+
+
 def test_few_entries_say_nothing() -> None:
     assert habits({0: window([10.0] * 4), 1: window([90.0] * 4)}, SLOW) == {}
     assert set(habits({0: window([10.0] * 5), 1: window([90.0] * 5)}, SLOW)) == {1}

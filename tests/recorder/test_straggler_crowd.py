@@ -1,0 +1,74 @@
+"""What a rank waited for a processor is no slowness of its own."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hanglab.recorder.scores import summarize
+from hanglab.recorder.straggler import crowd
+from hanglab.recorder.straggler.peers import Heard
+from hanglab.recorder.straggler.scoring import RELATIVE, make_report
+from hanglab.recorder.straggler.window import SectionWindow, Window
+
+
+def count(path: Path, waited_ns: int) -> None:
+    path.write_text(f"1 {waited_ns} 3\n")
+
+
+def test_waits_are_those_since_the_last_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "_COUNT", tmp_path / "schedstat")
+    count(tmp_path / "schedstat", 5_000_000)
+    waits = crowd.ProcessorWaits()
+    count(tmp_path / "schedstat", 7_500_000)
+    assert waits.take() == 2.5
+    assert waits.take() == 0.0
+
+
+def test_another_threads_waits_are_not_taken_for_the_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowd, "_COUNT", tmp_path / "schedstat")
+    count(tmp_path / "schedstat", 0)
+    waits = crowd.ProcessorWaits()
+    told: list[float | None] = []
+    thread = threading.Thread(target=lambda: told.append(waits.take()))
+    thread.start()
+    thread.join(10)
+    assert told == [None]
+
+
+def test_a_kernel_that_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "_COUNT", tmp_path / "missing")
+    assert crowd.ProcessorWaits().take() is None
+
+
+def window(rank: int, ms: float, kept_ms: float | None) -> Window:
+    work = summarize([ms + n % 5 / 10 for n in range(50)])
+    return Window(1, rank, "node", 1e3, {"step": SectionWindow(work, "wall")}, kept_ms=kept_ms)
+
+
+def accused(windows: list[Window]) -> tuple[set[int], set[int]]:
+    report = make_report(
+        windows[0],
+        Heard(len(windows), {w.rank: w for w in windows}),
+        scores=[RELATIVE],
+        gathered=True,
+        unasked=False,
+        warnings=(),
+        elapsed_ms=1.0,
+    )
+    below = report.identify_stragglers()["straggler_sections_relative"]
+    return {s.rank for s in report.slow_sections()}, {s.rank for ids in below.values() for s in ids}
+
+
+def test_a_report_accuses_nobody_of_a_crowd() -> None:
+    windows = [window(0, 10, 50.0), window(1, 10, 60.0), window(2, 20, 560.0)]
+    assert accused(windows) == (set(), set())
+    assert accused([replace(w, kept_ms=None) for w in windows]) == ({2}, {2})
+    assert accused([replace(w, kept_ms=50.0) for w in windows]) == ({2}, {2})

@@ -1,0 +1,59 @@
+"""Windows on their way between ranks arrive as they were sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hanglab.recorder.scores import InputWait, summarize
+from hanglab.recorder.straggler import parcel
+from hanglab.recorder.straggler.window import SectionWindow, Window
+
+WINDOW = Window(
+    number=7,
+    rank=3,
+    node="Knoten ä",
+    span_ms=1234.5678,
+    sections={
+        "step\n": SectionWindow(
+            work=summarize([float(n) for n in range(53)]),
+            measure="wall",
+            wall=summarize([1.0]),
+            communication_ms=0.125,
+            input_ms=1.5,
+            best=summarize([1.0]),
+            individual=0.5,
+        ),
+        "never told": SectionWindow(work=None, measure="", device=summarize([3.0, 4.0])),
+    },
+    kernels={"gemm": summarize([0.25, 0.5]) or pytest.fail("no summary")},
+    gpu_individual=0.75,
+    input=InputWait(0.25, None),
+    kept_ms=12.5,
+    warnings=("a warning",),
+)
+
+
+def test_a_window_arrives_as_it_was_sent_without_wall_times() -> None:
+    sections = {name: replace(s, wall=None) for name, s in WINDOW.sections.items()}
+    assert parcel.unpack(parcel.pack(WINDOW)) == replace(WINDOW, sections=sections)
+    work = sections["step\n"].work
+    assert work is not None and len(work.stretch_medians) == len(work.stretch_means) == 10
+
+
+def test_its_number_is_known_without_unpacking_it() -> None:
+    assert parcel.number_of(parcel.pack(WINDOW)) == 7
+
+
+@pytest.mark.parametrize("cut", [0, 1, 30, -1, -40])
+def test_what_is_damaged_raises_what_its_reader_expects(cut: int) -> None:
+    packed = parcel.pack(WINDOW)
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        parcel.unpack(packed[:cut])
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"number":1}', b"x\n{}\n", b"1\n[]\n", b"1\n{}\n"])
+def test_what_another_version_wrote(data: bytes) -> None:
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        parcel.unpack(data)
