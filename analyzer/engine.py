@@ -8,9 +8,14 @@ from hanglab.analyzer.arbitration import arbitrate
 from hanglab.analyzer.evidence.assembly import gather
 from hanglab.analyzer.evidence.differences import differences
 from hanglab.analyzer.evidence.model import Evidence as Known
+from hanglab.analyzer.heuristics.clearing import troubles
+from hanglab.analyzer.heuristics.proposal import Heuristic, Proposal
 from hanglab.analyzer.heuristics.registry import heuristics
 from hanglab.analyzer.remainder import healthy, undecided
-from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.analyzer.verdict import Evidence, Status, Unusable, Verdict
+
+#: Rows of one kind of evidence in a verdict that names nobody.
+_MOST_TOLD = 64
 
 
 def analyze(path: Path | str) -> Verdict:
@@ -23,10 +28,50 @@ def analyze(path: Path | str) -> Verdict:
 
 
 def conclude(known: Known) -> Verdict:
-    """The verdict on evidence already gathered."""
-    proposals = [proposal for heuristic in heuristics() for proposal in heuristic(known)]
+    """The verdict on evidence already gathered.
+
+    A heuristic that fails costs itself only and stands under ``inputs.unusable``;
+    a job that it might have accused is not called healthy.
+    """
+    proposals: list[Proposal] = []
+    failed: list[Unusable] = []
+    for name, heuristic in heuristics():
+        try:
+            proposals += _ask(heuristic, known)
+        except Exception as error:
+            failed.append(Unusable(f"heuristic {name}", f"{type(error).__name__}: {error}"))
+    known.inputs.unusable += failed
     _, verdict = arbitrate(known, proposals)
     verdict = verdict or healthy(known) or undecided(known)
+    if failed and verdict.status is Status.HEALTHY:
+        verdict = _unchecked(known, len(failed))
+    if verdict.status is Status.INCONCLUSIVE:
+        verdict.evidence = [*verdict.evidence, *_told(known)]
     if verdict.status is not Status.HEALTHY:
         verdict.evidence = [*verdict.evidence, *differences(known.ranks)]
     return verdict
+
+
+def _ask(heuristic: Heuristic, known: Known) -> list[Proposal]:
+    """What it proposes.  Raises whatever it raises, and TypeError for anything else."""
+    proposals = list(heuristic(known))
+    for proposal in proposals:
+        if not isinstance(proposal, Proposal):
+            raise TypeError(f"it proposed {type(proposal).__name__}, which is no Proposal")
+    return proposals
+
+
+def _told(known: Known) -> list[Evidence]:
+    """What ranks raised and how they ended, where that names no culprit."""
+    return [Evidence(t.source, t.view.rank, t.detail) for t in troubles(known)[:_MOST_TOLD]]
+
+
+def _unchecked(known: Known, failed: int) -> Verdict:
+    one = failed == 1
+    return Verdict(
+        status=Status.INCONCLUSIVE,
+        summary=f"Nothing wrong was found, but {failed} heuristic{' was' if one else 's were'} "
+        "not able to look.",
+        advice=f"Mend or uninstall the heuristic{'' if one else 's'} named as not usable.",
+        inputs=known.inputs,
+    )

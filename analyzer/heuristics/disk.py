@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.evidence.standing import Place
-from hanglab.analyzer.heuristics.exits import Trouble
 from hanglab.analyzer.heuristics.proposal import Proposal
 from hanglab.analyzer.heuristics.resources import (
     CONFIRMED,
@@ -22,6 +21,7 @@ from hanglab.analyzer.heuristics.resources import (
     text_of,
     told_by,
 )
+from hanglab.analyzer.heuristics.troubles import Trouble
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.records import Raised
 from hanglab.recorder.case.surroundings import Space
@@ -160,4 +160,5 @@ def _just_before(known: Known, view: RankView, at_ns: int) -> bool:
     trigger = known.job.trigger if known.job else None
     if trigger is None or view.movement is None:
         return False
-    return at_ns >= trigger.at.wall_ns - (view.movement.quiet_s + _SINCE_S) * 1e9
+    rested_s = max(view.movement.quiet_s, view.movement.rested_s)
+    return at_ns >= trigger.at.wall_ns - (rested_s + _SINCE_S) * 1e9

@@ -10,9 +10,10 @@ from hanglab.analyzer.evidence.links import latest
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.evidence.standing import Place
-from hanglab.analyzer.heuristics.exits import Trouble, troubles_of
+from hanglab.analyzer.heuristics.clearing import troubles
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.heuristics.resources import CONFIRMED, location_of, text_of
+from hanglab.analyzer.heuristics.troubles import Trouble
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 
 #: Functions of torch in which a rank looks for the store, and in which it is behind that.
@@ -150,9 +151,9 @@ def _seeks_in_vain(view: RankView) -> bool:
 
 def _given_up(known: Known) -> Iterator[Proposal]:
     """Errors of joining: the port that was taken, the address that nobody answers at."""
-    troubles = [t for v in known.ranks.values() if (t := troubles_of(v)) is not None]
-    joining = [t for t in troubles if _is_joining(t)]
-    if not joining or len(joining) < len(troubles):
+    found = [t for t in troubles(known) if not t.cleared]
+    joining = [t for t in found if _is_joining(t)]
+    if not joining or len(joining) < len(found):
         return
     for pattern, what in (
         (_TAKEN, "cannot open the meeting point of the job, whose port is taken"),
@@ -186,7 +187,7 @@ def _given_up(known: Known) -> Iterator[Proposal]:
 
 def _misled(known: Known) -> Iterator[Proposal]:
     """Ranks that looked for a peer at its loopback address, and found only themselves there."""
-    failed = [t for v in known.ranks.values() if (t := troubles_of(v)) is not None]
+    failed = [t for t in troubles(known) if not t.cleared]
     sought = {t.view.rank: match for t in failed if (match := _PEER_HERE.search(text_of(t)))}
     if not sought or len(sought) < len(failed):
         return

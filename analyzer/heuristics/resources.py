@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
-from hanglab.analyzer.heuristics.exits import Trouble, troubles_of
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.heuristics.troubles import Trouble, troubles_of
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.recorder.case.records import Raised
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView
-from hanglab.analyzer.heuristics.exits import Trouble, troubles_of
+from hanglab.analyzer.heuristics.clearing import troubles
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.heuristics.resources import CONFIRMED, text_of
+from hanglab.analyzer.heuristics.troubles import Trouble
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 
 #: What torch's store says when the other end has gone.
@@ -24,9 +25,9 @@ _LOST = re.compile(
 
 def store_lost(known: Known) -> Iterator[Proposal]:
     """Ranks whose calls to the store broke, after a rank that served it had come to its end."""
-    troubles = [t for v in known.ranks.values() if (t := troubles_of(v)) is not None]
-    lost = [t for t in troubles if _LOST.search(text_of(t))]
-    if not lost or any(not t.consequence and t not in lost for t in troubles):
+    found = troubles(known)
+    lost = [t for t in found if _LOST.search(text_of(t))]
+    if not lost or any(not t.consequence and t not in lost for t in found):
         return  # a rank that failed for a reason of its own took the store with it
     first = min((t.at_ns for t in lost if t.at_ns), default=None)
     keepers = [

@@ -23,6 +23,9 @@ from hanglab.recorder.case.records import Frame
 #: What a rank outside may be called for an exception to say more.
 _WEAKER = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE, Cause.UNEVEN_INPUTS})
 
+#: What ends a rank because somebody wants it to end.
+_ASKED_FOR = frozenset({"KeyboardInterrupt", "SystemExit"})
+
 #: One exception may be logged and printed, one after the other.
 _AT_ONCE_NS = 20_000_000
 
@@ -65,7 +68,8 @@ def _survived(view: RankView) -> list[Survived]:
         Survived(one.type, one.message, tuple(one.frames), one.at.wall_ns) for one in view.handled
     ]
     printed = [Survived(p.type, p.message, p.frames) for p in printed_tracebacks(view.stderr)]
-    return [p for p in printed if not any(_same(p, t) for t in timed)] + timed
+    found = [p for p in printed if not any(_same(p, t) for t in timed)] + timed
+    return [one for one in found if one.type not in _ASKED_FOR]
 
 
 def _same(a: Survived, b: Survived) -> bool:

@@ -13,22 +13,29 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives its exit code; errors are told, not raised."""
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        print("hanglab: interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
     import typer
 
     from hanglab.analyzer.errors import InputError
     from hanglab.harness.cli.app import app
     from hanglab.harness.errors import HanglabError
 
-    own, script_arguments = _split(list(sys.argv[1:] if arguments is None else arguments))
+    own, script_arguments = _split(arguments)
     try:
         code = app(args=own, prog_name="hanglab", standalone_mode=False, obj=script_arguments)
         sys.stdout.flush()
     except (HanglabError, InputError) as error:
         _tell(error)
         return getattr(error, "exit_code", 4)
-    except (KeyboardInterrupt, typer.Abort):
-        print("hanglab: interrupted", file=sys.stderr)
-        return 130
+    except typer.Abort:
+        raise KeyboardInterrupt from None
     except OSError as error:
         if error.errno not in _FULL:
             raise

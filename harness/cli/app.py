@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from hanglab.harness.cli.agent import agent
 from hanglab.harness.cli.analyze import analyze
@@ -21,7 +22,19 @@ from hanglab.harness.cli.run import run
 from hanglab.harness.cli.stragglers import stragglers
 from hanglab.harness.cli.unpack import unpack
 
+
+class Commands(TyperGroup):
+    """Typer would turn Ctrl-C into an exit code without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort() from None
+
+
 app = typer.Typer(
+    cls=Commands,
     help=(
         "Reproduces distributed-training hangs on purpose, records what the job left behind, "
         "and names the root cause."
@@ -42,7 +55,6 @@ app.command()(entries)
 app.command()(stragglers)
 app.command()(profile)
 app.command()(agent)
-app.command()(clean)
 app.command()(clean)
 app.command()(doctor)
 

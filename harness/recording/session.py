@@ -344,13 +344,14 @@ class Session:
             return
 
     def _analyze(self) -> tuple[Verdict | None, str]:
-        from hanglab.analyzer.engine import analyze
-        from hanglab.analyzer.errors import InputError
-
         try:
-            return analyze(self._request.case), ""
-        except InputError as error:
-            return None, f"{error} {error.advice}"
+            from hanglab.analyzer.engine import analyze
+            from hanglab.analyzer.errors import InputError
+
+            try:
+                return analyze(self._request.case), ""
+            except InputError as error:
+                return None, f"{error} {error.advice}"
         except Exception as error:  # the job's own code matters more than any verdict
             return None, f"the analyzer failed with {type(error).__name__}: {error}"
 
@@ -376,10 +377,14 @@ def show(verdict: Verdict | None, reason: str, case: Path) -> None:
     if verdict is None:
         _say(f"no verdict: {reason}")
     else:
-        from hanglab.harness.panel import make_console, verdict_panel
+        try:
+            from hanglab.harness.panel import make_console, verdict_panel
 
-        with contextlib.suppress(OSError):
             make_console(errors=True).print(verdict_panel(verdict))
+        except OSError:  # nobody reads it
+            pass
+        except Exception as error:
+            _say(f"{verdict.summary} (not shown in full: {type(error).__name__}: {error})")
     _say(f"the Case is {case}")
 
 

@@ -7,6 +7,7 @@ import signal
 import pytest
 from views import C10D, ended, job, progress, raised, user, view, waiting
 
+from hanglab.analyzer.communication.picture import Call, Sink, Wait, WaitKind
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import Clock, Frame
@@ -66,6 +67,8 @@ def test_errors_that_are_all_consequences_accuse_nobody() -> None:
     verdict = conclude(job([lost(r) for r in range(4)], trigger=None))
     assert verdict.status is Status.INCONCLUSIVE
     assert verdict.culprits == []
+    told = {row.rank for row in verdict.evidence if "Connection closed by peer" in row.detail}
+    assert told == {0, 1, 2, 3}
 
 
 def test_an_exception_while_the_rest_hangs_is_hung() -> None:
@@ -146,3 +149,102 @@ def test_faulthandler_s_line_is_the_place_of_a_crash() -> None:
     verdict = conclude(job([crashed, lost(0), lost(2)], trigger=None))
     assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [1])
     assert verdict.location is not None and verdict.location.line == 9
+
+
+TIMED_OUT = (
+    "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] "
+    "Timed out waiting 5000ms for recv operation to complete"
+)
+SECOND = 1_000_000_000
+
+
+def gave_up(rank: int, at: int = 2000):  # type: ignore[no-untyped-def]
+    frames = Frame("all_reduce", C10D, 1), user(20)
+    return raised(view(rank), "RuntimeError", TIMED_OUT, *frames, at=at)
+
+
+def sent(rank: int, at: int = 3000, number: int = signal.SIGTERM):  # type: ignore[no-untyped-def]
+    v = ended(view(rank), code=None, signal=number)
+    assert v.exit is not None
+    v.exit.at = Clock(at, at)
+    return v
+
+
+def late_rank(views, rank: int):  # type: ignore[no-untyped-def]
+    """Evidence in which the peers' unfinished operation shows who never came to it."""
+    known = job(views, trigger="exit")
+    (group,) = known.picture.groups
+    calls = [Call(r, group, 7, "all_reduce") for r in known.ranks if r != rank]
+    known.picture.waits = [Wait(call, WaitKind.NOT_ENTERED, (rank,)) for call in calls]
+    victims = tuple(call.rank for call in calls)
+    known.picture.sinks = [
+        Sink(rank, Call(rank, group, 7, "all_reduce"), outside=True, victims=victims)
+    ]
+    return known
+
+
+def test_who_is_ended_after_a_peer_gave_up_is_no_crash_and_the_late_rank_is_named() -> None:
+    views = [gave_up(0), sent(1), sent(2), sent(3)]
+    verdict = conclude(late_rank(views, 2))
+    assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.MISSING_RANK)
+    assert verdict.culprits == [2]
+
+
+def test_whom_a_launcher_ends_after_others_lost_their_peer_is_no_crash() -> None:
+    known = job([lost(0), ended(view(1)), lost(2), sent(3)], trigger="exit")
+    known.__dict__["heads"] = {"0": {0: 9, 1: 8, 2: 9, 3: 9}}
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [1])
+
+
+def test_a_rank_that_is_ended_before_its_peers_lose_it_crashed() -> None:
+    views = [lost(0), sent(1, at=1500), lost(2), lost(3)]
+    for v in views:
+        if v.exceptions and v.exit is not None:
+            v.exit.at = Clock(5000, 5000)
+    verdict = conclude(job(views, trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [1])
+
+
+def test_a_job_that_is_ended_from_outside_accuses_nobody() -> None:
+    verdict = conclude(late_rank([sent(r) for r in range(4)], 2))
+    assert verdict.status is Status.INCONCLUSIVE
+    assert verdict.culprits == []
+
+
+def test_a_node_that_is_ended_as_a_whole_is_what_its_peers_lost() -> None:
+    views = [lost(0), lost(1), sent(2, at=1500), sent(3, at=1500)]
+    for v in views:
+        v.host = "a" if v.rank < 2 else "b"
+        if v.exceptions and v.exit is not None:
+            v.exit.at = Clock(5000, 5000)
+    verdict = conclude(job(views, trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [2, 3])
+
+
+def test_what_a_rank_does_once_a_peer_has_failed_and_ended_is_a_consequence() -> None:
+    first = raised(view(1), "ValueError", "bad label", user(14))
+    handler = raised(view(2), "Preempted", "asked to leave", user(70, "on_signal"), at=2 * SECOND)
+    silent = ended(view(3), code=143)
+    assert silent.exit is not None
+    silent.exit.at = Clock(3 * SECOND, 3 * SECOND)
+    verdict = conclude(job([lost(0), first, handler, silent], trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [1])
+
+
+def test_an_error_that_a_lost_connection_led_to_is_a_consequence() -> None:
+    root = raised(view(1), "ValueError", "bad label", user(14))
+    wrapped = raised(view(0), "TrainingFailed", "step 8", user(60, "fit"))
+    wrapped.exceptions[0].because = [f"RuntimeError: {LOST}"]
+    verdict = conclude(job([wrapped, root, lost(2)], trigger="exit"))
+    assert verdict.culprits == [1]
+
+
+def test_whoever_leaves_well_after_its_peers_gave_up_did_not_finish_early() -> None:
+    asked = ended(view(3))
+    assert asked.exit is not None
+    asked.exit.at = Clock(4 * SECOND, 4 * SECOND)
+    known = late_rank([gave_up(0), gave_up(1), sent(2, at=4 * SECOND), asked], 2)
+    known.__dict__["heads"] = {"0": {0: 9, 1: 9, 2: 8, 3: 8}}
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [2])

@@ -92,3 +92,13 @@ def test_a_stronger_reason_to_stand_outside_wins() -> None:
     rank = view(1, user(60, "report"), wchan="futex_do_wait")
     handled(rank, user(90, "upload"), user(21, "main"), at=250)
     assert verdict_on(rank).cause is Cause.PYTHON_DEADLOCK
+
+
+def test_an_interrupt_that_the_rank_survived_is_no_reason() -> None:
+    rank = view(1, user(60, "report"), user(21, "main"), wchan="do_poll")
+    rank.stderr = (
+        "Traceback (most recent call last):\n"
+        '  File "/home/me/train.py", line 60, in report\n'
+        "KeyboardInterrupt\n"
+    )
+    assert verdict_on(rank).cause is Cause.MISSING_RANK
