@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.standing import Place
-from hanglab.analyzer.heuristics.proposal import name_ranks
-from hanglab.analyzer.verdict import Evidence, Status, Verdict
+from hanglab.analyzer.heuristics.interpreter import PAUSES
+from hanglab.analyzer.heuristics.proposal import name_line, name_ranks
+from hanglab.analyzer.heuristics.synchronization_divergence import (
+    question,
+    undecided_divergence,
+    what_decides,
+)
+from hanglab.analyzer.heuristics.synchronization_findings import open_question
+from hanglab.analyzer.verdict import Cause, Evidence, Status, Verdict
+
+_HANGS = "The job hangs, but the evidence does not show why."
+#: A rest of all ranks that is this long, in seconds, and longer than any before by PAUSES.
+_LONG_S = 5.0
 
 
 def healthy(known: Known) -> Verdict | None:
@@ -23,7 +35,7 @@ def healthy(known: Known) -> Verdict | None:
         picture = known.picture
         if picture.waits or picture.missing or picture.divergences:
             return None
-        if picture.moving or picture.incomplete:
+        if picture.moving or picture.incomplete or picture.endless or picture.blank:
             return None
         why = "All operations that the dumps know of are finished and matched."
     return Verdict(
@@ -38,13 +50,80 @@ def healthy(known: Known) -> Verdict | None:
 def _moving(known: Known) -> bool:
     limit = (known.job.hang_after_s if known.job else None) or 5.0
     movements = [v.movement for v in known.ranks.values() if v.ended is None]
-    return bool(movements) and any(m is not None and m.quiet_s < limit for m in movements)
+    if not any(m is not None and m.quiet_s < limit for m in movements):
+        return False
+    return _long_rest(known) is None
+
+
+def _long_rest(known: Known) -> tuple[float, float] | None:
+    """For how long nothing had moved, and the longest pause before, in seconds.
+
+    None unless the rest is out of all proportion.  Who asks or interrupts after a while may
+    well look at a hang before the recorder does, which waits for its threshold.
+    """
+    movements = [v.movement for v in known.ranks.values() if v.ended is None]
+    rest = min((m.quiet_s if m is not None else 0.0 for m in movements), default=0.0)
+    pause = max((m.longest_pause_s for m in movements if m is not None), default=0.0)
+    return (rest, pause) if rest >= max(_LONG_S, PAUSES * pause) else None
+
+
+def _joining(known: Known) -> list[int]:
+    """All ranks of a job that hangs before its first group is there; [] of any other."""
+    if not known.stuck or known.picture.waits or known.inputs.missing_ranks:
+        return []
+    for view in known.ranks.values():
+        if view.ended is not None or view.standing.place is not Place.RENDEZVOUS:
+            return []
+    return sorted(known.ranks)
+
+
+def _still_joining(known: Known, ranks: list[int]) -> Verdict:
+    lines = {rank: name_line(known.ranks[rank].location()) for rank in ranks[:64]}
+    known.inputs.would_decide = ["native stacks", "socket states of both ends"]
+    everybody = "All ranks are" if len(ranks) > 1 else "The only rank is"
+    return Verdict(
+        status=Status.INCONCLUSIVE,
+        victims=ranks,
+        summary=(
+            f"{everybody} still in init_process_group: the job never formed, and the evidence "
+            "does not show why."
+        ),
+        evidence=[
+            Evidence("stack", rank, f"is in init_process_group{line}")
+            for rank, line in lines.items()
+        ],
+        advice=advice_for(Cause.RENDEZVOUS),
+        inputs=known.inputs,
+    )
+
+
+def _nothing_recorded(known: Known) -> Verdict:
+    """Dumps of a recorder that was off, or of which nothing was asked."""
+    ranks = known.picture.ranks
+    known.inputs.would_decide = [f"rank {rank}'s dump with its operations" for rank in ranks[:64]]
+    return Verdict(
+        status=Status.INCONCLUSIVE,
+        summary=(
+            f"Nothing was recorded: {'the dump' if len(ranks) == 1 else 'the dumps'} of "
+            f"{name_ranks(ranks)} {'knows' if len(ranks) == 1 else 'know'} of no operation."
+        ),
+        advice=(
+            "Switch Flight Recorder on before the job starts (TORCH_FR_BUFFER_SIZE=2000, in older "
+            "torch TORCH_NCCL_TRACE_BUFFER_SIZE=2000), and dump with collectives while it hangs."
+        ),
+        inputs=known.inputs,
+    )
 
 
 def undecided(known: Known) -> Verdict:
     """``inconclusive``, with what is known and what would settle it."""
     picture = known.picture
-    would_decide = list(picture.would_decide)
+    joining = _joining(known)
+    if joining:
+        return _still_joining(known, joining)
+    if not known.case and picture.blank == picture.ranks:
+        return _nothing_recorded(known)
+    needs = _needs(known)
     evidence = [
         Evidence(
             "flight_recorder",
@@ -55,42 +134,97 @@ def undecided(known: Known) -> Verdict:
         )
         for wait in picture.waits[:64]
     ]
-    for rank in known.inputs.missing_ranks:
-        would_decide.append(f"rank {rank}'s dump")
-    if known.case:
-        for rank, view in sorted(known.ranks.items()):
-            if view.ended is None and view.standing.place is Place.UNKNOWN:
-                would_decide.append(f"a stack of rank {rank}")
-    known.inputs.would_decide = list(dict.fromkeys(would_decide))
-    if picture.stalled and not picture.sinks:
-        call = picture.stalled[0].call
-        summary = (
-            f"Everybody is inside the same {call.op} and nothing finishes; whether the network, "
-            "a device or an argument that was not recorded is at fault cannot be told."
-        )
-        known.inputs.would_decide += [
-            need
-            for need in ("socket states of both ends", "native stacks")
-            if need not in known.inputs.would_decide
-        ]
+    divergence = undecided_divergence(picture)
+    asked = question(picture, divergence) if divergence is not None else None
+    if asked is not None:
+        summary = asked.summary
+        evidence = [*asked.evidence, *evidence]
+    elif picture.stalled and not picture.sinks:
+        summary = _stalled(known)
+        needs += ["socket states of both ends", "native stacks"]
     elif picture.moving and not known.case:
         summary = (
             f"{name_ranks(picture.moving).capitalize()} still moved when "
             f"{'its dump was' if len(picture.moving) == 1 else 'their dumps were'} taken, "
             "so whether the job hangs cannot be told."
         )
-    elif known.stuck or picture.waits:
-        summary = "The job hangs, but the evidence does not show why."
+    elif known.stuck or (picture.waits and not (known.case and _long_rest(known))):
+        waiting = open_question(picture) if not known.case else None
+        summary = waiting.summary if waiting is not None else _HANGS
     else:
-        summary = "The evidence does not show whether the job is sound."
+        summary = _unsound(known)
+    needs = list(dict.fromkeys(needs))
+    known.inputs.would_decide = needs
     return Verdict(
         status=Status.INCONCLUSIVE,
         summary=summary,
+        collective=asked.collective if asked is not None else None,
         evidence=evidence,
         advice=(
-            "Get " + ", ".join(known.inputs.would_decide) + "."
-            if known.inputs.would_decide
+            "Get " + ", ".join(needs) + "."
+            if needs
             else "Record the job with stacks and host evidence."
         ),
         inputs=known.inputs,
     )
+
+
+def _needs(known: Known) -> list[str]:
+    """The evidence that would settle what stays open, what tells most first."""
+    picture = known.picture
+    divergence = undecided_divergence(picture)
+    needs = what_decides(picture, divergence) if divergence is not None else []
+    needs += picture.would_decide
+    needs += [f"rank {rank}'s dump" for rank in known.inputs.missing_ranks]
+    if known.case:
+        needs += [
+            f"a stack of rank {rank}"
+            for rank, view in sorted(known.ranks.items())
+            if view.ended is None and view.standing.place is Place.UNKNOWN
+        ]
+    elif picture.endless:
+        needs.append(f"the dumps of any ranks after {max(picture.expected)}")
+    return needs
+
+
+def _stalled(known: Known) -> str:
+    picture = known.picture
+    op = picture.stalled[0].call.op
+    if not known.case and (picture.endless or picture.missing):
+        return (
+            f"All who left a dump are inside the same {op} and nothing finishes; whether ranks "
+            "that left none are what it waits for cannot be told."
+        )
+    return (
+        f"Everybody is inside the same {op} and nothing finishes; whether the network, "
+        "a device or an argument that was not recorded is at fault cannot be told."
+    )
+
+
+def _unsound(known: Known) -> str:
+    """Why a job in which nobody is seen to wait is not called healthy."""
+    picture = known.picture
+    rest = _long_rest(known) if known.case else None
+    if rest is not None:
+        return (
+            f"Nothing of the job had moved for {rest[0]:.1f} s when it was looked at, and its "
+            f"longest pause before was {rest[1]:.1f} s: whether it hangs cannot be told so soon."
+        )
+    if picture.blank and not known.case:
+        left = "a dump that tells" if len(picture.blank) == 1 else "dumps that tell"
+        return (
+            f"{name_ranks(picture.blank).capitalize()} left {left} of nothing, so whether the "
+            "job is sound cannot be told."
+        )
+    if picture.missing and not picture.incomplete and not known.case:
+        return (
+            "All operations that the dumps know of are finished, but "
+            f"{name_ranks(picture.missing)} left no dump, so whether the job is sound cannot be "
+            "told."
+        )
+    if picture.endless and not picture.incomplete and not known.case:
+        return (
+            "All operations that the dumps know of are finished, but nothing in them says how "
+            f"many ranks the job has: some after {max(picture.expected)} may have left no dump."
+        )
+    return "The evidence does not show whether the job is sound."

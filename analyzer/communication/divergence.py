@@ -23,6 +23,7 @@ from hanglab.analyzer.communication.signatures import (
     difference,
 )
 from hanglab.analyzer.communication.summary import GAP
+from hanglab.analyzer.communication.voices import Voices, voices_under
 from hanglab.analyzer.dumps.columns import Int32, Int64
 
 #: So many suspicious numbers of a group are looked at closely.
@@ -45,8 +46,17 @@ def find_divergence(sequences: Sequences, lookup: Lookup, *, stuck: bool) -> Div
         if soft is not None:
             return soft
         if hard is not None and not hard.deviating:
-            return find_detour(sequences, lookup, hard.seq) or hard
+            detour = find_detour(sequences, lookup, hard.seq)
+            if detour is not None and not _may_be_most(sequences, detour):
+                return detour
     return hard
+
+
+def _may_be_most(sequences: Sequences, detour: Divergence) -> bool:
+    """Whether members that nobody heard of may have gone the same way."""
+    voices = voices_under(sequences, detour.seq)
+    known = len(sequences.group.members) - len(voices.silent)
+    return voices.may_outvote(len(detour.deviating), known)
 
 
 def _overlap(a: History, b: History) -> tuple[int, Int32, Int32]:
@@ -110,7 +120,8 @@ def _hard_divergence(sequences: Sequences, lookup: Lookup) -> Divergence | None:
 
 
 def _judge(sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]) -> Divergence:
-    conforming = _conforming(sequences, seq, sides)
+    voices = voices_under(sequences, seq)
+    conforming = _conforming(sequences, seq, sides, voices)
     ranks = sorted(rank for side in sides for rank in side.ranks)
     deviating: tuple[int, ...] = ()
     if conforming is not None:
@@ -135,30 +146,38 @@ def _judge(sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]) -
             for rank in ranks
             if (standing := sequences.group.standings.get(rank)) is not None
         ),
+        silent=voices.silent,
+        unlisted=voices.unlisted > 0,
     )
 
 
-def _conforming(sequences: Sequences, seq: int, sides: list[_Side]) -> _Side | None:
+def _conforming(sequences: Sequences, seq: int, sides: list[_Side], voices: Voices) -> _Side | None:
     """The side that does right: the majority, or who goes on as the group did before."""
     known = sum(len(side.ranks) for side in sides)
-    silent = 0
-    for rank in sequences.group.members:
-        standing = sequences.group.standings.get(rank)
-        entered = standing.entered if standing is not None else None
-        if entered is None or (entered >= seq and sequences.code(rank, seq) == GAP):
-            silent += 1
-    if 2 * len(sides[0].ranks) > known + silent:
+    if voices.outvote(len(sides[0].ranks), known):
         return sides[0]
     fitting = []
+    pattern: set[Hashable] = set()
     common = _agreed_before(sequences, seq, [side.ranks[0] for side in sides])
     for side in sides:
         past = sequences.signatures(side.ranks[0], None, seq)
-        expected = continuation(past, 1) if common >= (period_of(past) or 0) else []
+        period = period_of(past) or 0
+        expected = continuation(past, 1) if common >= period else []
         now = sequences.signature(side.code)
         # Without call sites a pattern of operations proves too little.
         if expected and now is not None and now[-1] and expected[0] == now:
             fitting.append(side)
-    return fitting[0] if len(fitting) == 1 else None
+            pattern = set(past[-period:])
+    if len(fitting) != 1:
+        return None
+    (steady,) = fitting
+    for side in sides:
+        jumped = sequences.signature(side.code) in pattern
+        if side is not steady and not voices.bear_out(
+            len(steady.ranks), len(side.ranks), known, jumped=jumped
+        ):
+            return None
+    return steady
 
 
 def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
@@ -294,16 +313,21 @@ def _judge_shift(
     )
     if not leaders or not followers:
         return None
-    silent = len(members) - len(leaders) - len(followers)
+    voices = voices_under(sequences, seq)
+    # Who does neither, or has not come yet, is on nobody's side.
+    known = len(members) - sum(rank in members for rank in voices.silent)
     conforming: list[int] | None = None
-    if 2 * max(len(leaders), len(followers)) > len(leaders) + len(followers) + silent:
+    if voices.outvote(max(len(leaders), len(followers)), known):
         conforming = max(leaders, followers, key=len)
     else:
         fitting = []
-        for ranks in (leaders, followers):
-            expected = continuation(sequences.signatures(ranks[0], None, seq), 1)
-            now = sequences.signature(sequences.code(ranks[0], seq))
-            if expected and expected[0] == now:
+        for ranks, others in ((leaders, followers), (followers, leaders)):
+            past = sequences.signatures(ranks[0], None, seq)
+            expected = continuation(past, 1)
+            now, theirs = (sequences.signature(sequences.code(r[0], seq)) for r in (ranks, others))
+            jumped = others is leaders and theirs in past[-(period_of(past) or 0) :]
+            borne_out = voices.bear_out(len(ranks), len(others), known, jumped=jumped)
+            if expected and expected[0] == now and borne_out:
                 fitting.append(ranks)
         conforming = fitting[0] if len(fitting) == 1 else None
     deviating: tuple[int, ...] = ()
@@ -323,4 +347,6 @@ def _judge_shift(
         candidates=() if deviating else tuple(ranks),
         skipped=bool(deviating) and deviating == tuple(leaders),
         finished=True,
+        silent=voices.silent,
+        unlisted=voices.unlisted > 0,
     )

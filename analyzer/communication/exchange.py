@@ -7,7 +7,7 @@ from math import prod
 
 from hanglab.analyzer.communication.groups import ResolvedGroup
 from hanglab.analyzer.communication.lookup import Lookup
-from hanglab.analyzer.communication.picture import Call, Difference, Divergence
+from hanglab.analyzer.communication.picture import Call, Difference, Divergence, Silence
 from hanglab.analyzer.communication.signatures import is_all_to_all, splits_of
 
 #: In larger groups the sizes are not compared.
@@ -45,7 +45,19 @@ def find_misfit(group: ResolvedGroup, lookup: Lookup) -> Divergence | None:
         calls=calls,
         deviating=alone,
         candidates=() if alone else tuple(involved),
+        silent=_silent(group, calls, seq),
     )
+
+
+def _silent(group: ResolvedGroup, calls: Mapping[int, Call], seq: int) -> dict[int, Silence]:
+    """Members that may have entered and whose sizes, which could tell who of two is wrong, lack."""
+    found: dict[int, Silence] = {}
+    for rank in group.members:
+        standing = group.standings.get(rank)
+        late = standing is not None and standing.has_entered(seq) is False
+        if rank not in calls and not late:
+            found[rank] = Silence.UNTOLD
+    return found
 
 
 def _lengths(call: Call, members: int) -> tuple[list[int], list[int]] | None:

@@ -20,6 +20,8 @@ DEFAULT_NAME = "0"
 DEFAULT_DESCRIPTION = "default_pg"
 #: A number in a file's name is believed to be a rank if there are not many times fewer dumps.
 _FILLED = 2
+#: Where nothing says how many ranks there are, one in so many may have left no dump.
+_UNLISTED = 4
 
 
 @dataclass
@@ -64,6 +66,10 @@ class ResolvedGroup:
     p2p: bool = False
     #: Keys of :attr:`Merged.histories` that belong here.
     histories: list[tuple[str, Members | None]] = field(default_factory=list)
+    #: Ranks without a dump that may belong here, where members were guessed.
+    possible: tuple[int, ...] = ()
+    #: So many more members are allowed for where nothing says how many ranks the job has.
+    unlisted: int = 0
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -86,11 +92,21 @@ class Cast:
     #: (rank, index of the part) -> index of the group
     places: dict[tuple[int, int], int]
     expected: tuple[int, ...]
+    #: Nothing tells how many ranks the job has: there may be more after the last.
+    endless: bool = False
+    #: Ranks whose dumps tell of nothing.
+    blank: tuple[int, ...] = ()
+    #: Ranks whose sends and receives leave no entry.
+    silent_p2p: frozenset[int] = frozenset()
+    #: Some rank is known to have made such ones.
+    uses_p2p: bool = False
 
 
 def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
-    everybody = _expected(merged, expected)
-    cast = Cast([], {}, everybody)
+    everybody, endless = _expected(merged, expected)
+    cast = Cast([], {}, everybody, endless, _blank(merged))
+    cast.silent_p2p = frozenset(r for r, summary in merged.ranks.items() if summary.silent_p2p)
+    cast.uses_p2p = any(part.hidden for s in merged.ranks.values() for part in s.parts)
     index: dict[tuple[str, Members], int] = {}
     descriptions: dict[int, Counter[str]] = {}
     loose: dict[str, list[tuple[int, int]]] = {}
@@ -149,6 +165,7 @@ def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
         )
         for (rank, number), part in zip(left, parts, strict=True):
             enter(rank, number, part, place)
+    _allow_for_others(merged, cast)
     for place, group in enumerate(cast.groups):
         if place in descriptions:
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
@@ -157,12 +174,41 @@ def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
     return cast
 
 
-def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[int, ...]:
+def _blank(merged: Merged) -> tuple[int, ...]:
+    """Ranks that tell of nothing: not even of groups that, as peers show, are there to be used."""
+    blank = [rank for rank, summary in merged.ranks.items() if summary.blank]
+    if len(blank) < len(merged.ranks):
+        blank = [rank for rank in blank if not merged.ranks[rank].tells]
+    return tuple(sorted(blank))
+
+
+def _allow_for_others(merged: Merged, cast: Cast) -> None:
+    """Note who may belong to a group whose members were guessed from those that used it."""
+    absent = [rank for rank in cast.expected if rank not in merged.ranks]
+    for group in cast.groups:
+        if not group.guessed:
+            continue
+        sizes = {s.part.size for s in group.standings.values() if s.part is not None} - {0}
+        if sizes == {len(group.members)}:
+            continue
+        group.possible = tuple(rank for rank in absent if rank not in group.members)
+        if cast.endless:
+            group.unlisted = -(-len(group.members) // _UNLISTED)
+
+
+def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[tuple[int, ...], bool]:
+    """The ranks that the job should have, and whether there may be more of them."""
     if expected is not None:
-        return tuple(sorted(set(expected) | set(merged.ranks)))
+        return tuple(sorted(set(expected) | set(merged.ranks))), False
     seen = set(merged.ranks)
-    for members in {part.members for s in merged.ranks.values() for part in s.parts}:
+    lists = {part.members for s in merged.ranks.values() for part in s.parts}
+    for members in lists | {s.nameless for s in merged.ranks.values()}:
         seen.update(members or ())
+    default = [p for s in merged.ranks.values() for p in s.parts if _is_default(p)]
+    endless = not any(part.members for part in default) if default else not any(lists)
+    sizes = {part.size for part in default} - {0}
+    if endless and len(sizes) == 1 and max(seen, default=0) < min(sizes):
+        return tuple(range(sizes.pop())), False
     for part in (part for s in merged.ranks.values() for part in s.parts):
         if not part.members and _is_default(part):
             # Without a list of members, they are the numbers up to the highest that is named.
@@ -171,7 +217,7 @@ def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[int, ...]
             seen.update(range(max(named, default=0) + 1))
             if most < _FILLED * len(seen):
                 seen.update(range(most))
-    return tuple(sorted(seen))
+    return tuple(sorted(seen)), endless
 
 
 def _is_default(part: Part) -> bool:

@@ -13,16 +13,23 @@ from enum import Enum
 from hanglab.analyzer.communication.lookup import Lookup
 from hanglab.analyzer.communication.order import period_of
 from hanglab.analyzer.communication.signatures import call_site, comparable_sizes
-from hanglab.analyzer.dumps.columns import Entries
+from hanglab.analyzer.communication.summary import Pending
+from hanglab.analyzer.dumps.columns import Entries, Operation
 
 #: So many entries before an operation are looked at.
 _PAST = 1024
+
+
+#: Name of the group, operation, sizes and call site.
+_Called = tuple[str, Operation, object, object]
 
 
 class Habit(Enum):
     KEPT = "kept"
     #: It did what it usually does later.
     JUMPED = "jumped"
+    #: It did what it had never done, in the middle of its pattern.
+    NEW = "new"
     UNKNOWN = "unknown"
 
 
@@ -37,26 +44,75 @@ def find_breaker(places: Mapping[int, int], lookup: Lookup) -> int | None:
     return jumped[0] if len(jumped) == 1 and len(kept) == len(habits) - 1 else None
 
 
+def find_newcomer(places: Mapping[int, int], lookup: Lookup) -> int | None:
+    """The one rank that did what it had never done while all others kept their order."""
+    habits = {rank: habit_at(lookup.entries(rank), index) for rank, index in places.items()}
+    new = [rank for rank, habit in habits.items() if habit is Habit.NEW]
+    kept = [rank for rank, habit in habits.items() if habit is Habit.KEPT]
+    return new[0] if len(new) == 1 and len(kept) == len(habits) - 1 else None
+
+
 def habit_at(entries: Entries | None, index: int) -> Habit:
     """Whether the entry at ``index`` is what the rank's own pattern has next."""
     if entries is None or not 0 < index < len(entries):
         return Habit.UNKNOWN
-    start = max(0, index - _PAST)
-    calls = [_call(entries, row) for row in range(start, index + 1)]
-    past, now = calls[:-1], calls[-1]
+    past, now, pattern = _pattern_at(entries, index)
     # Without call sites a pattern of operations proves too little.
-    if now is None:
+    if now is None or not pattern:
         return Habit.UNKNOWN
-    period = period_of(past)
-    if period is None:
-        return Habit.UNKNOWN
-    pattern = past[-period:]
     if now == pattern[0]:
         return Habit.KEPT
-    return Habit.JUMPED if now in pattern else Habit.UNKNOWN
+    if now in pattern:
+        return Habit.JUMPED
+    return Habit.UNKNOWN if now in past else Habit.NEW
 
 
-def _call(entries: Entries, row: int) -> tuple[object, ...] | None:
+def leaves_out(entries: Entries | None, index: int, group: str, other: Pending) -> bool:
+    """Whether a rank jumped, at the entry at ``index``, over the other half of ``other``.
+
+    ``other`` is a peer's send or receive in the group of that name.
+    """
+    if entries is None or habit_at(entries, index) is not Habit.JUMPED:
+        return False
+    _, now, pattern = _pattern_at(entries, index)
+    sends = other.op.endswith("send")
+    return any(
+        call is not None
+        and call[0] == group
+        and call[1].op.endswith("recv" if sends else "send")
+        and (call[1].src, call[1].dst) == (other.src, other.dst)
+        for call in pattern[: pattern.index(now)]
+    )
+
+
+def _pattern_at(
+    entries: Entries, index: int
+) -> tuple[list[_Called | None], _Called | None, list[_Called | None]]:
+    """What came before an entry, what it is, and what the rank repeated until then; [] if nothing.
+
+    By the entry's own thread where all of them together repeat nothing that tells of the entry.
+    """
+    start = max(0, index - _PAST)
+    mine = _thread(entries, index)
+    own = [row for row in range(start, index) if _thread(entries, row) == mine]
+    now = _call(entries, index)
+    past: list[_Called | None] = []
+    for rows in (list(range(start, index)), own):
+        past = [_call(entries, row) for row in rows]
+        period = period_of(past)
+        pattern = past[-period:] if period is not None else []
+        if now in pattern or (pattern and now not in past):
+            return past, now, pattern
+    return past, now, []
+
+
+def _thread(entries: Entries, row: int) -> str:
+    """The number of the thread; a dump has its name before it, the boundary has not."""
+    number = int(entries.thread[row])
+    return entries.threads[number].rpartition(" ")[2] if 0 <= number < len(entries.threads) else ""
+
+
+def _call(entries: Entries, row: int) -> _Called | None:
     """What a call is, its place in the program included; None without one."""
     stack = int(entries.stack[row])
     site = call_site(entries.stacks[stack]) if stack >= 0 else None

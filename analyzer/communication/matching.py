@@ -15,7 +15,7 @@ from hanglab.analyzer.communication.blame import (
 from hanglab.analyzer.communication.divergence import find_divergence
 from hanglab.analyzer.communication.exchange import find_misfit
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
-from hanglab.analyzer.communication.habits import find_breaker
+from hanglab.analyzer.communication.habits import find_breaker, find_newcomer, leaves_out
 from hanglab.analyzer.communication.lookup import InMemory, Lookup, SecondLook, plain_call
 from hanglab.analyzer.communication.merging import Merged, merge_all
 from hanglab.analyzer.communication.motion import find_moving, without
@@ -34,7 +34,9 @@ from hanglab.analyzer.communication.picture import (
 from hanglab.analyzer.communication.recount import recount
 from hanglab.analyzer.communication.sequences import sequences_of
 from hanglab.analyzer.communication.signatures import difference, is_all_to_all
+from hanglab.analyzer.communication.strays import find_stray
 from hanglab.analyzer.communication.summary import Pending, summarise
+from hanglab.analyzer.communication.unserved import find_unserved, is_underway
 from hanglab.analyzer.communication.waits import Waiting, Waits, find_waits
 from hanglab.analyzer.dumps.columns import ABSENT, RankDump
 
@@ -109,6 +111,9 @@ class _Painter:
         blame = find_blame(merged, waits)
         for end in blame.ends:
             self._confirm(end)
+            # Several that wait for nobody may wait for each other in what leaves no entry.
+            if end.rank in cast.silent_p2p:
+                end.hidden = end.hidden or cast.uses_p2p or len(blame.ends) > 1
         picture = Picture(
             ranks=tuple(sorted(merged.ranks)),
             expected=cast.expected,
@@ -116,6 +121,9 @@ class _Painter:
             divergences=divergences,
             open=tuple(blame.open),
             moving=tuple(self._moving),
+            endless=cast.endless,
+            blank=cast.blank,
+            silent_p2p=cast.silent_p2p,
             incomplete=any(map(_lacks_somebody, cast.groups))
             or any(map(may_hide, merged.ranks.values())),
             abridged=not self._small,
@@ -126,7 +134,7 @@ class _Painter:
         self._lookup.prefetch(sorted(important)[:_READ])
         everybody = reaching(waits, important) if len(blame.ends) > SMALL else set()
         picture.sinks = [self._sink(end, waits, everybody) for end in blame.ends]
-        picture.cycles, picture.unmatched = self._rings(blame, important)
+        picture.cycles, picture.unmatched = self._rings(blame, important, waits)
         for rank in sorted(merged.ranks):
             mine = waits.by_rank.get(rank, [])
             full = self._small or rank in important
@@ -283,7 +291,46 @@ class _Painter:
                     return False
         return True
 
-    def _rings(self, blame: Blame, important: set[int]) -> tuple[list[Cycle], list[Unmatched]]:
+    def _strayed(self, ring: Ring, calls: dict[int, Call], waits: Waits) -> Unmatched | None:
+        """The one send or receive of a ring that is not what its rank had to do, if any."""
+        stray = find_stray(ring, waits, self._lookup)
+        if stray is not None:
+            peer = stray.waiting.peer
+            missed = tuple(
+                self._call(rank, pending, waiting.group.group, full=True)
+                for waiting in stray.missed
+                for rank, pending in waiting.waiters.items()
+            )
+            instead = calls.get(peer) if peer is not None else None
+            return Unmatched(calls[stray.rank], instead, (stray.rank,), missed)
+        indices = {rank: waiting.waiters[rank].index for rank, waiting in ring.places.items()}
+        p2p = all(waiting.seq is None for waiting in ring.places.values())
+        breaker = find_breaker(indices, self._lookup) if p2p else None
+        if breaker is None:
+            return None
+        waiter = next(r for r, w in ring.places.items() if breaker in w.blockers(r))
+        if not leaves_out(
+            self._lookup.entries(breaker),
+            indices[breaker],
+            ring.places[waiter].group.group.name,
+            ring.places[waiter].waiters[waiter],
+        ):
+            return None
+        return Unmatched(calls[waiter], calls[breaker], (breaker,))
+
+    def _unserved(self, waits: Waits) -> list[Unmatched]:
+        return [
+            Unmatched(
+                self._call(one.rank, one.waiting.waiters[one.rank], one.waiting.group.group, True),
+                self._call(one.breaker, one.pending, one.instead.group.group, True),
+                (one.breaker,),
+            )
+            for one in find_unserved(waits, self._lookup)
+        ]
+
+    def _rings(
+        self, blame: Blame, important: set[int], waits: Waits
+    ) -> tuple[list[Cycle], list[Unmatched]]:
         cycles: list[Cycle] = []
         unmatched: list[Unmatched] = []
         for ring in blame.rings:
@@ -310,6 +357,9 @@ class _Painter:
                     self._lookup,
                 )
                 deviating = (breaker,) if breaker is not None else ()
+            strayed = self._strayed(ring, calls, waits) if full and any(p2p) else None
+            if strayed is not None:
+                unmatched.append(strayed)
             cycles.append(
                 Cycle(
                     ranks,
@@ -320,12 +370,24 @@ class _Painter:
                     certain=ring.certain,
                 )
             )
-            if any(p2p) and not all(p2p) and len(ranks) == 2:
+            if any(p2p) and not all(p2p) and strayed is None:
+                newcomer: int | None = None
+                if not deviating and len(ranks) == 2:
+                    indices = {r: w.waiters[r].index for r, w in ring.places.items()}
+                    newcomer = find_newcomer(indices, self._lookup)
                 for rank in ranks:
                     peer = ring.places[rank].peer
-                    if peer in calls and ring.places[peer].seq is not None:
-                        unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
-        return cycles, unmatched
+                    if peer not in calls or ring.places[peer].seq is None:
+                        continue
+                    # In a longer ring the peer may be late because of others.
+                    if len(ranks) == 2 or deviating == (peer,):
+                        undecided = newcomer == rank or not is_underway(
+                            rank, ring.places[rank], waits, self._lookup
+                        )
+                        unmatched.append(
+                            Unmatched(calls[rank], calls[peer], deviating, undecided=undecided)
+                        )
+        return cycles, unmatched + self._unserved(waits)
 
 
 def _lacks_somebody(group: ResolvedGroup) -> bool:
@@ -361,6 +423,8 @@ def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:
         if rank in divergence.calls
     }
     rest = [call for rank, call in divergence.calls.items() if rank not in against]
+    if divergence.silent and len(against) > len(rest):
+        return
     if against and rest and all(difference(rest[0], c, sites=False) is None for c in rest):
         divergence.deviating = tuple(sorted(against))
         divergence.candidates = ()

@@ -52,6 +52,14 @@ class Difference(str, Enum):
     SPLITS = "splits"
 
 
+class Silence(str, Enum):
+    """Why it is not known what a member called under a number."""
+
+    UNTOLD = "untold"  # there is no dump, or it tells nothing of the group
+    OVERWRITTEN = "overwritten"  # its ring begins later
+    FINISHED = "finished"  # its dump shows unfinished operations only
+
+
 @dataclass
 class Divergence:
     """The first sequence number of a group at which its members do not do the same."""
@@ -71,6 +79,15 @@ class Divergence:
     skipped: bool = False
     #: True where every known member finished it all the same, so that the job went on for a while.
     finished: bool = False
+    #: Members whose call under this number is not known, so that their voices are missing.
+    silent: dict[int, Silence] = field(default_factory=dict)
+    #: There may be further members, of which no dump tells.
+    unlisted: bool = False
+
+    @property
+    def undecided(self) -> bool:
+        """Whether what is missing could turn who is in the minority, and nothing else tells."""
+        return not self.deviating and bool(self.silent or self.unlisted)
 
 
 class WaitKind(str, Enum):
@@ -140,6 +157,11 @@ class Unmatched:
     instead: Call | None = None
     #: Who left the order kept before; empty where nothing tells the sides apart.
     deviating: tuple[int, ...] = ()
+    #: Calls that wait for what went to, or was taken from, another rank.
+    missed: tuple[Call, ...] = ()
+    #: The call is new to its rank while the peer kept its order, or nothing shows that messages
+    #: were due at that time: either side may be wrong.
+    undecided: bool = False
 
 
 @dataclass
@@ -169,6 +191,12 @@ class Picture:
     #: A member of a group is behind or not known at all, or a dump may not show all that has
     #: not finished.
     incomplete: bool = False
+    #: Nothing tells how many ranks the job has: there may be more than those expected.
+    endless: bool = False
+    #: Ranks whose dumps tell of nothing: of no operation, and of no group that there is.
+    blank: tuple[int, ...] = ()
+    #: Ranks whose sends and receives leave no entry.
+    silent_p2p: frozenset[int] = frozenset()
     #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
     moving: tuple[int, ...] = ()
     #: Only the ranks that matter were read in full: the calls of others lack

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ _LONGEST = 1 << 17
 _FROM_STATUS = 64
 #: Numbers below this are told apart by a table of all of them.
 _DENSE = 1 << 14
+#: Operations whose outputs are the inputs of all members, and those the other way round.
+_GATHERING = frozenset({"all_gather", "_all_gather_base", "all_gather_single", "gather"})
+_SCATTERING = frozenset(
+    {"scatter", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single"}
+)
 #: Lists of members whose shortest form is remembered.
 _REMEMBERED = 64
 _COMPACT: dict[int, tuple[tuple[int, ...], Members]] = {}
@@ -60,6 +66,8 @@ class Pending:
     dst: int = ABSENT
     #: Which one it is among the entries of its channel, from 0.
     position: int = 0
+    #: The rank has started it and does not wait for it.
+    posted: bool = False
 
 
 @dataclass
@@ -103,6 +111,10 @@ class Part:
     counted: bool = False
     #: Operations were issued that the ring does not show (point-to-point on gloo).
     hidden: bool = False
+    #: Finished operations were left out of the dump.
+    active_only: bool = False
+    #: How many members the group has by the shapes of its operations; 0 where none tells.
+    size: int = 0
 
 
 @dataclass
@@ -130,6 +142,12 @@ class Summary:
     dim: bool = False
     #: Index of the rank's last entry, ABSENT without entries.
     last: int = ABSENT
+    #: Ranks that the dump names without saying in which group.
+    nameless: Members = ()
+    #: The dump has neither an entry nor a status.
+    blank: bool = False
+    #: Sends and receives leave no entry (gloo, without what the Python boundary knows).
+    silent_p2p: bool = False
 
 
 def compact(ranks: Iterable[int]) -> Members:
@@ -162,6 +180,8 @@ def summarise(dump: RankDump) -> Summary:
     # A group gets its status with its first operation: without any, none was made.
     has_status = bool(dump.status) or not (cut or _before_status(dump.version))
     summary = Summary(rank=dump.rank, has_status=has_status, cut=cut)
+    summary.nameless = compact(dump.nameless)
+    summary.blank = entries is None and not dump.status
     summary.active = was_active(dump)
     named: dict[str, Part] = {}
 
@@ -173,8 +193,12 @@ def summarise(dump: RankDump) -> Summary:
             summary.parts.append(part)
         return part
 
+    # Only gloo keeps a record of a group under no name.
+    gloo = "" in dump.descriptions
     if entries is not None:
         _read_entries(entries, dump, summary, part_of)
+        gloo = summary.gloo
+    summary.silent_p2p = gloo and not (dump.sends_known or _has_boundary(dump))
     for name in members:
         part_of(name)
     if entries is None and not dump.status:
@@ -197,6 +221,13 @@ def summarise(dump: RankDump) -> Summary:
             if part.pg_id == ABSENT:
                 part.entered = 0
     return summary
+
+
+def _has_boundary(dump: RankDump) -> bool:
+    """Whether the Python boundary's sends and receives are among the entries."""
+    entries = dump.entries
+    added = entries is not None and bool((entries.record_id < 0).any())
+    return bool(dump.extra.get("boundary")) or added
 
 
 def _before_status(version: str) -> bool:
@@ -265,11 +296,14 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
     sparse, active_only = completion.sparse, completion.active_only
     codes, summary.table = _codes(entries)
     parts = summary.parts[: len(by_name)]
-    boundary = bool(dump.extra.get("boundary")) or bool((entries.record_id < 0).any())
+    boundary = _has_boundary(dump)
     for number, part in enumerate(parts):
         rows = np.flatnonzero(part_index == number)
         part.p2p = completion.mixed[number]
         part.pg_id = completion.pg_ids[number]
+        part.active_only = active_only
+        if not part.members:
+            part.size = _size(entries, rows)
         collective = rows[~p2p[rows] & (entries.seq[rows] >= 0) & ~completion.vague[rows]]
         status = dump.status.get(part.pg_id)
         mine = codes[collective]
@@ -301,7 +335,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
             )
             for number, part in enumerate(parts)
         )
-    _read_pending(entries, summary, completion)
+    _read_pending(entries, summary, completion, dump.posted)
 
 
 def _extend(part: Part, enqueued: int, completed: int) -> None:
@@ -327,6 +361,27 @@ def _read_gaps(
     if not boundary and not part.p2p:
         given = collective[entries.op_id[collective] > 0]
         part.hidden = bool((entries.op_id[given] > entries.seq[given]).any())
+
+
+def _size(entries: Entries, rows: Int64) -> int:
+    """How many members the group has, where what one gives is told beside what all give.
+
+    Tensors of one operation are of one size on all members; 0 where accounts differ.
+    """
+    count = len(entries.arguments)
+    kinds, _ = _distinct(entries.operation[rows].astype(np.int64) * count + entries.argument[rows])
+    found: set[int] = set()
+    for kind in kinds.tolist():
+        operation, arguments = entries.operations[kind // count], entries.arguments[kind % count]
+        mine = sum(prod(shape) for shape in arguments.input_sizes)
+        all_of_it = sum(prod(shape) for shape in arguments.output_sizes)
+        if operation.op in _SCATTERING:
+            mine, all_of_it = all_of_it, mine
+        elif operation.op not in _GATHERING:
+            continue
+        if mine and all_of_it and all_of_it % mine == 0:
+            found.add(all_of_it // mine)
+    return found.pop() if len(found) == 1 else 0
 
 
 def _may_have_lost(part: Part) -> bool:
@@ -421,7 +476,9 @@ def _read_collectives(part: Part, seqs: Int64, codes: Int32, done: Bool) -> None
         part.codes[seqs - part.base] = codes
 
 
-def _read_pending(entries: Entries, summary: Summary, completion: Completion) -> None:
+def _read_pending(
+    entries: Entries, summary: Summary, completion: Completion, posted: frozenset[int]
+) -> None:
     part_index, p2p, ends = completion.group, completion.p2p, completion.ends
     done = completion.done
     positions: npt.NDArray[np.int64] = np.zeros(len(entries), dtype=np.int64)
@@ -449,6 +506,7 @@ def _read_pending(entries: Entries, summary: Summary, completion: Completion) ->
                 src=operation.src if kind else ABSENT,
                 dst=operation.dst if kind else ABSENT,
                 position=int(positions[index]),
+                posted=index in posted,
             )
         )
 

@@ -165,15 +165,20 @@ def _collect(merged: Merged, cast: Cast, waits: Waits) -> None:
             waiting.waiters[rank] = pending
             waits.by_rank.setdefault(rank, []).append((pending, waiting))
 
+    posted: set[tuple[int, int, int | None]] = set()
     for rank, summary in merged.ranks.items():
         for pending in summary.pending:
-            enter(rank, cast.places[rank, pending.part], pending)
+            place = cast.places[rank, pending.part]
+            if pending.posted:
+                posted.add((rank, place, pending.seq))
+            else:
+                enter(rank, place, pending)
     for place, group in enumerate(cast.groups):
         for rank, standing in group.standings.items():
             for seq in sorted(standing.unfinished)[-_FROM_STATUS:]:
                 # Where only the rank's status tells of it, its peers know what it is.
                 known = waits.operations.get((place, seq))
-                if known is not None and rank in known.waiters:
+                if (known is not None and rank in known.waiters) or (rank, place, seq) in posted:
                     continue
                 op = known.op if known is not None else ""
                 enter(rank, place, Pending(ABSENT, _UNORDERED, ABSENT, seq, op))

@@ -139,6 +139,8 @@ class RankDump:
     version: str = ""
     library_version: str = ""
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    #: Global ranks of a group without a name: they belong to the job, to which group is not told.
+    nameless: tuple[int, ...] = ()
     descriptions: dict[str, str] = field(default_factory=dict)
     #: Keyed by pg_id, as in the dump.
     status: dict[int, GroupStatus] = field(default_factory=dict)
@@ -146,9 +148,13 @@ class RankDump:
     entries: Entries | None = None
     #: True where only unfinished entries were dumped, or the ring dropped older ones.
     partial: bool = False
+    #: Sends and receives that leave no entry would be known from the Python boundary.
+    sends_known: bool = False
     #: What had to be left out of this file, in words; "" if nothing.
     damage: str = ""
     #: When the file was last written, by the clock of its file system; ABSENT if not known.
     written_ns: int = ABSENT
     #: ``nccl_comm_state`` or anything else that is kept as it came.
     extra: dict[str, Any] = field(default_factory=dict)
+    #: Indices of entries that were posted and that the rank provably does not wait for.
+    posted: frozenset[int] = frozenset()

@@ -105,6 +105,8 @@ def _read_config(config: Any, dump: RankDump) -> None:
         # gloo keeps one record under no name, of whichever group was made last.
         if name and ranks:
             dump.members[name] = ranks
+        elif ranks:
+            dump.nameless = ranks
 
 
 def _read_status(status: Any, dump: RankDump) -> None:

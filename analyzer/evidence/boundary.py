@@ -98,6 +98,8 @@ class _Row:
     completed_ns: int = ABSENT
     timeout_ms: int = ABSENT
     duration_ms: float = float("nan")
+    #: The rank started it and waits elsewhere, or for nothing.
+    posted: bool = False
 
 
 def _site(crossing: Crossing) -> tuple[Frame, ...]:
@@ -154,7 +156,31 @@ def _rows_of(entries: Entries) -> list[_Row]:
     return rows
 
 
-def _annotate(rows: list[_Row], crossings: Sequence[Crossing]) -> set[int]:
+def _posted(crossings: Sequence[Crossing]) -> frozenset[int]:
+    """Numbers of the operations that their rank started and does not wait for.
+
+    Nothing but ``Work.wait`` waits for a send or receive of gloo.  A collective has
+    futures, too, and waits for those are not recorded; whoever started it in a
+    thread that is held in a later call does not wait for it all the same.
+    """
+    held: dict[int, int] = {}
+    for crossing in crossings:
+        if crossing.returned_ns is None or (
+            crossing.wait_entered_ns is not None and crossing.wait_returned_ns is None
+        ):
+            held[crossing.thread_id] = crossing.index
+    return frozenset(
+        crossing.index
+        for crossing in crossings
+        if crossing.returned_ns is not None
+        and crossing.wait_entered_ns is None
+        and not crossing.completed
+        and not crossing.failed
+        and (crossing.method in _P2P or held.get(crossing.thread_id, -1) > crossing.index)
+    )
+
+
+def _annotate(rows: list[_Row], crossings: Sequence[Crossing], posted: frozenset[int]) -> set[int]:
     """Give rows what the boundary knows of them; returns the crossings that found their row."""
     found: set[int] = set()
     by_group: dict[str, list[Crossing]] = {}
@@ -183,6 +209,7 @@ def _annotate(rows: list[_Row], crossings: Sequence[Crossing]) -> set[int]:
         )
         if not row.stack:
             row.stack = _site(crossing)
+        row.posted = crossing.index in posted
         if _finished(crossing):
             row.retired = True
         elif crossing.failed:
@@ -201,7 +228,9 @@ def _p2p_before(crossing: Crossing, ranks_in_group: int, rank_in_group: int) -> 
     return 0
 
 
-def _row_of(crossing: Crossing, rank_in_group: int, seq: int, op_id: int) -> _Row:
+def _row_of(
+    crossing: Crossing, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
+) -> _Row:
     peer = ABSENT if crossing.peer is None else crossing.peer
     p2p = crossing.method in _P2P
     if crossing.method == "send":
@@ -223,12 +252,14 @@ def _row_of(crossing: Crossing, rank_in_group: int, seq: int, op_id: int) -> _Ro
         is_p2p=p2p,
         stack=_site(crossing),
         thread=str(crossing.thread_id),
+        posted=crossing.index in posted,
     )
 
 
 def _added_rows(
     crossings: Sequence[Crossing],
     found: set[int],
+    posted: frozenset[int],
     groups: dict[str, Group],
     rank: int,
     with_collectives: bool,
@@ -243,12 +274,13 @@ def _added_rows(
         mine = group.ranks.index(rank)
         op_id = ABSENT if crossing.group_seq is None else crossing.group_seq + 1
         if crossing.method in _P2P:
-            rows.append(_row_of(crossing, mine, ABSENT, op_id))
+            rows.append(_row_of(crossing, mine, ABSENT, op_id, posted))
         elif is_collective(crossing) and with_collectives and crossing.index not in found:
             # Without the ring's beginning nobody knows how many unseen calls to subtract.
             known = op_id != ABSENT and (complete or not unseen.get(crossing.group))
             if known:
-                rows.append(_row_of(crossing, mine, op_id - unseen.get(crossing.group, 0), op_id))
+                seq = op_id - unseen.get(crossing.group, 0)
+                rows.append(_row_of(crossing, mine, seq, op_id, posted))
         step = _p2p_before(crossing, len(group.ranks), mine)
         unseen[crossing.group] = unseen.get(crossing.group, 0) + step
     return rows
@@ -325,6 +357,7 @@ def join(
     if dump is None and progress is None:
         return None
     joined = dump if dump is not None else RankDump(rank=rank, source=source)
+    joined.sends_known = progress is not None
     for group in groups:
         if group.ranks and not joined.members.get(group.id):
             joined.members[group.id] = tuple(group.ranks)
@@ -334,11 +367,13 @@ def join(
     if progress is None or not progress.operations or not _speaks_gloo(dump, groups):
         return joined
     rows = _rows_of(joined.entries) if joined.entries is not None else []
-    found = _annotate(rows, progress.operations)
+    posted = _posted(progress.operations)
+    found = _annotate(rows, progress.operations, posted)
     complete = progress.operations_total <= len(progress.operations)
     rows += _added_rows(
         progress.operations,
         found,
+        posted,
         {group.id: group for group in groups},
         rank,
         with_collectives=dump is None,
@@ -347,6 +382,7 @@ def join(
     rows.sort(key=lambda row: row.created_ns)
     if rows:
         joined.entries = _columns(rows, joined.descriptions)
+        joined.posted = frozenset(i for i, row in enumerate(rows) if row.posted)
     if dump is None:
         joined.partial = True
     return joined

@@ -27,6 +27,7 @@ _LOADER = ("torch/utils/data/dataloader.py", "torch/utils/data/_utils/fetch.py")
 _CREATION = frozenset({"new_group", "_new_group_with_tag", "split_group", "new_subgroups"})
 _RENDEZVOUS = frozenset({"init_process_group"})
 _TEARDOWN = frozenset({"destroy_process_group", "_abort_process_group"})
+_CALLING = frozenset({Place.COMMUNICATION, Place.GROUP_CREATION})
 _SHUTDOWN = frozenset({"_shutdown", "_exit_function", "_run_exitfuncs", "_python_exit"})
 
 
@@ -97,6 +98,22 @@ def main_thread(sample: StackSample) -> ThreadStack | None:
         if thread.main or thread.os_thread_id == sample.pid:
             return thread
     return sample.threads[0] if sample.threads else None
+
+
+def calling_thread(sample: StackSample, code: CodeMap, file: str, line: int) -> ThreadStack | None:
+    """The thread that makes a call of the user's ``line``, or else the one that communicates.
+
+    The main thread wherever it could be meant, and where nothing tells.
+    """
+    main = main_thread(sample)
+    threads = [] if main is None else [main, *(t for t in sample.threads if t is not main)]
+    for thread in threads:
+        if any(f.line == line and f.file == file for f in thread.frames):
+            return thread
+    inside = [t for t in threads if stand(t, code).place in _CALLING]
+    if main in inside or len(inside) != 1:
+        return main
+    return inside[0]
 
 
 def stand(thread: ThreadStack | None, code: CodeMap) -> Standing:

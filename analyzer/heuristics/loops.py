@@ -8,6 +8,7 @@ decides anything.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,6 +76,34 @@ def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
     return True
 
 
+def same_loop(one: Loop, other: Loop) -> bool:
+    """Whether two ranks' loops are the same lines of the same code."""
+    return _same_code(one.frame, other.frame) and (one.first, one.last) == (other.first, other.last)
+
+
+def is_past(view: RankView, loop: Loop) -> bool:
+    """Whether the rank stands further down in the very function of the loop."""
+    mine = next((f for f in view.program_frames if _same_code(f, loop.frame)), None)
+    return mine is not None and mine.line > loop.last
+
+
+def passes(view: RankView, loop: Loop) -> int:
+    """How often the rank has passed the loop, by its operations at one line in there.
+
+    No more than the boundary's ring remembers.  The loop's first line may call what is
+    looped over, once for all passes.
+    """
+    lines: Counter[int] = Counter()
+    for operation in view.progress.operations if view.progress else []:
+        if (
+            operation.file == loop.frame.file
+            and _bare(operation.function) == _bare(loop.frame.function)
+            and loop.first < operation.line <= loop.last
+        ):
+            lines[operation.line] += 1
+    return max(lines.values(), default=0)
+
+
 def left_loops(known: Known, rank: int) -> list[Loop]:
     """Loops that a waiting peer is in and that ``rank`` stands behind, innermost first."""
     view = known.ranks[rank]
@@ -96,7 +125,7 @@ def left_loops(known: Known, rank: int) -> list[Loop]:
     return []
 
 
-def _counter_of(view: RankView, loop: Loop) -> int | None:
+def counter_of(view: RankView, loop: Loop) -> int | None:
     """The counter that this rank's own stack still holds for the same loop."""
     for shape in view.shapes:
         if _stands_in(loop.frame, shape):
@@ -149,8 +178,8 @@ def steps_compared(known: Known, rank: int, loops: Sequence[Loop]) -> tuple[int,
     counted: tuple[int, str] | None = None
     for loop in reversed(loops):
         # From the outermost in, as epochs come before their steps.
-        mine = _counter_of(view, loop)
-        peers = [c for v in others if (c := _counter_of(v, loop)) is not None]
+        mine = counter_of(view, loop)
+        peers = [c for v in others if (c := counter_of(v, loop)) is not None]
         if mine is not None and peers:
             counted = _compare(mine, peers), f"loop counter {mine}, its peers' {min(peers)}"
             if counted[0]:
@@ -159,6 +188,12 @@ def steps_compared(known: Known, rank: int, loops: Sequence[Loop]) -> tuple[int,
         return counted
     fetching = [v for v in others if any(_fetches_in(v, loop) for loop in loops)]
     return _compare_batches(view, fetching)
+
+
+def batches_compared(known: Known, rank: int, loop: Loop) -> tuple[int, str] | None:
+    """As :func:`steps_compared`, by the batches alone that the loop asks its loaders for."""
+    others = [v for r, v in known.ranks.items() if r != rank and (v.ended is None or v.failed)]
+    return _compare_batches(known.ranks[rank], [v for v in others if _fetches_in(v, loop)])
 
 
 def _compare_batches(view: RankView, others: Sequence[RankView]) -> tuple[int, str] | None:

@@ -1,13 +1,15 @@
-"""Rings of sends and receives, by what the Python boundary knows of them: tags and waits.
+"""Sends and receives that miss each other, by what the Python boundary knows: tags and waits.
 
 A dump has no tags, and on gloo no point-to-point at all.  The boundary says in
 which send or receive a rank is held, and which ones it has posted; a message
-with another tag is no other half.
+with another tag, or over another group, is no other half.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 
 from hanglab.analyzer.communication.picture import Group
 from hanglab.analyzer.evidence.model import Evidence as Known
@@ -18,6 +20,8 @@ from hanglab.recorder.case.boundary import Operation
 
 _SENDS = frozenset({"send"})
 _RECEIVES = frozenset({"recv", "recv_anysource"})
+#: So many operations show what a rank usually does.
+_USUAL = 4
 
 
 def _is_p2p(operation: Operation) -> bool:
@@ -66,6 +70,131 @@ def _other_half(
     return None
 
 
+@dataclass(frozen=True)
+class _Misfit:
+    """Two halves that would meet but for a tag or a group: rank -> its operation."""
+
+    halves: dict[int, Operation]
+    #: Both ranks are held in their halves.
+    faced: bool
+
+
+def _find_misfit(
+    known: Known, held: dict[int, Operation], groups: dict[str, Group]
+) -> _Misfit | None:
+    """A pair of ranks whose halves fit nothing else; one in which both are held comes first."""
+    found: list[_Misfit] = []
+    for rank, mine in sorted(held.items()):
+        peer = _peer(mine, groups)
+        view = known.ranks.get(peer) if peer is not None else None
+        if peer is None or view is None or view.progress is None or view.ended is not None:
+            continue
+        if _other_half(rank, mine, view, groups) is not None:
+            continue
+        wanted = _RECEIVES if mine.method in _SENDS else _SENDS
+        for theirs in view.progress.operations:
+            if not _open(theirs) or theirs.method not in wanted or _peer(theirs, groups) != rank:
+                continue
+            if _other_half(peer, theirs, known.ranks[rank], groups) is not None:
+                continue
+            faced = held.get(peer) is theirs
+            if faced or (
+                not _met(peer, theirs, rank, known, groups) and _waits_for(known, peer, rank)
+            ):
+                found.append(_Misfit({rank: mine, peer: theirs}, faced))
+    return next((one for one in found if one.faced), found[0] if found else None)
+
+
+def _met(rank: int, posted: Operation, peer: int, known: Known, groups: dict[str, Group]) -> bool:
+    """Whether a half that its rank never waited for may have met its other half all the same.
+
+    Nobody marks such an operation as finished.
+    """
+    mine, theirs = known.ranks[rank].progress, known.ranks[peer].progress
+    if mine is None or theirs is None:
+        return True
+    if any(p.operations_total > len(p.operations) for p in (mine, theirs)):
+        return True
+    started = sum(
+        1
+        for o in mine.operations
+        if (o.method, o.group, o.peer, o.tag)
+        == (posted.method, posted.group, posted.peer, posted.tag)
+        and o.index <= posted.index
+        and not o.failed
+    )
+    wanted = _RECEIVES if posted.method in _SENDS else _SENDS
+    finished = sum(
+        1
+        for o in theirs.operations
+        if o.method in wanted
+        and o.completed
+        and o.group == posted.group
+        and o.tag == posted.tag
+        and (o.peer == -1 or _peer(o, groups) == rank)
+    )
+    return finished >= started
+
+
+def _waits_for(known: Known, rank: int, other: int) -> bool:
+    """Whether ``rank`` waits, directly or not, for ``other``."""
+    on: dict[int, set[int]] = {}
+    for wait in known.picture.waits:
+        on.setdefault(wait.call.rank, set()).update(wait.on)
+    todo, seen = [rank], set[int]()
+    while todo:
+        for following in on.get(todo.pop(), set()) - seen:
+            seen.add(following)
+            todo.append(following)
+    return other in seen
+
+
+def _of_misfit(known: Known, misfit: _Misfit, groups: dict[str, Group]) -> Proposal:
+    halves = misfit.halves
+    strayed = [r for r, o in halves.items() if _never_before(known.ranks[r], o)]
+    culprits = sorted(strayed if len(strayed) == 1 else halves)
+    first = halves[culprits[0]]
+    words = "; ".join(f"rank {r} in {_describe(o, groups)}" for r, o in sorted(halves.items()))
+    confidence = 0.96 if len(strayed) == 1 else 0.9
+    return propose(
+        known,
+        Order.CYCLE,
+        Cause.P2P_UNMATCHED,
+        culprits,
+        status=Status.HUNG,
+        confidence=confidence if misfit.faced else 0.75,
+        summary=f"{name_ranks(list(halves)).capitalize()} miss each other: {words}.",
+        evidence=[
+            Evidence("boundary", r, f"{_describe(o, groups)}{name_line(_line(r, o))}")
+            for r, o in sorted(halves.items())
+        ],
+        location=_line(culprits[0], first),
+        collective=_collective(first, groups),
+        excludes=halves,
+    )
+
+
+def _describe(operation: Operation, groups: dict[str, Group]) -> str:
+    """``send to rank 1, tag 3, group default_pg``."""
+    way = "to" if operation.method in _SENDS else "from"
+    group = groups.get(operation.group)
+    name = (group.description or group.name) if group is not None else operation.group
+    peer = _peer(operation, groups)
+    other = f"rank {peer}" if peer is not None else "any rank"
+    return f"{operation.method} {way} {other}, tag {operation.tag}, group {name}"
+
+
+def _collective(operation: Operation, groups: dict[str, Group]) -> CollectiveRef:
+    group = groups[operation.group]
+    return CollectiveRef(
+        group=group.description or group.name,
+        group_id=group.name,
+        ranks=list(group.members),
+        seq=None,
+        op=operation.method,
+    )
+
+
 def _ring(waits: dict[int, int]) -> list[int]:
     """Ranks of the first ring that following ``waits`` closes; [] without one."""
     for start in sorted(waits):
@@ -88,15 +217,36 @@ def _never_before(view: RankView, held: Operation) -> bool:
         for o in earlier
         if (o.method, o.group, o.peer, o.tag) == (held.method, held.group, held.peer, held.tag)
     ]
-    return len(earlier) >= 4 and not same
+    return len(earlier) >= _USUAL and not same and not _counted_on(held, earlier)
+
+
+def _counted_on(held: Operation, earlier: list[Operation]) -> bool:
+    """Whether the tags of the channel are a count, and the operation's is the next one."""
+    tags = [
+        o.tag
+        for o in earlier
+        if (o.method, o.group, o.peer) == (held.method, held.group, held.peer)
+    ][-_USUAL:]
+    known = [tag for tag in [*tags, held.tag] if tag is not None]
+    steps = {after - before for before, after in pairwise(known)}
+    return len(known) == _USUAL + 1 and len(steps) == 1
 
 
 def p2p_waits(known: Known) -> Iterator[Proposal]:
-    """``p2p_deadlock`` of a ring, or ``p2p_unmatched`` where one of it left its own pattern."""
-    if not known.stuck or known.picture.cycles or known.picture.unmatched:
+    """``p2p_unmatched`` of two halves that miss each other; ``p2p_deadlock`` of a ring.
+
+    A ring is ``p2p_unmatched`` where one of it left its own pattern.
+    """
+    if not known.stuck:
         return
     groups = {group.name: group for group in known.picture.groups}
     held = {r: o for r, v in known.ranks.items() if (o := held_in(v)) is not None}
+    misfit = _find_misfit(known, held, groups)
+    if misfit is not None:
+        yield _of_misfit(known, misfit, groups)
+        return
+    if known.picture.cycles or known.picture.unmatched:
+        return
     waits: dict[int, int] = {}
     for rank, operation in held.items():
         peer = _peer(operation, groups)
@@ -113,7 +263,6 @@ def p2p_waits(known: Known) -> Iterator[Proposal]:
     # message that was sent elsewhere is missed by somebody else.
     alone = len(strayed) == 1 and len(ring) > 2
     first = held[culprits[0]]
-    group = groups[first.group]
     words = "; ".join(
         f"rank {r} in {held[r].method} {'to' if held[r].method in _SENDS else 'from'} rank "
         f"{waits[r]}, tag {held[r].tag}"
@@ -136,13 +285,7 @@ def p2p_waits(known: Known) -> Iterator[Proposal]:
             Evidence("boundary", r, f"{held[r].method}{name_line(_line(r, held[r]))}") for r in ring
         ],
         location=_line(culprits[0], first),
-        collective=CollectiveRef(
-            group=group.description or group.name,
-            group_id=group.name,
-            ranks=list(group.members),
-            seq=None,
-            op=first.method,
-        ),
+        collective=_collective(first, groups),
         excludes=ring,
     )
 

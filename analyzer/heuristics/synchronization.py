@@ -13,12 +13,14 @@ import msgspec
 
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.evidence.model import Evidence as Known
-from hanglab.analyzer.heuristics.exits import troubles_of
+from hanglab.analyzer.heuristics.clearing import troubles
 from hanglab.analyzer.heuristics.loops import left_loops, steps_compared
 from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import Order, Proposal
 from hanglab.analyzer.heuristics.split_lists import split_lists
+from hanglab.analyzer.heuristics.synchronization_divergence import candidates_of
 from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
+from hanglab.analyzer.heuristics.troubles import troubles_of
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
 
 _CYCLES = frozenset({Cause.GROUP_ORDER, Cause.P2P_DEADLOCK, Cause.P2P_UNMATCHED})
@@ -45,6 +47,23 @@ def synchronization(known: Known) -> Iterator[Proposal]:
         if known.case:
             finding = _sharpen(known, finding)
         yield Proposal(finding=finding, order=order, excludes=_failed_by_it(known, finding))
+    if known.case:
+        yield from _told_by_loops(known)
+
+
+def _told_by_loops(known: Known) -> Iterator[Proposal]:
+    """Differences that missing voices leave undecided, where one rank alone has left a loop."""
+    for divergence, finding in candidates_of(known.picture):
+        if finding.cause not in _MAY_BE_UNEVEN:
+            continue
+        ranks = sorted({*finding.culprits, *divergence.silent} & known.ranks.keys())
+        gone = [rank for rank in ranks if left_loops(known, rank)]
+        if len(gone) == 1 and gone[0] in finding.culprits:
+            told = _past_the_loop(known, finding, gone[0])
+            if told is not finding:
+                yield Proposal(
+                    finding=told, order=Order.DIVERGENCE, excludes=_failed_by_it(known, told)
+                )
 
 
 def _still_unexplained(known: Known, finding: Finding) -> bool:
@@ -61,7 +80,8 @@ def _still_unexplained(known: Known, finding: Finding) -> bool:
         if view is not None and view.ended is None and not known.stands_outside(rank):
             # Its stack contradicts its dump: it does not stand outside.
             return False
-    return known.stuck or any(v.failed for v in known.ranks.values())
+    # Whoever was ended from outside need not have been late.
+    return known.stuck or any(not trouble.cleared for trouble in troubles(known))
 
 
 def _failed_by_it(known: Known, finding: Finding) -> frozenset[int]:
@@ -78,8 +98,10 @@ def _sharpen(known: Known, finding: Finding) -> Finding:
     if first is None or first not in known.ranks:
         return finding
     view = known.ranks[first]
-    if view.ended is None and view.standing.user is not None:
-        finding = msgspec.structs.replace(finding, location=view.location())
+    called = finding.location
+    frame = view.calling_frame(called) if called is not None else view.standing.user
+    if view.ended is None and frame is not None:
+        finding = msgspec.structs.replace(finding, location=view.location(frame))
     if finding.cause in _MAY_BE_UNEVEN:
         gone = [r for r in finding.culprits if r in known.ranks and left_loops(known, r)]
         if len(gone) == 1:

@@ -66,9 +66,12 @@ def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
     cause = Cause.P2P_UNMATCHED
     call, instead = unmatched.call, unmatched.instead
     sides = [call.rank] + ([instead.rank] if instead is not None else [])
-    culprits = sorted(unmatched.deviating or sides)
+    # A receive for which nobody sends, although its source is past it: the send was left out.
+    omitted = instead is not None and call.op.endswith("recv") and not unmatched.undecided
+    culprits = sorted(unmatched.deviating or (sides[1:] if omitted else sides))
     where = f", which waits in {name_call(instead)}" if instead is not None else ""
     first = instead if instead is not None and culprits == [instead.rank] else call
+    peer = call.peer if call.peer is not None or instead is None else instead.rank
     return Finding(
         status=Status.HUNG,
         category=cause.category,
@@ -77,10 +80,19 @@ def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
         victims=all_victims(picture, culprits),
         collective=collective_ref(call),
         location=location(first),
-        confidence=0.8 if unmatched.deviating else 0.5,
+        confidence=0.8 if unmatched.deviating else 0.6 if omitted else 0.5,
         summary=(
-            f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {call.peer}{where}."
+            f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"
+            f"{_missed(unmatched)}."
         ),
-        evidence=[observation(c, "waits in") for c in (call, instead) if c is not None],
+        evidence=[observation(c, "waits in") for c in (call, instead) if c is not None]
+        + [observation(c, "waits in") for c in unmatched.missed if c is not instead],
         advice=advice_for(cause),
     )
+
+
+def _missed(unmatched: Unmatched) -> str:
+    if not unmatched.missed:
+        return ""
+    waits = "; ".join(f"rank {c.rank} waits in {name_call(c)}" for c in unmatched.missed[:4])
+    return f", while {waits}"

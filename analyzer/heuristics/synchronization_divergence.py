@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hanglab.analyzer.advice import advice_for
-from hanglab.analyzer.communication.picture import Call, Difference, Divergence, Picture
+from hanglab.analyzer.communication.picture import (
+    Call,
+    Difference,
+    Divergence,
+    Picture,
+    Silence,
+)
 from hanglab.analyzer.communication.signatures import splits_of
 from hanglab.analyzer.evidence.model import collective_ref
 from hanglab.analyzer.heuristics.proposal import name_ranks
 from hanglab.analyzer.heuristics.synchronization_words import (
     all_victims,
     current_call,
+    line_of,
     location,
     name_call,
     observation,
+    shapes,
     waiting_ranks,
 )
 from hanglab.analyzer.verdict import Cause, Finding, Status
@@ -35,7 +45,82 @@ _WORDS = {
 
 
 def divergence_findings(picture: Picture) -> list[Finding]:
-    return [_finding(picture, d) for d in picture.divergences if matters(picture, d)]
+    return [
+        _finding(picture, d) for d in picture.divergences if matters(picture, d) and not d.undecided
+    ]
+
+
+def candidates_of(picture: Picture) -> Iterator[tuple[Divergence, Finding]]:
+    """What dumps leave undecided, and the finding that names all who differ, for other evidence."""
+    for divergence in picture.divergences:
+        if divergence.undecided and matters(picture, divergence):
+            yield divergence, _finding(picture, divergence)
+
+
+def undecided_divergence(picture: Picture) -> Divergence | None:
+    """The first difference of which voices that are missing could decide who deviates."""
+    found = (d for d in picture.divergences if d.undecided and matters(picture, d))
+    return next(found, None)
+
+
+def what_decides(picture: Picture, divergence: Divergence) -> list[str]:
+    """The evidence that would tell who deviates: "rank 5's dump"."""
+    return [_missing_voice(picture, divergence, rank) for rank in sorted(divergence.silent)] or [
+        f"the dumps of any ranks after {max(picture.expected)}"
+    ]
+
+
+def _missing_voice(picture: Picture, divergence: Divergence, rank: int) -> str:
+    silence = divergence.silent[rank]
+    if silence is Silence.OVERWRITTEN:
+        return (
+            f"a longer buffer of rank {rank} (TORCH_FR_BUFFER_SIZE, in older torch "
+            f"TORCH_NCCL_TRACE_BUFFER_SIZE) that still holds number {divergence.seq}"
+        )
+    if silence is Silence.FINISHED:
+        return f"a dump of rank {rank} with finished operations, too"
+    if rank in picture.moving:
+        return f"a later dump of rank {rank}"
+    return f"rank {rank}'s dump" if rank not in picture.ranks else f"a whole dump of rank {rank}"
+
+
+def question(picture: Picture, divergence: Divergence) -> Finding:
+    """The inconclusive finding that a difference is where missing voices could decide it."""
+    needs = what_decides(picture, divergence)
+    calls = list(divergence.calls.values())
+    return Finding(
+        status=Status.INCONCLUSIVE,
+        victims=sorted(divergence.calls),
+        collective=collective_ref(calls[0]),
+        confidence=0.0,
+        summary=(
+            f"Under number {divergence.seq} of group {name_group(divergence)} "
+            f"{_who_called_what(calls)}, and who of them is wrong cannot be told without "
+            f"{_listed(needs)}."
+        ),
+        evidence=[observation(call) for call in calls[:16]],
+        advice="Get " + ", ".join(needs) + ".",
+    )
+
+
+def _who_called_what(calls: list[Call]) -> str:
+    """``ranks 0 and 1 called all_reduce, rank 2 called broadcast``: most first."""
+    sides: dict[str, list[Call]] = {}
+    for call in calls:
+        given = shapes(call)
+        words = f"called {call.op or 'an operation'}{line_of(call)}" + (
+            f" ({given})" if given else ""
+        )
+        sides.setdefault(words, []).append(call)
+    ordered = sorted(sides.items(), key=lambda side: -len(side[1]))
+    parts = [f"{name_ranks([c.rank for c in mine])} {words}" for words, mine in ordered[:3]]
+    more = "" if len(ordered) <= 3 else f" and {len(ordered) - 3} others something else"
+    return ", ".join(parts) + more
+
+
+def _listed(words: list[str]) -> str:
+    shown = words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def matters(picture: Picture, divergence: Divergence) -> bool:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from hanglab.analyzer.communication.picture import Picture
 from hanglab.analyzer.heuristics.proposal import name_ranks
 from hanglab.analyzer.heuristics.synchronization_cycles import cycle_findings, unmatched_findings
-from hanglab.analyzer.heuristics.synchronization_divergence import divergence_findings
+from hanglab.analyzer.heuristics.synchronization_divergence import (
+    divergence_findings,
+    question,
+    undecided_divergence,
+)
 from hanglab.analyzer.heuristics.synchronization_missing import accused, missing_findings
 from hanglab.analyzer.heuristics.synchronization_words import SOURCE, name_call
 from hanglab.analyzer.verdict import Evidence, Finding, Status
@@ -23,10 +27,16 @@ def synchronization_findings(picture: Picture) -> list[Finding]:
 
 def open_question(picture: Picture) -> Finding | None:
     """An inconclusive finding where ranks wait and nothing proves for whom; else None."""
-    if not picture.waits or synchronization_findings(picture):
+    if synchronization_findings(picture):
         return None
-    unknown = sorted({sink.rank for sink in picture.sinks if sink.unknown} | set(picture.open))
-    known = [sink.rank for sink in accused(picture)]
+    divergence = undecided_divergence(picture)
+    if divergence is not None:
+        return question(picture, divergence)
+    if not picture.waits:
+        return None
+    unsure = {sink.rank for sink in picture.sinks if sink.unknown or sink.hidden}
+    unknown = sorted(unsure | set(picture.open))
+    known = [sink.rank for sink in accused(picture) if not sink.hidden]
     waiting = sorted({wait.call.rank for wait in picture.waits})
     first = picture.waits[0].call
     if unknown:

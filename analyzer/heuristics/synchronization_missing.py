@@ -66,6 +66,12 @@ def _finding(picture: Picture, sinks: list[Sink]) -> Finding:
             f"{name_ranks(stopped).capitalize()} did not finish operations that all peers "
             "finished: the device or the process stopped, and the others wait for it."
         )
+    unseen = picture.silent_p2p.intersection(outside)
+    if unseen:
+        words.append(
+            f"Sends and receives, which leave no entry on gloo, are what {name_ranks([*unseen])} "
+            "might be in instead."
+        )
     return Finding(
         status=Status.HUNG,
         category=cause.category,
@@ -74,7 +80,7 @@ def _finding(picture: Picture, sinks: list[Sink]) -> Finding:
         victims=_victims(picture, culprits),
         collective=collective_ref(first.awaited),
         location=None,
-        confidence=0.9,
+        confidence=0.6 if unseen else 0.9,
         summary=" ".join(words),
         evidence=[_evidence(sink) for sink in sinks[:64]],
         advice=advice_for(cause),

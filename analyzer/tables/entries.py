@@ -22,6 +22,7 @@ from hanglab.analyzer.dumps.columns import (
 )
 from hanglab.analyzer.tables.calls import Calls, GroupOfCalls, collect_calls
 from hanglab.analyzer.tables.mismatches import mismatch
+from hanglab.analyzer.tables.notes import Asked, notes_on
 from hanglab.analyzer.verdict import Unusable
 
 #: Rows with a mismatch that are shown, from the earliest, as torchfrtrace does.
@@ -32,8 +33,10 @@ class Absent(str, Enum):
     """Why a rank has no call in a row."""
 
     NOT_ENTERED = "not entered"  # a member whose buffer ends before this number
-    LEFT_OUT = "left out"  # its buffer begins later, or holds unfinished calls only
-    OTHERS = ""  # not a member, or nothing is known
+    NOT_RECORDED = "not recorded"  # its buffer begins later, or holds unfinished calls only
+    NO_DUMP = "no dump"  # a member that left none
+    UNKNOWN = "unknown"  # whether it is a member, or came so far, its dump does not tell
+    OTHERS = ""  # not a member, or nothing that others have a part in
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,19 @@ class Row:
 
 @dataclass
 class EntriesTable:
-    """``ranks`` are the columns; ``stacks`` are filled only where they were asked for."""
+    """``ranks`` are the columns; ``stacks`` are filled only where they were asked for.
+
+    Columns are the ranks that have a dump, and of those that were asked for the members
+    of known groups without one.
+    """
 
     ranks: list[int]
     rows: list[Row] = field(default_factory=list)
     stacks: list[tuple[Frame, ...]] = field(default_factory=list)
     #: Rows with a mismatch that the cap left out.
     left_out: int = 0
+    #: Sentences on what was asked for and is not in the dumps.
+    notes: list[str] = field(default_factory=list)
     unusable: list[Unusable] = field(default_factory=list)
 
 
@@ -90,13 +99,15 @@ def entries_table(
     """
     calls = collect_calls(loaded.dumps)
     shown = [dump for dump in loaded.dumps if ranks is None or dump.rank in ranks]
-    columns = [dump.rank for dump in shown]
-    table = EntriesTable(columns, unusable=loaded.unusable)
-    wanted = _wanted(calls, columns, groups, seqs, only_unfinished)
+    there = [dump.rank for dump in shown]
+    members = {rank for group in calls.groups for rank in group.members or ()}
+    lost = sorted((members & set(ranks or ())) - {dump.rank for dump in loaded.dumps})
+    table = EntriesTable(sorted([*there, *lost]), unusable=loaded.unusable)
+    wanted = _wanted(calls, there, groups, seqs, only_unfinished)
     order = np.argsort(calls.row[wanted], kind="stable")
     numbers = np.flatnonzero(wanted)[order]
     bounds = np.flatnonzero(np.diff(calls.row[numbers])) + 1
-    view = _View(calls, shown)
+    view = _View(calls, shown, lost)
     stack_places: dict[int, int] = {}
     left = mismatch_cap
     for piece in np.split(numbers, bounds) if len(numbers) else ():
@@ -108,6 +119,9 @@ def entries_table(
             left -= 1
         table.rows.append(view.row(piece, difference, deviating, stack_places if stacks else None))
     table.stacks = [calls.stacks[number] for number in stack_places]
+    asked = Asked(ranks, groups, seqs, stacks, only_unfinished)
+    empty = not table.rows and not table.left_out
+    table.notes = notes_on(asked, loaded.dumps, calls, empty=empty)
     return table
 
 
@@ -136,9 +150,10 @@ def _wanted(
 class _View:
     """Rows of the table out of the columns of the calls."""
 
-    def __init__(self, calls: Calls, shown: Sequence[RankDump]) -> None:
+    def __init__(self, calls: Calls, shown: Sequence[RankDump], lost: Sequence[int] = ()) -> None:
         self.calls = calls
         self.shown = shown
+        self.lost = lost
         self._spans: dict[tuple[int, int], tuple[int, int]] = {}
         collective = ~calls.is_p2p & (calls.seq != ABSENT)
         for number in range(len(calls.groups)):
@@ -179,6 +194,9 @@ class _View:
                 cells[dump.rank] = self._cell(n, flag, stack_places)
             else:
                 cells[dump.rank] = self._absent(dump, number, seq)
+        members = calls.groups[number].members or ()
+        for rank in self.lost:
+            cells[rank] = Absent.NO_DUMP if seq is not None and rank in members else Absent.OTHERS
         return Row(calls.groups[number], seq, difference, cells)
 
     def _cell(self, n: int, deviates: bool, stack_places: dict[int, int] | None) -> Cell:
@@ -199,17 +217,27 @@ class _View:
     def _absent(self, dump: RankDump, number: int, seq: int | None) -> Absent:
         group = self.calls.groups[number]
         span = self._spans.get((dump.rank, number))
-        member = span is not None or (group.members is not None and dump.rank in group.members)
-        if seq is None or not member:
+        if seq is None:
             return Absent.OTHERS
-        if span is not None and seq < span[0]:
-            return Absent.LEFT_OUT
+        if span is None and group.members is None:
+            # Nobody lists the members: a rank without entries of the group may be none.
+            return Absent.UNKNOWN if self._may_belong(dump, group) else Absent.OTHERS
+        if span is None and dump.rank not in (group.members or ()):
+            return Absent.OTHERS
+        if span is not None and seq <= span[1]:
+            return Absent.NOT_RECORDED
         known = [pg_id for pg_id, name in dump.names.items() if name == group.name]
         enqueued = [dump.status[pg_id].enqueued for pg_id in known if pg_id in dump.status]
         if any(value is not None and value >= seq for value in enqueued):
-            return Absent.LEFT_OUT
-        if span is None:
-            return Absent.LEFT_OUT if dump.partial else Absent.NOT_ENTERED
-        if seq <= span[1]:
-            return Absent.LEFT_OUT
-        return Absent.LEFT_OUT if dump.damage else Absent.NOT_ENTERED
+            return Absent.NOT_RECORDED
+        if dump.damage:
+            return Absent.UNKNOWN
+        if span is None and dump.partial:
+            return Absent.NOT_RECORDED
+        if dump.entries is None and not dump.status and group.name not in dump.members:
+            return Absent.UNKNOWN
+        return Absent.NOT_ENTERED
+
+    def _may_belong(self, dump: RankDump, group: GroupOfCalls) -> bool:
+        """Whether a rank without entries of the group may be a member that has not come there."""
+        return dump.partial or bool(dump.damage) or dump.entries is None

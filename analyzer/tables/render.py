@@ -13,6 +13,7 @@ from rich.text import Text
 from hanglab.analyzer.dumps.columns import ABSENT, Frame
 from hanglab.analyzer.tables.calls import GroupOfCalls
 from hanglab.analyzer.tables.entries import Absent, Cell, EntriesTable
+from hanglab.analyzer.tables.notes import ranks_text
 
 #: Tensors of one call whose sizes are written out.
 _TENSORS = 2
@@ -42,9 +43,16 @@ def render_entries(table: EntriesTable) -> RenderableType:
         parts.append(Text(f"and {table.left_out} more rows with a mismatch (--mismatch-cap)"))
     for number, stack in enumerate(table.stacks, 1):
         parts.append(_stack(number, stack))
+    parts.extend(Text(note, style="yellow") for note in table.notes)
     for item in table.unusable:
         parts.append(Text(f"not used: {item.file}: {item.reason}", style="dim"))
     return Stacked(*parts)
+
+
+_MEANINGS = {
+    Absent.NOT_RECORDED: "entered, but its dump no longer has it",
+    Absent.UNKNOWN: "its dump does not tell whether it entered",
+}
 
 
 def _legend(table: EntriesTable) -> list[Text]:
@@ -54,6 +62,10 @@ def _legend(table: EntriesTable) -> list[Text]:
         signs.append("! differs from its peers")
     if any(not cell.finished for cell in cells):
         signs.append("* unfinished")
+    words = {cell for row in table.rows for cell in row.cells.values() if isinstance(cell, Absent)}
+    signs += [
+        f"{word.value}: {_MEANINGS[word]}" for word in Absent if word in words & _MEANINGS.keys()
+    ]
     return [Text("\n" + "   ".join(signs), style="dim")] if signs else []
 
 
@@ -66,17 +78,6 @@ def _labels(groups: Collection[GroupOfCalls]) -> dict[GroupOfCalls, str]:
         else f"{group.label} ({ranks_text(group.members) if group.members else group.name})"
         for group in groups
     }
-
-
-def ranks_text(ranks: Collection[int]) -> str:
-    """``0-3, 8``"""
-    parts: list[list[int]] = []
-    for rank in sorted(ranks):
-        if parts and rank == parts[-1][1] + 1:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
 def _cell(cell: Cell | Absent) -> Text:

@@ -57,8 +57,8 @@ def test_rings_that_begin_at_different_places_are_aligned() -> None:
     late = dump([entry(n) for n in range(2, 6)])
     table = entries_table(loaded(early, late))
     assert [words(row) for row in table.rows] == [
-        ["all_reduce", "left out"],
-        ["all_reduce", "left out"],
+        ["all_reduce", "not recorded"],
+        ["all_reduce", "not recorded"],
         ["all_reduce", "all_reduce"],
         ["all_reduce", "all_reduce"],
         ["not entered", "all_reduce"],
@@ -215,7 +215,7 @@ def test_what_torch_writes_on_gloo() -> None:
 
 def test_a_rank_without_entries_has_an_empty_column() -> None:
     table = entries_table(loaded(dump(), without(dump(), "entries")))
-    assert [words(row) for row in table.rows] == [["all_reduce", "left out"]] * 3
+    assert [words(row) for row in table.rows] == [["all_reduce", "not recorded"]] * 3
     assert entries_table(Loaded()).rows == []
 
 
@@ -287,3 +287,103 @@ def test_same_as_torchfrtrace_where_it_works(tmp_path: Path) -> None:
         for row in entries_table(load_folder(folder)).rows
     ]
     assert ours == theirs
+
+
+def in_group(ranks: str, rows: list[dict[str, Any]] | None = None, **top: Any) -> dict[str, Any]:
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}}
+    return dump(rows, pg_config=config, **top)
+
+
+def test_what_is_not_recorded_and_what_is_not_known() -> None:
+    """Rank 1's ring begins later, rank 2's file breaks off, rank 3's dump tells of nothing."""
+    rows = [entry(n) for n in range(4)]
+    everybody = "[0, 1, 2, 3]"
+    blank = without(dump(pg_config={}, pg_status={}), "entries")
+    data = loaded(
+        in_group(everybody, rows),
+        in_group(everybody, rows[2:]),
+        in_group(everybody, rows[:2]),
+        blank,
+    )
+    data.dumps[2].damage = "ends too early"
+    data.dumps[2].status.clear()
+    table = entries_table(data)
+    assert [words(row)[1:] for row in table.rows] == [
+        ["not recorded", "all_reduce", "unknown"],
+        ["not recorded", "all_reduce", "unknown"],
+        ["all_reduce", "unknown", "unknown"],
+        ["all_reduce", "unknown", "unknown"],
+    ]
+    text = printed(table)
+    assert "not recorded: entered, but its dump no longer has it" in text
+    assert "unknown: its dump does not tell whether it entered" in text
+
+
+def test_on_gloo_a_rank_without_entries_of_a_group_may_belong_to_it() -> None:
+    """Nobody lists members: only a ring that is whole shows that a rank never used a group."""
+    rows = [entry(0), entry(1, pg_id=1, process_group=("7", "tp"), collective_seq_id=1)]
+    whole, wrapped = [entry(0)], [entry(n) for n in range(5, 7)]
+    table = entries_table(
+        loaded(*(dump(mine, pg_config={}, pg_status={}) for mine in (rows, whole, wrapped)))
+    )
+    (row,) = (row for row in table.rows if row.group.name == "7")
+    assert words(row) == ["all_reduce", "", "unknown"]
+
+
+def test_members_without_a_dump_have_a_column_where_they_are_asked_for() -> None:
+    data = loaded(in_group("[0, 1, 2]"), in_group("[0, 1, 2]"))
+    table = entries_table(data)
+    assert table.ranks == [0, 1]
+    assert table.notes == ["There is no dump of rank 2, which the groups name as members."]
+    asked = entries_table(data, ranks=[1, 2, 9])
+    assert asked.ranks == [1, 2]
+    assert [words(row) for row in asked.rows] == [["all_reduce", "no dump"]] * 3
+    assert asked.notes == ["There is no dump of ranks 2, 9."]
+    assert "There is no dump of ranks 2, 9." in printed(asked)
+
+
+def test_what_was_asked_for_and_is_not_there_is_said() -> None:
+    rows = [entry(0), entry(1, pg_id=1, process_group=("7", "tp"), collective_seq_id=4)]
+    data = loaded(dump(rows, pg_status={}), dump(rows, pg_status={}))
+    assert entries_table(data, ranks=[0], groups=["tp"], seqs=(4, 9)).notes == []
+    assert entries_table(data, groups=["dp", "tp"]).notes == [
+        "No entry is of a group 'dp'; the groups that have entries: default_pg, tp."
+    ]
+    assert entries_table(data, seqs=(5, 9)).notes == [
+        "No recorded call has number 5-9; those recorded: default_pg 1, tp 4."
+    ]
+    assert entries_table(data, groups=["tp"], seqs=(1, 1)).notes == [
+        "No recorded call has number 1; those recorded: tp 4."
+    ]
+    assert entries_table(data, ranks=[7]).notes == ["There is no dump of rank 7."]
+    assert entries_table(data, only_unfinished=True).notes == [
+        "No call that was asked for is unfinished."
+    ]
+
+
+def test_stacks_that_were_not_dumped_are_said_to_be_missing() -> None:
+    bare = [without(entry(n), "frames") for n in range(2)]
+    assert entries_table(loaded(dump(bare), dump(bare)), stacks=True).notes == [
+        "The dumps hold no stacks: they were taken without."
+    ]
+    assert entries_table(loaded(dump(bare), dump(bare))).notes == []
+    assert entries_table(loaded(dump(), dump()), stacks=True).notes == []
+
+
+def test_dumps_without_entries_are_said_to_have_none() -> None:
+    assert entries_table(loaded(without(dump(), "entries"))).notes == [
+        "The dumps hold no entries: nothing was recorded, or only counts were dumped."
+    ]
+
+
+def test_the_command_says_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "dump_0").write_bytes(torch_pickle(dump()))
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("hanglab")), "entries", str(tmp_path), "--seq", "70"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "No recorded call has number 70" in done.stdout
