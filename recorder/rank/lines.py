@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 
+from hanglab.recorder.rank.frames import steady_frames
+
 #: Lines kept; a program that makes code as it runs would fill the memory.
 _LIMIT = 4096
 _BELOW = {
@@ -33,6 +35,10 @@ class LineSampler:
         self._counts: Counter[tuple[str, str, int, str, str, str]] = Counter()
 
     def look(self) -> None:
+        with steady_frames:
+            self._look()
+
+    def _look(self) -> None:
         frame: FrameType | None = sys._current_frames().get(self._main)
         below = ""
         while frame is not None:

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hanglab.recorder.rank.frames import steady_frames
+
 #: Times between looks at where the rank stands, in seconds; a beat follows after all of
 #: them.  They differ so as not to keep time with the job's own loops.
 LOOKS = (0.037, 0.053, 0.041, 0.069)
@@ -120,6 +122,11 @@ def _listen(address: Path) -> socket.socket | None:
 
 def current_stacks() -> list[dict[str, Any]]:
     """Every thread's stack but the recorder's own, as records.ThreadStack has it."""
+    with steady_frames:
+        return _stacks()
+
+
+def _stacks() -> list[dict[str, Any]]:
     threads = {t.ident: t for t in threading.enumerate()}
     stacks = []
     for ident, top in sys._current_frames().items():

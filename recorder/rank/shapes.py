@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
+from hanglab.recorder.rank.frames import steady_frames
+
 
 class LoopLines(NamedTuple):
     first: int
@@ -81,7 +83,8 @@ def loops_of(code: CodeType) -> list[LoopLines]:
 
 def _counter(loop: LoopLines, frame: FrameType) -> int | None:
     for name in loop.targets:
-        value = frame.f_locals.get(name)
+        with steady_frames:
+            value = frame.f_locals.get(name)
         if type(value) is int:
             return value
     return None
@@ -104,11 +107,12 @@ def _shape(frame: FrameType) -> dict[str, Any]:
 def standing_code(is_program: Callable[[str], bool]) -> list[dict[str, Any]]:
     """Shapes of the program's code on the stacks of this process's threads, each once."""
     frames: list[FrameType] = []
-    for top in list(sys._current_frames().values()):
-        at: FrameType | None = top
-        while at is not None:
-            frames.append(at)
-            at = at.f_back
+    with steady_frames:
+        for top in list(sys._current_frames().values()):
+            at: FrameType | None = top
+            while at is not None:
+                frames.append(at)
+                at = at.f_back
     return _shapes(frames, is_program)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 
 from hanglab.recorder.case.layout import Slot
+from hanglab.recorder.rank.frames import steady_frames
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 
@@ -29,13 +30,14 @@ class StandingWatch:
         self._instruction: tuple[CodeType, int] | None = None
 
     def look(self) -> None:
-        frame: FrameType | None = sys._current_frames().get(self._main)
-        standing = []
-        at = (frame.f_code, frame.f_lasti) if frame is not None else None
-        while frame is not None:
-            if self._user_code(frame.f_code.co_filename):
-                standing.append(frame.f_code)
-            frame = frame.f_back
+        frames: list[FrameType] = []
+        with steady_frames:
+            frame: FrameType | None = sys._current_frames().get(self._main)
+            at = (frame.f_code, frame.f_lasti) if frame is not None else None
+            while frame is not None:
+                frames.append(frame)
+                frame = frame.f_back
+        standing = [f.f_code for f in frames if self._user_code(f.f_code.co_filename)]
         # Two functions of equal text are equal code; that they differ hardly matters.
         if standing != self._seen:
             self._seen = standing

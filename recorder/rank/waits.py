@@ -14,6 +14,8 @@ import threading
 from types import FrameType
 from typing import Any
 
+from hanglab.recorder.rank.frames import steady_frames
+
 #: Functions of the standard library that wait, by file: the name of the timeout.
 _WAITS = {
     "threading.py": {"wait": "timeout", "join": "timeout"},
@@ -49,7 +51,9 @@ def thread_waits(stdlib: tuple[str, ...]) -> list[dict[str, Any]]:
     """
     threads = {thread.ident: thread for thread in threading.enumerate()}
     found = []
-    for ident, top in sys._current_frames().items():
+    with steady_frames:
+        tops = sys._current_frames()
+    for ident, top in tops.items():
         thread = threads.get(ident)
         if thread is not None and thread.name.startswith("hanglab-"):
             continue
@@ -57,7 +61,9 @@ def thread_waits(stdlib: tuple[str, ...]) -> list[dict[str, Any]]:
         # After a fork a thread still bears the number of its parent's.
         number = os.getpid() if main else getattr(thread, "native_id", None)
         try:
-            wait = _wait_of(top, stdlib) or _lock_of(number)
+            with steady_frames:
+                wait = _wait_of(top, stdlib)
+            wait = wait or _lock_of(number)
         except Exception:  # whatever a foreign object does when it is looked at
             continue
         if wait is not None:
