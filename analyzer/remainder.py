@@ -6,6 +6,7 @@ from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.standing import Place
 from hanglab.analyzer.heuristics.interpreter import PAUSES
+from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import name_line, name_ranks
 from hanglab.analyzer.heuristics.synchronization_divergence import (
     question,
@@ -150,7 +151,8 @@ def undecided(known: Known) -> Verdict:
         )
     elif known.stuck or (picture.waits and not (known.case and _long_rest(known))):
         waiting = open_question(picture) if not known.case else None
-        summary = waiting.summary if waiting is not None else _HANGS
+        summary = waiting.summary if waiting is not None else _hangs(known)
+        evidence += _standings(known)
     else:
         summary = _unsound(known)
     needs = list(dict.fromkeys(needs))
@@ -160,13 +162,39 @@ def undecided(known: Known) -> Verdict:
         summary=summary,
         collective=asked.collective if asked is not None else None,
         evidence=evidence,
-        advice=(
-            "Get " + ", ".join(needs) + "."
-            if needs
-            else "Record the job with stacks and host evidence."
-        ),
+        advice=("Get " + ", ".join(needs) + "." if needs else _look_closer(known)),
         inputs=known.inputs,
     )
+
+
+def _hangs(known: Known) -> str:
+    outside = candidates(known) if known.case else []
+    if not outside:
+        return _HANGS
+    stand = "stands" if len(outside) == 1 else "stand"
+    return (
+        f"{_HANGS[:-1]}: {name_ranks(outside)} {stand} outside of any operation, and nothing tells "
+        "what for."
+    )
+
+
+def _standings(known: Known) -> list[Evidence]:
+    """The lines at which the ranks of a Case stand."""
+    found = []
+    for rank, view in sorted(known.ranks.items())[:64]:
+        line = name_line(view.location()) if view.ended is None else ""
+        if line:
+            found.append(Evidence("stack", rank, f"stands{line}"))
+    return found
+
+
+def _look_closer(known: Known) -> str:
+    if any(view.rank_stacks for view in known.ranks.values()):
+        return (
+            "Look at the lines where the ranks stand: at who holds, or should have left, what they "
+            "wait for there, and at the store, files and locks that ranks share."
+        )
+    return "Record the job with stacks and host evidence."
 
 
 def _needs(known: Known) -> list[str]:
@@ -190,6 +218,11 @@ def _needs(known: Known) -> list[str]:
 def _stalled(known: Known) -> str:
     picture = known.picture
     op = picture.stalled[0].call.op
+    if any(view.failed for view in known.ranks.values()):
+        return (
+            f"All ranks were inside the same {op} when the job failed, and nothing that they left "
+            "tells why."
+        )
     if not known.case and (picture.endless or picture.missing):
         return (
             f"All who left a dump are inside the same {op} and nothing finishes; whether ranks "

@@ -154,11 +154,17 @@ def _busy(view: RankView) -> str:
 
 def ranks_outside(known: Known) -> Iterator[Proposal]:
     """One proposal per rank; arbitration merges those of one cause."""
-    for rank in candidates(known):
+    # What a rank without a stack does is not told here.
+    told = {
+        rank: label(known, known.ranks[rank])
+        for rank in candidates(known)
+        if known.ranks[rank].standing.place is not Place.UNKNOWN or known.ranks[rank].rank_stacks
+    }
+    many = _many_for_few(
+        known, [r for r, (cause, *_) in told.items() if cause is Cause.MISSING_RANK]
+    )
+    for rank, (cause, confidence, words, location) in told.items():
         view = known.ranks[rank]
-        if view.standing.place is Place.UNKNOWN and not view.rank_stacks:
-            continue  # what a rank without a stack does is not told here
-        cause, confidence, words, location = label(known, view)
         collective, victims, waiting = _awaited(known, rank)
         moving = _moves(known, view)
         status = Status.HUNG
@@ -169,7 +175,7 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
             words = "it moves in work that only it does"
         elif not known.stuck:
             continue
-        elif cause is Cause.MISSING_RANK and _left_alone(known, rank):
+        elif cause is Cause.MISSING_RANK and (many or _left_alone(known, rank)):
             continue
         elif cause is Cause.MISSING_RANK and _computes(view):
             # One core is busy and nothing else is seen to move: long work and an
@@ -188,6 +194,16 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
             collective=collective,
             victims=victims,
         )
+
+
+def _many_for_few(known: Known, missing: list[int]) -> bool:
+    """Whether more ranks stay away for no known reason than wait for them.
+
+    Then the few may have gone ahead, or hold what the many wait for: a lock on a file, a
+    key that they did not set.  Where nobody waits in an operation nobody is missed.
+    """
+    waiting = {wait.call.rank for wait in known.picture.waits} - set(missing)
+    return len(missing) > max(1, len(waiting))
 
 
 def _left_alone(known: Known, rank: int) -> bool:

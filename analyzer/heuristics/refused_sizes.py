@@ -19,7 +19,7 @@ from hanglab.analyzer.communication.picture import Call
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView, collective_ref
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, propose
-from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 
 _REFUSED = re.compile(r"preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
 _ITEM_BYTES = {
@@ -62,6 +62,7 @@ def refused_sizes(known: Known) -> Iterator[Proposal]:
                 ),
             ],
             collective=collective_ref(call),
+            location=_line(known.picture.last_calls.get(rank)),
             excludes=[r for r, v in known.ranks.items() if v.failed],
             # What it was in instead is not known: its buffer has gone.
             alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], 0.2)],
@@ -69,32 +70,46 @@ def refused_sizes(known: Known) -> Iterator[Proposal]:
         return
 
 
+def _line(call: Call | None) -> Location | None:
+    """Where the rank made the call, if that was noted at the Python boundary."""
+    if call is None or not call.stack:
+        return None
+    frame = call.stack[0]
+    return Location(frame.file, frame.line, frame.function, call.rank)
+
+
 def _refusal(known: Known, view: RankView) -> tuple[int, int] | None:
-    """(bytes received, bytes expected) of a rank that gloo aborted and whose buffer is lost."""
+    """(bytes received, bytes expected) of a rank that gloo aborted and whose buffer is lost.
+
+    What was noted at the Python boundary outlives the rank, but holds no list of sizes.
+    """
     end = view.ended
-    dump = known.dumps.get(view.rank)
     if end is None or end.signal != signal.SIGABRT:
         return None
-    if dump is not None and dump.entries is not None and len(dump.entries):
+    own = known.picture.last_calls.get(view.rank)
+    if own is not None and own.arguments.input_sizes:
         return None
     found = _REFUSED.findall(view.stderr)
     return (int(found[-1][0]), int(found[-1][1])) if found else None
 
 
 def _agreed(known: Known, rank: int) -> list[Call]:
-    """The last call of each other rank, if all of them are the same; else []."""
+    """The last calls of the other ranks whose sizes are known, if all ranks made the same; else [].
+
+    Of a rank that is asked to end before it could leave its buffer no size is known.
+    """
     calls = [known.picture.last_calls.get(peer) for peer in known.others(rank)]
-    first = calls[0] if calls else None
-    if first is None or first.seq is None or rank not in first.group.members:
+    sized = [call for call in calls if call is not None and call.arguments.input_sizes]
+    first = sized[0] if sized else None
+    if first is None or first.seq is None or rank not in first.group.members or None in calls:
         return []
-    if any(
-        call is None
-        or (call.group, call.seq, call.op) != (first.group, first.seq, first.op)
-        or call.arguments.input_sizes != first.arguments.input_sizes
-        for call in calls
-    ):
+    own = known.picture.last_calls.get(rank)
+    for call in [call for call in (*calls, own) if call is not None]:
+        if (call.group, call.seq, call.op) != (first.group, first.seq, first.op):
+            return []
+    if any(call.arguments.input_sizes != first.arguments.input_sizes for call in sized):
         return []
-    return [call for call in calls if call is not None]
+    return sized
 
 
 def _is_piece(call: Call, received: int) -> bool:
@@ -107,5 +122,6 @@ def _is_piece(call: Call, received: int) -> bool:
     if item is None or not elements:
         return False
     world = len(call.group.members)
-    pieces = [1, *(world * times for times in range(1, _MOST_PIECES + 1))]
+    # Whole, in the halves of an all_gather, or cut for each rank and again (gloo's rings).
+    pieces = [1, 2, *(world * times for times in range(1, _MOST_PIECES + 1))]
     return any(-(-elements // count) * item == received for count in pieces)

@@ -10,8 +10,9 @@ from views import C10D, ended, job, progress, raised, user, view, waiting
 from hanglab.analyzer.communication.picture import Call, Sink, Wait, WaitKind
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.records import Clock, Frame
+from hanglab.recorder.case.records import Clock, Departure, Frame
 
+SECOND = 1_000_000_000
 LOST = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
 
 
@@ -108,6 +109,20 @@ def test_a_rank_that_finished_early_left_the_rest_alone() -> None:
     assert [a.cause for a in verdict.alternatives] == [Cause.SKIPPED_COLLECTIVE]
 
 
+@pytest.mark.parametrize(("left_at", "early"), [(0, True), (9 * SECOND, False)])
+def test_a_rank_leaves_when_its_program_does_however_long_its_interpreter_ends(
+    left_at: int, early: bool
+) -> None:
+    slow = ended(view(1))
+    assert slow.exit is not None
+    slow.exit.at = Clock(9 * SECOND, 9 * SECOND)
+    slow.departures = [Departure(Clock(left_at, left_at), "end")]
+    known = job([slow, lost(0), lost(2)], trigger=None)
+    known.__dict__["heads"] = {"0": {0: 9, 1: 6, 2: 9}}
+    verdict = conclude(known)
+    assert (verdict.cause is Cause.UNEVEN_INPUTS) == early
+
+
 def test_all_ended_well_is_healthy() -> None:
     assert conclude(job([ended(view(r)) for r in range(3)], trigger=None)).status is Status.HEALTHY
 
@@ -155,7 +170,6 @@ TIMED_OUT = (
     "[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] "
     "Timed out waiting 5000ms for recv operation to complete"
 )
-SECOND = 1_000_000_000
 
 
 def gave_up(rank: int, at: int = 2000):  # type: ignore[no-untyped-def]

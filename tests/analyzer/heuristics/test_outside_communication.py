@@ -7,6 +7,7 @@ import pytest
 from views import AT, C10D, QUEUE, THREADING, ended, job, progress, sample, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.heuristics.exits import early_finish
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.boundary import Operation
@@ -203,3 +204,30 @@ def test_a_rank_that_ended_early_is_shown_with_the_call_that_ended_it() -> None:
     assert finding.culprits == [2]
     assert finding.location is not None and finding.location.line == 31
     assert "left by sys.exit(0) at train.py:31" in finding.summary
+
+
+def away(rank: int) -> RankView:
+    """In a system call that no rule knows."""
+    return view(rank, user(40, "prepare"), wchan="locks_lock_inode_wait")
+
+
+def test_many_who_stay_away_for_no_known_reason_are_not_accused_by_few() -> None:
+    views = [waiting(0), *(away(rank) for rank in (1, 2, 3))]
+    verdict = conclude(job(views, outside=[1, 2, 3]))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert "ranks 1-3 stand outside" in verdict.summary
+    assert any(e.rank == 2 and "train.py:40 (prepare)" in e.detail for e in verdict.evidence)
+    assert "who holds" in verdict.advice
+
+
+def test_as_many_as_wait_are() -> None:
+    views = [waiting(0), waiting(1), *(away(rank) for rank in (2, 3))]
+    verdict = conclude(job(views, outside=[2, 3]))
+    assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [2, 3])
+
+
+def test_nobody_is_missed_where_nobody_waits() -> None:
+    known = job([away(rank) for rank in range(4)])
+    verdict = conclude(known)
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert "ranks 0-3 stand outside" in verdict.summary

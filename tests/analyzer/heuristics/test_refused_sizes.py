@@ -46,6 +46,28 @@ def test_the_aborted_rank_expected_less_than_all_others_send() -> None:
     assert verdict.collective is not None and verdict.collective.seq == 4
 
 
+def test_what_was_noted_before_the_call_outlives_the_buffer() -> None:
+    # 104 floats in two halves, run with all_gather on four ranks; rank 3 was asked to end.
+    aborted = ended(view(1), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(208, 192)
+    peers = [
+        raised(view(r), "RuntimeError", LOST, Frame("all_gather", C10D, 1), user(20), at=2000)
+        for r in (0, 2)
+    ]
+    known = job([aborted, *peers, ended(view(3), code=None, signal=signal.SIGTERM)], trigger=None)
+    group = known.picture.groups[0]
+    sized = Arguments(input_sizes=((13, 8),), input_dtypes=("Float",))
+    line = (user(13, "gather"),)
+    for rank in range(4):
+        given = sized if rank in (0, 2) else Arguments()
+        known.picture.last_calls[rank] = Call(rank, group, 2, "all_gather", given, line)
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.SIZE_MISMATCH, [1])
+    assert verdict.location is not None and verdict.location.line == 13
+    known.picture.last_calls[1] = Call(1, group, 2, "all_reduce", Arguments(), line)
+    assert conclude(known).cause is not Cause.SIZE_MISMATCH
+
+
 @pytest.mark.parametrize(
     ("words", "other"),
     [
