@@ -125,7 +125,7 @@ def label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | N
     busy = _busy(view)
     if busy:
         return Cause.BUSY_LOOP, 0.9, busy, view.location(most_frequent_line(view))
-    return Cause.MISSING_RANK, 0.9, "it stands outside of any operation", here
+    return Cause.MISSING_RANK, 0.9, "it is in no operation that is known", here
 
 
 def _exiting(view: RankView) -> bool:
