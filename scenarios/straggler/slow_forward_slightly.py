@@ -32,7 +32,7 @@ def slow_forward_slightly(job):
     layers = 13 if job.faulty and job.rank == 1 else 10  # FAULT
     model = DistributedDataParallel(Shard(layers).to(job.device))
     optimizer = torch.optim.SGD(model.module.head.parameters(), lr=0.01)
-    for _ in job.steps(90):
+    for _ in job.steps(240):
         inputs = job.batch(512, rows=256)
         with job.section("forward"):
             loss = loss_of(model, inputs)
