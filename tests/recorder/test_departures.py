@@ -25,6 +25,35 @@ thread = threading.Thread(target=sys.exit, args=(9,))
 thread.start()
 thread.join()
 """
+SPAWNED = """
+import multiprocessing, os, sys
+if __name__ == "__main__":
+    for target in (sys.exit, os._exit):
+        child = multiprocessing.get_context("spawn").Process(target=target, args=(5,))
+        child.start()
+        child.join()
+        print(child.exitcode)
+"""
+DESCRIBED = """
+import inspect, os, sys
+print(inspect.signature(sys.exit), inspect.signature(os._exit), sys.exit.__module__)
+"""
+AT_EXIT = """
+import atexit, sys
+def leave():
+    try:
+        sys.exit(6)
+    except SystemExit:
+        pass
+atexit.register(leave)
+sys.exit(3)
+"""
+AT_ONCE_AT_EXIT = """
+import atexit, os
+def leave():
+    os._exit(6)
+atexit.register(leave)
+"""
 CAUGHT = """
 import sys
 try:
@@ -47,6 +76,11 @@ def run(script: Path, case: Path | None) -> subprocess.CompletedProcess[bytes]:
     )
 
 
+def departures(case: Path) -> list[tuple[str, int | None, int | None]]:
+    (rank,) = CaseReader(case).ranks
+    return [(one.how, one.code, one.frame.line if one.frame else None) for one in rank.departures]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -66,6 +100,10 @@ def run(script: Path, case: Path | None) -> subprocess.CompletedProcess[bytes]:
         (CAUGHT, [("sys.exit", 4, 4), ("end", None, None)]),
         (FORKED, [("end", None, None)]),
         (THREAD, [("end", None, None)]),
+        (SPAWNED, [("end", None, None)]),
+        (DESCRIBED, [("end", None, None)]),
+        (AT_EXIT, [("sys.exit", 3, 9), ("end", None, None)]),
+        (AT_ONCE_AT_EXIT, [("end", None, None), ("os._exit", 6, 4)]),
     ],
 )
 def test_departure_is_told_and_nothing_else_changes(tmp_path, text, told):
@@ -76,6 +114,54 @@ def test_departure_is_told_and_nothing_else_changes(tmp_path, text, told):
     assert (recorded.returncode, recorded.stdout) == (plain.returncode, plain.stdout)
     if "exit(1, 2)" not in text and "_exit()" not in text:  # their traceback tells of one more call
         assert recorded.stderr == plain.stderr
-    (rank,) = CaseReader(tmp_path / "case").ranks
-    found = [(one.how, one.code, one.frame.line if one.frame else None) for one in rank.departures]
-    assert found == told
+    assert departures(tmp_path / "case") == told
+
+
+RANK_OF_A_FORK = """
+import multiprocessing, os, sys
+def work():
+    os.environ.update(RANK="0", WORLD_SIZE="1")
+    from hanglab.recorder.rank import start_from_environment
+    start_from_environment()
+    {leave}
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join()
+sys.exit(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave", "code", "told"),
+    [
+        ("sys.exit(4)", 4, [("sys.exit", 4, 7), ("end", None, None)]),
+        ("os._exit(5)", 5, [("os._exit", 5, 7)]),
+        ("return", 0, [("end", None, None)]),
+    ],
+)
+def test_what_multiprocessing_ends_its_child_with_is_not_the_rank_s_call(
+    tmp_path, leave, code, told
+):
+    script = tmp_path / "train.py"
+    script.write_text(RANK_OF_A_FORK.format(leave=leave))
+    environment = {n: v for n, v in os.environ.items() if not n.startswith(("HANGLAB_", "RANK"))}
+    done = subprocess.run(
+        [sys.executable, script],
+        env={**environment, "HANGLAB_CASE": str(tmp_path / "case")},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code
+    assert departures(tmp_path / "case") == told
+
+
+def test_a_rank_that_catches_every_call_does_not_fill_the_disk(tmp_path):
+    text = "import sys\nfor code in range(250):\n    try:\n        sys.exit(code)\n"
+    text += "    except SystemExit:\n        pass\nsys.exit(99)\n"
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    assert run(script, tmp_path / "case").returncode == 99
+    found = departures(tmp_path / "case")
+    assert len(found) < 100
+    assert found[:2] == [("sys.exit", 0, 4), ("sys.exit", 1, 4)]
+    assert found[-2:] == [("sys.exit", 99, 7), ("end", None, None)]
