@@ -69,8 +69,9 @@ def record(
     words: list[str] = context.obj or []
     check_command(words)
     case = (out or place.name_folder(Path.cwd())).absolute()
-    place.check_folder(case)
-    existed = case.exists()
+    if out is not None:
+        place.check_folder(case)
+    existed = os.path.lexists(case)
     try:
         case = place.make_some_folder(case, another=out is None)
     except OSError as error:

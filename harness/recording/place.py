@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import sys
@@ -81,6 +82,13 @@ def claim_folder(path: Path) -> Path:
     return path
 
 
+def claim_another(folder: Path) -> Path:
+    """A folder below ``folder`` with a name that nothing has yet.  Raises OSError."""
+    while True:
+        with contextlib.suppress(UsageError):  # somebody else was faster
+            return claim_folder(name_folder(folder))
+
+
 def make_some_folder(path: Path, another: bool = False) -> Path:
     """The folder, or where it cannot be had one among the temporary files.
 
@@ -91,11 +99,11 @@ def make_some_folder(path: Path, another: bool = False) -> Path:
     except UsageError:
         if not another:
             raise
-        return claim_folder(name_folder(path.parent))
+        return claim_another(path.parent)
     except OSError as error:
-        instead = name_folder(Path(tempfile.gettempdir()))
+        instead = claim_another(Path(tempfile.gettempdir()))
         print(
             f"hanglab: {path} cannot be written ({error.strerror}); recording into {instead}",
             file=sys.stderr,
         )
-        return claim_folder(instead)
+        return instead

@@ -11,6 +11,7 @@ import pytest
 from recording_support import HANGLAB, environment, hanglab, started, wait_for
 
 from hanglab.harness.errors import UsageError
+from hanglab.harness.recording import place
 from hanglab.harness.recording.place import claim_folder, make_some_folder, name_folder
 from hanglab.recorder.case.reader import CaseReader
 
@@ -154,3 +155,44 @@ def test_recordings_that_are_started_together_get_folders_of_their_own(tmp_path)
     named = name_folder(tmp_path)
     folders = {make_some_folder(named, another=True) for _ in range(2)}
     assert len(folders) == 2
+
+
+def test_a_name_that_another_takes_meanwhile_is_not_the_last_one(tmp_path, monkeypatch):
+    named = [name_folder(tmp_path)]
+
+    def late(folder):
+        """A name, and before it is used somebody has it."""
+        named.append(folder / f"another-{len(named)}")
+        if len(named) < 5:
+            claim_folder(named[-1])
+        return named[-1]
+
+    monkeypatch.setattr(place, "name_folder", late)
+    claim_folder(named[0])
+    assert make_some_folder(named[0], another=True) == named[4]
+
+
+TAKEN = """
+import sys
+from pathlib import Path
+from hanglab.harness.cli import main
+from hanglab.harness.recording import place
+names = [Path("taken"), Path("taken"), Path("other")]
+place.name_folder = lambda folder: folder / names.pop(0)
+sys.exit(main(["record", "--", "sh", "-c", "exit 7"]))
+"""
+
+
+def test_a_command_is_run_although_another_takes_the_name_of_its_folder(tmp_path):
+    claim_folder(tmp_path / "taken")
+    done = subprocess.run(
+        [sys.executable, "-c", TAKEN],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 7, done.stderr
+    assert (tmp_path / "other" / "manifest.json").is_file()
