@@ -118,6 +118,10 @@ class Agent:
             return None
         return float(self._status.get("quiet_s", 0.0))
 
+    def interrupted(self) -> None:
+        """Say that the job is being sent a signal that asks it to end."""
+        self._send({"command": "interrupted"})
+
     def ending(self) -> None:
         """Say that hanglab ends the ranks now."""
         self._send({"command": "ending"})

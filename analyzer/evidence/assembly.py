@@ -22,6 +22,7 @@ from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case.integrity import differences
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
 from hanglab.recorder.case.records import (
+    Clock,
     Departure,
     Exit,
     Frame,
@@ -105,16 +106,26 @@ def _until(raised: list[Happened], trigger: Trigger | None) -> list[Happened]:
     return [one for one in raised if one.at.wall_ns <= trigger.at.wall_ns]
 
 
-def _exit(rank: RankCase, end: Exit | None, trigger: Trigger | None) -> Exit | None:
+def _exit(rank: RankCase, end: Exit | None, job: Job | None) -> Exit | None:
     """How the rank ended, unless it still lived at the capture and failed after it.
 
     How it ends once it has been interrupted says nothing of the job, well or not.
     """
+    trigger = job.trigger if job is not None else None
     if end is None or trigger is None or end.at.wall_ns <= trigger.at.wall_ns:
         return end
     lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in rank.processes)
-    well = not end.code and end.signal is None and trigger.kind != "interrupt"
+    interrupted = _interrupted(job)
+    let_be = interrupted is None or end.at.wall_ns <= interrupted.wall_ns
+    well = not end.code and end.signal is None and let_be
     return None if lived and not well else end
+
+
+def _interrupted(job: Job | None) -> Clock | None:
+    """When somebody asked the job to end."""
+    if job is None or job.trigger is None or job.trigger.kind != "interrupt":
+        return job.interrupted if job is not None else None
+    return job.trigger.at
 
 
 def _state(rank: RankCase, job: Job | None, ended_well: bool) -> RankCase:
@@ -124,7 +135,7 @@ def _state(rank: RankCase, job: Job | None, ended_well: bool) -> RankCase:
     did not come to its end, whatever its exit codes.
     """
     trigger = job.trigger if job is not None else None
-    if trigger is None or (ended_well and trigger.kind != "interrupt"):
+    if trigger is None or (ended_well and _interrupted(job) is None):
         return rank
     return rank.as_captured
 
@@ -148,7 +159,7 @@ def _view(rank: RankCase, job: Job | None) -> RankView:
         stacks=_stacks(rank),
         processes=rank.processes,
         movement=rank.movement,
-        exit=_exit(rank, ends[0] if ends else None, trigger),
+        exit=_exit(rank, ends[0] if ends else None, job),
         exceptions=_until(on_job_clock(rank.exceptions, ahead), trigger),
         handled=_until(on_job_clock(rank.handled, ahead), trigger),
         departures=_until(on_job_clock(rank.departures, ahead), trigger),

@@ -269,6 +269,8 @@ class Session:
         if number in _AFTER_CAPTURE:
             self._interrupted = self._interrupted or number == signal.SIGINT
             self._capture_before(signal.Signals(number))
+            if self._agent is not None:
+                self._agent.interrupted()
         if number in _TO_GROUP:
             self._command.signal_group(number)
         else:

@@ -8,6 +8,7 @@ Commands on standard input::
     {"command": "tree", "pid": 4711}
     {"command": "adopt", "pid": 4711, "rank": 1, "world_size": 4, "attempt": 0}
     {"command": "status"}
+    {"command": "interrupted"}
     {"command": "ending"}
     {"command": "failure", "detail": "rank 3 ended with code 1"}
     {"command": "finish", "ended_by_recorder": true}
@@ -15,6 +16,7 @@ Commands on standard input::
 ``tree`` names the process below which ranks are to be sought that did not
 register; from then on the agent finds out for itself how ranks ended.
 ``adopt`` names a rank that nobody has recorded so far.
+``interrupted`` says that the job is being sent a signal that asks it to end.
 ``ending`` says that whatever ends from now on is ended by hanglab.
 ``failure`` tells of a rank on another host.
 

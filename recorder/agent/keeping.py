@@ -7,12 +7,15 @@ end it writes its buffers anew.  Where it hung would be hidden by what it did la
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
-import shutil
 from pathlib import Path
 
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import NotProgress, read_counters
+
+#: What a rank replaces whole, where it writes it at all.
+_DOCUMENTS = {name: kept for name, kept in folders.CAPTURED.items() if name != folders.PROGRESS}
 
 
 def keep_progress(folder: Path) -> None:
@@ -36,23 +39,22 @@ def keep_documents(folder: Path) -> None:
     It replaces these files whole, so a second name for each takes no room until then.
     Raises OSError.
     """
-    for name, kept in folders.CAPTURED.items():
-        if name == folders.PROGRESS or not (folder / name).exists():
+    for name, kept in _DOCUMENTS.items():
+        if not (folder / name).exists():
             continue
         with contextlib.suppress(FileNotFoundError):
             (folder / kept).unlink()
         try:
             os.link(folder / name, folder / kept)
         except OSError:  # a file system without second names
-            shutil.copyfile(folder / name, folder / kept)
-            os.chmod(folder / kept, 0o600)
+            folders.write_whole(folder / kept, (folder / name).read_bytes())
 
 
 def drop_doubles(folder: Path) -> None:
-    """Remove the second names of documents that the rank has not replaced."""
-    for name, kept in folders.CAPTURED.items():
+    """Remove what was kept of documents that are still the same."""
+    for name, kept in _DOCUMENTS.items():
         with contextlib.suppress(OSError):
-            if os.path.samefile(folder / name, folder / kept):
+            if filecmp.cmp(folder / name, folder / kept, shallow=False):
                 (folder / kept).unlink()
 
 

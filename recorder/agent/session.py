@@ -254,6 +254,8 @@ class Session:
             return
         failed = self._endings.failure is not None
         what = self._aftermath.look(self._watcher, trigger.kind, failed)
+        if what == "resumed" and self._job.interrupted is not None:
+            return  # it tidies up
         if what == "resumed":
             self._forget_capture()
         if what:
@@ -301,6 +303,8 @@ class Session:
             self._adopt(command)
         elif command.command == "status":
             self._tell("status", moved=self._aftermath.moved, quiet_s=self._watcher.quiet_s)
+        elif command.command == "interrupted":
+            self._job.interrupted = self._job.interrupted or clock()
         elif command.command == "ending":
             self._endings.ending = True
         elif command.command == "failure":

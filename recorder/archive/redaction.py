@@ -111,7 +111,9 @@ class _Redaction:
         for kind in (folders.PROGRESS, folders.PROGRESS_CAPTURED):
             self._bytes(rank.folder / kind, folder / kind, redact_progress)
         if (rank.folder / folders.WAITS_CAPTURED).exists():
-            self._list(folder / folders.WAITS_CAPTURED, rank.as_captured.waits, self._wait)
+            # Empty too: without it the later ones would be taken for those of the capture.
+            waits = [self._wait(wait) for wait in rank.as_captured.waits]
+            write_record(folder / folders.WAITS_CAPTURED, waits)
 
     # Files.
 

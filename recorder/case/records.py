@@ -70,6 +70,9 @@ class Job(msgspec.Struct):
     ended: Clock | None = None
     #: True where hanglab ended the ranks; their exits after that say nothing.
     ended_by_recorder: bool = False
+    #: When a signal that asks it to end was passed on to it (Ctrl-C, SIGTERM ...); how its ranks
+    #: ended after that says nothing of the job.
+    interrupted: Clock | None = None
     #: Of a job on several hosts: by how many nanoseconds the wall clock of each is ahead of the
     #: one that this document was written by, but for the time that a message took.
     clocks_ahead_ns: dict[str, int] = {}

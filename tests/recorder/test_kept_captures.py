@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,3 +81,45 @@ def test_a_later_capture_replaces_what_was_kept(rank: RankCase) -> None:
     assert rank.as_captured.flight_recorder == b"second"
     keeping.forget(rank.folder)
     assert rank.as_captured.flight_recorder == b"later"
+
+
+@pytest.fixture
+def no_second_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system without hard links."""
+
+    def link(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+
+
+@pytest.fixture
+def little_room() -> Iterator[None]:
+    """No file can become larger than eight bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("no_second_names")
+def test_without_second_names_copies_are_kept_as_long_as_they_differ(rank: RankCase) -> None:
+    for name in (folders.FLIGHT_RECORDER, folders.WAITS):
+        write(rank, name, b"[]")
+    keeping.keep_documents(rank.folder)
+    write(rank, folders.FLIGHT_RECORDER, b"later")
+    keeping.drop_doubles(rank.folder)
+    assert rank.as_captured.flight_recorder == b"[]"
+    assert not (rank.folder / folders.WAITS_CAPTURED).exists()
+    assert (rank.folder / folders.FLIGHT_RECORDER_CAPTURED).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.usefixtures("no_second_names")
+def test_half_a_copy_is_none(rank: RankCase, request: pytest.FixtureRequest) -> None:
+    write(rank, folders.FLIGHT_RECORDER, bytes(100))
+    request.getfixturevalue("little_room")
+    with pytest.raises(OSError, match="File too large"):
+        keeping.keep_documents(rank.folder)
+    assert [path.name for path in rank.folder.iterdir()] == [folders.FLIGHT_RECORDER]

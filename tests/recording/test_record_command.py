@@ -23,7 +23,7 @@ from recording_support import (
 )
 
 from hanglab.analyzer.engine import analyze
-from hanglab.analyzer.verdict import Cause
+from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = pytest.mark.timeout(300)
@@ -200,6 +200,28 @@ def test_what_a_rank_does_when_it_is_interrupted_does_not_hide_where_it_hung(tmp
     assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [1])
     lines = (PROGRAMS / "interrupted_program.py").read_text().splitlines()
     assert verdict.location is not None
+    assert "# away" in lines[verdict.location.line - 1]
+
+
+def test_a_hung_job_that_ends_well_because_it_is_interrupted_is_not_healthy(tmp_path):
+    case = tmp_path / "case"
+    command = program("swallowing_program.py", str(tmp_path / "store"))
+    words = [*HANGLAB, "record", "--out", case, "--hang-after", "2", "--then", "leave"]
+    with started([*words, "--", *command], tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "left as it is" in line:
+                break
+        os.kill(process.pid, signal.SIGINT)
+        process.communicate(timeout=280)
+    assert process.returncode == 130
+    reader = CaseReader(case)
+    assert [rank.exit.code for rank in reader.ranks if rank.exit is not None] == [0, 0]
+    assert reader.job is not None and reader.job.interrupted is not None
+    verdict = analyze(case)
+    assert (verdict.status, verdict.cause) == (Status.HUNG, Cause.MISSING_RANK)
+    assert verdict.culprits == [1] and verdict.location is not None
+    lines = (PROGRAMS / "swallowing_program.py").read_text().splitlines()
     assert "# away" in lines[verdict.location.line - 1]
 
 

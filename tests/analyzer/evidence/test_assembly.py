@@ -68,19 +68,23 @@ def test_an_end_after_the_capture_proves_nothing_bad(
 
 
 @pytest.mark.parametrize(
-    ("kind", "code", "step"),
+    ("kind", "code", "interrupted", "step"),
     [
-        ("no_progress", 1, 4),
+        ("no_progress", 1, None, 4),
         # All ended well: nothing had hung, and the whole job counts.
-        ("no_progress", 0, 9),
-        ("request", 0, 9),
+        ("no_progress", 0, None, 9),
+        ("request", 0, None, 9),
         # Whoever is interrupted ends for that reason, however well.
-        ("interrupt", 0, 4),
+        ("interrupt", 0, None, 4),
+        ("no_progress", 0, Clock(5_500, 5_500), 4),
     ],
 )
-def test_progress_is_that_of_the_capture(rank: Path, kind: str, code: int, step: int) -> None:
+def test_progress_is_that_of_the_capture(
+    rank: Path, kind: str, code: int, interrupted: Clock | None, step: int
+) -> None:
     trigger = Trigger(kind, CAPTURED, 2.0)  # type: ignore[arg-type]
-    write_record(rank.parents[3] / folders.JOB, Job(1, Clock(1_000, 1_000), 1.5, trigger))
+    job = Job(1, Clock(1_000, 1_000), 1.5, trigger, interrupted=interrupted)
+    write_record(rank.parents[3] / folders.JOB, job)
     write_record(rank / folders.EXIT, Exit(Clock(6_000, 6_000), code))
     append_records(
         rank / folders.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", "S", cpu_s=0.0)]
