@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hanglab.recorder.rank.boundary import Boundary
+from hanglab.recorder.rank.boundary import Boundary, name_of
 from hanglab.recorder.rank.groups import Groups
 
 
@@ -34,7 +34,7 @@ class Backends:
 
     def look_at(self, backend: Any) -> None:
         """Its first operation is about to begin."""
-        if backend.options.group_name:
+        if name_of(backend):
             return  # a group's own, and known by it
         whole = backend.rank() == self._rank and backend.size() == self._world_size
         self._whole = self._whole and whole

@@ -292,7 +292,7 @@ class Boundary:
         return wait
 
     def _look_at_group(self, group: Any) -> tuple[weakref.ref[Any], int]:
-        known = (weakref.ref(group), self._progress.text(_name_of(group)))
+        known = (weakref.ref(group), self._progress.text(name_of(group)))
         if len(self._groups) > 4096:
             self._groups.clear()
         self._groups[id(group)] = known
@@ -313,11 +313,15 @@ class Boundary:
         return number
 
 
-def _name_of(group: Any) -> str:
+def name_of(group: Any) -> str:
     """A group's name; a backend has that of the group that it was made for, if any."""
     name = getattr(group, "group_name", None)
     if name is None:
-        name = getattr(getattr(group, "options", None), "group_name", "")
+        try:
+            name = getattr(getattr(group, "options", None), "group_name", "")
+        except RuntimeError as error:  # torch's base of all backends has none to give
+            if is_the_jobs(error):
+                raise
     return str(name or "")
 
 

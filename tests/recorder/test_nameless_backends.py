@@ -11,8 +11,15 @@ import pytest
 
 pytest.importorskip("torch")
 
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.progress import read_progress
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.rank import hook_dir
+from hanglab.recorder.rank.backends import Backends
+from hanglab.recorder.rank.boundary import Boundary
+from hanglab.recorder.rank.call_site import CallSites
+from hanglab.recorder.rank.groups import Groups
+from hanglab.recorder.rank.progress_file import ProgressFile
 
 PROGRAM = """
 import datetime, sys, torch, torch.distributed as dist
@@ -75,3 +82,51 @@ def test_a_group_s_own_backend_is_known_by_the_group(tmp_path: Path) -> None:
     found = [(o.method, o.group) for o in rank.progress.operations][2:]
     assert found == [("allreduce", "0"), ("allreduce", "0")]
     assert sorted(group.id for group in rank.groups) == ["", "0"]
+
+
+class Bare:
+    """A backend of somebody else's, as little of one as works."""
+
+    def rank(self) -> int:
+        return 0
+
+    def size(self) -> int:
+        return 1
+
+    def name(self) -> str:
+        return "bare"
+
+    def allreduce(self, tensors: list[object]) -> str:
+        return "done"
+
+
+class Refusing(Bare):
+    """As torch's own base of all backends answers."""
+
+    @property
+    def options(self) -> None:
+        raise RuntimeError("Backend bare does not implement getBackendOptions")
+
+
+@pytest.mark.parametrize("kind", [Bare, Refusing])
+def test_a_backend_without_options_is_recorded_from_its_first_operation_on(
+    tmp_path: Path, kind: type[Bare]
+) -> None:
+    progress = ProgressFile(tmp_path / folders.PROGRESS)
+    progress.identify(0, 0, 1)
+    groups = Groups(0)
+    boundary = Boundary(
+        progress,
+        CallSites(lambda file: True, progress.text),
+        lambda group: backends.look_at(group),
+    )
+    backends = Backends(boundary, 0, 1, groups)
+    backends.install(Bare)
+    try:
+        backend = kind()
+        assert [backend.allreduce([]), backend.allreduce([])] == ["done", "done"]
+    finally:
+        boundary.uninstall()
+    found = read_progress((tmp_path / folders.PROGRESS).read_bytes()).operations
+    assert [(o.method, o.group) for o in found] == [("allreduce", ""), ("allreduce", "")]
+    assert [row["ranks"] for row in groups.rows()] == [[0]]
