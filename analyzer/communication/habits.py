@@ -28,8 +28,6 @@ class Habit(Enum):
     KEPT = "kept"
     #: It did what it usually does later.
     JUMPED = "jumped"
-    #: It did what it had never done, in the middle of its pattern.
-    NEW = "new"
     UNKNOWN = "unknown"
 
 
@@ -44,27 +42,19 @@ def find_breaker(places: Mapping[int, int], lookup: Lookup) -> int | None:
     return jumped[0] if len(jumped) == 1 and len(kept) == len(habits) - 1 else None
 
 
-def find_newcomer(places: Mapping[int, int], lookup: Lookup) -> int | None:
-    """The one rank that did what it had never done while all others kept their order."""
-    habits = {rank: habit_at(lookup.entries(rank), index) for rank, index in places.items()}
-    new = [rank for rank, habit in habits.items() if habit is Habit.NEW]
-    kept = [rank for rank, habit in habits.items() if habit is Habit.KEPT]
-    return new[0] if len(new) == 1 and len(kept) == len(habits) - 1 else None
-
-
 def habit_at(entries: Entries | None, index: int) -> Habit:
-    """Whether the entry at ``index`` is what the rank's own pattern has next."""
+    """Whether the entry at ``index`` is what the rank's own pattern has next.
+
+    Not known where the order of its thread says other than that of all threads together:
+    threads may take turns for long and still be free to change them.
+    """
     if entries is None or not 0 < index < len(entries):
         return Habit.UNKNOWN
-    past, now, pattern = _pattern_at(entries, index)
-    # Without call sites a pattern of operations proves too little.
-    if now is None or not pattern:
+    now, patterns = _patterns_at(entries, index)
+    kept = {now == pattern[0] for pattern in patterns}
+    if len(kept) != 1:
         return Habit.UNKNOWN
-    if now == pattern[0]:
-        return Habit.KEPT
-    if now in pattern:
-        return Habit.JUMPED
-    return Habit.UNKNOWN if now in past else Habit.NEW
+    return Habit.KEPT if kept.pop() else Habit.JUMPED
 
 
 def leaves_out(entries: Entries | None, index: int, group: str, other: Pending) -> bool:
@@ -74,7 +64,7 @@ def leaves_out(entries: Entries | None, index: int, group: str, other: Pending) 
     """
     if entries is None or habit_at(entries, index) is not Habit.JUMPED:
         return False
-    _, now, pattern = _pattern_at(entries, index)
+    now, (pattern, *_) = _patterns_at(entries, index)
     sends = other.op.endswith("send")
     return any(
         call is not None
@@ -85,25 +75,25 @@ def leaves_out(entries: Entries | None, index: int, group: str, other: Pending) 
     )
 
 
-def _pattern_at(
-    entries: Entries, index: int
-) -> tuple[list[_Called | None], _Called | None, list[_Called | None]]:
-    """What came before an entry, what it is, and what the rank repeated until then; [] if nothing.
+def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[list[_Called | None]]]:
+    """What an entry is, and what was repeated until then, if that tells of the entry.
 
-    By the entry's own thread where all of them together repeat nothing that tells of the entry.
+    By all threads together, and by the entry's own one where there are several.
     """
-    start = max(0, index - _PAST)
-    mine = _thread(entries, index)
-    own = [row for row in range(start, index) if _thread(entries, row) == mine]
     now = _call(entries, index)
-    past: list[_Called | None] = []
-    for rows in (list(range(start, index)), own):
+    # Without call sites a pattern of operations proves too little.
+    if now is None:
+        return None, []
+    everything = list(range(max(0, index - _PAST), index))
+    mine = _thread(entries, index)
+    own = [row for row in everything if _thread(entries, row) == mine]
+    patterns = []
+    for rows in [everything] if len(own) == len(everything) else [everything, own]:
         past = [_call(entries, row) for row in rows]
         period = period_of(past)
-        pattern = past[-period:] if period is not None else []
-        if now in pattern or (pattern and now not in past):
-            return past, now, pattern
-    return past, now, []
+        if period is not None and now in past[-period:]:
+            patterns.append(past[-period:])
+    return now, patterns
 
 
 def _thread(entries: Entries, row: int) -> str:

@@ -15,7 +15,7 @@ from hanglab.analyzer.communication.blame import (
 from hanglab.analyzer.communication.divergence import find_divergence
 from hanglab.analyzer.communication.exchange import find_misfit
 from hanglab.analyzer.communication.groups import Cast, ResolvedGroup, resolve
-from hanglab.analyzer.communication.habits import find_breaker, find_newcomer, leaves_out
+from hanglab.analyzer.communication.habits import find_breaker, leaves_out
 from hanglab.analyzer.communication.lookup import InMemory, Lookup, SecondLook, plain_call
 from hanglab.analyzer.communication.merging import Merged, merge_all
 from hanglab.analyzer.communication.motion import find_moving, without
@@ -36,7 +36,7 @@ from hanglab.analyzer.communication.sequences import sequences_of
 from hanglab.analyzer.communication.signatures import difference, is_all_to_all
 from hanglab.analyzer.communication.strays import find_stray
 from hanglab.analyzer.communication.summary import Pending, summarise
-from hanglab.analyzer.communication.unserved import find_unserved, is_underway
+from hanglab.analyzer.communication.unserved import find_unserved, is_passed_over
 from hanglab.analyzer.communication.waits import Waiting, Waits, find_waits
 from hanglab.analyzer.dumps.columns import ABSENT, RankDump
 
@@ -302,7 +302,9 @@ class _Painter:
                 for rank, pending in waiting.waiters.items()
             )
             instead = calls.get(peer) if peer is not None else None
-            return Unmatched(calls[stray.rank], instead, (stray.rank,), missed)
+            return Unmatched(
+                calls[stray.rank], instead, (stray.rank,), missed, likely=not stray.sure
+            )
         indices = {rank: waiting.waiters[rank].index for rank, waiting in ring.places.items()}
         p2p = all(waiting.seq is None for waiting in ring.places.values())
         breaker = find_breaker(indices, self._lookup) if p2p else None
@@ -371,21 +373,15 @@ class _Painter:
                 )
             )
             if any(p2p) and not all(p2p) and strayed is None:
-                newcomer: int | None = None
-                if not deviating and len(ranks) == 2:
-                    indices = {r: w.waiters[r].index for r, w in ring.places.items()}
-                    newcomer = find_newcomer(indices, self._lookup)
                 for rank in ranks:
                     peer = ring.places[rank].peer
                     if peer not in calls or ring.places[peer].seq is None:
                         continue
                     # In a longer ring the peer may be late because of others.
                     if len(ranks) == 2 or deviating == (peer,):
-                        undecided = newcomer == rank or not is_underway(
-                            rank, ring.places[rank], waits, self._lookup
-                        )
+                        omitted = is_passed_over(rank, ring.places[rank], waits, self._lookup)
                         unmatched.append(
-                            Unmatched(calls[rank], calls[peer], deviating, undecided=undecided)
+                            Unmatched(calls[rank], calls[peer], deviating, omitted=omitted)
                         )
         return cycles, unmatched + self._unserved(waits)
 

@@ -159,9 +159,11 @@ class Unmatched:
     deviating: tuple[int, ...] = ()
     #: Calls that wait for what went to, or was taken from, another rank.
     missed: tuple[Call, ...] = ()
-    #: The call is new to its rank while the peer kept its order, or nothing shows that messages
-    #: were due at that time: either side may be wrong.
-    undecided: bool = False
+    #: It is a receive of a rank that everybody else has served or is about to: the peer's send
+    #: was left out.
+    omitted: bool = False
+    #: That those of ``deviating`` did is no more than likely.
+    likely: bool = False
 
 
 @dataclass

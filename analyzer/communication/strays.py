@@ -9,7 +9,9 @@ over that distance, it took the wrong peer.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from hanglab.analyzer.communication.blame import Ring
 from hanglab.analyzer.communication.lookup import Lookup
@@ -35,6 +37,8 @@ class Stray:
     rank: int
     waiting: Waiting
     missed: tuple[Waiting, ...]
+    #: Its own habit shows it, all of which is known.
+    sure: bool = False
 
 
 def find_stray(ring: Ring, waits: Waits, lookup: Lookup) -> Stray | None:
@@ -55,13 +59,30 @@ def find_stray(ring: Ring, waits: Waits, lookup: Lookup) -> Stray | None:
         if any(_uses(r, w, lookup)[_own(r, w)] < _USUAL for r, w in others.items()):
             return None
         strayed = [
-            one for one in strayed if not _is_faced(one, ring) or _from_usual_place(one, lookup)
+            one
+            for one in strayed
+            if (_peer_is_in_message(one, ring) and not _is_faced(one, ring))
+            or _from_usual_place(one, lookup)
         ]
     else:
+        # A peer that is past all messages may have left its half of this one out.
         strayed = [
-            one for one in candidates if not _is_faced(one, ring) and _off_distance(one, lookup)
+            one
+            for one in candidates
+            if _peer_is_in_message(one, ring)
+            and not _is_faced(one, ring)
+            and _off_distance(one, lookup)
         ]
-    return strayed[0] if len(strayed) == 1 else None
+    if len(strayed) != 1:
+        return None
+    (stray,) = strayed
+    return replace(stray, sure=_against_habit(stray, lookup) and _from_the_beginning(stray, lookup))
+
+
+def _from_the_beginning(stray: Stray, lookup: Lookup) -> bool:
+    """Whether the rank's buffer still holds all that it did: an older habit may be lost."""
+    entries = lookup.entries(stray.rank)
+    return entries is not None and len(entries) > 0 and int(entries.record_id[0]) == 0
 
 
 def _missed(rank: int, waiting: Waiting, waits: Waits) -> tuple[Waiting, ...]:
@@ -77,19 +98,20 @@ def _missed(rank: int, waiting: Waiting, waits: Waits) -> tuple[Waiting, ...]:
     )
 
 
-def _uses(rank: int, waiting: Waiting, lookup: Lookup) -> Counter[_Use]:
-    """How often a rank has exchanged messages with each peer of the group."""
+def _uses(rank: int, waiting: Waiting, lookup: Lookup, before: int | None = None) -> Counter[_Use]:
+    """How often a rank has exchanged messages with each peer of the group, up to an entry."""
     entries = lookup.entries(rank)
     used: Counter[_Use] = Counter()
     if entries is None:
         return used
     name = waiting.group.group.name
     groups = [number for number, group in enumerate(entries.group_names) if group.name == name]
-    for number, group in zip(entries.operation.tolist(), entries.group.tolist(), strict=True):
-        operation = entries.operations[number]
-        if group in groups and operation.src != ABSENT and operation.dst != ABSENT:
+    mine = entries.operation[:before][np.isin(entries.group[:before], groups)]
+    for number, count in zip(*np.unique(mine, return_counts=True), strict=True):
+        operation = entries.operations[int(number)]
+        if operation.src != ABSENT and operation.dst != ABSENT:
             sends = operation.op.endswith("send")
-            used[sends, operation.dst if sends else operation.src] += 1
+            used[sends, operation.dst if sends else operation.src] += int(count)
     return used
 
 
@@ -111,8 +133,9 @@ def _expected(stray: Stray) -> list[_Use]:
 
 def _against_habit(stray: Stray, lookup: Lookup) -> bool:
     """Whether the rank has this peer for the first time, and often had the one that waits."""
-    mine = _uses(stray.rank, stray.waiting, lookup)
-    return mine[_own(stray.rank, stray.waiting)] == 1 and any(
+    index = stray.waiting.waiters[stray.rank].index
+    mine = _uses(stray.rank, stray.waiting, lookup, before=max(index, 0))
+    return not mine[_own(stray.rank, stray.waiting)] and any(
         mine[use] >= _USUAL for use in _expected(stray)
     )
 
@@ -122,6 +145,12 @@ def _is_faced(stray: Stray, ring: Ring) -> bool:
     peer = stray.waiting.peer
     theirs = ring.places.get(peer) if peer is not None else None
     return theirs is not None and theirs.peer == stray.rank
+
+
+def _peer_is_in_message(stray: Stray, ring: Ring) -> bool:
+    peer = stray.waiting.peer
+    theirs = ring.places.get(peer) if peer is not None else None
+    return theirs is not None and theirs.seq is None
 
 
 def _from_usual_place(stray: Stray, lookup: Lookup) -> bool:
@@ -143,7 +172,10 @@ def _from_usual_place(stray: Stray, lookup: Lookup) -> bool:
 
 
 def _off_distance(stray: Stray, lookup: Lookup) -> bool:
-    """Whether nobody else of the group sends that far, and enough as far as is waited for."""
+    """Whether nobody else of the group sends that far, and enough as far as is waited for.
+
+    That is more than likely rather than sure: an exchange may be unlike all others.
+    """
     group = stray.waiting
     size = len(group.group.members)
     if size > _MEMBERS:

@@ -19,6 +19,8 @@ from hanglab.analyzer.dumps.columns import ABSENT
 
 #: In larger groups senders are not told apart: every member would have to be read.
 _MEMBERS = 64
+#: So many others have to serve a rank for the one that does not to be the odd one out.
+_OTHERS = 2
 
 
 @dataclass(frozen=True)
@@ -55,36 +57,48 @@ def _from_anybody(waiting: Waiting) -> bool:
 
 
 def _is_sent_to(waiting: Waiting, waits: Waits) -> bool:
-    """Whether somebody else than the source is in a send to the receiver."""
-    return any(
-        other.seq is None
-        and other.peer in waiting.waiters
-        and other.group is waiting.group
-        and other.op.endswith("send")
-        and waiting.peer not in other.waiters
-        for other in waits.operations.values()
-    )
+    """Whether somebody is in a send to the receiver."""
+    return any(_senders_to(rank, waiting, waits) for rank in waiting.waiters)
 
 
-def is_underway(rank: int, waiting: Waiting, waits: Waits, lookup: Lookup) -> bool:
-    """Whether a receive is one of several that its rank was to make by then.
+def is_passed_over(rank: int, waiting: Waiting, waits: Waits, lookup: Lookup) -> bool:
+    """Whether a rank takes from everybody in turn, and only its receive's source does not send.
 
-    Somebody else is in a send to it, or since its last collective it has received from
-    another rank at the same line.  Otherwise it may have left a collective out and be
-    ahead of its source.
+    Since its last collective it has taken from some and sent nothing; all others are in a
+    send to it.  Less proves nothing: the receive may be one too many, from the wrong
+    source, or too early because its rank left a collective out.
     """
-    if _is_sent_to(waiting, waits):
-        return True
+    members = waiting.group.members
     entries = lookup.entries(rank)
     index = waiting.waiters[rank].index
-    if entries is None or not 0 <= index < len(entries):
+    others = set(members) - {rank, waiting.peer}
+    if len(others) < _OTHERS or entries is None or not 0 <= index < len(entries):
         return False
-    mine = int(entries.stack[index])
+    name = waiting.group.group.name
+    sources: set[int | None] = set()
     for row in range(index - 1, -1, -1):
         operation = entries.operations[int(entries.operation[row])]
-        if operation.op not in ("send", "recv"):
+        if operation.op == "send":
             return False
-        same = int(entries.group[row]) == int(entries.group[index])
-        if operation.op == "recv" and same and int(entries.stack[row]) == mine >= 0:
-            return operation.src not in (ABSENT, waiting.waiters[rank].src)
-    return False
+        if operation.op != "recv":
+            break
+        if entries.group_names[int(entries.group[row])].name == name:
+            known = 0 <= operation.src < len(members)
+            sources.add(members[operation.src] if known else None)
+    senders = _senders_to(rank, waiting, waits)
+    if not (sources and senders) or sources & {waiting.peer, None}:
+        return False
+    return others <= sources | senders
+
+
+def _senders_to(rank: int, waiting: Waiting, waits: Waits) -> set[int]:
+    """Who is in a send to ``rank`` in the group of ``waiting``."""
+    return {
+        sender
+        for other in waits.operations.values()
+        if other.seq is None
+        and other.peer == rank
+        and other.group is waiting.group
+        and other.op.endswith("send")
+        for sender in other.waiters
+    }

@@ -219,12 +219,13 @@ def _annotate(rows: list[_Row], crossings: Sequence[Crossing], posted: frozenset
 
 
 def _p2p_before(crossing: Crossing, ranks_in_group: int, rank_in_group: int) -> int:
-    """By how much a call that Flight Recorder does not see moves gloo's counter."""
+    """By how much more a call moves gloo's counter of operations than that of collectives."""
     if crossing.method in _P2P:
         return 1
-    if crossing.method == "monitored_barrier":
-        # rank 0 exchanges two messages with everybody, the others with rank 0
-        return 2 * (ranks_in_group - 1) if rank_in_group == 0 else 2
+    if crossing.method == "monitored_barrier" and rank_in_group == 0:
+        # It exchanges two messages with everybody, the others with it alone; two are
+        # counted as collectives on each.
+        return 2 * (ranks_in_group - 1) - 2
     return 0
 
 

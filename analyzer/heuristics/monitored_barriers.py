@@ -116,6 +116,7 @@ def _roots(known: Known, barrier: _Barrier) -> list[int] | None:
     """Who kept the barrier waiting by itself; None where that is not proved."""
     entered = _entered(known.ranks[barrier.by], barrier.group)
     absent: set[int] = set()
+    came = {barrier.by}
     for rank in barrier.members:
         view = known.ranks.get(rank)
         if view is None or rank == barrier.by:
@@ -129,14 +130,22 @@ def _roots(known: Known, barrier: _Barrier) -> list[int] | None:
                 # It came all the same, or has come since.
                 return None
             absent.add(rank)
+        elif counted or any(_OF_BARRIER.search(one.message) for one in view.exceptions):
+            came.add(rank)
     if not absent or any(_explained(known.ranks[r], barrier.at_ns) for r in absent):
         return None
     on = {rank: set[int]() for rank in absent}
     for wait in known.picture.waits:
         on.get(wait.call.rank, set()).update(wait.on)
+    # Those who wait for the barrier's own rank elsewhere went another way than it did.
+    against = {w.call.rank for w in known.picture.waits if barrier.by in w.on}
+    if absent & against and 2 * len((absent | against) & set(barrier.members)) >= len(
+        barrier.members
+    ):
+        return None
     roots = sorted(rank for rank in absent if not on[rank] & absent)
-    # Who waits for a rank that has nothing to do with the barrier is not where it began.
-    if any(on[rank] - set(barrier.members) for rank in roots):
+    # Who waits for a rank that is not known to have come to it may not be where it began.
+    if any(on[rank] - came for rank in roots):
         return None
     return roots or None
 

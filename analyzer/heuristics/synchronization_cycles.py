@@ -66,8 +66,7 @@ def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
     cause = Cause.P2P_UNMATCHED
     call, instead = unmatched.call, unmatched.instead
     sides = [call.rank] + ([instead.rank] if instead is not None else [])
-    # A receive for which nobody sends, although its source is past it: the send was left out.
-    omitted = instead is not None and call.op.endswith("recv") and not unmatched.undecided
+    omitted = instead is not None and unmatched.omitted
     culprits = sorted(unmatched.deviating or (sides[1:] if omitted else sides))
     where = f", which waits in {name_call(instead)}" if instead is not None else ""
     first = instead if instead is not None and culprits == [instead.rank] else call
@@ -80,7 +79,7 @@ def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
         victims=all_victims(picture, culprits),
         collective=collective_ref(call),
         location=location(first),
-        confidence=0.8 if unmatched.deviating else 0.6 if omitted else 0.5,
+        confidence=_of_sides(unmatched, omitted),
         summary=(
             f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"
             f"{_missed(unmatched)}."
@@ -89,6 +88,12 @@ def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
         + [observation(c, "waits in") for c in unmatched.missed if c is not instead],
         advice=advice_for(cause),
     )
+
+
+def _of_sides(unmatched: Unmatched, omitted: bool) -> float:
+    if unmatched.deviating:
+        return 0.6 if unmatched.likely else 0.8
+    return 0.6 if omitted else 0.5
 
 
 def _missed(unmatched: Unmatched) -> str:

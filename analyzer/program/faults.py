@@ -197,6 +197,23 @@ def unmatched(program: Program, rank: int, random: Random) -> Fault | None:
     return Fault("unmatched", frozenset({rank}), _changed(program, rank, at), at=at)
 
 
+def stray(program: Program, rank: int, random: Random) -> Fault | None:
+    """A message goes to, or is taken from, another rank than the one that waits for it."""
+    places = _places(
+        program,
+        rank,
+        lambda a: a.p2p and not a.batch and len(program.groups[a.group].members) > 2,
+    )
+    if not places:
+        return None
+    at = random.choice(places)
+    action = program.actions[rank][at]
+    members = program.groups[action.group].members
+    others = [i for i, member in enumerate(members) if member != rank and i != action.peer]
+    wrong = replace(action, peer=random.choice(others))
+    return Fault("stray", frozenset({rank}), _changed(program, rank, at, wrong), at=at)
+
+
 FAULTS: dict[str, Callable[[Program, int, Random], Fault | None]] = {
     "skip": skip,
     "extra": extra,
@@ -209,6 +226,7 @@ FAULTS: dict[str, Callable[[Program, int, Random], Fault | None]] = {
     "group_order": group_order,
     "p2p_deadlock": p2p_deadlock,
     "unmatched": unmatched,
+    "stray": stray,
 }
 #: What only a device that runs beside the host can do.
 NCCL_ONLY = frozenset({"device_stop"})

@@ -499,6 +499,44 @@ def test_a_receive_whose_source_is_past_it_was_not_served() -> None:
     assert finding.confidence <= 0.6
 
 
+@pytest.mark.parametrize(("again", "third"), [(False, False), (False, True), (True, True)])
+def test_a_receive_from_the_wrong_source_is_not_its_source_s(again: bool, third: bool) -> None:
+    """Rank 2 waits to be taken from and rank 1 goes on; who of 0 and 1 is wrong is not told."""
+    served = [Row("recv 0<-1", 0, p2p_seq=1)] if again else []
+    picture = picture_of(
+        {
+            0: [*served, open_("recv 0<-1", 0, p2p_seq=len(served) + 1)],
+            1: [*(Row("send 1->0", 0, p2p_seq=1) for _ in served), open_("all_reduce", 1)],
+            2: [open_("send 2->0", 0, p2p_seq=1)],
+            3: [open_("send 3->0", 0, p2p_seq=1) if third else open_("all_reduce", 1)],
+        },
+        members=world(4),
+    )
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
+    assert finding.confidence <= 0.5
+
+
+def test_messages_both_ways_are_no_round_in_which_a_source_is_passed_over() -> None:
+    """Ranks 2 and 3 have exchanged messages; 2 takes the next one from the wrong rank."""
+    both = [Row("send 2->3", 0, p2p_seq=1), Row("recv 2<-3", 0, p2p_seq=2)]
+    picture = picture_of(
+        {
+            0: [open_("broadcast", 1)],
+            1: [open_("send 1->2", 0, p2p_seq=1)],
+            2: [*both, open_("recv 2<-0", 0, p2p_seq=3)],
+            3: [
+                Row("recv 3<-2", 0, p2p_seq=1),
+                Row("send 3->2", 0, p2p_seq=2),
+                open_("broadcast", 1),
+            ],
+        },
+        members=world(4),
+    )
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 2])
+
+
 def test_in_a_longer_ring_the_source_may_be_late_because_of_another() -> None:
     """2 left an operation of group 4 out; 1 waits there and cannot send to 0 yet."""
     members = {"0": range(3), "4": [1, 2]}
@@ -644,6 +682,67 @@ def test_the_order_of_one_thread_tells_where_two_are_interleaved() -> None:
     assert habit_at(entries, last) is Habit.JUMPED
     assert leaves_out(entries, last, "0", Pending(0, 0, 0, None, "recv", src=0, dst=1))
     assert not leaves_out(entries, last, "0", Pending(0, 0, 0, None, "send", src=1, dst=0))
+
+
+def test_threads_that_take_turns_may_change_them() -> None:
+    """Each thread keeps to its own order; only who of them comes first is new."""
+    rows = [Row("send 0->1", 0, line=line) for _ in range(4) for line in (10, 20)]
+    rows.append(open_("send 0->1", 0, line=20))
+    entries = columns(0, rows, members=world(2)).entries
+    assert entries is not None
+    assert habit_at(entries, len(rows) - 1) is Habit.JUMPED
+    entries.threads = ["7", "8"]
+    entries.thread = np.array([*[0, 1] * 4, 1], dtype=np.int32)
+    assert habit_at(entries, len(rows) - 1) is Habit.UNKNOWN
+
+
+def test_an_unusual_distance_alone_is_no_stray_where_the_peer_is_past_it() -> None:
+    """Rank 1 left its receive out; 0 sends to it before it sends to 2, as nobody else does."""
+    picture = picture_of(
+        {
+            0: [open_("send 0->1", 0, p2p_seq=1)],
+            1: [Row("recv 1<-3", 0, p2p_seq=1), open_("all_reduce", 1)],
+            2: [open_("recv 2<-0", 0, p2p_seq=1)],
+            3: [Row("send 3->1", 0, p2p_seq=1), open_("all_reduce", 1)],
+        },
+        members=world(4),
+    )
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
+    assert finding.confidence <= 0.5
+
+
+def test_what_is_queued_behind_a_message_is_no_habit() -> None:
+    """Rank 0 sends to 1 before it begins to send to 2 again and again; 1 is past it."""
+    queued = [open_("send 0->2", 0, p2p_seq=2 + i) for i in range(3)]
+    picture = picture_of(
+        {
+            0: [open_("send 0->1", 0, p2p_seq=1), *queued],
+            1: [open_("all_reduce", 1)],
+            2: [open_("recv 2<-0", 0, p2p_seq=1 + i) for i in range(5)],
+            3: [open_("all_reduce", 1)],
+        },
+        members=world(4),
+    )
+    assert all(f.culprits != [0] for f in synchronization_findings(picture))
+
+
+def test_a_first_message_whose_peer_is_past_it_is_no_stray_without_its_line() -> None:
+    """Rank 0 left its receive out; 2, which waits for the one after, is the usual peer."""
+    usual = [Row("send 1->2", 0, p2p_seq=1 + i) for i in range(2)]
+    picture = picture_of(
+        {
+            0: [open_("all_reduce", 1)],
+            1: [*usual, open_("send 1->0", 0, p2p_seq=3)],
+            2: [
+                *(Row("recv 2<-1", 0, p2p_seq=1 + i) for i in range(2)),
+                open_("recv 2<-1", 0, p2p_seq=3),
+            ],
+        },
+        members=world(3),
+    )
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
 
 
 def test_two_that_are_new_to_each_other_have_not_strayed() -> None:

@@ -164,6 +164,6 @@ def test_a_message_that_was_left_out_in_the_loop_is_no_uneven_input() -> None:
     (cycle,) = known.picture.cycles
     receive = Call(1, known.picture.groups[0], None, "recv", peer=3)
     known.picture.cycles = [Cycle((3, 1), (cycle.calls[0], receive), False)]
-    known.picture.unmatched = [Unmatched(receive, cycle.calls[0])]
+    known.picture.unmatched = [Unmatched(receive, cycle.calls[0], omitted=True)]
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from views import THREADING, ended, job, progress, raised, user, view, waiting
 
-from hanglab.analyzer.communication.picture import Call, Group, Wait, WaitKind
+from hanglab.analyzer.communication.picture import Call, Group, Sink, Wait, WaitKind
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.evidence.model import RankView
 from hanglab.analyzer.verdict import Cause, Status
@@ -164,3 +164,47 @@ def test_a_rank_that_had_ended_by_then() -> None:
     views = [gave_up(0, FIRST.format(0, 1)), ended(entered(view(1), 2)), gave_up(2, FELT.format(2))]
     verdict = conclude(job(views, trigger=None))
     assert verdict.culprits == [1]
+
+
+@pytest.mark.parametrize("message", [FIRST.format(0, 1), ALL.format(0, "1, 2, 3")])
+@pytest.mark.parametrize("hangs", [False, True])
+def test_whoever_is_alone_in_a_barrier_accuses_nobody(message: str, hangs: bool) -> None:
+    """Rank 0 called one too many: its peers wait for it in the reduction that comes next."""
+    if hangs:
+        alone = entered(waiting(0), 3)
+        alone.stderr = message
+        peers = [entered(waiting(r), 2) for r in (1, 2, 3)]
+    else:
+        alone = gave_up(0, message)
+        lost = "Connection closed by peer [127.0.0.1]:5"
+        peers = [entered(raised(view(r), "RuntimeError", lost, at=2_000), 2) for r in (1, 2, 3)]
+    known = job([alone, *peers], trigger="no_progress" if hangs else None)
+    group = known.picture.groups[0]
+    known.picture.waits = [
+        Wait(Call(r, group, 7, "all_reduce"), WaitKind.NOT_ENTERED, (0,)) for r in (1, 2, 3)
+    ]
+    known.picture.sinks = [Sink(0, Call(0, group, 7, "all_reduce"), outside=True)]
+    assert not {1, 2, 3} & set(conclude(known).culprits)
+
+
+def test_who_waits_for_the_barrier_s_ranks_elsewhere_has_left_it_out() -> None:
+    felt = [gave_up(r, FELT.format(r)) for r in (2, 3)]
+    known = job([gave_up(0, FIRST.format(0, 1)), entered(waiting(1), 2), *felt], trigger=None)
+    group = known.picture.groups[0]
+    known.picture.waits = [Wait(Call(1, group, 7, "all_reduce"), WaitKind.NOT_ENTERED, (0, 2, 3))]
+    assert conclude(known).culprits == [1]
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_who_waits_for_a_rank_that_may_not_have_come_either_is_not_accused(dead: bool) -> None:
+    """Nobody counted barriers, and only the first that lacks is named: rank 1 waits for rank 3."""
+    gone = raised(view(3), "ValueError", "bad", user(40), at=500) if dead else outside(3)
+    known = job([gave_up(0, FIRST.format(0, 1)), waiting(1), waiting(2), gone], trigger=None)
+    for mine in known.ranks.values():
+        if mine.progress is not None:
+            mine.progress.operations_total += 1
+    group = known.picture.groups[0]
+    known.picture.waits = [
+        Wait(Call(r, group, 7, "all_reduce"), WaitKind.NOT_ENTERED, (3,)) for r in (1, 2)
+    ]
+    assert conclude(known).culprits == ([3] if dead else [])
