@@ -378,3 +378,10 @@ def test_a_loader_whose_worker_is_kept_from_its_processor(kept):
         assert found == {}
     else:
         assert found[Cause.SLOW_INPUT].culprits == [2]
+
+
+def test_one_long_stretch_alone_is_no_slow_rank_however_much_it_computes() -> None:
+    # It is a little late at other steps, too.
+    job = Job(lambda rank, step: (rank == 2) * (9000.0 if step == 20 else 4.0))
+    found = job.uses({2: 8.0 + 9000.0 / STEPS}).verdicts()
+    assert list(found) == [Cause.RANK0_WORK] and found[Cause.RANK0_WORK].culprits == [2]
