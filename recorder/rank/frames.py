@@ -8,30 +8,35 @@ between two instructions (python/cpython#97922).
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
-import threading
+import time
 from types import TracebackType
 
 _COLLECTS_ANYWHERE = sys.version_info < (3, 12)
+#: No walk takes so many seconds: one that began earlier has been cut off.
+ABANDONED_S = 1.0
 
 
 class SteadyFrames:
     """A context in which no collection starts by itself; held for microseconds.
 
-    One at a time; a child that is forked meanwhile collects as its parent did.
+    Nobody waits for it: a signal handler of the job may ask for a dump inside of one.  A
+    child that is forked meanwhile collects as its parent did.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        #: When each walk that is under way began, in monotonic seconds.
+        self._begun: list[float] = []
         self._paused = False
-        os.register_at_fork(after_in_child=self._after_fork)
+        os.register_at_fork(after_in_child=self._resume)
 
     def __enter__(self) -> None:
         if not _COLLECTS_ANYWHERE:
             return
-        self._lock.acquire()
+        self._begun.append(time.monotonic())
         if gc.isenabled():
             self._paused = True
             gc.disable()
@@ -44,17 +49,18 @@ class SteadyFrames:
     ) -> None:
         if not _COLLECTS_ANYWHERE:
             return
-        self._resume()
-        self._lock.release()
+        with contextlib.suppress(IndexError):  # taken for abandoned meanwhile
+            self._begun.pop()
+        # What a handler raises may cut a walk off before it comes here.
+        now = time.monotonic()
+        if all(now - begun >= ABANDONED_S for begun in self._begun):
+            self._resume()
 
     def _resume(self) -> None:
+        self._begun.clear()
         if self._paused:
             self._paused = False
             gc.enable()
-
-    def _after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._resume()
 
 
 steady_frames = SteadyFrames()

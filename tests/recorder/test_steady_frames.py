@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.recorder.rank import frames
 from hanglab.recorder.rank.frames import steady_frames
 
 PROGRAM = Path(__file__).parent / "programs" / "collected_program.py"
@@ -45,6 +46,26 @@ def test_collections_go_on_afterwards(collecting: None) -> None:
     assert gc.isenabled()
     with pytest.raises(KeyError), steady_frames:
         raise KeyError
+    assert gc.isenabled()
+
+
+def test_a_walk_inside_of_another_ends_neither(collecting: None) -> None:
+    # As when a signal handler of the job asks for a dump in the middle of one.
+    with steady_frames:
+        with steady_frames:
+            pass
+        assert gc.isenabled() is not HOLDS_OFF
+    assert gc.isenabled()
+
+
+def test_a_walk_that_was_cut_off_holds_collections_off_no_longer(
+    collecting: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steady = frames.SteadyFrames()
+    steady.__enter__()
+    monkeypatch.setattr(frames, "ABANDONED_S", 0.0)
+    with steady:
+        pass
     assert gc.isenabled()
 
 
