@@ -177,9 +177,10 @@ def test_capture_is_dropped_if_the_job_goes_on(tmp_path):
     assert analyze(case).status.value == "healthy"
 
 
-def test_what_a_rank_does_when_it_is_interrupted_does_not_hide_where_it_hung(tmp_path):
-    case, store = tmp_path / "case", tmp_path / "store"
-    command = program("interrupted_program.py", str(store))
+def hung_and_interrupted(tmp_path, then):
+    """The Case of a job that is interrupted after its hang was captured; see the program."""
+    case = tmp_path / "case"
+    command = program("interrupted_program.py", str(tmp_path / "store"), then)
     words = [*HANGLAB, "record", "--out", case, "--hang-after", "2", "--then", "leave"]
     with started([*words, "--", *command], tmp_path) as process:
         assert process.stderr is not None
@@ -189,40 +190,28 @@ def test_what_a_rank_does_when_it_is_interrupted_does_not_hide_where_it_hung(tmp
         os.kill(process.pid, signal.SIGINT)
         process.communicate(timeout=280)
     assert process.returncode == 130
-    away = CaseReader(case).ranks[1]
+    verdict = analyze(case)
+    assert (verdict.status, verdict.cause) == (Status.HUNG, Cause.MISSING_RANK)
+    assert verdict.culprits == [1] and verdict.location is not None
+    lines = (PROGRAMS / "interrupted_program.py").read_text().splitlines()
+    assert "# away" in lines[verdict.location.line - 1]
+    return CaseReader(case)
+
+
+def test_what_a_rank_does_when_it_is_interrupted_does_not_hide_where_it_hung(tmp_path):
+    away = hung_and_interrupted(tmp_path, "tidy").ranks[1]
     assert away.progress is not None
     assert (away.progress.phase, away.progress.operations_total) == ("exiting", 4)
     then = away.as_captured.progress
     assert then is not None
     assert (then.phase, then.operations_total) == ("running", 3)
     assert away.as_captured.flight_recorder != away.flight_recorder
-    verdict = analyze(case)
-    assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [1])
-    lines = (PROGRAMS / "interrupted_program.py").read_text().splitlines()
-    assert verdict.location is not None
-    assert "# away" in lines[verdict.location.line - 1]
 
 
 def test_a_hung_job_that_ends_well_because_it_is_interrupted_is_not_healthy(tmp_path):
-    case = tmp_path / "case"
-    command = program("swallowing_program.py", str(tmp_path / "store"))
-    words = [*HANGLAB, "record", "--out", case, "--hang-after", "2", "--then", "leave"]
-    with started([*words, "--", *command], tmp_path) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "left as it is" in line:
-                break
-        os.kill(process.pid, signal.SIGINT)
-        process.communicate(timeout=280)
-    assert process.returncode == 130
-    reader = CaseReader(case)
+    reader = hung_and_interrupted(tmp_path, "swallow")
     assert [rank.exit.code for rank in reader.ranks if rank.exit is not None] == [0, 0]
     assert reader.job is not None and reader.job.interrupted is not None
-    verdict = analyze(case)
-    assert (verdict.status, verdict.cause) == (Status.HUNG, Cause.MISSING_RANK)
-    assert verdict.culprits == [1] and verdict.location is not None
-    lines = (PROGRAMS / "swallowing_program.py").read_text().splitlines()
-    assert "# away" in lines[verdict.location.line - 1]
 
 
 def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):

@@ -1,6 +1,7 @@
 """Two ranks of which one never comes; what they do once they are interrupted hides where it was.
 
-Argument: a file to rendezvous in; beside it FILE.hangs appears once rank 1 is away.
+Arguments: a file to rendezvous in, and what they do then: "tidy" up and fail, or "swallow" it
+and end as if all were well.
 """
 
 import datetime
@@ -9,9 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-STORE = sys.argv[1]
+STORE, THEN = sys.argv[1:]
 
 
 def launch() -> int:
@@ -23,9 +23,9 @@ def launch() -> int:
         for rank in (0, 1)
     ]
     code = ranks[1].wait()
-    ranks[0].kill()
-    ranks[0].wait()
-    return code
+    if THEN == "tidy":
+        ranks[0].kill()
+    return max(code, ranks[0].wait())
 
 
 def train() -> None:
@@ -44,10 +44,14 @@ def train() -> None:
         dist.all_reduce(torch.ones(4))
     try:
         if rank == 1:
-            Path(STORE + ".hangs").touch()
             time.sleep(600)  # away
-        dist.all_reduce(torch.ones(4))
+        work = dist.all_reduce(torch.ones(4), async_op=True)
+        while not work.is_completed():
+            time.sleep(0.05)
     except KeyboardInterrupt:
+        if THEN == "swallow":
+            print("good bye", flush=True)
+            os._exit(0)  # without waiting for what will never come
         # It tidies up: what it still owed its peer, and its group.
         work = dist.all_reduce(torch.ones(4), async_op=True)
         work.wait()
