@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader, RankCase
+from hanglab.recorder.rank import process
+from hanglab.recorder.rank.progress_file import ProgressFile
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: No wait in these tests is longer, in seconds.
@@ -127,6 +130,17 @@ class Agent:
             assert pipe is not None
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+def play_rank(case: Path, pid: int) -> ProgressFile:
+    """Register a process as rank 0, as if it recorded itself."""
+    folder = folders.make_private(folders.rank_folder(case, os.uname().nodename, 0))
+    progress = ProgressFile(folder / folders.PROGRESS)
+    progress.identify(0, 0, 1)
+    progress.counters([(0, 1, 1)])
+    description = {**process.description(0, 1, 0, 0), "pid": pid}
+    folders.write_whole(folder / folders.PROCESS, json.dumps(description).encode())
+    return progress
 
 
 class Job:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from recorder_support import PROGRAMS, Agent, short_folder
-
-from hanglab.recorder.case import folders
-from hanglab.recorder.rank import process
-from hanglab.recorder.rank.progress_file import ProgressFile
+from recorder_support import PROGRAMS, Agent, play_rank, short_folder, wait_for
 
 #: Longer than what lies between two samples of the host.
 HANG_AFTER = 2.5
+#: The server hands out pieces of so many bytes, one in so many seconds.
+PIECE, PACE = 128 * 1024, 0.1
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -27,7 +24,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 def reader() -> Iterator[Start]:
     """A process that reads what a child of its own serves."""
     if os.geteuid() != 0 or not os.access("/dev/fuse", os.W_OK):
-        pytest.skip("to serve a file system takes root and /dev/fuse")
+        pytest.skip("to serve a file system takes root and /dev/fuse: run as root, modprobe fuse")
     started = []
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -36,7 +33,7 @@ def reader() -> Iterator[Start]:
         started.append(child)
         assert child.stdout is not None
         if child.stdout.readline() != b"ready\n":
-            pytest.skip("no file system can be served here")
+            pytest.skip("no file system can be mounted here: run where mount(2) is allowed")
         return child
 
     yield start
@@ -55,12 +52,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[[int], Agent]]:
 
         def start(pid: int) -> Agent:
             case = tmp_path / "case"
-            folder = folders.make_private(folders.rank_folder(case, os.uname().nodename, 0))
-            progress = ProgressFile(folder / folders.PROGRESS)
-            progress.identify(0, 0, 1)
-            progress.counters([(0, 1, 1)])
-            description = {**process.description(0, 1, 0, 0), "pid": pid}
-            folders.write_whole(folder / folders.PROCESS, json.dumps(description).encode())
+            play_rank(case, pid)
             agent = Agent(case, runtime, "--hang-after", str(HANG_AFTER))
             agents.append(agent)
             agent.wait("rank")
@@ -79,8 +71,11 @@ def test_questions_to_a_file_server_below_a_rank_are_no_movement(reader, watch):
 
 
 def test_data_that_a_file_server_hands_to_a_rank_is_movement(reader, watch):
-    agent = watch(reader("0.1").pid)
-    time.sleep(3 * HANG_AFTER)
+    pid = reader(str(PACE)).pid
+    agent = watch(pid)
+    (server,) = psutil.Process(pid).children()
+    enough = server.io_counters().write_chars + 3 * HANG_AFTER / PACE * PIECE
+    wait_for(lambda: server.io_counters().write_chars > enough, "three thresholds of data")
     agent.tell(command="capture", kind="request")
     captured = agent.wait("captured")
     assert captured["trigger"]["kind"] == "request"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorder_support import Agent, short_folder, wait_for
+from recorder_support import Agent, play_rank, short_folder, wait_for
 
 from hanglab.recorder.agent import samples, stacks
 from hanglab.recorder.agent.stacks import NoStacks, position, threads_of
@@ -21,8 +20,6 @@ from hanglab.recorder.agent.watched import WatchedRank, find_ranks
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Frame, ThreadStack
-from hanglab.recorder.rank import process
-from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.service import Service, current_stacks
 
 
@@ -40,17 +37,6 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def runtime() -> Iterator[Path]:
     with short_folder() as folder:
         yield folder
-
-
-def play_rank(case: Path, pid: int) -> ProgressFile:
-    """Register a process as rank 0, as if it recorded itself."""
-    folder = folders.make_private(folders.rank_folder(case, os.uname().nodename, 0))
-    progress = ProgressFile(folder / folders.PROGRESS)
-    progress.identify(0, 0, 1)
-    progress.counters([(0, 1, 1)])
-    description = {**process.description(0, 1, 0, 0), "pid": pid}
-    folders.write_whole(folder / folders.PROCESS, json.dumps(description).encode())
-    return progress
 
 
 @pytest.fixture
