@@ -40,7 +40,7 @@ def conclude(known: Known) -> Verdict:
             proposals += _ask(heuristic, known)
         except Exception as error:
             failed.append(Unusable(f"heuristic {name}", f"{type(error).__name__}: {error}"))
-    known.inputs.unusable += failed
+    known.inputs.unusable += [one for one in failed if one not in known.inputs.unusable]
     _, verdict = arbitrate(known, proposals)
     verdict = verdict or healthy(known) or undecided(known)
     if failed and verdict.status is Status.HEALTHY:

@@ -254,10 +254,3 @@ def label_left_loop(
         f"; {short} operations fewer than its peers",
         [(Cause.SKIPPED_COLLECTIVE, [rank], 0.25)],
     )
-
-
-def shape_around(view: RankView, frame: Frame) -> CodeShape | None:
-    for shape in view.shapes:
-        if shape.file == frame.file and shape.function == frame.function:
-            return shape
-    return None

@@ -50,6 +50,16 @@ def test_the_other_heuristics_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert unusable.reason == "ZeroDivisionError: no rank was late"
 
 
+def test_evidence_that_is_judged_again_names_a_heuristic_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, ("mine", broken))
+    known = ended(None, 9)
+    engine.conclude(known)
+    (unusable,) = engine.conclude(known).inputs.unusable
+    assert unusable.file == "heuristic mine"
+
+
 @pytest.mark.parametrize("heuristic", [broken, foreign])
 def test_a_job_that_one_could_not_look_at_is_not_called_healthy(
     monkeypatch: pytest.MonkeyPatch, heuristic: Heuristic
