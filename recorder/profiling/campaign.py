@@ -27,6 +27,8 @@ _POLL_S = 0.1
 #: What requests on the way to many hosts take, and Kineto's own needs, in milliseconds.
 _LEAD_MS = 2_200.0
 _WORKERS = 32
+#: How often a start is put off because others were quicker.
+_MOST_OVERTAKEN = 4
 #: Iterations between two possible starts where nobody counts how fast they pass.
 ROUNDUP = 50
 
@@ -43,6 +45,8 @@ class HostPart:
     problem: str = ""
     #: None of the processes that are meant runs there, and some run elsewhere.
     beside: bool = False
+    #: The host refused a start that it could have met when it was asked for its processes.
+    overtaken: bool = False
 
     @property
     def done(self) -> bool:
@@ -70,6 +74,17 @@ _T = TypeVar("_T")
 
 def place(plan: Plan) -> list[HostPart]:
     """Ask all hosts at once.  Raises TooEarly; whatever one host does wrong stays its own."""
+    parts = _ask(plan)
+    for _ in range(_MOST_OVERTAKEN):
+        overtaken = any(part.overtaken for part in parts)
+        if plan.start_in_s is not None or not overtaken or any(part.order for part in parts):
+            break
+        # Somebody else asked while this looked at the processes; now that is known.
+        parts = _ask(plan)
+    return parts
+
+
+def _ask(plan: Plan) -> list[HostPart]:
     thorough = plan.asked.window.iterations > 0
 
     def look(door: Door) -> Status:
@@ -101,14 +116,15 @@ def place(plan: Plan) -> list[HostPart]:
         patience_s = min(asked.patience_s + wait_s, MAX_PATIENCE_S)
         asked = msgspec.structs.replace(asked, patience_s=max(asked.patience_s, patience_s))
 
-    def send(part: HostPart) -> tuple[str, list[Receipt]]:
+    def send(part: HostPart) -> None:
         own = window
         if start_ms:
             # In that host's own time.
             own = msgspec.structs.replace(
                 own, start_ms=int(start_ms + statuses[part.door].offset_ms)
             )
-        return client.place(part.door, msgspec.structs.replace(asked, window=own))
+        placed = client.place(part.door, msgspec.structs.replace(asked, window=own))
+        part.order, part.receipts = placed
 
     # Hosts that have none of the processes say so themselves, unless others have them.
     wanted = [part for part in able if meant[part.door]] or able
@@ -116,11 +132,16 @@ def place(plan: Plan) -> list[HostPart]:
         if part not in wanted:
             part.beside = True
             part.problem = "none of the processes that are meant is there"
-    for part, placed in zip(wanted, everywhere(wanted, send), strict=True):
-        if isinstance(placed, Exception):
-            part.problem = str(placed)
-        else:
-            part.order, part.receipts = placed
+    try:
+        failures = everywhere(wanted, send)
+    except KeyboardInterrupt:
+        # Those that were on their way have arrived by now.
+        withdraw(wanted)
+        raise
+    for part, failure in zip(wanted, failures, strict=True):
+        if failure is not None:
+            part.problem = str(failure)
+            part.overtaken = bool(start_ms) and isinstance(failure, AgentRefused)
     return parts
 
 
@@ -194,7 +215,8 @@ def _common_start(plan: Plan, everyone: Sequence[ProcessState]) -> float:
     window = plan.asked.window
     if window.iterations or not everyone:
         return 0.0
-    lead_ms = max(p.period_s for p in everyone) * 1e3 + _LEAD_MS + window.warmup_s * 1e3
+    hears_s = max(p.free_in_s + p.period_s for p in everyone)
+    lead_ms = hears_s * 1e3 + _LEAD_MS + window.warmup_s * 1e3
     if plan.start_in_s is None:
         return time.time() * 1e3 + lead_ms if len(everyone) > 1 else 0.0
     # Looking at the processes has taken a moment, and would again.

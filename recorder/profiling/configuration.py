@@ -16,6 +16,9 @@ MAX_DURATION_MS = 600_000
 MAX_ITERATIONS = 100_000
 MAX_WARMUP_MS = 600_000
 
+#: Kineto puts a start that is not set two of its own turns after the request, and its warm-up.
+_UNSET_START_S = 2.0
+
 #: Keys that Dynolog's clients send, and what their values look like.
 _INTEGER = re.compile(r"-?\d{1,18}")
 _FLAG = re.compile(r"true|false|0|1")
@@ -149,6 +152,22 @@ def values_of(text: str) -> dict[str, str]:
 def number_of(values: dict[str, str], key: str, default: int = 0) -> int:
     """A setting of a checked text as a number."""
     return int(values.get(key) or default)
+
+
+def lasts_s(text: str, now_s: float) -> float | None:
+    """Seconds from now until the last event of a trace that a process is told of now.
+
+    ``now_s`` is wall time.  None for one by iterations.
+    """
+    values = values_of(text)
+    if number_of(values, "ACTIVITIES_ITERATIONS") > 0:
+        return None
+    start_ms = number_of(values, "PROFILE_START_TIME")
+    if start_ms:
+        begins_s = max(0.0, start_ms / 1e3 - now_s)
+    else:
+        begins_s = _UNSET_START_S + number_of(values, "ACTIVITIES_WARMUP_PERIOD_SECS", 5)
+    return begins_s + number_of(values, "ACTIVITIES_DURATION_MSECS", 500) / 1e3
 
 
 def trace_path(file: str, pid: int) -> str:

@@ -6,15 +6,43 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 from hanglab.recorder.profiling import fabric
 
 _CREDENTIALS = struct.Struct("@iII")
+#: Python's socket module lacks it; its message is a timespec of wall time.
+_SO_TIMESTAMPNS = 35
+_TIMESTAMP = struct.Struct("@qq")
+#: Kineto waits some 90 ms for an answer.  One that comes later it would take for the answer to its
+#: next request, and so on with all that follow: each would be a period late.
+PATIENCE_S = 0.075
 
 
 class NameTaken(OSError):
     """Another daemon has the name already."""
+
+
+class Received(NamedTuple):
+    """A datagram."""
+
+    data: bytes
+    address: str | bytes
+    #: The sender's process id as this process sees it; None if unknown.
+    pid: int | None
+    #: Wall time at which it was sent, in seconds.
+    sent_s: float
+
+    @property
+    def age_s(self) -> float:
+        return time.time() - self.sent_s
+
+    @property
+    def awaited(self) -> bool:
+        """Whether its sender still waits for the answer."""
+        return self.age_s < PATIENCE_S
 
 
 class FabricSocket:
@@ -32,6 +60,7 @@ class FabricSocket:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             self._bind()
         except BaseException:
             self._socket.close()
@@ -40,25 +69,27 @@ class FabricSocket:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def receive(self) -> tuple[bytes, str | bytes, int | None] | None:
-        """Datagram, sender's address, and sender's process id as this process sees it.
-
-        None where nothing is there.
-        """
+    def receive(self) -> Received | None:
+        """The next datagram; None where nothing is there."""
         try:
             data, ancillary, flags, address = self._socket.recvmsg(
-                fabric.MAX_DATAGRAM, socket.CMSG_SPACE(_CREDENTIALS.size)
+                fabric.MAX_DATAGRAM,
+                socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_TIMESTAMP.size),
             )
         except (BlockingIOError, InterruptedError, ConnectionError):
             return None
         pid = None
+        sent_s = time.time()
         for level, kind, content in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
                 # 0 stands for a process of a namespace that is not below this one.
                 pid = _CREDENTIALS.unpack(content[: _CREDENTIALS.size])[0] or None
+            elif (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+                seconds, nanoseconds = _TIMESTAMP.unpack(content[: _TIMESTAMP.size])
+                sent_s = seconds + nanoseconds / 1e9
         if flags & socket.MSG_TRUNC:
             data = b""
-        return data, address or b"", pid
+        return Received(data, address or b"", pid, sent_s)
 
     def answer(self, address: str | bytes, data: bytes) -> None:
         """Never blocks: a process that does not read gets nothing."""

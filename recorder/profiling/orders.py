@@ -27,8 +27,9 @@ from hanglab.recorder.profiling.configuration import (
     configuration,
     trace_path,
 )
+from hanglab.recorder.profiling.handover import Handover
 from hanglab.recorder.profiling.receipts import MAX_PATIENCE_S, Asked, Receipt, Selection
-from hanglab.recorder.profiling.registry import Client, Handover, Registry
+from hanglab.recorder.profiling.registry import Client, Registry
 from hanglab.recorder.profiling.traces import Check, Checked
 
 #: Kineto wants this much between a request and its start, in seconds.
@@ -38,20 +39,21 @@ _MARGIN_S = 0.4
 #: A process that says it is idle this long after the end, and has written nothing, never will.
 _NO_FILE_S = 3.0
 _KEPT_ORDERS = 64
+#: Requests that wait for one process.
+_MOST_WAITING = 8
 _BUSY = ": a trace runs in it all the time, such as one of its own torch.profiler"
 
 
 @dataclass
 class Target:
-    """One process of an order.  ``due`` is monotonic: when its trace should have ended."""
+    """One process of an order."""
 
     client: Client
     receipt: Receipt
-    #: Where Kineto writes, and where the finished trace goes.
-    written: Path
+    #: Where the finished trace goes.
     target: Path
     handover: Handover
-    due: float | None = None
+    #: How often it has said that it is idle, without a break, since its trace should have ended.
     idle_seen: int = 0
     checking: Checking | None = None
 
@@ -134,8 +136,8 @@ class Orders:
 
     def earliest_start_ms(self, clients: dict[str, Client], warmup_s: int) -> float:
         """Wall time in milliseconds at which all of them can have begun."""
-        period = max(client.period_s for client in clients.values())
-        return (time.time() + period + _KINETO_LEAD_S + _MARGIN_S + warmup_s) * 1e3
+        hears = max(client.free_in_s + client.period_s for client in clients.values())
+        return (time.time() + hears + _KINETO_LEAD_S + _MARGIN_S + warmup_s) * 1e3
 
     def place(self, asked: Asked) -> Order:
         """Take an order: each process it concerns gets its own text.  Raises Refused."""
@@ -185,35 +187,32 @@ class Orders:
     def collect(self, client: Client) -> str:
         """The text that the process gets now; "" for nothing.
 
-        A request that meets a running trace can be dropped, so it waits for its end.
+        A request that meets another can be dropped, so it waits for its end.
         """
-        waiting = client.waiting
-        if waiting is None or not client.idle:
+        if not client.waiting or not client.free:
             return ""
-        client.waiting = None
-        target = self._target_of(waiting)
-        if target is None:
-            return waiting.text
-        target.handover.delivered = time.monotonic()
-        target.receipt.state = "delivered"
-        target.receipt.delivered_ms = time.time() * 1e3
-        order = self._orders[waiting.order]
-        window = order.asked.window
-        if not window.iterations:
-            start = max(0.0, window.start_ms / 1e3 - time.time()) if window.start_ms else 0.0
-            lead = max(start, float(window.warmup_s) if not window.start_ms else 0.0)
-            target.due = time.monotonic() + lead + window.duration_ms / 1e3
-        return waiting.text
+        client.given = handover = client.waiting.popleft()
+        client.told = True
+        target = self._target_of(handover)
+        if target is not None:
+            target.receipt.state = "delivered"
+            target.receipt.delivered_ms = time.time() * 1e3
+        return handover.deliver()
 
     def heard(self, client: Client) -> None:
         """A process has asked; it tells by that whether a trace runs in it."""
+        if client.given is not None and not client.idle:
+            client.given.begun = True
         for order in self._orders.values():
             for target in order.targets:
                 if target.client is not client or target.receipt.final:
                     continue
                 if not client.idle and target.receipt.state == "delivered":
                     target.receipt.state = "active"
-                elif client.idle and target.due is not None and time.monotonic() > target.due:
+                due = target.handover.due
+                if not client.idle:
+                    target.idle_seen = 0
+                elif due is not None and time.monotonic() > due:
                     target.idle_seen += 1
 
     def follow(self) -> None:
@@ -247,9 +246,13 @@ class Orders:
         target = Target(
             client,
             receipt,
-            Path(trace_path(str(asked), client.own_pid)),
             home / (f"{order.name}.{stem}" if home != folder else stem),
-            Handover(order.name, text, time.monotonic()),
+            Handover(
+                order.name,
+                text,
+                time.monotonic(),
+                Path(trace_path(str(asked), client.own_pid)),
+            ),
         )
         target.target = target.target.with_name(target.target.name + ".pt.trace.json")
         reason = self._obstacle(client, order.asked.window)
@@ -258,28 +261,14 @@ class Orders:
         if reason:
             self._fail(target, reason)
         else:
-            client.waiting = target.handover
+            client.waiting.append(target.handover)
         return target
 
     def _obstacle(self, client: Client, window: Window) -> str:
-        if client.waiting is not None:
-            return f"request {client.waiting.order} still waits for the process to ask for it"
-        for order in self._orders.values():
-            if not order.asked.window.iterations:
-                continue
-            for target in order.targets:
-                if (
-                    target.client is client
-                    and target.handover.delivered is not None
-                    and target.receipt.state != "valid"
-                    and target.checking is None
-                    and not target.written.exists()
-                ):
-                    # Kineto knows no cancel: until it has begun, nothing else begins.
-                    return (
-                        f"request {order.name} waits in it for an iteration that has not come; "
-                        "it blocks every later one"
-                    )
+        if len(client.waiting) >= _MOST_WAITING:
+            return f"{len(client.waiting)} requests already wait for the process to ask for them"
+        if client.given is not None and client.given.awaits_iteration:
+            return _blocked(client.given)
         if window.iterations:
             still = self._standstill(client)
             if still:
@@ -296,7 +285,8 @@ class Orders:
             if checked is not None:
                 self._take(target, checked)
             return
-        if target.written.exists():
+        if target.handover.written.exists():
+            target.handover.settled = True
             receipt.state = "complete"
             receipt.completed_ms = time.time() * 1e3
             target.checking = Checking(self._check(order, target))
@@ -307,19 +297,40 @@ class Orders:
         now = time.monotonic()
         patience = order.asked.patience_s
         if target.handover.delivered is None:
-            silent = now - target.client.last_seen
-            busy = "" if target.client.idle else _BUSY
-            start_ms = order.asked.window.start_ms
-            if start_ms and time.time() * 1e3 > start_ms - _KINETO_LEAD_S * 1e3:
-                self._fail(target, f"it did not ask for work before the start time{busy}")
-            elif now - target.handover.queued > max(patience, 3 * target.client.period_s):
-                self._fail(target, f"it has not asked for work for {silent:.0f} s{busy}")
-        elif target.due is not None:
-            dropped = target.idle_seen >= 2 and now > target.due + _NO_FILE_S
-            if dropped or now > target.due + patience:
-                self._fail(target, _dropped(target))
+            self._follow_waiting(order, target, now)
+        elif target.handover.due is not None:
+            due = target.handover.due
+            dropped = target.idle_seen >= 2 and now > due + _NO_FILE_S
+            if dropped or now > due + patience:
+                self._fail(target, _dropped(target, patience))
         elif now - target.handover.delivered > patience:
-            self._fail(target, _no_iteration(order.asked.window, patience))
+            self._fail(target, _no_iteration(target, order.asked.window, patience))
+
+    def _follow_waiting(self, order: Order, target: Target, now: float) -> None:
+        """Look after one that the process has not been given."""
+        client = target.client
+        given = client.given
+        first = client.waiting[0]
+        busy = "" if client.idle else _BUSY
+        start_ms = order.asked.window.start_ms
+        if first is not target.handover:
+            busy = f": request {first.order} is before it"
+        elif not client.free and given is not None:
+            busy = f": request {given.order} is at work in it"
+        if start_ms and time.time() * 1e3 > start_ms - _KINETO_LEAD_S * 1e3:
+            self._fail(target, f"it did not ask for work before the start time{busy}")
+        elif given is not None and given.awaits_iteration and self._given_up(given):
+            self._fail(target, _blocked(given))
+        elif first is not target.handover or client.given is not None:
+            # What is before it has a patience of its own.
+            target.handover.queued = now
+        elif now - target.handover.queued > max(order.asked.patience_s, 3 * client.period_s):
+            silent = now - client.last_seen
+            self._fail(target, f"it has not asked for work for {silent:.0f} s{busy}")
+
+    def _given_up(self, handover: Handover) -> bool:
+        target = self._target_of(handover)
+        return target is not None and target.receipt.final
 
     def _check(self, order: Order, target: Target) -> Check:
         identity = target.client.identity
@@ -332,7 +343,7 @@ class Orders:
                 slack = 0.0 if window.start_ms else (window.warmup_s + 5.0) * 1e3
                 end = start + window.duration_ms + slack
         return Check(
-            path=str(target.written),
+            path=str(target.handover.written),
             target=str(target.target),
             rank=identity.rank,
             world_size=identity.world_size,
@@ -358,8 +369,10 @@ class Orders:
     def _fail(self, target: Target, reason: str) -> None:
         target.receipt.state = "failed"
         target.receipt.reason = reason
-        if target.client.waiting is target.handover:
-            target.client.waiting = None
+        # Kineto knows no cancel: what waits in it for an iteration goes on waiting.
+        target.handover.settled = not target.handover.awaits_iteration
+        if target.handover in target.client.waiting:
+            target.client.waiting.remove(target.handover)
 
     def _target_of(self, waiting: Handover) -> Target | None:
         order = self._orders.get(waiting.order)
@@ -382,7 +395,13 @@ def _prepare(folder: Path, home: Path, pid: int | None) -> str:
     return ""
 
 
-def _no_iteration(window: Window, patience_s: float) -> str:
+def _no_iteration(target: Target, window: Window, patience_s: float) -> str:
+    if target.handover.begun:
+        return (
+            f"no file came within {patience_s:.0f} s of the request, and a trace has run in it: "
+            "its iterations take longer, which a longer --timeout helps, or another profiler, "
+            "such as the job's own torch.profiler, cancelled it"
+        )
     which = "no iteration"
     if window.at_iteration:
         which = f"neither iteration {window.at_iteration} nor the next multiple of {window.roundup}"
@@ -394,9 +413,21 @@ def _no_iteration(window: Window, patience_s: float) -> str:
     )
 
 
-def _dropped(target: Target) -> str:
+def _blocked(handover: Handover) -> str:
+    return (
+        f"request {handover.order or 'of a dynolog client'} waits in it for an iteration that has "
+        "not come; it blocks every later one"
+    )
+
+
+def _dropped(target: Target, patience_s: float) -> str:
+    if not target.client.idle:
+        return (
+            f"no file came within {patience_s:.0f} s of its end{_BUSY}; or a longer --timeout helps"
+        )
     # Kineto writes to a .tmp beside the file and renames it.
-    remains = list(target.written.parent.glob(f"{target.written.name}*.tmp*"))
+    written = target.handover.written
+    remains = list(written.parent.glob(f"{written.name}*.tmp*"))
     for path in remains:
         with contextlib.suppress(OSError):
             path.unlink()

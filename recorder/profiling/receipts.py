@@ -71,6 +71,8 @@ class ProcessState(msgspec.Struct):
     idle: bool
     #: Seconds between its looks for something to do.
     period_s: float
+    #: Until all requests that it has or that wait for it are over; 0 for none.
+    free_in_s: float = 0.0
     #: Iterations per second, None where nobody counts them.
     iterations_per_s: float | None = None
     #: Iterations that it has made, None where nobody counts them.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from hanglab.recorder.profiling import processes
 from hanglab.recorder.profiling.fabric import Request
+from hanglab.recorder.profiling.handover import Handover
 from hanglab.recorder.profiling.processes import Identity, Registered
 
 #: A process that asks every 5 s, and has not for this long, has gone.
@@ -17,16 +18,6 @@ _SILENCE_S = 30.0
 MAX_PROCESSES = 4096
 #: The period of a process that has only been heard once.
 DEFAULT_PERIOD_S = 5.0
-
-
-@dataclass
-class Handover:
-    """A configuration on its way to a process."""
-
-    order: str
-    text: str
-    queued: float
-    delivered: float | None = None
 
 
 @dataclass
@@ -40,7 +31,12 @@ class Client:
     job_id: int
     last_seen: float
     idle: bool = True
-    waiting: Handover | None = None
+    #: What it is to be told, one after the other.
+    waiting: deque[Handover] = field(default_factory=deque)
+    #: What it was told last, until that has ended.
+    given: Handover | None = None
+    #: Whether it was ever told anything here.
+    told: bool = False
     periods: deque[float] = field(default_factory=lambda: deque(maxlen=5))
 
     @property
@@ -53,6 +49,31 @@ class Client:
         """Seconds between two of its requests."""
         return statistics.median(self.periods) if self.periods else DEFAULT_PERIOD_S
 
+    @property
+    def free(self) -> bool:
+        """Whether it can be told something now and will not lose it."""
+        if self.given is not None and self.given.over(self.idle):
+            self.given = None
+        return self.idle and self.given is None
+
+    @property
+    def sets_turns(self) -> bool:
+        """Whether it is about to be told, for the first time, something by iterations.
+
+        Kineto's thread that writes traces takes its turns, a second apart, from that moment.
+        """
+        if self.told or not self.waiting or not self.free:
+            return False
+        return self.waiting[0].by_iterations
+
+    @property
+    def free_in_s(self) -> float:
+        """Seconds until all that it has been or is to be told is over, as far as can be seen."""
+        given = self.given
+        left_s = given.left_s() if given is not None and not given.over(self.idle) else 0.0
+        # It has to ask for each.
+        return left_s + sum(one.left_s() + self.period_s for one in self.waiting)
+
 
 class Registry:
     """All clients of one agent.  Times are monotonic seconds."""
@@ -60,6 +81,11 @@ class Registry:
     def __init__(self, registered: Registered | None = None) -> None:
         self._registered = registered
         self._clients: dict[str, Client] = {}
+
+    def knows(self, address: str | bytes, request: Request) -> bool:
+        """Whether that process has been heard before."""
+        client = self._clients.get(_key(address))
+        return client is not None and client.own_pid == request.pids[0]
 
     def heard(
         self, address: str | bytes, pid: int | None, request: Request, now: float | None = None
@@ -70,8 +96,8 @@ class Registry:
         """
         now = time.monotonic() if now is None else now
         key = _key(address)
-        client = self._clients.get(key)
-        if client is not None and client.own_pid == request.pids[0]:
+        if self.knows(address, request):
+            client = self._clients[key]
             # Retries of one request follow each other within milliseconds.
             if now - client.last_seen > 0.3 and client.idle:
                 client.periods.append(now - client.last_seen)

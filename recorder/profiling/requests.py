@@ -16,13 +16,17 @@ import msgspec
 
 from hanglab.recorder.profiling import dynolog
 from hanglab.recorder.profiling.access import Refused, check_token, confined
+from hanglab.recorder.profiling.configuration import trace_path
+from hanglab.recorder.profiling.handover import Handover
 from hanglab.recorder.profiling.orders import Order, Orders
 from hanglab.recorder.profiling.receipts import Asked, ProcessState
-from hanglab.recorder.profiling.registry import Client, Handover, Registry
+from hanglab.recorder.profiling.registry import Client, Registry
 from hanglab.recorder.profiling.standstill import Standstills
 
 #: Bytes of a trace in one answer.
 _BLOCK = 4 * 1024 * 1024
+#: Longest wait for a request by iterations to begin before the next is taken, in seconds.
+_SETTLES_S = 3.0
 #: Processes that are looked at at a time.
 _LOOKS = 4
 
@@ -94,6 +98,7 @@ class Requests:
             is_rank=is_rank,
             idle=client.idle,
             period_s=client.period_s,
+            free_in_s=client.free_in_s,
             iterations_per_s=pace.per_s,
             iterations=pace.iterations,
         )
@@ -112,12 +117,32 @@ class Requests:
         with self.lock:
             chosen = self.orders.select(asked.selection)
         stills = self._look(chosen.values(), asked.window.iterations > 0)
+        self._settle(chosen.values())
         with self.lock:
             order = self.orders.place(asked)
         for client, still in zip(chosen.values(), stills, strict=True):
             if still:
                 self.standstills.keep_stack(client, order.name)
         return order
+
+    def _settle(self, clients: Iterable[Client]) -> None:
+        """Wait until a request by iterations that has just been handed over must have begun.
+
+        Until that is seen any other is refused, and it is seen when the process asks again.
+        """
+        until = time.monotonic() + _SETTLES_S
+        for client in clients:
+            while time.monotonic() < until:
+                with self.lock:
+                    given = client.given
+                    fresh = (
+                        given is not None
+                        and given.awaits_iteration
+                        and time.monotonic() - (given.delivered or 0.0) < 1.5 * client.period_s
+                    )
+                if not fresh:
+                    break
+                time.sleep(0.02)
 
     def _look(self, clients: Iterable[Client], thorough: bool) -> list[str]:
         with ThreadPoolExecutor(_LOOKS, "hanglab-standstill") as pool:
@@ -187,13 +212,15 @@ class Requests:
                 if stills[key]:
                     refused[str(client.own_pid)] = f"it makes no iterations: {stills[key]}"
                     busy += 1
-                elif not client.idle or client.waiting is not None:
+                elif client.waiting or not client.free:
                     busy += 1
                 elif len(triggered) < request.limit:
                     triggered.append(client.own_pid)
                     alone = names.count(client.own_pid) == 1
-                    text = request.text(file if alone else dynolog.told_apart(file, client))
-                    client.waiting = Handover("", text, time.monotonic())
+                    own = file if alone else dynolog.told_apart(file, client)
+                    written = Path(trace_path(own, client.own_pid))
+                    told = Handover("", request.text(own), time.monotonic(), written)
+                    client.waiting.append(told)
         more = {"refused": refused} if refused else {}
         return dynolog.answer(names, triggered, busy, **more)
 

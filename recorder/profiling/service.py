@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import select
 import threading
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 from hanglab.recorder.case import folders
 from hanglab.recorder.profiling import fabric
 from hanglab.recorder.profiling.access import Refused, is_loopback, server_tls
-from hanglab.recorder.profiling.fabric_socket import FabricSocket, remove_dead_clients
+from hanglab.recorder.profiling.fabric_socket import FabricSocket, Received, remove_dead_clients
 from hanglab.recorder.profiling.orders import Orders
 from hanglab.recorder.profiling.processes import Registered
 from hanglab.recorder.profiling.registry import Client, Registry
@@ -23,8 +24,12 @@ from hanglab.recorder.profiling.standstill import Standstills
 #: Seconds between two looks at orders while some are open.
 _FOLLOW_S = 0.02
 _HOUSEKEEPING_S = 10.0
+#: How long the answer is held back that sets the turns of Kineto's writing thread, in seconds.
+#: Where a process asks just after such a turn, its trace waits nearly a second to be written; so
+#: one of a few short iterations is over by the next turn.  Kineto waits for no answer much longer.
+_HOLD_S = 0.06
 #: A pause after something went wrong that may go wrong again at once, in seconds.
-_TROUBLE_S = 0.1
+_TROUBLE_S = 0.05
 _MOST_TROUBLES = 20
 
 
@@ -94,6 +99,7 @@ class ProfilingService:
         self._socket = FabricSocket(settings.socket_folder)
         self._closing = threading.Event()
         self._housekeeping = time.monotonic() + _HOUSEKEEPING_S
+        self._held: list[tuple[Received, Client]] = []
         self._thread = threading.Thread(target=self._run, name="hanglab-fabric", daemon=True)
         try:
             self._server = Server(settings.addresses, settings.port, self.requests.answer, tls)
@@ -127,8 +133,17 @@ class ProfilingService:
     def _turn(self, poll: select.poll) -> None:
         with self._lock:
             busy = self.orders.busy
-        poll.poll(1e3 * (_FOLLOW_S if busy else 0.25))
+        pause_s = _FOLLOW_S if busy else 0.25
+        for received, _ in self._held:
+            pause_s = min(pause_s, max(0.0, _HOLD_S - received.age_s))
+        poll.poll(math.ceil(1e3 * pause_s))
         self._hear()
+        held, self._held = self._held, []
+        for received, client in held:
+            if received.age_s < _HOLD_S:
+                self._held.append((received, client))
+            else:
+                self._answer(received, client)
         if busy:
             with self._lock:
                 self.orders.follow()
@@ -152,20 +167,32 @@ class ProfilingService:
             received = self._socket.receive()
             if received is None:
                 return
-            data, address, pid = received
             try:
-                message = fabric.decode(data)
+                message = fabric.decode(received.data)
             except fabric.BadFrame:
                 continue
-            if not address:
+            if not received.address:
                 continue
             if isinstance(message, fabric.Context):
-                self._socket.answer(address, fabric.encode_count(1))
+                if received.awaited:
+                    self._socket.answer(received.address, fabric.encode_count(1))
                 continue
             with self._lock:
-                client = self.registry.heard(address, pid, message)
-                text = ""
+                if new := not self.registry.knows(received.address, message):
+                    # To look all ranks of a host up as they start may take longer than they wait.
+                    self._answer(received, None)
+                client = self.registry.heard(received.address, received.pid, message)
                 if client is not None:
                     self.orders.heard(client)
-                    text = self.orders.collect(client)
-            self._socket.answer(address, fabric.encode_configuration(text))
+                    if client.sets_turns:
+                        self._held.append((received, client))
+                        continue
+            if not new:
+                self._answer(received, client)
+
+    def _answer(self, received: Received, client: Client | None) -> None:
+        with self._lock:
+            if not received.awaited:
+                return
+            text = self.orders.collect(client) if client is not None else ""
+        self._socket.answer(received.address, fabric.encode_configuration(text))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.agent.stacks import NoStacks, threads_of
-from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import (
     Counters,
     NotProgress,
@@ -177,7 +177,7 @@ def by_stack(pid: int, thorough: bool = True) -> str:
 def _counters(folder: Path, like: Counters | None = None) -> Counters | None:
     with contextlib.suppress(OSError, NotProgress):
         with open(folder / folders.PROGRESS, "rb") as file:
-            found = read_counters(file.read(layout.COUNTERS_BYTES))
+            found = read_counters(file.read())
         if like is not None:
             # The recorder's own beat is no movement of the job.
             found = found._replace(heartbeat_mono_ns=like.heartbeat_mono_ns, dumps=like.dumps)

@@ -8,6 +8,7 @@ from hanglab.recorder.profiling.configuration import (
     Window,
     check_text,
     configuration,
+    lasts_s,
     trace_path,
     values_of,
 )
@@ -79,3 +80,21 @@ def test_file_name_that_cannot_smuggle_a_second_setting() -> None:
 )
 def test_pid_goes_before_the_first_ending(file: str, written: str) -> None:
     assert trace_path(file, 7) == written
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds"),
+    [
+        # Kineto begins two turns of a second after a request that names no start.
+        (Window(500), 2.5),
+        (Window(500, warmup_ms=1500), 4.5),
+        (Window(500, start_ms=1_003_000), 3.5),
+        (Window(500, start_ms=900_000), 0.5),
+        (Window(iterations=3), None),
+    ],
+)
+def test_end_of_a_trace_that_begins_now(window: Window, seconds: float | None) -> None:
+    text = configuration("/t/a.json", "id", window, Detail())
+    assert lasts_s(text, 1000.0) == seconds
+    # What dynolog's own client leaves out.
+    assert lasts_s("ACTIVITIES_LOG_FILE=/t/a.json\n", 1000.0) == 7.5

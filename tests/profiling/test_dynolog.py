@@ -117,8 +117,10 @@ def test_daemon_and_agent_are_asked_together(
     ],
 )
 def test_what_dynolog_has_no_words_for(
-    tmp_path: Path, words: list[str], code: int, text: str
+    tmp_path: Path, words: list[str], code: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Some machines have squeue.
+    monkeypatch.setenv("PATH", str(tmp_path))
     with dynolog(71) as daemon:
         out = str(tmp_path / "out")
         done = profile(tmp_path, "--host", f"127.0.0.1:{daemon.port}", "--out", out, *words)

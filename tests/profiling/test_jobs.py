@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,15 @@ UP_S = 90.0
 
 @contextlib.contextmanager
 def job(
-    folder: Path, *arguments: str, ranks: int = 2, before: tuple[str, ...] = ()
+    folder: Path,
+    *arguments: str,
+    ranks: int = 2,
+    before: tuple[str, ...] = (),
+    verbose: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A job whose processes look for the agent in the folder, once a second.
 
-    ``before``: words in front of its command.
+    ``before``: words in front of its command.  ``verbose``: Kineto tells all it does.
     """
     config = folder / "kineto.conf"
     config.write_text("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n")
@@ -45,6 +50,8 @@ def job(
         "KINETO_ONDEMAND_TRACE_DIR": str(folder),
         "OMP_NUM_THREADS": "1",
     }
+    if verbose:
+        environment["KINETO_LOG_LEVEL"] = "0"
     command = [*before, sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(ranks), str(PROGRAM), *arguments]
     with (folder / "log").open("wb") as log:
@@ -158,6 +165,49 @@ def test_ranks_of_a_running_job_are_traced_together(
 
         with pytest.raises(campaign.TooEarly, match="earliest common start"):
             campaign.place(campaign.Plan([door], Asked(), start_in_s=0.5))
+
+
+@pytest.mark.timeout(240)
+def test_requests_that_follow_each_other_all_give_traces(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # Kineto has room for one, begins by time two of its turns later, and says meanwhile that it
+    # is idle.
+    one = Selection(ranks=[0])
+    with job(sockets, "900"):
+        registered(door, sockets)
+        windows = [Window(iterations=3), Window(iterations=3), Window(500), Window(50), Window(500)]
+        receipts = [profile(door, Asked(one, window))[0] for window in windows]
+        assert [(r.state, r.reason) for r in receipts] == [("valid", "")] * len(windows)
+
+        # All at once, by several people; the last is of both ranks with one start.
+        together = [Asked(one, windows[0]), Asked(one, windows[0]), Asked(one, windows[2]), Asked()]
+        with ThreadPoolExecutor(len(together)) as pool:
+            found = list(pool.map(lambda asked: profile(door, asked), together))
+        assert [[(r.state, r.reason) for r in receipts] for receipts in found] == [
+            [("valid", "")],
+            [("valid", "")],
+            [("valid", "")],
+            [("valid", ""), ("valid", "")],
+        ]
+        assert len({steps_in(receipts[0])[0] for receipts in found}) == len(found)
+
+
+def test_answer_that_was_late_makes_no_later_one_late(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with job(sockets, "900", verbose=True):
+        registered(door, sockets)
+        # All processes ask once in that time.
+        with service.requests.lock:
+            time.sleep(1.2)
+        order, _ = client.place(door, Asked(Selection(ranks=[0]), Window(60_000)))
+        until(lambda: client.receipts(door, order)[0].state == "delivered", 10, "delivery")
+        # Kineto says at once what it has read, and not when it asks again.
+        rank = next(c for c in service.registry.ranks().values() if c.identity.rank == 0)
+        heard = rank.last_seen
+        until(lambda: "Received config from dyno" in (sockets / "log").read_text(), 10, "reading")
+        assert rank.last_seen == heard
 
 
 def test_hung_job_is_traced_by_time_and_refuses_iterations(

@@ -6,8 +6,10 @@ profiled as a plain process.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from played import played, write_trace
 
 from hanglab.recorder.profiling import client, wire
 from hanglab.recorder.profiling.client import AgentRefused, Door
-from hanglab.recorder.profiling.configuration import Window, values_of
+from hanglab.recorder.profiling.configuration import Window, trace_path, values_of
 from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService
 
@@ -154,6 +156,121 @@ def test_second_request_waits_behind_no_iteration_that_never_comes(
         assert process.ask() == ""
 
 
+def test_request_waits_for_the_end_of_the_one_before(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # Kineto says that it is idle until the first begins, and would drop the second.
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        first, _ = client.place(door, Asked(window=Window(duration_ms=1)))
+        text = process.ask()
+        second, receipts = client.place(door, Asked(window=Window(duration_ms=2)))
+        assert receipts[0].state == "queued"
+        assert [process.ask(), process.ask(idle=False), process.ask()] == ["", "", ""]
+        write_trace(text, os.getpid())
+        assert final(door, first).state == "valid"
+        assert values_of(process.ask())["ACTIVITIES_DURATION_MSECS"] == "2"
+        assert client.receipts(door, second)[0].state == "delivered"
+
+
+def test_request_waits_for_the_end_of_a_dynolog_request(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    (sockets / "traces").mkdir()
+    config = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        client.request_dynolog(door, config, 0, [], 1)
+        assert process.ask() != ""
+        assert client.request_dynolog(door, config, 0, [], 1).activity_profilers_busy == 1
+        client.place(door, Asked())
+        assert [process.ask(), process.ask(idle=False)] == ["", ""]
+        assert "ACTIVITIES_DURATION_MSECS" in process.ask()
+
+
+def test_start_behind_another_request_is_put_off(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        client.place(door, Asked(window=Window(duration_ms=3000)))
+        (found,) = client.status(door).processes
+        # 2 s until Kineto begins by itself, the trace, the turn in which it is written, and as
+        # long as it may be until the process asks for it.
+        assert 11.0 < found.free_in_s < 12.0
+        soon = Window(start_ms=int((time.time() + 12.0) * 1e3))
+        with pytest.raises(AgentRefused, match=r"can begin in 1[78]\.\d s at the earliest"):
+            client.place(door, Asked(window=soon))
+
+
+def test_few_requests_wait_for_one_process(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        states = [client.place(door, Asked())[1][0].state for _ in range(9)]
+        assert states == ["queued"] * 8 + ["failed"]
+
+
+def test_trace_that_is_still_at_work_is_not_called_dropped(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # 2 s until it begins, and a large one takes long to write: its .tmp stands there meanwhile.
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        order, _ = client.place(door, Asked(window=Window(duration_ms=500), patience_s=10.0))
+        text = process.ask()
+        file = Path(trace_path(values_of(text)["ACTIVITIES_LOG_FILE"], os.getpid()))
+        temporary = file.with_name(file.name + ".tmp")
+        temporary.touch()
+        begun = time.monotonic()
+        while time.monotonic() - begun < 2.2:
+            process.ask(idle=True)
+            time.sleep(0.1)
+        while time.monotonic() - begun < 6.0:
+            process.ask(idle=False)
+            time.sleep(0.1)
+        assert client.receipts(door, order)[0].state == "active"
+        assert temporary.exists()
+        in_window = f"{text}PROFILE_START_TIME={int((time.time() - 4.0) * 1e3)}\n"
+        write_trace(in_window, os.getpid())
+        assert final(door, order).state == "valid"
+
+
+def test_request_that_nobody_waits_for_any_more_is_not_answered(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # Kineto would take the answer for that to its next request, and all that follow as well.
+    with played(sockets, os.getpid()) as (process,):
+        process.ask()
+        client.place(door, Asked())
+        with service.requests.lock:
+            process.send()
+            time.sleep(0.2)
+        process.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            process.socket.recv(4096)
+        assert process.ask() != ""
+
+
+def test_first_request_by_iterations_is_held_back_a_moment(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # So that the turns in which Kineto writes come a moment after those in which it asks.
+    with played(sockets, os.getpid()) as (process,), ThreadPoolExecutor(1) as pool:
+        process.ask()
+        times = []
+        for _ in range(2):
+            placed = pool.submit(client.place, door, Asked(window=Window(iterations=3)))
+            work_until(placed.done)
+            begun = time.monotonic()
+            text = process.ask()
+            times.append(time.monotonic() - begun)
+            write_trace(text, os.getpid())
+            assert final(door, placed.result()[0]).state == "valid"
+        assert times[0] >= 0.06
+
+
 def test_withdrawn_request_is_not_delivered(
     service: ProfilingService, door: Door, sockets: Path
 ) -> None:
@@ -192,6 +309,33 @@ def test_folder_that_cannot_be_made_fails_that_process_only(
         assert receipts[0].state == "failed"
         assert "could not be written" in receipts[0].reason
         assert process.ask() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has jobs of other users")
+def test_job_of_another_user_can_write_its_trace(
+    service: ProfilingService, door: Door, sockets: Path
+) -> None:
+    # Kineto says on the job's stderr only that it cannot.
+    sockets.chmod(0o777)
+    job = os.fork()
+    if not job:
+        try:
+            os.setuid(65534)
+            with played(sockets, os.getpid()) as (process,):
+                while not (text := process.ask()):
+                    time.sleep(0.05)
+                write_trace(text, os.getpid())
+        finally:
+            os._exit(0)
+    try:
+        until(lambda: bool(client.status(door).processes))
+        order, _ = client.place(door, Asked(window=Window(duration_ms=1)))
+        receipt = final(door, order)
+        assert (receipt.state, receipt.reason) == ("valid", "")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(job, signal.SIGKILL)
+        os.waitpid(job, 0)
 
 
 def test_dynolog_request_is_answered_as_dynolog_does(
