@@ -10,13 +10,16 @@ from pathlib import Path
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
 
+#: Of the smallest file that a rank may have.
+_BYTES = min(layout.offsets(tables)[-1] for tables in layout.TABLES_OF.values())
+
 
 class CounterFile:
-    """The head of a rank's progress file, mapped as soon as it is there."""
+    """A rank's progress file, mapped as soon as it is there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._header: mmap.mmap | None = None
+        self._mapping: mmap.mmap | None = None
         #: As last read; None before the first time.
         self.counters: Counters | None = None
 
@@ -31,6 +34,7 @@ class CounterFile:
                 ("steps", old.step, new.step),
                 ("steps", old.steps_total, new.steps_total),
                 ("sections", old.section_event_ns, new.section_event_ns),
+                ("operations", old.operations_total, new.operations_total),
                 ("operations", old.operation_event_ns, new.operation_event_ns),
                 ("operations", old.group_events, new.group_events),
                 ("stack", old.standing_changes, new.standing_changes),
@@ -47,19 +51,21 @@ class CounterFile:
         return counters is not None and counters.operation_event_ns + counters.group_events > 0
 
     def close(self) -> None:
-        if self._header is not None:
-            self._header.close()
-            self._header = None
+        if self._mapping is not None:
+            self._mapping.close()
+            self._mapping = None
 
     def _read(self) -> Counters | None:
-        if self._header is None:
+        if self._mapping is None:
             with contextlib.suppress(OSError, ValueError):
                 fd = os.open(self._folder / folders.PROGRESS, os.O_RDONLY | os.O_NOFOLLOW)
                 try:
-                    self._header = mmap.mmap(fd, layout.HEADER_BYTES, access=mmap.ACCESS_READ)
+                    # Not in the middle of its being allocated; it is never cut.
+                    if os.fstat(fd).st_size >= _BYTES:
+                        self._mapping = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
                 finally:
                     os.close(fd)
-        if self._header is not None:
+        if self._mapping is not None:
             with contextlib.suppress(NotProgress):
-                self.counters = read_counters(self._header[: layout.COUNTERS_BYTES])
+                self.counters = read_counters(self._mapping)
         return self.counters

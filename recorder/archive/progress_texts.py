@@ -11,7 +11,6 @@ from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import Slot, Table
 
 _WORD = 8
-_FIELD = {name: place for place, name in enumerate(layout.OPERATION_FIELDS)}
 #: Tables without texts; one that is not named here or below is left out.
 _NUMBERS = (
     layout.COUNTERS,
@@ -32,11 +31,11 @@ class DamagedProgress(ValueError):
 
 
 def redact_progress(data: bytes, names: Pseudonyms) -> bytes:
-    """The file with other texts, in the layout of this release.  Raises DamagedProgress."""
+    """The file with other texts, in its own version's layout.  Raises DamagedProgress."""
     if len(data) < layout.HEADER_BYTES:
         raise DamagedProgress("too short")
     header = list(struct.unpack_from("<512q", data))
-    if header[Slot.MAGIC] != layout.MAGIC or header[Slot.VERSION] != layout.VERSION:
+    if header[Slot.MAGIC] != layout.MAGIC or header[Slot.VERSION] not in layout.TABLES_OF:
         raise DamagedProgress("of another layout")
     return _Rewriting(data, header, names).run()
 
@@ -46,8 +45,9 @@ class _Rewriting:
         self._data = data
         self._header = header
         self._names = names
-        *places, size = layout.offsets()
-        self._at = dict(zip(layout.ALL_TABLES, places, strict=True))
+        tables = layout.TABLES_OF[header[Slot.VERSION]]
+        *places, size = layout.offsets(tables)
+        self._at = dict(zip(tables, places, strict=True))
         self._out = bytearray(size)
         self._texts: dict[str, int] = {"": 0}
         self._used = 8
@@ -55,7 +55,11 @@ class _Rewriting:
     def run(self) -> bytes:
         for table in _NUMBERS:
             self._copy(table, lambda row: row)
-        self._copy(layout.OPERATIONS, self._operation)
+        if self._header[Slot.VERSION] == 1:
+            self._copy(layout.OPERATIONS_1, self._operation(layout.OPERATION_FIELDS_1))
+        else:
+            self._copy(layout.OPERATIONS, self._operation(layout.OPERATION_FIELDS))
+            self._copy(layout.SIGNATURES, self._operation(layout.SIGNATURE_FIELDS))
         self._copy(layout.SECTIONS, self._named(1))
         self._copy(layout.TOTALS, self._named(0))
         self._copy(layout.OPEN, self._named(0))
@@ -83,17 +87,25 @@ class _Rewriting:
             if any(row):
                 row_format.pack_into(self._out, self._at[table] + index * record, *change(row))
 
-    def _operation(self, row: list[int]) -> list[int]:
+    def _operation(self, fields: tuple[str, ...]) -> Callable[[list[int]], list[int]]:
+        """For records with these fields, some of which hold texts."""
         names = self._names
-        for field in _OWN_TEXTS:
-            text = self._read(row[_FIELD[field]])
-            row[_FIELD[field]] = self._write(text if _PLAIN.fullmatch(text) else "")
-        row[_FIELD["group"]] = self._write(names.group(self._read(row[_FIELD["group"]])))
-        file = self._read(row[_FIELD["file"]])
-        function = self._read(row[_FIELD["function"]])
-        row[_FIELD["file"]] = self._write(names.file(file))
-        row[_FIELD["function"]] = self._write(names.function(function, file))
-        return row
+        place = {name: at for at, name in enumerate(fields)}
+
+        def change(row: list[int]) -> list[int]:
+            for field in _OWN_TEXTS:
+                if field in place:
+                    text = self._read(row[place[field]])
+                    row[place[field]] = self._write(text if _PLAIN.fullmatch(text) else "")
+            if "file" in place:
+                row[place["group"]] = self._write(names.group(self._read(row[place["group"]])))
+                file = self._read(row[place["file"]])
+                function = self._read(row[place["function"]])
+                row[place["file"]] = self._write(names.file(file))
+                row[place["function"]] = self._write(names.function(function, file))
+            return row
+
+        return change
 
     def _named(self, place: int) -> Callable[[list[int]], list[int]]:
         def change(row: list[int]) -> list[int]:

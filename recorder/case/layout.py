@@ -1,4 +1,4 @@
-"""Binary layout of ``progress.bin``, version 1.
+"""Binary layout of ``progress.bin``, version 2.
 
 Little-endian; everything is a signed 64-bit integer at an 8-byte boundary, save
 the bytes of the text table.  A 4,096-byte header of 512 slots comes first, then
@@ -6,6 +6,9 @@ the tables, whose offset, capacity and record size stand in the header, so that
 a reader needs no constant of the writer but the slot numbers.  Rings hold the
 latest records: record ``i`` stands at place ``i % capacity``.  A ring record
 begins and ends with its number plus one, so that one caught half-written shows.
+
+Version 1 differed in OPERATIONS: each record told all of its operation, where now what
+repeats stands in SIGNATURES.
 
 Only constants here: the part that runs inside ranks imports nothing else of
 this package.
@@ -16,7 +19,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 MAGIC: Final = int.from_bytes(b"HANGLAB1", "little")
-VERSION: Final = 1
+VERSION: Final = 2
 HEADER_BYTES: Final = 4096
 #: The header's beginning, with all counters that a watcher needs.
 COUNTERS_BYTES: Final = 32 * 8
@@ -48,7 +51,8 @@ class Slot:
     STEPS_TOTAL: Final = 13
     #: Operations entered so far.
     OPERATIONS_TOTAL: Final = 14
-    #: When anything last happened to an operation: entered, returned, waited for; 0 before.
+    #: When an operation other than the one entered last returned or was waited for; the times
+    #: of the one entered last stand in its record.  In version 1 those, too.
     OPERATION_EVENT: Final = 15
     #: When a section last began or ended; 0 before.
     SECTION_EVENT: Final = 16
@@ -77,6 +81,8 @@ class Slot:
     INSTRUCTION_CHANGES: Final = 29
     #: Operations enqueued and not completed, over all groups, when the counters were copied.
     COUNTERS_OPEN: Final = 30
+    #: Signatures written so far.
+    SIGNATURES_TOTAL: Final = 31
     #: First of three slots (offset, capacity in records or bytes, record size) per table.
     TABLES: Final = 32
 
@@ -94,7 +100,9 @@ class Table(NamedTuple):
 #: offset in the table.  Number 0 is the empty text.
 TEXT: Final = Table(0, 256 * 1024, 1)
 #: Ring.  Fields: see OPERATION_FIELDS.
-OPERATIONS: Final = Table(1, 2048, 22 * 8)
+OPERATIONS: Final = Table(1, 2048, 11 * 8)
+#: The same in version 1; see OPERATION_FIELDS_1.
+OPERATIONS_1: Final = Table(1, 2048, 22 * 8)
 #: Ring.  number + 1, name, started, wall, cpu, step, number + 1.
 SECTIONS: Final = Table(2, 4096, 7 * 8)
 #: Rows.  name, kind (0 plain, 1 input, 2 update), count, wall, cpu.
@@ -125,6 +133,9 @@ BATCHES: Final = Table(11, 2048, 4 * 8)
 LOADER_PIDS: Final = 16
 #: Rows of live iterators of data loaders with workers; see LOADER_FIELDS, then process ids.
 LOADERS: Final = Table(12, 16, (9 + LOADER_PIDS) * 8)
+#: Ring of what repeats in operations; see SIGNATURE_FIELDS.  A signature is written anew before
+#: half of the ring has come round, so that each record of OPERATIONS finds its own.
+SIGNATURES: Final = Table(13, 2 * OPERATIONS.capacity, 15 * 8)
 
 ALL_TABLES: Final = (
     TEXT,
@@ -140,11 +151,44 @@ ALL_TABLES: Final = (
     USAGE,
     BATCHES,
     LOADERS,
+    SIGNATURES,
 )
 
 #: Fields of a record of OPERATIONS, in order.  Text fields hold text numbers, times
 #: 0 where it has not happened, the rest NONE where it is not known.
 OPERATION_FIELDS: Final = (
+    "number",  # index + 1
+    "entered",
+    "returned",
+    "wait_entered",
+    "wait_returned",
+    "group_seq",
+    "thread_id",
+    "signature",  # number of a record of SIGNATURES
+    "reduce_op",
+    "flags",
+    "number_again",
+)
+#: Fields of a record of SIGNATURES.
+SIGNATURE_FIELDS: Final = (
+    "number",  # from 1
+    "method",
+    "group",
+    "shape",
+    "dtype",
+    "splits",
+    "file",
+    "function",
+    "line",
+    "numel",
+    "tag",
+    "root",
+    "peer",
+    "signature_flags",
+    "number_again",
+)
+#: Fields of a record of OPERATIONS in version 1.
+OPERATION_FIELDS_1: Final = (
     "number",  # index + 1
     "entered",
     "returned",
@@ -183,6 +227,8 @@ LOADER_FIELDS: Final = (
 #: Bits of ``flags`` of an operation.
 COMPLETED: Final = 1
 FAILED: Final = 2
+#: Bit of the flags of a signature: its operations are done when their wait has returned.
+WAIT_COMPLETES: Final = 1
 
 RUNNING: Final = 1
 EXITING: Final = 2
@@ -190,11 +236,18 @@ PHASES: Final = {0: "", RUNNING: "running", EXITING: "exiting"}
 TRUNCATED: Final = 1
 
 
-def offsets() -> tuple[int, ...]:
-    """Byte offset of each table of ALL_TABLES, and the size of the file at the end."""
+#: The tables of each version that can be read.
+TABLES_OF: Final = {
+    1: (TEXT, OPERATIONS_1, *ALL_TABLES[2:-1]),
+    VERSION: ALL_TABLES,
+}
+
+
+def offsets(tables: tuple[Table, ...] = ALL_TABLES) -> tuple[int, ...]:
+    """Byte offset of each table, and the size of the file at the end."""
     places = []
     offset = HEADER_BYTES
-    for table in ALL_TABLES:
+    for table in tables:
         places.append(offset)
         offset += (table.capacity * table.record + 7) // 8 * 8
     return (*places, offset)

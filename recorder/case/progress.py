@@ -6,8 +6,9 @@ stranger: whatever it says is checked against the bytes that are there.
 
 from __future__ import annotations
 
+import mmap
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from hanglab.recorder.case import layout
@@ -29,6 +30,13 @@ from hanglab.recorder.case.layout import NONE, Slot, Table
 
 _HEADER = struct.Struct("<512q")
 _COUNTERS = struct.Struct(f"<{layout.COUNTERS_BYTES // 8}q")
+_TABLE = struct.Struct("<3q")
+#: The number of an operation and its times.
+_TIMES = struct.Struct("<5q")
+_SIGNATURE = layout.OPERATION_FIELDS.index("signature")
+_NO_SIGNATURE = tuple(
+    NONE if name in ("numel", "tag", "root", "peer") else 0 for name in layout.SIGNATURE_FIELDS
+)
 _KINDS: dict[int, Literal["", "input", "update"]] = {1: "input", 2: "update"}
 
 
@@ -65,10 +73,11 @@ class Counters(NamedTuple):
     dumps: int
 
 
-def read_counters(data: bytes | memoryview) -> Counters:
+def read_counters(data: bytes | memoryview | mmap.mmap) -> Counters:
     """The counters of a progress file, from its first 256 bytes or more.
 
-    Raises NotProgress.
+    When the operation that was entered last was returned from or waited for is told by its
+    record, so by the whole file alone.  Raises NotProgress.
     """
     if len(data) < _COUNTERS.size:
         raise NotProgress(f"{len(data)} bytes are too few for a progress file")
@@ -83,7 +92,7 @@ def read_counters(data: bytes | memoryview) -> Counters:
         step=slots[Slot.STEP],
         steps_total=slots[Slot.STEPS_TOTAL],
         operations_total=slots[Slot.OPERATIONS_TOTAL],
-        operation_event_ns=slots[Slot.OPERATION_EVENT],
+        operation_event_ns=max(slots[Slot.OPERATION_EVENT], _latest_event(data, slots)),
         section_event_ns=slots[Slot.SECTION_EVENT],
         group_events=slots[Slot.COUNTERS_SUM],
         standing_changes=slots[Slot.STANDING_CHANGES],
@@ -91,6 +100,22 @@ def read_counters(data: bytes | memoryview) -> Counters:
         open_operations=slots[Slot.COUNTERS_OPEN],
         dumps=slots[Slot.DUMPS],
     )
+
+
+def _latest_event(data: bytes | memoryview | mmap.mmap, slots: tuple[int, ...]) -> int:
+    """When anything last happened to the operation that was entered last; 0 if not told."""
+    total = slots[Slot.OPERATIONS_TOTAL]
+    at = Slot.TABLES + 3 * layout.OPERATIONS.place
+    if slots[Slot.VERSION] == 1 or total <= 0 or len(data) < layout.HEADER_BYTES:
+        return 0
+    offset, capacity, record = _TABLE.unpack_from(data, 8 * at)
+    if capacity <= 0 or record < layout.OPERATIONS.record or offset < layout.HEADER_BYTES:
+        return 0
+    place = offset + (total - 1) % capacity * record
+    if place + record > len(data):
+        return 0
+    number, *times = _TIMES.unpack_from(data, place)
+    return max(times) if number >= total else 0
 
 
 def read_progress(data: bytes) -> Progress:
@@ -101,7 +126,7 @@ def read_progress(data: bytes) -> Progress:
     _check(slots)
     tables = _Tables(data, slots)
     text = tables.text
-    operations = [_operation(row, text) for row in tables.ring(layout.OPERATIONS)]
+    operations = _operations_1(tables) if slots[Slot.VERSION] == 1 else _operations(tables)
     return Progress(
         pid=slots[Slot.PID],
         rank=slots[Slot.RANK],
@@ -172,9 +197,9 @@ def read_progress(data: bytes) -> Progress:
 def _check(slots: tuple[int, ...]) -> None:
     if slots[Slot.MAGIC] != layout.MAGIC:
         raise NotProgress("it does not begin like a progress file")
-    if slots[Slot.VERSION] != layout.VERSION:
+    if slots[Slot.VERSION] not in layout.TABLES_OF:
         raise NotProgress(
-            f"it has layout {slots[Slot.VERSION]}, this hanglab reads {layout.VERSION}"
+            f"it has layout {slots[Slot.VERSION]}, this hanglab reads up to {layout.VERSION}"
         )
 
 
@@ -248,29 +273,55 @@ def _loader(row: tuple[int, ...]) -> Loader:
     )
 
 
-def _operation(row: tuple[int, ...], text: Callable[[int], str]) -> Operation:
-    flags = row[20]
+def _operations(tables: _Tables) -> list[Operation]:
+    signatures = {row[0]: row for row in tables.ring(layout.SIGNATURES)}
+    return [
+        _operation(row, signatures.get(row[_SIGNATURE], _NO_SIGNATURE), tables)
+        for row in tables.ring(layout.OPERATIONS)
+    ]
+
+
+def _operation(row: tuple[int, ...], signature: tuple[int, ...], tables: _Tables) -> Operation:
+    values = dict(zip(layout.SIGNATURE_FIELDS, signature, strict=True))
+    # Both have a number; that of the operation counts.
+    values |= zip(layout.OPERATION_FIELDS, row, strict=True)
+    if values["wait_returned"] and values["signature_flags"] & layout.WAIT_COMPLETES:
+        if not values["flags"] & layout.FAILED:
+            values["flags"] |= layout.COMPLETED
+    return _decoded(values, tables)
+
+
+def _operations_1(tables: _Tables) -> list[Operation]:
+    names = layout.OPERATION_FIELDS_1
+    return [
+        _decoded(dict(zip(names, row, strict=True)), tables)
+        for row in tables.ring(layout.OPERATIONS_1)
+    ]
+
+
+def _decoded(values: dict[str, int], tables: _Tables) -> Operation:
+    text = tables.text
     return Operation(
-        index=row[0] - 1,
-        method=text(row[11]),
-        group=text(row[12]),
-        entered_ns=row[1],
-        returned_ns=row[2] or None,
-        wait_entered_ns=row[3] or None,
-        wait_returned_ns=row[4] or None,
-        completed=bool(flags & layout.COMPLETED),
-        failed=bool(flags & layout.FAILED),
-        group_seq=_known(row[5]),
-        root=_known(row[9]),
-        peer=_known(row[10]),
-        tag=_known(row[7]),
-        reduce_op=text(row[13]),
-        shape=text(row[14]),
-        dtype=text(row[15]),
-        numel=_known(row[6]),
-        splits=text(row[16]),
-        thread_id=row[8],
-        file=text(row[17]),
-        line=row[19],
-        function=text(row[18]),
+        index=values["number"] - 1,
+        method=text(values["method"]),
+        group=text(values["group"]),
+        entered_ns=values["entered"],
+        returned_ns=values["returned"] or None,
+        wait_entered_ns=values["wait_entered"] or None,
+        wait_returned_ns=values["wait_returned"] or None,
+        completed=bool(values["flags"] & layout.COMPLETED),
+        failed=bool(values["flags"] & layout.FAILED),
+        group_seq=_known(values["group_seq"]),
+        root=_known(values["root"]),
+        peer=_known(values["peer"]),
+        tag=_known(values["tag"]),
+        reduce_op=text(values["reduce_op"]),
+        shape=text(values["shape"]),
+        dtype=text(values["dtype"]),
+        numel=_known(values["numel"]),
+        splits=text(values["splits"]),
+        thread_id=values["thread_id"],
+        file=text(values["file"]),
+        line=values["line"],
+        function=text(values["function"]),
     )

@@ -6,7 +6,11 @@ bindings' other overloads pass root and reduce operation directly.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
+
+from hanglab.recorder.case.layout import NONE
+from hanglab.recorder.rank.guards import is_the_jobs
 
 
 class Method(NamedTuple):
@@ -75,3 +79,64 @@ def splits_of(method: Method, args: tuple[Any, ...]) -> str:
     """``in:[1, 2] out:[2, 1]``; the lists are empty where the tensors are split evenly."""
     out, into = args[method.splits], args[method.splits + 1]
     return f"in:{[int(n) for n in into]} out:{[int(n) for n in out]}" if out or into else ""
+
+
+def rest_of(method: Method) -> Callable[[Any, Any], Hashable] | None:
+    """What is to be looked up of a call besides its tensor, from its second and third argument.
+
+    None where there is nothing.  Raises whatever odd arguments raise.
+    """
+    second_is_options = method.options == 1
+    if method.rooted:
+
+        def root(second: Any, third: Any) -> Hashable:
+            options = second if second_is_options else third
+            return options if type(options) is int else int(options.rootRank)
+
+        return root
+    if method.peer >= 0 or method.tag >= 0:
+        return lambda second, third: (second, third)
+    return None
+
+
+class Arguments(NamedTuple):
+    """What a call's arguments say of its operation, as far as they can be read."""
+
+    #: None where it is unknown.
+    size: Any = None
+    dtype: Any = None
+    on_cpu: bool = True
+    peer: int = NONE
+    tag: int = NONE
+    root: int = NONE
+    splits: str = ""
+
+
+def read(method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Odd arguments are unknown, and those after them; the call itself will judge them.
+
+    Raises only what a signal handler of the job raises.
+    """
+    found: dict[str, Any] = {}
+    if method.any_source:
+        found["peer"] = -1
+    try:
+        if method.tensor >= 0:
+            tensor = args[method.tensor]
+            if type(tensor) is list:
+                tensor = tensor[0]
+            found["size"] = tensor.shape
+            found["dtype"] = tensor.dtype
+            found["on_cpu"] = tensor.is_cpu
+        if method.peer >= 0:
+            found["peer"] = args[method.peer]
+        if method.tag >= 0:
+            found["tag"] = args[method.tag]
+        if method.rooted:
+            found["root"] = root_of(method, args, kwargs)
+        if method.splits >= 0:
+            found["splits"] = splits_of(method, args)
+    except Exception as error:
+        if is_the_jobs(error):
+            raise
+    return Arguments(**found)

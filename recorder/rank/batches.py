@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import UserDict
 from collections.abc import Iterable
 from struct import Struct
 from typing import Any
@@ -31,9 +32,10 @@ class BatchNotes:
 
 
 def elements(batch: object) -> int:
-    """Elements of all tensors in nested lists, tuples and mappings; 0 where there are none.
+    """Elements of all tensors in nested lists, tuples and dicts; 0 where there are none.
 
-    Of anything with the method ``numel``, so that torch need not be known.
+    Of anything with the method ``numel``, so that torch need not be known.  Nothing else of the
+    user's own types is called: what they give may be gone then, or be made only when it is asked.
     """
     total = 0
     pending: list[Any] = [batch]
@@ -45,8 +47,10 @@ def elements(batch: object) -> int:
             continue
         if callable(count := getattr(part, "numel", None)):
             total += int(count())
-        elif callable(values := getattr(part, "values", None)):
-            pending += _first(values())
+        elif isinstance(part, UserDict):
+            pending.append(part.data)
+        elif isinstance(part, dict):
+            pending += _first(dict.values(part))
         elif isinstance(part, (list, tuple)):
             pending += _first(part)
     return total

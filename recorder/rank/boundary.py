@@ -17,28 +17,24 @@ from collections import deque
 from collections.abc import Callable
 from struct import Struct
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import COMPLETED, FAILED, NONE, Slot
-from hanglab.recorder.rank.arguments import METHODS, Method, root_of, splits_of
+from hanglab.recorder.rank.arguments import METHODS, Arguments, Method, read, rest_of
 from hanglab.recorder.rank.call_site import CallSites
+from hanglab.recorder.rank.cells import Cell, cells, slot_object
 from hanglab.recorder.rank.guards import is_the_jobs
 from hanglab.recorder.rank.progress_file import ProgressFile
+from hanglab.recorder.rank.shortcuts import Shortcuts
+from hanglab.recorder.rank.signatures import Signatures
 
-_RING = layout.OPERATIONS.capacity
-_RECORD_BYTES = layout.OPERATIONS.record
-_FIELD = {name: place for place, name in enumerate(layout.OPERATION_FIELDS)}
-_RETURNED = _FIELD["returned"]
-_WAIT_ENTERED = _FIELD["wait_entered"]
-_WAIT_RETURNED = _FIELD["wait_returned"]
-_REDUCE_OP = _FIELD["reduce_op"]
-_FLAGS = _FIELD["flags"]
+#: Fields that are 0 when an operation is entered.
+_LATER = ("returned", "wait_entered", "wait_returned", "reduce_op", "flags")
 
-
-#: A Work that nobody has waited for yet, weakly; slot and number of its record; and
-#: whether Work.wait returns only after the operation has finished.
-Outstanding = tuple["weakref.ref[Any]", int, int, bool]
+#: Stands for an argument that was not given.
+_ABSENT: Any = object()
 
 
 class Boundary:
@@ -58,18 +54,24 @@ class Boundary:
         self._mapping = progress.mapping
         self._sites = sites
         self._group_seen = group_seen
-        self._record = Struct(f"<{len(layout.OPERATION_FIELDS)}q")
-        self._first = progress.at[layout.OPERATIONS]
-        self._numbers = itertools.count(1)
-        #: By the Work's id, which may belong to another object once the Work has gone.
-        self._outstanding: dict[int, Outstanding] = {}
+        self._signatures = Signatures(progress)
+        # What is 0 at first needs no argument: padding is written as zeros.
+        fields = ("8x" if name in _LATER else "q" for name in layout.OPERATION_FIELDS)
+        self._record = Struct("<" + "".join(fields))
+        # Both at once: no other thread comes between a number and its place.
+        places = itertools.cycle(cells(progress.mapping, progress.at[layout.OPERATIONS]))
+        self._next_cell = zip(itertools.count(1), places).__next__
+        #: By a weak reference to the Work, of which there is one for all who ask.
+        self._outstanding: dict[weakref.ref[Any], Cell] = {}
+        self._total = slot_object(progress.mapping, Slot.OPERATIONS_TOTAL)
+        self._event = slot_object(progress.mapping, Slot.OPERATION_EVENT)
+        #: Number of the operation that was entered last, as the file has it.
+        self._latest = [0]
         #: id(group) -> (the group, weakly; its name's text number)
         self._groups: dict[int, tuple[weakref.ref[Any], int]] = {}
-        self._shapes: dict[Any, tuple[int, int]] = {}
-        self._dtypes: dict[Any, int] = {}
         # Reading a reduce operation takes longer than recording all the rest, so
         # it is read later, by the recorder's thread, from the options.
-        self._reductions: deque[tuple[int, int, Any]] = deque(maxlen=64)
+        self._reductions: deque[Cell] = deque(maxlen=64)
         #: (class, attribute, original entry of the class's __dict__)
         self._wrapped: list[tuple[type, str, Any]] = []
 
@@ -86,7 +88,8 @@ class Boundary:
             return
         for name, method in METHODS.items():
             if name in owner.__dict__:
-                self._wrap(owner, name, self._method_wrapper(name, method, owner))
+                wrapper = self._method_wrapper(name, method, getattr(owner, name))
+                self._wrap(owner, name, wrapper)
 
     def _wrap(self, owner: type, name: str, wrapper: Callable[..., Any]) -> None:
         # getattr would give an object without the binding, and restoring it would
@@ -100,36 +103,31 @@ class Boundary:
             owner, name, original = self._wrapped.pop()
             setattr(owner, name, original)
 
-    def enter(self, method: str, splits: str, frame: Any) -> tuple[int, int]:
-        """Record a call that is no method of a group; returns its slot and number."""
-        file, function, line = self._sites.find(frame)
-        number = next(self._numbers)
-        place = self._first + (number - 1) % _RING * _RECORD_BYTES
-        text = self._progress.text
-        now = time.time_ns()
-        self._record.pack_into(
-            self._mapping, place, number, now, 0, 0, 0, NONE, NONE, NONE, get_ident(),
-            NONE, NONE, text(method), 0, 0, 0, 0, text(splits), file, function, line, 0, number,
-        )  # fmt: skip
-        self._slots[Slot.OPERATIONS_TOTAL] = number
-        self._slots[Slot.OPERATION_EVENT] = now
-        return place >> 3, number
+    def enter(self, method: str, splits: str, frame: Any) -> tuple[Cell, int]:
+        """Record a call that is no method of a group; returns its cell and number."""
+        site = self._sites.find(frame)
+        found = Arguments(on_cpu=False, splits=splits)
+        signature = self._signatures.number(method, 0, site, found)
+        return self._begin(signature, NONE)
 
-    def leave(self, slot: int, number: int, failed: bool) -> None:
+    def leave(self, cell: Cell, number: int, failed: bool) -> None:
         """The call that ``enter`` recorded has come back."""
-        if self._slots[slot] == number:
-            now = time.time_ns()
-            self._slots[slot + _RETURNED] = now
-            self._slots[slot + _FLAGS] |= FAILED if failed else COMPLETED
-            self._slots[Slot.OPERATION_EVENT] = now
+        if cell.number == number:
+            self._slots[cell.flags] |= FAILED if failed else COMPLETED
+            cell.times.returned = self._event.value = time.time_ns()
 
     def read_reductions(self) -> None:
         """Add the reduce operations of the latest operations to their records."""
         while self._reductions:
-            slot, number, options = self._reductions.popleft()
-            text = self._progress.text(_reduce_op(options))
-            if self._slots[slot] == number:
-                self._slots[slot + _REDUCE_OP] = text
+            cell = self._reductions.popleft()
+            # In this order: another operation may get the cell meanwhile.
+            number = cell.number
+            options = cell.options
+            if options is not None and options is not _ABSENT:
+                text = self._progress.text(_reduce_op(options))
+                if cell.number == number:
+                    cell.options = None
+                    self._slots[cell.reduce_op] = text
 
     def read_completions(self) -> None:
         """Mark the operations that have finished although nobody has waited for them yet.
@@ -137,101 +135,186 @@ class Boundary:
         Asks only those on the CPU: a device's events must not be queried while a
         graph is captured, and Flight Recorder knows of them anyway.
         """
-        for reference, slot, number, blocks in list(self._outstanding.values()):
+        for reference, cell in list(self._outstanding.items()):
+            number = cell.number
             work = reference()
-            if work is not None and blocks and self._slots[slot] == number:
-                try:
-                    if work.is_completed():
-                        self._slots[slot + _FLAGS] |= COMPLETED
-                except Exception:  # a backend's own complaint about its own operation
-                    self._slots[slot + _FLAGS] |= FAILED
+            if work is None or cell.work is not reference or not self._wait_completes(cell):
+                continue
+            try:
+                flags = COMPLETED if work.is_completed() else 0
+            except Exception:  # a backend's own complaint about its own operation
+                flags = FAILED
+            if flags and cell.number == number:
+                self._slots[cell.flags] |= flags
 
     def forget_the_gone(self) -> None:
         """Drop what is kept of operations whose Work nobody holds any more."""
-        for key, entry in list(self._outstanding.items()):
-            if entry[0]() is None and self._outstanding.get(key) is entry:
-                self._outstanding.pop(key, None)
+        for reference in list(self._outstanding):
+            if reference() is None:
+                self._outstanding.pop(reference, None)
 
-    def _method_wrapper(self, name: str, method: Method, owner: type) -> Callable[..., Any]:
+    def _begin(self, signature: int, sequence: int) -> tuple[Cell, int]:
+        """Write the record of an operation that is about to begin."""
+        number, cell = self._next_cell()
+        cell.work = cell.options = None
+        cell.number = number
+        self._record.pack_into(
+            self._mapping, cell.place, number, time.time_ns(), sequence, get_ident(), signature,
+            number,
+        )  # fmt: skip
+        self._total.value = self._latest[0] = number
+        return cell, number
+
+    def _method_wrapper(self, name: str, method: Method, original: Any) -> Callable[..., Any]:
         # This runs at every operation of the job: everything is a local name, what
-        # is rare stands in functions of its own, what is common in none.
-        original = getattr(owner, name)
+        # is rare stands in functions of its own, what is common in none.  Arguments that
+        # are named one by one need not be packed and unpacked.
+        general = self._general_wrapper(name, method, original)
+        tensor_at, options_at, _, reduces, *_ = method
+        if tensor_at < 0 or method.splits >= 0:
+            return general
         clock = time.time_ns
         frame_at = sys._getframe
         thread = get_ident
         reference = weakref.ref
-        text = self._progress.text
-        slots = self._slots
+        absent = _ABSENT
         mapping = self._mapping
         pack_into = self._record.pack_into
-        first = self._first
-        numbers = self._numbers
-        find = self._sites.find
-        groups = self._groups
-        look_at_group = self._look_at_group
-        shapes = self._shapes
-        look_at_shape = self._look_at_shape
-        dtypes = self._dtypes
-        look_at_dtype = self._look_at_dtype
-        reductions = self._reductions
+        next_cell = self._next_cell
+        shortcuts = Shortcuts(self._sites, self._signatures)
+        by_code, nowhere = shortcuts.by_code, shortcuts.nowhere
+        find, text_of, signatures = self._sites.find, self._text_of, self._signatures
+        after_call = self._after_call
+        note_reduction = self._reductions.append
         outstanding = self._outstanding
-        total, event = Slot.OPERATIONS_TOTAL, Slot.OPERATION_EVENT
-        returned, flags = _RETURNED, _FLAGS
-        tensor_at, options_at, rooted, reduces, peer_at, tag_at, splits_at, waits, _ = method
-        constant_peer = -1 if method.any_source else NONE
-        method_text = text(name)
+        total, event, latest = self._total, self._event, self._latest
+        tensor_is_second = tensor_at == 1
+        options_are_second = options_at == 1
+        rest_of_call = rest_of(method)
 
-        def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
+        def sign_anew(group: Any, frame: FrameType, args: tuple[Any, ...]) -> int:
+            found = read(method, args, {})
+            number = signatures.number(name, text_of(group), find(frame), found, method.waits)
             try:
-                known = groups.get(id(group))
-                if known is None or known[0]() is not group:
-                    known = look_at_group(group)
+                tensor = args[tensor_at]
+                if type(tensor) is list:
+                    tensor = tensor[0]
+                third = args[2] if len(args) > 2 else absent
+                rest = None if rest_of_call is None else rest_of_call(args[1], third)
+                wanted = tensor.dtype, tensor.is_cpu, rest
+                shortcuts.add(frame, group, tensor.shape, wanted, number)
+            except Exception as error:
+                if is_the_jobs(error):
+                    raise
+            return number
+
+        def wrapper(
+            group: Any,
+            first: Any = absent,
+            second: Any = absent,
+            third: Any = absent,
+            /,
+            *more: Any,
+            **kwargs: Any,
+        ) -> Any:
+            if second is absent or more or kwargs:
+                given = [arg for arg in (first, second, third) if arg is not absent]
+                return general(group, *given, *more, **kwargs)
+            try:
                 try:
                     sequence = group._get_sequence_number_for_group()
                 except Exception as error:  # a backend without sequence numbers
                     if is_the_jobs(error):
                         raise
                     sequence = NONE
-                shape = dtype = splits = 0
-                numel = root = tag = NONE
-                peer = constant_peer
-                blocks = True
                 # Odd arguments are recorded as unknown; the call itself will judge them.
                 try:
-                    if tensor_at >= 0:
-                        tensor = args[tensor_at]
-                        if type(tensor) is list:
-                            tensor = tensor[0]
-                        size = tensor.shape
-                        shape, numel = shapes.get(size) or look_at_shape(size)
-                        kind = tensor.dtype
-                        dtype = dtypes.get(kind) or look_at_dtype(kind)
-                        blocks = tensor.is_cpu
-                    if peer_at >= 0:
-                        peer = args[peer_at]
-                    if tag_at >= 0:
-                        tag = args[tag_at]
-                    if rooted:
-                        root = root_of(method, args, kwargs)
-                    if splits_at >= 0:
-                        splits = text(splits_of(method, args))
+                    frame: FrameType | None = frame_at(1)
+                    sites = by_code[id(frame.f_code)]  # type: ignore[union-attr]
+                    while sites is None:
+                        frame = frame.f_back  # type: ignore[union-attr]
+                        if frame is None:
+                            by_group = nowhere
+                            break
+                        sites = by_code[id(frame.f_code)]
+                    else:
+                        by_group = sites[frame.f_lasti]  # type: ignore[union-attr]
+                    tensor = second if tensor_is_second else first
+                    if type(tensor) is list:
+                        tensor = tensor[0]
+                    dtype, on_cpu, rest, signature = by_group[id(group)][tensor.shape]
+                    if dtype is not tensor.dtype or on_cpu is not tensor.is_cpu:
+                        raise KeyError
+                    if rest_of_call is not None and rest != rest_of_call(second, third):
+                        raise KeyError
                 except Exception as error:
                     if is_the_jobs(error):
                         raise
-                file, function, line = find(frame_at(1))
-                number = next(numbers)
-                place = first + (number - 1) % _RING * _RECORD_BYTES
-                now = clock()
+                    args = (first, second) if third is absent else (first, second, third)
+                    signature = sign_anew(group, frame_at(1), args)
+                number, cell = next_cell()
+                # What is left of the one before goes first: other threads may look at any time.
+                cell.work = cell.options = None
+                cell.number = number
                 pack_into(
-                    mapping, place, number, now, 0, 0, 0, sequence, numel, tag, thread(),
-                    root, peer, method_text, known[1], 0, shape, dtype, splits,
-                    file, function, line, 0, number,
-                )  # fmt: skip
-                slot = place >> 3
-                slots[total] = number
-                slots[event] = now
-                if reduces and len(args) > options_at:
-                    reductions.append((slot, number, args[options_at]))
+                    mapping, cell.place, number, clock(), sequence, thread(), signature, number
+                )
+                total.value = latest[0] = number
+                if reduces:
+                    cell.options = second if options_are_second else third
+                    note_reduction(cell)
+            except Exception as error:
+                if is_the_jobs(error):
+                    raise
+                if third is absent:
+                    return original(group, first, second)
+                return original(group, first, second, third)
+            try:
+                if third is absent:
+                    work = original(group, first, second)
+                else:
+                    work = original(group, first, second, third)
+            except BaseException:
+                after_call(cell, number, failed=True)
+                raise
+            # The ring may have come round while the call lasted.
+            if work is None:
+                after_call(cell, number, done=True)
+            elif cell.number is number:
+                cell.times.returned = now = clock()
+                if latest[0] is not number:
+                    event.value = now
+                try:
+                    cell.work = waiting_for = reference(work)
+                    outstanding[waiting_for] = cell
+                except TypeError:  # a backend's own kind of Work
+                    return work
+            return work
+
+        wrapper.__name__ = wrapper.__qualname__ = name
+        wrapper.__doc__ = original.__doc__
+        return wrapper
+
+    def _general_wrapper(self, name: str, method: Method, original: Any) -> Callable[..., Any]:
+        """For any arguments, given in any way."""
+
+        def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                try:
+                    sequence = group._get_sequence_number_for_group()
+                except Exception as error:  # a backend without sequence numbers
+                    if is_the_jobs(error):
+                        raise
+                    sequence = NONE
+                site = self._sites.find(sys._getframe(1))
+                found = read(method, args, kwargs)
+                signature = self._signatures.number(
+                    name, self._text_of(group), site, found, method.waits
+                )
+                cell, number = self._begin(signature, sequence)
+                if method.reduces and len(args) > method.options:
+                    cell.options = args[method.options]
+                    self._reductions.append(cell)
             except Exception as error:
                 if is_the_jobs(error):
                     raise
@@ -239,21 +322,15 @@ class Boundary:
             try:
                 work = original(group, *args, **kwargs)
             except BaseException:
-                if slots[slot] == number:
-                    slots[slot + returned] = slots[event] = clock()
-                    slots[slot + flags] |= FAILED
+                self._after_call(cell, number, failed=True)
                 raise
-            # The ring may have come round while the call lasted.
-            if slots[slot] == number:
-                slots[slot + returned] = slots[event] = clock()
-                if work is None:
-                    if waits or blocks:
-                        slots[slot + flags] = COMPLETED
-                else:
-                    try:
-                        outstanding[id(work)] = (reference(work), slot, number, blocks)
-                    except TypeError:  # a backend's own kind of Work
-                        return work
+            self._after_call(cell, number, done=work is None)
+            if work is not None and cell.number == number:
+                try:
+                    cell.work = reference = weakref.ref(work)
+                    self._outstanding[reference] = cell
+                except TypeError:  # a backend's own kind of Work
+                    return work
             return work
 
         wrapper.__name__ = wrapper.__qualname__ = name
@@ -262,54 +339,75 @@ class Boundary:
 
     def _wait_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         clock = time.time_ns
-        slots = self._slots
+        reference = weakref.ref
+        absent = _ABSENT
         take = self._outstanding.pop
-        event = Slot.OPERATION_EVENT
-        wait_entered, wait_returned, flags = _WAIT_ENTERED, _WAIT_RETURNED, _FLAGS
+        event, latest = self._event, self._latest
+        after_wait_failed = self._after_wait_failed
 
-        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            known = take(id(work), None)
-            if known is None:
-                return original(work, *args, **kwargs)
-            reference, slot, number, blocks = known
-            if reference() is not work or slots[slot] != number:
-                return original(work, *args, **kwargs)
-            slots[slot + wait_entered] = slots[event] = clock()
+        def wait(work: Any, timeout: Any = absent, *more: Any, **kwargs: Any) -> Any:
+            if more or kwargs:  # of another version of torch
+                given = () if timeout is absent else (timeout,)
+                return original(work, *given, *more, **kwargs)
             try:
-                result = original(work, *args, **kwargs)
+                known = reference(work)
+                cell = take(known, None)
+            except TypeError as error:  # a kind of Work that cannot be kept track of
+                if is_the_jobs(error):
+                    raise
+                cell = None
+            number = 0 if cell is None else cell.number
+            if cell is None or cell.work is not known:
+                return original(work) if timeout is absent else original(work, timeout)
+            cell.times.wait_entered = now = clock()
+            if latest[0] is not number:
+                event.value = now
+            try:
+                result = original(work) if timeout is absent else original(work, timeout)
             except BaseException:
-                if slots[slot] == number:
-                    slots[slot + wait_returned] = slots[event] = clock()
-                    slots[slot + flags] |= FAILED
+                after_wait_failed(cell, number)
                 raise
-            if slots[slot] == number:
-                slots[slot + wait_returned] = slots[event] = clock()
-                if blocks:
-                    slots[slot + flags] = COMPLETED
+            if cell.number is number:
+                cell.times.wait_returned = now = clock()
+                if latest[0] is not number:
+                    event.value = now
             return result
 
         wait.__doc__ = original.__doc__
         return wait
 
-    def _look_at_group(self, group: Any) -> tuple[weakref.ref[Any], int]:
-        known = (weakref.ref(group), self._progress.text(name_of(group)))
+    def _after_call(
+        self, cell: Cell, number: int, *, done: bool = False, failed: bool = False
+    ) -> None:
+        """A call has come back, or has raised."""
+        if cell.number == number:
+            slots = self._slots
+            if failed:
+                slots[cell.flags] |= FAILED
+            elif done and self._wait_completes(cell):
+                slots[cell.flags] |= COMPLETED
+            cell.times.returned = self._event.value = time.time_ns()
+
+    def _after_wait_failed(self, cell: Cell, number: int) -> None:
+        if cell.number == number:
+            slots = self._slots
+            # First: a wait that has returned and not failed tells that the operation is done.
+            slots[cell.flags] |= FAILED
+            cell.times.wait_returned = self._event.value = time.time_ns()
+
+    def _wait_completes(self, cell: Cell) -> bool:
+        return self._signatures.wait_completes(self._slots[cell.signature])
+
+    def _text_of(self, group: Any) -> int:
+        """Number of the text of a group's name."""
+        known = self._groups.get(id(group))
+        if known is not None and known[0]() is group:
+            return known[1]
+        number = self._progress.text(name_of(group))
         if len(self._groups) > 4096:
             self._groups.clear()
-        self._groups[id(group)] = known
+        self._groups[id(group)] = weakref.ref(group), number
         self._group_seen(group)
-        return known
-
-    def _look_at_shape(self, size: Any) -> tuple[int, int]:
-        numel = 1
-        for length in size:
-            numel *= int(length)
-        entry = (self._progress.text(str([int(length) for length in size])), numel)
-        if len(self._shapes) < 4096:
-            self._shapes[size] = entry
-        return entry
-
-    def _look_at_dtype(self, dtype: Any) -> int:
-        number = self._dtypes[dtype] = self._progress.text(_DTYPES.get(str(dtype), str(dtype)))
         return number
 
 
@@ -323,25 +421,6 @@ def name_of(group: Any) -> str:
             if is_the_jobs(error):
                 raise
     return str(name or "")
-
-
-#: Flight Recorder's names of dtypes, which are those of C++.
-_DTYPES = {
-    "torch.float32": "Float",
-    "torch.float64": "Double",
-    "torch.float16": "Half",
-    "torch.bfloat16": "BFloat16",
-    "torch.uint8": "Byte",
-    "torch.int8": "Char",
-    "torch.int16": "Short",
-    "torch.int32": "Int",
-    "torch.int64": "Long",
-    "torch.bool": "Bool",
-    "torch.complex64": "ComplexFloat",
-    "torch.complex128": "ComplexDouble",
-    "torch.float8_e4m3fn": "Float8_e4m3fn",
-    "torch.float8_e5m2": "Float8_e5m2",
-}
 
 
 def _reduce_op(options: Any) -> str:

@@ -7,50 +7,58 @@ from types import CodeType, FrameType
 
 #: Code objects remembered; a program that makes code as it runs would fill the memory.
 _LIMIT = 20_000
-#: The code, its file's and function's texts, and lines by instruction; None if it is not the
-#: user's.
-_Known = tuple[CodeType, int, int, "dict[int, int] | None"]
+
+
+class CallSite:
+    """A line of code: numbers of the texts of its file and function; 0s where there is none.
+
+    Equal to itself alone, so that it is cheap to look up by.
+    """
+
+    __slots__ = ("file", "function", "line")
+
+    def __init__(self, file: int, function: int, line: int) -> None:
+        self.file = file
+        self.function = function
+        self.line = line
+
+
+NOWHERE = CallSite(0, 0, 0)
 
 
 class CallSites:
-    """Remembers of each code object whether it is the user's, and its texts' numbers."""
+    """Remembers of each code object whether it is the user's, and where in it calls stand."""
 
     def __init__(self, user_code: Callable[[str], bool], text: Callable[[str], int]) -> None:
         self._user_code = user_code
         self._text = text
-        # By id, as hashing a code object takes longer than all the rest.  The
-        # code object is kept, so that its id is not given to another.
-        # Lines are kept by instruction: to have one looked up takes longer the further
-        # down in its function it stands.
-        self._known: dict[int, _Known] = {}
+        #: By id of the code, as hashing one takes longer than all the rest: call sites by
+        #: instruction, as to have a line looked up takes longer the further down in its
+        #: function it stands; None for code that is not the user's.
+        self.known: dict[int, dict[int, CallSite] | None] = {}
+        #: The code objects, so that their ids are not given to others.
+        self._code: list[CodeType] = []
 
-    def find(self, frame: FrameType | None) -> tuple[int, int, int]:
-        """(file, function, line) of the innermost frame of user code; 0s if there is none.
-
-        File and function are numbers of texts.
-        """
-        known = self._known
+    def find(self, frame: FrameType | None) -> CallSite:
+        """The innermost frame of user code, NOWHERE if there is none."""
+        known = self.known
         while frame is not None:
             code = frame.f_code
-            entry = known.get(id(code))
-            if entry is None:
-                entry = self._look_at(code)
-            lines = entry[3]
-            if lines is not None:
+            sites = known[id(code)] if id(code) in known else self._look_at(code)
+            if sites is not None:
                 at = frame.f_lasti
-                line = lines.get(at)
-                if line is None:
-                    line = lines[at] = frame.f_lineno or 0
-                return entry[1], entry[2], line
+                site = sites.get(at)
+                if site is None:
+                    text = self._text
+                    site = CallSite(text(code.co_filename), text(code.co_name), frame.f_lineno or 0)
+                    sites[at] = site
+                return site
             frame = frame.f_back
-        return 0, 0, 0
+        return NOWHERE
 
-    def _look_at(self, code: CodeType) -> _Known:
-        entry: _Known
-        if self._user_code(code.co_filename):
-            entry = code, self._text(code.co_filename), self._text(code.co_name), {}
-        else:
-            entry = code, 0, 0, None
-        if len(self._known) < _LIMIT:
-            self._known[id(code)] = entry
-        return entry
+    def _look_at(self, code: CodeType) -> dict[int, CallSite] | None:
+        sites: dict[int, CallSite] | None = {} if self._user_code(code.co_filename) else None
+        if len(self._code) < _LIMIT:
+            self._code.append(code)
+            self.known[id(code)] = sites
+        return sites

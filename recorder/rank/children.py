@@ -6,13 +6,14 @@ look at a dead worker why it died.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class ChildWatch:
@@ -54,6 +55,16 @@ class ChildWatch:
             for child in list(getattr(process, "_children", ())):
                 self._look_at(child, counted_on=False)
 
+    def look_at_all(self) -> None:
+        """Look at children of ``subprocess`` and ``os.fork``, too: dead, and asked for by nobody.
+
+        Of a rank that fails: a program that goes on may well be about to ask for their end.
+        """
+        self.look()
+        with self._looking:
+            for pid in _children():
+                self._look_at(_Unknown(pid), counted_on=False)
+
     def _look_at(self, child: Any, counted_on: bool) -> bool:
         """Whether there is no more to be seen of it."""
         try:
@@ -83,6 +94,24 @@ class ChildWatch:
             )
         self._settled.add(pid)
         return True
+
+
+class _Unknown(NamedTuple):
+    """A child of which only its process id is known."""
+
+    pid: int
+
+
+def _children() -> list[int]:
+    """Process ids of the living and the dead ones."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
+                        found.append(int(name))
+    return found
 
 
 def _end_of(pid: int, returncode: int | None) -> tuple[int | None, int | None] | None:

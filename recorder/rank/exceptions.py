@@ -51,6 +51,9 @@ class ExceptionWatch:
                 self.note(args.exc_value, args.exc_traceback, name, False)
             previous_thread(args)
 
+        # Where pickle finds them.
+        for ours, module in ((excepthook, "sys"), (thread_excepthook, "threading")):
+            ours.__module__, ours.__qualname__ = module, "excepthook"
         sys.excepthook = excepthook
         threading.excepthook = thread_excepthook
         self._ours = excepthook, thread_excepthook

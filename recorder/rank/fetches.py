@@ -9,6 +9,7 @@ that are spawned are not timed.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -48,6 +49,7 @@ class FetchWatch:
         own = layout.FETCHES.capacity - 1
         pid = self._pid
 
+        @functools.wraps(original)
         def fetch(fetcher: Any, *args: Any, **kwargs: Any) -> Any:
             kept = _kept_ns()
             started, cpu = time.time_ns(), time.thread_time_ns()
@@ -69,7 +71,6 @@ class FetchWatch:
                         slots[row + 5] += kept_by_now - kept
                     slots[row] += 1
 
-        fetch.__doc__ = original.__doc__
         return fetch
 
 

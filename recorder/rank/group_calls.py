@@ -7,8 +7,9 @@ the script is past its work and its frames will be gone as well.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -56,15 +57,15 @@ class GroupCalls:
             original = getattr(module, name, None)
             if original is not None:
                 self._originals[name] = original
-                wrapped = wrapper(original)
-                wrapped.__name__ = wrapped.__qualname__ = name
-                wrapped.__doc__ = original.__doc__
-                setattr(module, name, wrapped)
+                setattr(module, name, wrapper(original))
 
     def _creator(self, original: Callable[..., Any]) -> Callable[..., Any]:
         boundary = self._boundary
 
+        @functools.wraps(original)
         def create(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(ranks, Iterator):
+                ranks = list(ranks)  # to be read twice
             try:
                 slot, number = boundary.enter("new_group", _members(ranks), sys._getframe(1))
             except Exception as error:
@@ -82,6 +83,7 @@ class GroupCalls:
         return create
 
     def _updater(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
         def update(group: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(group, *args, **kwargs)
             if group is not None:

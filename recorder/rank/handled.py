@@ -7,6 +7,7 @@ passes through the ``traceback`` module is written down with the time.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -46,22 +47,21 @@ class HandledWatch:
             original = getattr(module, name, None)
             if original is not None:
                 self._originals[name] = original
-                setattr(module, name, self._wrapper(name, original))
+                setattr(module, name, self._wrapper(original))
 
     def uninstall(self) -> None:
         while self._originals:
             name, original = self._originals.popitem()
             setattr(self._module, name, original)
 
-    def _wrapper(self, name: str, original: Any) -> Any:
+    def _wrapper(self, original: Any) -> Any:
+        # With its module: pickle looks it up by that name, and finds it.
+        @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             with GUARD:
                 self._look(args, kwargs)
             return original(*args, **kwargs)
 
-        wrapper.__name__ = wrapper.__qualname__ = name
-        wrapper.__doc__ = original.__doc__
-        wrapper.__wrapped__ = original  # type: ignore[attr-defined]
         return wrapper
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
@@ -71,6 +72,7 @@ class LoaderWatch:
         delivered = self._delivered
         handed_out = self._queues.delivered
 
+        @functools.wraps(original)
         def __next__(iterator: Any) -> Any:
             with section(SECTION, INPUT):
                 batch = original(iterator)
@@ -86,6 +88,7 @@ class LoaderWatch:
         started = self.workers
         queues = self._queues
 
+        @functools.wraps(original)
         def __init__(iterator: Any, *args: Any, **kwargs: Any) -> None:
             original(iterator, *args, **kwargs)
             iterators.add(iterator)
@@ -99,6 +102,7 @@ class LoaderWatch:
         before_end = self._before_end
         queues = self._queues
 
+        @functools.wraps(original)
         def _shutdown_workers(iterator: Any, *args: Any, **kwargs: Any) -> None:
             with GUARD:
                 before_end(_serving(iterator))

@@ -119,6 +119,13 @@ class ProgressFile:
         slots[Slot.STEP] = step
         slots[Slot.STEPS_TOTAL] = index + 1
 
+    def latest_operation(self) -> list[int]:
+        """The record of the operation that was entered last; any other before the first."""
+        ring = layout.OPERATIONS
+        place = (self.slots[Slot.OPERATIONS_TOTAL] - 1) % ring.capacity * ring.record
+        first = (self.at[ring] + place) // 8
+        return self.slots[first : first + ring.record // 8].tolist()
+
     def counters(self, rows: list[tuple[int, int, int]]) -> None:
         """Copy per-group counters: (pg_id, last enqueued, last completed) each."""
         if len(rows) > layout.COUNTERS.capacity:

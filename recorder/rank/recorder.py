@@ -292,7 +292,7 @@ class RankRecorder:
             return
         self._release_spare()
         self._append(folders.EXCEPTIONS, raised)
-        self._write_children()
+        self._children.look_at_all()
         self._keep_elastic_error()
         self.dump()
 

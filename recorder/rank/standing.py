@@ -6,6 +6,7 @@ of two functions that take turns, a few samples may well catch the same one.
 
 from __future__ import annotations
 
+import opcode
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +15,10 @@ from types import CodeType, FrameType
 from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.rank.frames import steady_frames
 from hanglab.recorder.rank.progress_file import ProgressFile
+
+#: Where a loop begins anew: native code is called by other instructions.  (The conditional jump
+#: back that some versions of Python have asks a value whether it is true, which may be one.)
+_BACK = {opcode.opmap.get(name) for name in ("JUMP_BACKWARD", "JUMP_ABSOLUTE")}
 
 
 class StandingWatch:
@@ -42,7 +47,15 @@ class StandingWatch:
         if standing != self._seen:
             self._seen = standing
             self._slots[Slot.STANDING_CHANGES] += 1
-        elif at != self._instruction:
+        elif at != self._instruction or (at is not None and _jumps_back(*at)):
             # A loop that spins comes by here often, one call into native code never.
             self._slots[Slot.INSTRUCTION_CHANGES] += 1
         self._instruction = at
+
+
+def _jumps_back(code: CodeType, instruction: int) -> bool:
+    """Whether a thread that was seen there runs Python: the tightest loops are always seen so.
+
+    A thread gives the interpreter's lock away where a loop begins anew.
+    """
+    return 0 <= instruction < len(code.co_code) and code.co_code[instruction] in _BACK

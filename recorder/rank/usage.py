@@ -33,6 +33,7 @@ class UsageSampler:
         self._numbers = itertools.count(1)
         self._schedstat = _open_schedstat()
         self._slots = progress.slots
+        self._latest_operation = progress.latest_operation
         self._moved: tuple[int, ...] = ()
 
     def look(self) -> None:
@@ -57,7 +58,7 @@ class UsageSampler:
         Not known while the rank rests: bytes that are read, these too, count as movement,
         and a rank that hangs must not move for its being looked at.
         """
-        moved = tuple(self._slots[slot] for slot in _MOVEMENT)
+        moved = *(self._slots[slot] for slot in _MOVEMENT), *self._latest_operation()
         rests, self._moved = moved == self._moved, moved
         if self._schedstat is None or rests:
             return NONE

@@ -17,6 +17,14 @@ def test_losses_and_weights_are_the_same_bit_for_bit(start_job):
     assert plain[0].count("\n") == 9
 
 
+def test_what_is_wrapped_or_looked_at_is_as_it_was_for_everybody_else(start_job):
+    plain = outputs(start_job("wrapped_program.py", record=False))
+    recorded = start_job("wrapped_program.py")
+    assert outputs(recorded) == plain
+    assert not [line for line in plain[0].splitlines() if line.endswith("False")]
+    assert [batch.elements for batch in recorded.rank(0).progress.batches] == [0, 5, 5]
+
+
 def test_unwritable_case_folder(start_job, tmp_path):
     obstacle = tmp_path / "file"
     obstacle.touch()

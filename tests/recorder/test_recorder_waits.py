@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import inspect
 import logging
 import os
+import pickle
 import queue
 import threading
 import traceback
@@ -115,6 +117,19 @@ def test_printed_and_logged_exceptions_are_noted_once_each(caplog, capsys) -> No
     printed = capsys.readouterr().err
     # No line of the wrapper's own stands in it.
     assert "number 0" in printed and Path(handled.__file__).name not in printed
+
+
+def test_what_is_wrapped_can_be_pickled_and_described_as_before() -> None:
+    names = ("print_exception", "format_exception")
+    before = [str(inspect.signature(getattr(traceback, name))) for name in names]
+    watch = HandledWatch(lambda value: None)
+    watch.install(traceback)
+    try:
+        now = [getattr(traceback, name) for name in names]
+        assert pickle.loads(pickle.dumps(now)) == now
+        assert [str(inspect.signature(function)) for function in now] == before
+    finally:
+        watch.uninstall()
 
 
 def test_a_note_that_fails_never_reaches_the_job(capsys) -> None:  # type: ignore[no-untyped-def]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from torch.distributed import TCPStore
 
 from hanglab.recorder.scores import InputWait, summarize
 from hanglab.recorder.straggler import parcel
+from hanglab.recorder.straggler.exchange import Exchange, FolderExchange, StoreExchange
 from hanglab.recorder.straggler.window import SectionWindow, Window
 
 WINDOW = Window(
@@ -57,3 +60,20 @@ def test_what_is_damaged_raises_what_its_reader_expects(cut: int) -> None:
 def test_what_another_version_wrote(data: bytes) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
         parcel.unpack(data)
+
+
+@pytest.mark.parametrize("through", ["store", "folder"])
+def test_every_byte_arrives_as_it_was_published(through: str, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 3
+    exchange: Exchange
+    if through == "folder":
+        exchange = FolderExchange(tmp_path, "prefix")
+    else:
+        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        exchange = StoreExchange(store, "prefix")
+    assert exchange.read(["own/0", "own/1"]) == {}
+    exchange.publish("own/0", data)
+    assert exchange.read(["own/0", "own/1"]) == {"own/0": data}
+    exchange.publish("own/0", b"")
+    exchange.publish("own/1", data[:7])
+    assert exchange.read(["own/0", "own/1"]) == {"own/0": b"", "own/1": data[:7]}
