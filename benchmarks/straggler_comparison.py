@@ -2,7 +2,7 @@
 
 ``python benchmarks/straggler_comparison.py`` makes an environment of its own beside
 this one, with torch and the rest seen from here, installs nvidia-resiliency-ext and
-traceml-ai into it (without their dependencies; a column whose package cannot be
+traceml-ai into it (of their dependencies only what is not here; a column whose package cannot be
 installed says so), and runs straggler_job.py with four gloo ranks for every fault
 and detector.  NVIDIA's CUPTI module needs CUDA and is replaced by one that times no
 kernel.  ``--only FAULT`` and ``--detector NAME`` run a part.
@@ -20,17 +20,23 @@ import sys
 import sysconfig
 import tempfile
 import venv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 JOB = Path(__file__).with_name("straggler_job.py")
 RANKS = 4
 STEPS = 50
+#: Of faults that do not show at every step, so that there is as much of them to be seen.
+STEPS_IF_SPARSE = 100
 PATIENCE_S = 90
 #: A job that hangs is given so long.
 HANGING_S = 35
-PACKAGES = {"nvrx": "nvidia-resiliency-ext==0.4.1", "traceml": "traceml-ai==0.5.0"}
+#: What is installed of each, without dependencies: all but the last ones are there already.
+PACKAGES = {
+    "nvrx": ("nvidia-resiliency-ext==0.4.1",),
+    "traceml": ("traceml-ai==0.5.0", "nvidia-ml-py", "pyyaml"),
+}
 #: Faults as straggler_job.py calls them, and as the table does.
 FAULTS = {
     "none": "nothing",
@@ -45,6 +51,7 @@ FAULTS = {
     "all starved": "every rank's loader slow",
     "loader hangs": "rank 3's loader hangs",
 }
+SPARSE = ("often", "every tenth")
 
 
 def environment(folder: Path) -> Path:
@@ -56,12 +63,16 @@ def environment(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def install(python: Path, package: str) -> str:
+def install(python: Path, packages: Sequence[str]) -> str:
     """What went wrong, "" if nothing did."""
     site = sysconfig.get_path("purelib", vars={"base": str(python.parents[1])})
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, package]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else f"{package} cannot be installed"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site]
+    done = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else f"{packages[0]} cannot be installed"
+
+
+def steps_of(fault: str) -> str:
+    return str(STEPS_IF_SPARSE if fault in SPARSE else STEPS)
 
 
 def variables(**more: str) -> Mapping[str, str]:
@@ -78,7 +89,7 @@ def free_port() -> str:
 def run_ranks(python: Path, detector: str, fault: str) -> tuple[str, str]:
     """Standard output and errors of rank 0; the job is ended when it has taken too long."""
     shared = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    command = [str(python), str(JOB), detector, fault, str(STEPS)]
+    command = [str(python), str(JOB), detector, fault, steps_of(fault)]
     ranks = []
     for rank in range(RANKS):
         pipe = subprocess.PIPE if rank == 0 else subprocess.DEVNULL
@@ -136,7 +147,7 @@ def run_traceml(python: Path, fault: str) -> str:
             str(python), "-m", "traceml_ai.launcher.cli", "run", "--mode", "summary",
             "--nproc-per-node", str(RANKS), "--master-port", free_port(),
             "--aggregator-port", free_port(), "--logs-dir", logs, "--run-name", "compared",
-            str(JOB), "--args", "traceml", fault, str(STEPS),
+            str(JOB), "--args", "traceml", fault, steps_of(fault),
         ]  # fmt: skip
         process = subprocess.Popen(
             command,
@@ -156,6 +167,8 @@ def run_traceml(python: Path, fault: str) -> str:
             except subprocess.TimeoutExpired:
                 end([process])
                 out, _ = process.communicate()
+        finally:
+            end([process])
     found = [
         line.strip(" |").partition(": ")[2].strip()
         for line in out.splitlines()

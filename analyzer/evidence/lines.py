@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
 from statistics import median
 
-from hanglab.analyzer.evidence.model import Evidence, RankView
+from hanglab.analyzer.evidence.model import Evidence
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.records import Frame
 
@@ -19,16 +21,24 @@ def input_line(known: Evidence, rank: int) -> Location | None:
     return known.ranks[rank].location(Frame(most.function, most.file, most.line))
 
 
-def share_of_line(view: RankView, frame: Frame) -> float:
-    """Share of the rank's samples whose innermost user line is the frame's."""
-    total = sum(line.count for line in view.lines)
-    here = sum(
-        line.count
-        for line in view.lines
-        if (line.file, line.function, line.line) == (frame.file, frame.function, frame.line)
-        and line.below != "communication"
-    )
-    return here / total if total else 0.0
+def shares_of_line(known: Evidence, frame: Frame) -> dict[int, float]:
+    """Rank -> share of its samples whose innermost user line is the frame's.
+
+    What every rank was seen at alike is left aside, such as its start: of a short job's samples
+    that is most.
+    """
+    seen: dict[int, Counter[tuple[Frame, bool]]] = {}
+    for rank, view in known.ranks.items():
+        seen[rank] = Counter()
+        for line in view.lines:
+            at = Frame(line.function, line.file, line.line)
+            seen[rank][at, line.below == "communication"] += line.count
+    alike = functools.reduce(operator.and_, seen.values())
+    apart = {rank: counts - alike for rank, counts in seen.items()}
+    return {
+        rank: counts[frame, False] / sum(counts.values()) if counts else 0.0
+        for rank, counts in apart.items()
+    }
 
 
 def busiest_line(known: Evidence, rank: int, section: str | None = None) -> Frame | None:

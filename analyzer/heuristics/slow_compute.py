@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from hanglab.analyzer.evidence.lines import busiest_line, share_of_line
+from hanglab.analyzer.evidence.lines import busiest_line, shares_of_line
 from hanglab.analyzer.evidence.sections import (
     heaviest_section,
     longer_section,
@@ -36,7 +36,7 @@ HARDLY_KEPT = 0.5
 #: Part of the excess that every section shows where it is the processor that is slower.
 THROUGHOUT = 0.5
 #: Without more processor time: share of the time that a rank must cost its peers, and share of
-#: its samples at one line of its own.
+#: its samples at one line of its own, of those that are not its peers' too.
 LATE = 0.3
 OWN_LINE = 0.5
 #: Part of a rank's excess of processor time that a section must hold to be named.
@@ -125,8 +125,9 @@ def _slow_elsewhere(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
         line = busiest_line(known, rank)
         if line is None:
             continue
-        own = share_of_line(view, line)
-        peers = [share_of_line(v, line) for r, v in known.ranks.items() if r != rank]
+        shares = shares_of_line(known, line)
+        own = shares.pop(rank)
+        peers = shares.values()
         if own < OWN_LINE or not peers or own < 3 * max(peers):
             continue
         location = view.location(line)
@@ -137,12 +138,16 @@ def _slow_elsewhere(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
             [rank],
             status=Status.SLOW,
             confidence=0.7,
-            summary=f"Rank {rank} is always last: it spends {own:.0%} of its time"
-            f"{name_line(location)}, where its peers spend next to none; it does not compute more "
-            "than they do, so it waits for something there.",
+            summary=f"Rank {rank} is always last: it spends {own:.0%} of its own "
+            f"time{name_line(location)}, where its peers spend next to none; it does not compute "
+            "more than they do, so it waits for something there.",
             evidence=[
                 scene.lag(rank),
-                Evidence("progress", rank, f"{own:.0%} of its samples{name_line(location)}"),
+                Evidence(
+                    "progress",
+                    rank,
+                    f"{own:.0%} of the samples that are not its peers' too{name_line(location)}",
+                ),
             ],
             location=location,
             effect=scene.effect(found.excess_ns[rank]),

@@ -1,6 +1,7 @@
 """Arithmetic of slowness: summaries of timings, scores, and who is slower than whom.
 
-Standard library only.  What ranks compute about themselves and what the
+Standard library only, but for ``columns``, which sums up many windows at once and which
+nothing here imports.  What ranks compute about themselves and what the
 analyzer computes from their evidence is the same arithmetic.  All times are
 milliseconds; what is not known is None, never NaN.
 """

@@ -36,6 +36,8 @@ class Statistic(enum.Enum):
         return self.name
 
     __repr__ = enum.Enum.__str__
+    # Each is there once.  A report looks thousands of them up; an Enum's own hash is Python.
+    __hash__ = object.__hash__
 
 
 class Summary(NamedTuple):
@@ -115,7 +117,7 @@ def summarize(timings: Sequence[float]) -> Summary | None:
         trimmed_error=(
             None if trimmed_deviation is None else trimmed_deviation / math.sqrt(len(usual))
         ),
-        stalls=_clusters(timings, limit) if stalled else 0,
+        stalls=clusters(timings, limit) if stalled else 0,
         stalled_ms=sum(stalled[:-1]),
         stretch_medians=medians,
         stretch_means=means,
@@ -155,7 +157,7 @@ def _deviation(count: int, total: float, squares: float) -> float | None:
     return math.sqrt(max(0.0, squares - total * total / count) / (count - 1))
 
 
-def _clusters(timings: Sequence[float], limit: float) -> int:
+def clusters(timings: Sequence[float], limit: float) -> int:
     """Number of timings beyond the limit, those that follow one closely left out."""
     found, free = 0, 0
     for place, timing in enumerate(timings):
@@ -166,7 +168,7 @@ def _clusters(timings: Sequence[float], limit: float) -> int:
 
 def _stretches(timings: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Medians and means of consecutive stretches; none of few timings."""
-    stretches = [sorted(timings[cut]) for cut in _cuts(len(timings))]
+    stretches = [sorted(timings[cut]) for cut in cuts(len(timings))]
     return (
         tuple([stretch[len(stretch) >> 1] for stretch in stretches]),
         tuple([sum(stretch) / len(stretch) for stretch in stretches]),
@@ -174,7 +176,7 @@ def _stretches(timings: Sequence[float]) -> tuple[tuple[float, ...], tuple[float
 
 
 @functools.lru_cache(maxsize=64)
-def _cuts(count: int) -> tuple[slice, ...]:
+def cuts(count: int) -> tuple[slice, ...]:
     """Where a window of so many timings is cut into stretches of one length, nearly."""
     number = min(STRETCHES, count // SHORTEST_STRETCH)
     if number < FEWEST_STRETCHES:

@@ -96,6 +96,7 @@ class Detector:
             f"hanglab/straggler/{name or Detector._made}/",
             folder,
             exchanging=gather_on_rank0 or RELATIVE in self._scores,
+            gathering=gather_on_rank0,
             beat=self._look,
         )
         self._interval = IntervalTracker(

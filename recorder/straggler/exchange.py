@@ -39,19 +39,22 @@ class StoreExchange:
         # A connection of our own: a get that somebody else waits in would hold the other.
         with contextlib.suppress(Exception):
             store = store.clone()
-        self._store = PrefixStore(prefix, store)
+        self._store: Any = PrefixStore(prefix, store)
         self._extended = bool(store.has_extended_api())
+        #: Keys that have been published.  Nobody deletes them: asking for one blocks no more.
+        self._published: set[str] = set()
 
     def publish(self, key: str, value: bytes) -> None:
-        # The binding takes text; base64 would be longer than JSON's own escapes.
-        self._store.set(key, value.decode("ascii"))
+        # It says that it takes text, and takes bytes as they are.
+        self._store.set(key, value)
 
     def read(self, keys: Iterable[str]) -> dict[str, bytes]:
         wanted = list(keys)
-        if not wanted:
-            return {}
-        if not self._store.check(wanted):
-            wanted = [key for key in wanted if self._store.check([key])]
+        unseen = [key for key in wanted if key not in self._published]
+        if unseen and not self._store.check(unseen):
+            unseen = [key for key in unseen if self._store.check([key])]
+        self._published.update(unseen)
+        wanted = [key for key in wanted if key in self._published]
         if self._extended and wanted:
             return dict(zip(wanted, self._store.multi_get(wanted), strict=True))
         return {key: self._store.get(key) for key in wanted}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from operator import sub
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from hanglab.recorder.scores import InputWait, Summary, kernel_score, ratio, summarize
+from hanglab.recorder.scores import InputWait, Summary, kernel_score
 from hanglab.recorder.straggler.crowd import ProcessorWaits
 from hanglab.recorder.straggler.kernels import KernelProfiler
 from hanglab.recorder.straggler.loaders import LoaderTimes
 from hanglab.recorder.straggler.sections import Kind, Section
 from hanglab.recorder.straggler.waits import COMMUNICATION, INPUT, SINCE, WAITS, WHAT
-from hanglab.recorder.straggler.window import Measure, SectionWindow, Standing, Window
+from hanglab.recorder.straggler.window import SectionWindow, Standing, Window
+
+if TYPE_CHECKING:
+    from hanglab.recorder.straggler.table import Past
 
 
 class Measuring:
@@ -24,8 +26,7 @@ class Measuring:
         self.sections: dict[str, Section] = {}
         self._node = node
         self._declaring = threading.Lock()
-        #: Section -> the best window's work that this rank ever had.
-        self._best: dict[str, Summary] = {}
+        self._past: Past | None = None
         self._best_kernels: dict[str, float] = {}
         self._began = time.perf_counter_ns()
         self._input_before = 0
@@ -56,11 +57,6 @@ class Measuring:
         """The window that ends now; the next one begins, unless the timings are to be kept."""
         now = time.perf_counter_ns()
         span_ms = max(1e-6, (now - self._began) / 1e6)
-        sections = {}
-        for name, section in list(self.sections.items()):
-            told = self._section_window(section, keep)
-            if told is not None:
-                sections[name] = told
         kernels = self._kernels.take(keep)
         waited = sum(record[INPUT] for record in list(WAITS.by_thread.values()))
         share = min(1.0, (waited - self._input_before) / 1e6 / span_ms)
@@ -69,7 +65,7 @@ class Measuring:
             rank=0,
             node=self._node,
             span_ms=span_ms,
-            sections=sections,
+            sections=self._sum_up(keep),
             kernels=kernels,
             gpu_individual=self._individual_gpu_score(kernels, keep),
             input=InputWait(max(0.0, share), self._loaders.busy(span_ms, keep)),
@@ -81,42 +77,14 @@ class Measuring:
             self._input_before = waited
         return window
 
-    def _section_window(self, section: Section, keep: bool) -> SectionWindow | None:
-        taken, cpu = (section.entries, section.cpu) if keep else section.take()
-        device_times = section.device_times(keep)
-        if not taken:
-            return None
-        walls, communicating, reading = zip(*taken, strict=True)
-        wall = summarize([ns / 1e6 for ns in walls])
-        communication, reads = sum(communicating), sum(reading)
-        work: Summary | None
-        measure: Measure = "wall"
-        if section.hidden:
-            work, measure = _by_processor(cpu)
-        elif communication or reads:
-            own = map(sub, map(sub, walls, communicating), reading)
-            work = summarize([max(0, ns) / 1e6 for ns in own])
-        else:
-            work = wall
-        best = self._best.get(section.name)
-        individual = None
-        if work is not None:
-            if best is None or work.median < best.median:
-                best = work
-                if not keep:
-                    # It is never of the same moments as another window: stretches tell nothing.
-                    self._best[section.name] = work._replace(stretch_medians=(), stretch_means=())
-            individual = ratio(best.median, work.median)
-        return SectionWindow(
-            work=work,
-            measure=measure,
-            wall=wall,
-            communication_ms=communication / len(taken) / 1e6,
-            input_ms=reads / len(taken) / 1e6,
-            device=summarize(device_times),
-            best=best if best is not work else None,
-            individual=individual,
-        )
+    def _sum_up(self, keep: bool) -> Mapping[str, SectionWindow]:
+        # Only now: it imports numpy, which has no place in the import of a recorder.
+        from hanglab.recorder.straggler.summing import sum_up
+        from hanglab.recorder.straggler.table import Past
+
+        if self._past is None:
+            self._past = Past()
+        return sum_up(list(self.sections.values()), self._past, keep)
 
     def _individual_gpu_score(self, kernels: dict[str, Summary], keep: bool) -> float | None:
         best = dict(self._best_kernels)
@@ -178,15 +146,3 @@ class Measuring:
             communicating_s=(now - max(communicating)) / 1e9 if communicating else None,
             reading_s=(now - min(reading)) / 1e9 if reading else None,
         )
-
-
-def _by_processor(cpu: Iterable[int]) -> tuple[Summary | None, Measure]:
-    """The rank's own work where collectives that C++ issues are waited for in C++.
-
-    On the CPU that wait takes no processor time.  A thread that waits for a CUDA
-    device spins, so there it cannot be told from work.
-    """
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return None, ""
-    return summarize([ns / 1e6 for ns in cpu]), "processor"

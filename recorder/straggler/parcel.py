@@ -1,54 +1,70 @@
-"""Windows as they travel between ranks: text, and mostly numbers.
+"""Windows as they travel between ranks: a little text, and mostly numbers.
 
-A number of the window, a line of JSON with the names, and all numbers as base64: a report
-of many sections packs and unpacks thousands of them, for which JSON takes ten times as
-long.  Ranks of one job run one version, so nothing here lasts.
+A number of the window, a line of JSON with the names, and all numbers as they lie in memory:
+a report of many sections packs and unpacks thousands of them.  Ranks of one job run one version, so
+nothing here lasts.  Nothing imports this module before there is a window; see
+scores/columns.py.
 """
 
 from __future__ import annotations
 
-import base64
 import json
-import math
-import struct
-from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import islice
 
-from hanglab.recorder.scores import InputWait, Summary
-from hanglab.recorder.straggler.window import SectionWindow, Window
+import numpy as np
+from numpy.typing import NDArray
 
-#: What of a summary is a plain number or unknown; the stretches follow, as many as it says.
-_PLAIN = Summary._fields.index("stretch_medians")
-#: In place of a summary that there is not.
-_NONE = -1.0
+from hanglab.recorder.scores import InputWait
+from hanglab.recorder.scores.columns import (
+    COUNT,
+    SHORT,
+    WIDTH,
+    Rows,
+    no_summaries,
+    row_of,
+    summary_of,
+)
+from hanglab.recorder.straggler.table import SectionTable
+from hanglab.recorder.straggler.window import Window
+
+#: What sets of summaries a table sends, in this order: ``wall`` times stay with the rank.
+_SENT = ("work", "device", "best")
+_NUMBER = np.dtype("<f8")
 
 
 def pack(window: Window) -> bytes:
-    """ASCII; ``wall`` times stay with the rank."""
-    numbers: list[float] = []
-    for section in window.sections.values():
-        numbers += (section.communication_ms, section.input_ms, _told(section.individual))
-        for summary in (section.work, section.device, section.best):
-            _put(numbers, summary)
-    for kernel in window.kernels.values():
-        _put(numbers, kernel)
+    """Without the ``wall`` times."""
+    table = SectionTable.of(window.sections)
+    numbers = [table.means]
+    sent = []
+    for name in _SENT:
+        rows: Rows = getattr(table, name)
+        there = ~np.isnan(rows[:, COUNT])
+        if not there.all():
+            rows = rows[there]
+        width = WIDTH if rows[:, SHORT - 1].any() else SHORT
+        sent.append((len(rows), width, np.packbits(there).tobytes().hex()))
+        numbers.append(rows[:, :width])
+    numbers.append(np.array([row_of(kernel) for kernel in window.kernels.values()], np.float64))
     head = {
         "rank": window.rank,
         "node": window.node,
         "span_ms": window.span_ms,
-        "sections": [(name, section.measure) for name, section in window.sections.items()],
+        "sections": table.names,
+        "measures": table.measures,
+        "sent": sent,
         "kernels": list(window.kernels),
         "gpu_individual": window.gpu_individual,
         "input": None if window.input is None else asdict(window.input),
         "kept_ms": window.kept_ms,
         "warnings": window.warnings,
     }
-    return b"\n".join(
+    return b"".join(
         (
-            b"%d" % window.number,
+            b"%d\n" % window.number,
             json.dumps(head, separators=(",", ":")).encode("ascii"),
-            base64.b64encode(struct.pack(f"<{len(numbers)}d", *numbers)),
+            b"\n",
+            *[n.astype(_NUMBER, copy=False).tobytes() for n in numbers],
         )
     )
 
@@ -60,83 +76,44 @@ def number_of(data: bytes) -> int:
 
 def unpack(data: bytes) -> Window:
     """Raises ValueError, TypeError or KeyError for what another version wrote."""
-    number, head, packed = data.split(b"\n")
+    number, head, packed = data.split(b"\n", 2)
     told = json.loads(head)
-    raw = base64.b64decode(packed, validate=True)
-    if len(raw) % 8:
-        raise ValueError("the numbers of a window are cut off")
-    numbers = iter(struct.unpack(f"<{len(raw) // 8}d", raw))
-    sections = {}
-    for name, measure in told["sections"]:
-        communication_ms, input_ms, individual = islice(numbers, 3)
-        sections[str(name)] = SectionWindow(
-            communication_ms=communication_ms,
-            input_ms=input_ms,
-            individual=_known(individual),
-            measure=measure,
-            work=_take(numbers),
-            device=_take(numbers),
-            best=_take(numbers),
-        )
-    kernels = {}
-    for name in told["kernels"]:
-        kernel = _take(numbers)
-        if kernel is not None:
-            kernels[str(name)] = kernel
+    numbers = np.frombuffer(packed, _NUMBER).astype(np.float64)
+    used = 0
+
+    def take(count: int, width: int) -> NDArray[np.float64]:
+        nonlocal used
+        first, used = used, used + count * width
+        return numbers[first:used].reshape(count, width)
+
+    names = [str(name) for name in told["sections"]]
+    means = take(len(names), 3)
+    summaries = {}
+    for name, (count, width, there) in zip(_SENT, told["sent"], strict=True):
+        rows = take(count, width)
+        if (count, width) != (len(names), WIDTH):
+            some, rows = rows, no_summaries(len(names))
+            bits = np.unpackbits(np.frombuffer(bytes.fromhex(there), np.uint8), count=len(names))
+            rows[bits.astype(bool), :width] = some
+        summaries[name] = rows
+    kernels = take(len(told["kernels"]), WIDTH).tolist()
+    if used != len(numbers):
+        raise ValueError("a window holds more numbers than it says")
     return Window(
         number=int(number),
         rank=int(told["rank"]),
         node=str(told["node"]),
         span_ms=float(told["span_ms"]),
-        sections=sections,
-        kernels=kernels,
+        sections=SectionTable(
+            names, told["measures"], means, wall=no_summaries(len(names)), **summaries
+        ),
+        kernels={
+            str(name): summary
+            for name, row in zip(told["kernels"], kernels, strict=True)
+            if (summary := summary_of(row)) is not None
+        },
         gpu_individual=told["gpu_individual"],
         input=None if told["input"] is None else InputWait(**told["input"]),
         kept_ms=told["kept_ms"],
         warnings=tuple(told["warnings"]),
     )
-
-
-def _put(numbers: list[float], summary: Summary | None) -> None:
-    if summary is None:
-        numbers.append(_NONE)
-        return
-    *plain, medians, means = summary
-    numbers.append(len(medians))
-    numbers += [math.nan if value is None else value for value in plain]
-    numbers += medians
-    numbers += means
-
-
-def _take(numbers: Iterator[float]) -> Summary | None:
-    stretches = next(numbers, math.nan)
-    if stretches == _NONE:
-        return None
-    values = list(islice(numbers, _PLAIN + 2 * int(stretches)))
-    middle = _PLAIN + int(stretches)
-    count, minimum, maximum, median, mean, deviation, tail, error, trimmed, *rest = values[:_PLAIN]
-    trimmed_error, stalls, stalled_ms = rest
-    return Summary(
-        int(count),
-        minimum,
-        maximum,
-        median,
-        mean,
-        _known(deviation),
-        tail,
-        _known(error),
-        trimmed,
-        _known(trimmed_error),
-        int(stalls),
-        stalled_ms,
-        tuple(values[_PLAIN:middle]),
-        tuple(values[middle:]),
-    )
-
-
-def _told(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value

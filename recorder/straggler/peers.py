@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from hanglab.recorder.straggler import exchange, parcel
+from hanglab.recorder.straggler import exchange
 from hanglab.recorder.straggler.courier import Courier, Errand
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.window import Standing, Window
@@ -32,7 +32,8 @@ class Heard:
 class Peers:
     """Publishes this rank's windows and reads those of the others.
 
-    Where not ``exchanging``, it does neither and needs no thread but for watching.
+    Where not ``exchanging``, it does neither and needs no thread but for watching.  Where
+    ``gathering``, rank 0 alone reads windows.
     ``beat()`` is called twice a second by the thread.
     """
 
@@ -41,11 +42,13 @@ class Peers:
         prefix: str,
         folder: str | os.PathLike[str] | None,
         exchanging: bool,
+        gathering: bool,
         beat: Callable[[], None],
     ) -> None:
         self._prefix = prefix
         self._folder = folder
         self._exchanging = exchanging
+        self._gathering = gathering
         self._beat = beat
         self._courier: Courier | None = None
         self._pid = os.getpid()
@@ -63,12 +66,14 @@ class Peers:
     def tell(self, window: Window, unasked: bool) -> Window:
         """Publish a window, under this process's rank, which it gets hereby.
 
-        One that nobody asked for is not: the job's own window is still to come.
+        One that nobody asked for is not: the job's own window is still to come.  Nor is one
+        that nobody will read.
         """
         rank, size = exchange.rank_and_size()
         window = replace(window, rank=rank)
-        if self._exchanging and size > 1 and not unasked:
-            self._carrier().publish(f"window/{rank}", parcel.pack(window))
+        read = rank != 0 or not self._gathering
+        if self._exchanging and size > 1 and read and not unasked:
+            self._carrier().publish(f"window/{rank}", _packed(window))
         return window
 
     def hear(self, own: Window, patience_s: float) -> Heard:
@@ -218,8 +223,19 @@ class Peers:
         return exchange.of_job(self._prefix, self._folder)
 
 
+# Parcels hold numpy's arrays, which has no place in the import of a recorder.
+
+
+def _packed(window: Window) -> bytes:
+    from hanglab.recorder.straggler import parcel
+
+    return parcel.pack(window)
+
+
 def _number(data: bytes) -> float:
     """Of a window; infinite where it says none, so that nobody waits for a better one."""
+    from hanglab.recorder.straggler import parcel
+
     try:
         return parcel.number_of(data)
     except _UNREADABLE:
@@ -227,6 +243,8 @@ def _number(data: bytes) -> float:
 
 
 def _unpacked(data: bytes) -> Window | None:
+    from hanglab.recorder.straggler import parcel
+
     try:
         return parcel.unpack(data)
     except _UNREADABLE:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from threading import get_ident
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import hanglab.recorder as recorder
 from hanglab.recorder.straggler.gpu import DeviceClock, EventPair
@@ -24,6 +24,9 @@ from hanglab.recorder.straggler.waits import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["work", "input"]
+#: Of an entry, in nanoseconds: its wall time; with what of it was communication, and waiting for
+#: input, where there was any.
+Timing: TypeAlias = "int | tuple[int, int, int]"
 
 #: Timings of a section that a window keeps: the latest.
 WINDOW = 8192
@@ -43,7 +46,7 @@ class Section:
     __slots__ = (
         "closely", "cpu", "device", "device_clock", "entered", "entries", "foreign", "hidden",
         "inside", "kernels", "kind", "location", "name", "nested", "open", "profile_cuda",
-        "raised", "samples",
+        "raised", "samples", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -57,8 +60,10 @@ class Section:
         self.kernels = kernels
         #: Entries ever, timed or not.
         self.entered = 0
-        #: Of the window: (wall, in communication, waiting for input), nanoseconds each.
-        self.entries: deque[tuple[int, int, int]] = deque(maxlen=WINDOW)
+        #: Of the window.
+        self.entries: deque[Timing] = deque(maxlen=WINDOW)
+        #: Some entry ever held a wait.
+        self.waited = False
         #: Processor time of the thread, of the entries that were looked at closely.
         self.cpu: deque[int] = deque(maxlen=WINDOW)
         self.samples = 0
@@ -77,7 +82,7 @@ class Section:
         #: Every entry is looked at closely, not only some.
         self.closely = True
 
-    def take(self) -> tuple[deque[tuple[int, int, int]], deque[int]]:
+    def take(self) -> tuple[deque[Timing], deque[int]]:
         """The window's timings; a new window begins."""
         taken = self.entries, self.cpu
         self.entries, self.cpu = deque(maxlen=WINDOW), deque(maxlen=WINDOW)
@@ -177,7 +182,11 @@ class Entry:
             rest = max(0, wall - communicated - read)
             thread[INPUT] += rest
             read += rest
-        section.entries.append((wall, communicated, read))
+        if communicated or read:
+            section.waited = True
+            section.entries.append((wall, communicated, read))
+        else:
+            section.entries.append(wall)
         if more is not None and more.cpu >= 0:
             self._close(section, thread, more)
 

@@ -66,6 +66,17 @@ def test_a_slow_rank_is_found_and_the_training_stopped(framework: str, tmp_path:
         assert "section_relative_perf/Regression.training_step/min" in metrics
 
 
+@needs("lightning")
+def test_both_names_of_the_number_of_scores_say_the_same() -> None:
+    from hanglab.recorder.straggler.lightning import StragglerDetectionCallback
+
+    # The usage guide of NVIDIA's extension has had either.
+    newer = StragglerDetectionCallback(60, True, False, num_gpu_perf_scores_to_log=3)
+    older = StragglerDetectionCallback(60, True, False, num_gpu_perf_scores_to_print=3)
+    other = StragglerDetectionCallback(60, True, False, num_gpu_perf_scores_to_log=4)
+    assert vars(newer.watch) == vars(older.watch) != vars(other.watch)
+
+
 def told_by(output: str) -> dict[str, dict[int, dict[str, Any]]]:
     """What the program's ranks told, by fit and rank."""
     told: dict[str, dict[int, dict[str, Any]]] = {}
