@@ -143,10 +143,16 @@ class Injector:
         if nodes is None:
             strike.failure = "the launcher gives nodes no containers"
             return
-        probe = fault.probe(nodes)
-        undo = fault.strike_node(nodes)
-        strike.at_ns = time.time_ns()
-        self._watches.append((strike, Watch(probe)))
+        # Watched before it strikes: a rank may run into it, and be gone, while it is being done.
+        watch = Watch(fault.probe(nodes))
+        begun = time.time_ns()
+        try:
+            undo = fault.strike_node(nodes)
+        except BaseException:
+            watch.stop()
+            raise
+        strike.at_ns = begun
+        self._watches.append((strike, watch))
         if undo is not None:
             self._undo.append((strike, undo))
 

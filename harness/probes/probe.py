@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-#: Pause between two looks, in seconds.
+#: Pause between two looks, in seconds; a probe of what is soon over has a ``pace_s`` of its own.
 _PACE_S = 0.05
 #: How long the effect of a fault may take to show after the job has ended by it.
 _GRACE_S = 2.0
@@ -55,6 +55,7 @@ class Watch:
 
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
+        self._pace_s: float = getattr(probe, "pace_s", _PACE_S)
         self._latest = Reading(False, "was not asked")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hanglab-probe", daemon=True)
@@ -63,8 +64,12 @@ class Watch:
     def _run(self) -> None:
         while not self._latest.proved:
             self._latest = look(self.probe.struck)
-            if self._stop.wait(_PACE_S):
+            if self._stop.wait(self._pace_s):
                 return
+
+    def stop(self) -> None:
+        """For a fault that did not strike: what is seen counts no more."""
+        self._stop.set()
 
     def close(self) -> Reading:
         """What was seen in the end; looks for a moment longer where that is no proof yet."""

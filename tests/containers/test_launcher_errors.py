@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import select
 import socket
 import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
@@ -24,6 +26,7 @@ from hanglab.harness.launchers.docker.engine import connect
 from hanglab.harness.launchers.docker.image import LABEL, PYTHON, VARIABLE, image_name
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
 from hanglab.harness.launchers.docker.programs import UnreadableProgram
+from hanglab.harness.launchers.docker.reaping import reap
 from hanglab.harness.launchers.protocol import LaunchError
 
 if TYPE_CHECKING:
@@ -298,6 +301,65 @@ class Proxy:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+
+#: One scenario in containers, whose ranks say when they are there, and one without.
+_SUITE = """\
+import threading
+from hanglab.harness import Cause, Expect, scenario
+
+@scenario(
+    world_size=2, expect=Expect(Cause.PARTITION, culprits={0}, location=None), needs=("docker",)
+)
+def in_containers(job):
+    print("up", flush=True)
+    threading.Event().wait()
+
+@scenario(world_size=1, expect=Expect(Cause.EXCEPTION, culprits={0}))
+def on_the_host(job):
+    if job.faulty:
+        raise ValueError("as it should")  # FAULT
+"""
+
+
+@needs_docker
+def test_a_suite_goes_on_when_the_daemon_has_gone_away(
+    tmp_path: Path, engine: DockerClient
+) -> None:
+    proxy = Proxy(tmp_path / "docker.sock", errors.address().removeprefix("unix://"))
+    (tmp_path / "hanglab_suite.py").write_text(_SUITE)
+    command = [sys.executable, "-m", "hanglab.harness.cli", "run", "hanglab_suite.py"]
+    command += ["--no-control", "--json", "--hang-after", "100"]
+    try:
+        with subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env={**os.environ, "DOCKER_HOST": f"unix://{proxy.path}"},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as running_suite:
+            try:
+                outs = "runs/2*/in_containers/*/*/log/rank*.out"
+                wait_until(
+                    lambda: [out.read_text() for out in tmp_path.glob(outs)] == ["up\n"] * 2,
+                    what="both ranks",
+                )
+                proxy.go_away()
+                nodes = [name for name in remains(engine, tmp_path) if "-node" in name]
+                engine.containers.get(nodes[0]).kill()  # or nobody would ask for the daemon
+                said, _ = running_suite.communicate(timeout=120)
+            finally:
+                running_suite.kill()
+        assert running_suite.returncode == 4
+        results = {one["scenario"]: one for one in json.loads(said)["results"]}
+        assert results["on_the_host"]["outcome"] == "pass"
+        assert results["in_containers"]["outcome"] == "harness error"
+        assert "went away while the job ran" in results["in_containers"]["reason"]
+    finally:
+        client = connect()
+        reap(client)
+        client.close()
+    assert not remains(engine, tmp_path)
 
 
 @needs_docker

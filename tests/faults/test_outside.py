@@ -139,7 +139,6 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 
 @pytest.mark.stages(CutOff.needs)
-@pytest.mark.stages(DropBetween.needs)
 @pytest.mark.parametrize("ways", ["both", "in", "out"])
 def test_a_node_is_cut_off_from_all(ways: Ways, pair: Nodes) -> None:
     fault = CutOff(rank=1, ways=ways, at_step=0)
@@ -158,6 +157,7 @@ def test_a_node_is_cut_off_from_all(ways: Ways, pair: Nodes) -> None:
     assert not any(rules_of(node.pid) for node in pair.values())
 
 
+@pytest.mark.stages(DropBetween.needs)
 def test_two_nodes_do_not_hear_each_other(pair: Nodes) -> None:
     fault = DropBetween(rank=0, other=1, at_step=0)
     probe = fault.probe(pair)
@@ -188,9 +188,6 @@ def test_a_delay_is_what_it_says(pair: Nodes) -> None:
     assert probe.ended().proved
 
 
-@pytest.mark.stages(LimitRate.needs)
-@pytest.mark.stages(RefuseConnections.needs)
-@pytest.mark.stages(PortTaken.needs)
 @pytest.mark.stages(Delay.needs)
 def test_a_delay_loses_and_reorders_nothing(make_nodes: Make) -> None:
     sending = """
@@ -219,6 +216,7 @@ import time; time.sleep(600)
         undo()
 
 
+@pytest.mark.stages(LimitRate.needs)
 def test_a_rate_holds_packets_back(make_nodes: Make) -> None:
     sending = """
 import socket, time
@@ -250,6 +248,7 @@ while True:
     assert "tbf" not in in_network(nodes[0].pid, "tc", "qdisc", "show")
 
 
+@pytest.mark.stages(RefuseConnections.needs)
 def test_connections_are_refused_for_one_and_for_all(make_nodes: Make) -> None:
     nodes = make_nodes(LISTENING, "sleep", "sleep")
     wait_for(lambda: connect(nodes[1].pid, nodes[0].address, 29555, 1) == "open")
@@ -261,6 +260,7 @@ def test_connections_are_refused_for_one_and_for_all(make_nodes: Make) -> None:
     undo()
 
 
+@pytest.mark.stages(PortTaken.needs)
 def test_a_port_is_taken_before_the_rank_gets_it(make_nodes: Make) -> None:
     nodes = make_nodes("sleep")
     goes_through(PortTaken(rank=0), nodes)
@@ -281,6 +281,32 @@ def test_a_clock_is_ahead_and_only_there(make_nodes: Make) -> None:
     reading = fault.probe(nodes).struck()
     assert reading.proved, reading
     assert not ClockSkew(rank=0, seconds=3600).probe(nodes).struck().proved
+
+
+#: Milliseconds that a wait of 200 took which Python's own locks wait for the GIL with.
+WAITS = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + 200_000_000
+until = (ctypes.c_long * 2)(*divmod(now, 10**9))
+attributes, condition, mutex = (ctypes.create_string_buffer(64) for _ in range(3))
+libc.pthread_condattr_init(attributes)
+libc.pthread_condattr_setclock(attributes, time.CLOCK_MONOTONIC)
+libc.pthread_cond_init(condition, attributes)
+libc.pthread_mutex_init(mutex, None)
+libc.pthread_mutex_lock(mutex)
+begun = time.monotonic()
+libc.pthread_cond_timedwait(condition, mutex, until)
+print(int((time.monotonic() - begun) * 1000))
+"""
+
+
+@pytest.mark.parametrize("seconds", [3600, -1200])
+def test_a_wrong_clock_leaves_waits_as_long_as_they_are(seconds: int, make_nodes: Make) -> None:
+    nodes = make_nodes("sleep", shape=ClockSkew(rank=0, seconds=seconds).settings)
+    code, said = nodes[0].container.exec_run(["python", "-c", WAITS])
+    assert code == 0, said
+    assert 100 < int(said) < 2000
 
 
 def test_a_file_server_leaves_no_mount() -> None:
