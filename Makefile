@@ -65,6 +65,8 @@ $(READY): pyproject.toml constraints.txt
 		--editable '.[run,docker,report,tables,frameworks,traces,dev]'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps \
 		HolisticTraceAnalysis
+	# As an installation from a wheel does: a shell may forbid Python to keep it later.
+	$(BIN)/python -m compileall -q analyzer harness recorder scenarios
 	@touch $@
 
 clean:  ## Remove what was made, .venv too
