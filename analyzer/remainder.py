@@ -5,9 +5,9 @@ from __future__ import annotations
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.standing import Place
-from hanglab.analyzer.heuristics.interpreter import PAUSES
 from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import name_line, name_ranks
+from hanglab.analyzer.heuristics.rests import long_rest
 from hanglab.analyzer.heuristics.synchronization_divergence import (
     question,
     undecided_divergence,
@@ -17,8 +17,6 @@ from hanglab.analyzer.heuristics.synchronization_findings import open_question
 from hanglab.analyzer.verdict import Cause, Evidence, Status, Verdict
 
 _HANGS = "The job hangs, but the evidence does not show why."
-#: A rest of all ranks that is this long, in seconds, and longer than any before by PAUSES.
-_LONG_S = 5.0
 
 
 def healthy(known: Known) -> Verdict | None:
@@ -53,19 +51,7 @@ def _moving(known: Known) -> bool:
     movements = [v.movement for v in known.ranks.values() if v.ended is None]
     if not any(m is not None and m.quiet_s < limit for m in movements):
         return False
-    return _long_rest(known) is None
-
-
-def _long_rest(known: Known) -> tuple[float, float] | None:
-    """For how long nothing had moved, and the longest pause before, in seconds.
-
-    None unless the rest is out of all proportion.  Who asks or interrupts after a while may
-    well look at a hang before the recorder does, which waits for its threshold.
-    """
-    movements = [v.movement for v in known.ranks.values() if v.ended is None]
-    rest = min((m.quiet_s if m is not None else 0.0 for m in movements), default=0.0)
-    pause = max((m.longest_pause_s for m in movements if m is not None), default=0.0)
-    return (rest, pause) if rest >= max(_LONG_S, PAUSES * pause) else None
+    return long_rest(known) is None
 
 
 def _joining(known: Known) -> list[int]:
@@ -149,12 +135,15 @@ def undecided(known: Known) -> Verdict:
             f"{'its dump was' if len(picture.moving) == 1 else 'their dumps were'} taken, "
             "so whether the job hangs cannot be told."
         )
-    elif known.stuck or (picture.waits and not (known.case and _long_rest(known))):
+    elif known.stuck or (picture.waits and not (known.case and long_rest(known))):
         waiting = open_question(picture) if not known.case else None
         summary = waiting.summary if waiting is not None else _hangs(known)
         evidence += _standings(known)
     else:
         summary = _unsound(known)
+        if known.case and long_rest(known) is not None:
+            evidence += _standings(known)
+            needs.append(_a_later_look(known))
     needs = list(dict.fromkeys(needs))
     known.inputs.would_decide = needs
     return Verdict(
@@ -215,6 +204,12 @@ def _needs(known: Known) -> list[str]:
     return needs
 
 
+def _a_later_look(known: Known) -> str:
+    patience = known.job.hang_after_s if known.job else None
+    rest = f"for {patience:g} s" if patience else "for longer"
+    return f"a capture of the job when nothing of it has moved {rest}"
+
+
 def _stalled(known: Known) -> str:
     picture = known.picture
     op = picture.stalled[0].call.op
@@ -237,7 +232,7 @@ def _stalled(known: Known) -> str:
 def _unsound(known: Known) -> str:
     """Why a job in which nobody is seen to wait is not called healthy."""
     picture = known.picture
-    rest = _long_rest(known) if known.case else None
+    rest = long_rest(known) if known.case else None
     if rest is not None:
         return (
             f"Nothing of the job had moved for {rest[0]:.1f} s when it was looked at, and its "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from hanglab.harness.errors import HanglabError, UsageError
 from hanglab.recorder.archive.packing import UnsafeArchive
 from hanglab.recorder.archive.packing import pack as write_archive
 from hanglab.recorder.archive.packing import unpack as read_archive
+from hanglab.recorder.case import folders
 from hanglab.recorder.case.integrity import differences
 from hanglab.recorder.case.reader import CaseReader, NotACase
 
@@ -42,7 +44,7 @@ def open_case(path: Path, damaged: bool = False) -> CaseReader:
         reader = CaseReader(path)
     except NotACase as error:
         raise CaseError(str(error)) from error
-    wrong = [] if damaged else differences(reader)
+    wrong = [] if damaged else [*_unusable_manifest(reader), *differences(reader)]
     if wrong:
         listed = "; ".join(f"{name} {reason}" for name, reason in wrong[:3])
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
@@ -51,6 +53,15 @@ def open_case(path: Path, damaged: bool = False) -> CaseReader:
             "Copy it again from where it was recorded, or take it as it is with --damaged.",
         )
     return reader
+
+
+def _unusable_manifest(reader: CaseReader) -> list[tuple[str, str]]:
+    """A manifest that is there and cannot be read hides what else has been altered.
+
+    Where there is none, the recorder was ended before it could write it.
+    """
+    there = reader.manifest is None and os.path.lexists(reader.path / folders.MANIFEST)
+    return [(folders.MANIFEST, "cannot be read")] if there else []
 
 
 def pack(case: Path, target: Path | None, damaged: bool) -> tuple[Path, int]:
@@ -64,7 +75,7 @@ def pack(case: Path, target: Path | None, damaged: bool) -> tuple[Path, int]:
         return path, write_archive(reader.path, path)
 
 
-def unpack(source: Path, target: Path | None) -> tuple[Path, int]:
+def unpack(source: Path, target: Path | None, damaged: bool) -> tuple[Path, int]:
     """Unpacks an archive; gives the folder and the number of files.
 
     Raises ArchiveError, CaseError, UsageError.
@@ -82,7 +93,7 @@ def unpack(source: Path, target: Path | None) -> tuple[Path, int]:
         except UnsafeArchive as error:
             raise ArchiveError(f"{source} is not unpacked: {error}.") from error
     try:
-        open_case(path)
+        open_case(path, damaged)
     except CaseError:
         shutil.rmtree(path, ignore_errors=True)
         raise

@@ -41,6 +41,16 @@ _SAID = {
 }
 
 
+def _what_it_did_to_peers(known: Known, ranks: list[int]) -> str:
+    """The end of a summary: nothing where there are no peers but those that it tells of."""
+    if not {*known.ranks, *known.inputs.missing_ranks} - set(ranks):
+        return ""
+    whose, whom, was = ("its", "it", "was") if len(ranks) == 1 else ("their", "them", "were")
+    if known.stuck:
+        return f"; {whose} peers wait for {whom}"
+    return f"; {whose} peers failed because {'it' if len(ranks) == 1 else 'they'} {was} gone"
+
+
 def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
     """One proposal per cause; victims' own errors are counted, not accused."""
     own: dict[Cause, list[Trouble]] = {}
@@ -87,8 +97,7 @@ def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
             status=Status.HUNG if known.stuck else Status.FAILED,
             confidence=max(t.confidence for t in mine),
             summary=f"{name_ranks(ranks).capitalize()} {_SAID[cause]}: {first.detail}"
-            f"{name_line(location)}; its peers "
-            f"{'wait for it' if known.stuck else 'failed because it was gone'}.",
+            f"{name_line(location)}{_what_it_did_to_peers(known, ranks)}.",
             evidence=evidence,
             location=location,
             excludes=consequences,

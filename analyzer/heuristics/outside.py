@@ -20,6 +20,7 @@ from hanglab.analyzer.heuristics.loader_waits import queue_words, stuck_worker
 from hanglab.analyzer.heuristics.loops import label_left_loop, left_loops
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, propose
 from hanglab.analyzer.heuristics.python_waits import fork_deadlock, python_wait
+from hanglab.analyzer.heuristics.rests import long_rest
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.recorder.case.records import Frame
 
@@ -171,6 +172,8 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
         if moving:
             if cause not in (Cause.MISSING_RANK, Cause.BUSY_LOOP) or not _kept_waiting(known, view):
                 continue
+            if long_rest(known) is not None:
+                continue  # nor is it proved that it moves
             cause, confidence, status = Cause.RANK0_WORK, 0.8, Status.SLOW
             words = "it moves in work that only it does"
         elif not known.stuck:

@@ -15,6 +15,7 @@ from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.clearing import troubles
 from hanglab.analyzer.heuristics.loops import left_loops, steps_compared
+from hanglab.analyzer.heuristics.network import partition
 from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import Order, Proposal
 from hanglab.analyzer.heuristics.split_lists import split_lists
@@ -79,6 +80,10 @@ def _still_unexplained(known: Known, finding: Finding) -> bool:
             return False
         if view is not None and view.ended is None and not known.stands_outside(rank):
             # Its stack contradicts its dump: it does not stand outside.
+            return False
+        sink = known.sink(rank)
+        if sink is not None and sink.stopped_device and any(partition(known)):
+            # It is inside, and what it waits for gets lost on its way: not it has stopped.
             return False
     # Whoever was ended from outside need not have been late.
     return known.stuck or any(not trouble.cleared for trouble in troubles(known))

@@ -6,18 +6,23 @@ from collections.abc import Collection
 from pathlib import Path
 
 from hanglab.analyzer.dumps import DumpError, Loaded, load_folder, load_many
+from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.verdict import Unusable
+from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader, NotACase
 
 
 def load_dumps(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
     """Dumps of the given ranks (default: all), with stacks where a Case has them.
 
-    Raises NotADirectoryError if ``path`` is no folder.
+    Raises NotADirectoryError if ``path`` is no folder, InputError if it is a Case that cannot
+    be read.
     """
     try:
         case = CaseReader(path)
-    except NotACase:
+    except NotACase as error:
+        if (path / folders.HOSTS).is_dir():
+            raise InputError(str(error), "Give the folder that a recorder wrote.") from error
         return load_folder(path, ranks=ranks)
     items: list[tuple[bytes, int | None, str]] = []
     for rank in case.ranks:

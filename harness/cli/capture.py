@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.numbers import finite
+
 if TYPE_CHECKING:
     from hanglab.recorder.attach.tree import FoundRank
 
@@ -35,6 +37,7 @@ def capture(
         float,
         typer.Option(
             min=0.5,
+            callback=finite,
             metavar="SECONDS",
             help="Without movement for so long the job counts as hung; three times this while a "
             "rank computes.",

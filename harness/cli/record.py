@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from hanglab.harness.cli.numbers import finite
+
 
 def record(
     context: typer.Context,
@@ -21,10 +23,13 @@ def record(
         float,
         typer.Option(
             min=0.5,
+            callback=finite,
             metavar="SECONDS",
             help="Without movement for so long the job counts as hung. Grows by itself to five "
-            "times the longest pause that the job has made (at most a minute), and to three "
-            "times this while a rank computes or nothing has been communicated yet.",
+            "times the longest pause that the job has made (at most a minute); to three times "
+            "this while nothing has been communicated yet; and while a rank computes to three "
+            "times this, to ten times where it stands at one instruction, as in a long native "
+            "call, or to ten times that rank's longest pause.",
         ),
     ] = 30.0,
     then: Annotated[
@@ -35,6 +40,7 @@ def record(
         float | None,
         typer.Option(
             min=1.1,
+            callback=finite,
             metavar="K",
             help="Take a trace of all ranks when a section or step takes K times its median, and "
             "of ranks that the job's straggler detector calls slow; at most once a minute.",

@@ -14,10 +14,13 @@ def unpack(
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="A new folder; without it, by the name."),
     ] = None,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Unpack it even if files are missing or altered.")
+    ] = False,
 ) -> int:
     """Unpack a Case. Whatever the file holds, nothing is written outside the new folder."""
     from hanglab.harness import archives
 
-    path, count = archives.unpack(file, out)
+    path, count = archives.unpack(file, out, damaged)
     print(f"{path}: {count} files; `hanglab analyze {path}` reads them")
     return 0

@@ -29,6 +29,7 @@ from hanglab.harness.launchers.descendants import (
     state_of,
 )
 from hanglab.harness.recording import environment, relay
+from hanglab.harness.recording.away import kill_away, ranks_away
 from hanglab.harness.recording.command import Command
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ ENDED = 124
 _CAPTURE_S = 5.0
 #: For the agent to say whether the job moves.
 _ANSWER_S = 2.0
+#: For a launcher to end ranks that are none of its descendants.
+_LAUNCHER_S = 5.0
 _PACE_S = 0.05
 
 _TO_GROUP = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
@@ -210,12 +213,25 @@ class Session:
         self._end_everything()
 
     def _end_everything(self) -> None:
+        self._end_away()
         spared = self._own_children()
         below = freeze_below(spared)
         segments = leftovers.shared_memory_of(pid for pid in below if not is_janitor(pid))
         self._seen.update(below)
         end_below(self._reaped, self._woken, spare=lambda: spared)
         leftovers.remove_shared_memory(segments, self._seen)
+
+    def _end_away(self) -> None:
+        """Ranks that a service has started; the command, which knows it, is asked first."""
+        ranks = list(self._agent.pids.values()) if self._agent is not None else []
+        if not ranks_away(self._request.case, ranks):
+            return
+        self._command.signal(signal.SIGTERM)
+        until = time.monotonic() + _LAUNCHER_S
+        while not self._command.poll() and time.monotonic() < until:
+            readable(self._woken, timeout=_PACE_S)
+            self._woken.drain()
+        kill_away(ranks_away(self._request.case, ranks))
 
     def _own_children(self) -> list[int]:
         own = [self._relay, self._agent.pid if self._agent is not None else None]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,11 @@ from hanglab.harness.faults.conditions import Operations, Seen, Steps
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.faults.freeze import Freeze
 from hanglab.harness.faults.kill import Kill
+from hanglab.harness.faults.outside.node_fault import NodeFault
 from hanglab.harness.faults.terminate import Terminate
 from hanglab.harness.injection import Injector
+from hanglab.harness.launchers.docker.nodes import Nodes
+from hanglab.harness.probes.files import FilesProbe
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
 
@@ -124,3 +129,49 @@ def test_conditions() -> None:
 def test_a_fault_has_exactly_one_moment(moments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="exactly one"):
         Freeze(rank=0, **moments)  # type: ignore[arg-type]
+
+
+#: Opens files up to its limit, and has closed them again when it says so.
+FILLS_UP = """\
+import time
+input()
+kept = []
+try:
+    while True:
+        kept.append(open("/dev/null"))
+except OSError:
+    time.sleep(0.05)  # as long as a traceback takes
+kept.clear()
+print("closed", flush=True)
+input()
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoonOver(NodeFault):
+    """A limit that its rank has run into, and left behind, by the time that it is in force."""
+
+    victim: subprocess.Popen[bytes]
+
+    def strike_node(self, nodes: Nodes) -> None:
+        assert self.victim.stdin is not None and self.victim.stdout is not None
+        resource.prlimit(self.victim.pid, resource.RLIMIT_NOFILE, (24, 24))
+        self.victim.stdin.write(b"\n")
+        self.victim.stdin.flush()
+        assert self.victim.stdout.readline() == b"closed\n"
+
+    def probe(self, nodes: Nodes) -> FilesProbe:
+        return FilesProbe(self.victim.pid)
+
+
+def test_what_happens_while_a_fault_is_being_done_is_seen(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", FILLS_UP], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        injector = Injector([SoonOver(rank=0, at_step=1, victim=process)], tmp_path, 1)
+        write_progress(tmp_path, 0, 1, 1)
+        injector.poll({0: process.pid}, Nodes({}, None, "", {}))  # type: ignore[arg-type]
+        injector.close()
+        process.kill()
+    (strike,) = injector.strikes
+    assert strike.struck, strike.describe()

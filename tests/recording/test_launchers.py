@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from recording_support import PROGRAMS, free_port, hanglab
+from recording_support import PROGRAMS, free_port, hanglab, program, started, wait_for
 
 from hanglab.analyzer.engine import analyze
-from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.agent import procfs
+from hanglab.recorder.case.reader import CaseReader, RankCase
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -55,3 +56,27 @@ def test_hang_is_captured_and_everything_ended(tmp_path, launcher):
     assert [rank.rank for rank in ranks] == [0, 1]
     assert all(rank.flight_recorder and rank.progress and rank.stacks for rank in ranks)
     assert all(rank.process is not None and rank.process.world_size == 2 for rank in ranks)
+    wait_for(lambda: not any(map(runs, ranks)), "all ranks to be gone, whoever started them")
+
+
+def runs(rank: RankCase) -> bool:
+    stat = procfs.stat(rank.process.pid) if rank.process is not None else None
+    return stat is not None and stat.state not in "ZX"
+
+
+@pytest.mark.parametrize("how", ["asks", "deaf"])
+def test_ranks_of_a_service_are_ended_by_their_launcher_or_else_by_hanglab(tmp_path, how):
+    case, path = tmp_path / "case", tmp_path / "service"
+    with started(program("service_program.py", "serve", str(path)), tmp_path) as service:
+        wait_for(path.exists, "the service to be there")
+        command = program("service_program.py", "launch", str(path), how, sys.executable, PROGRAM)
+        words = ["record", "--out", case, "--hang-after", "2", "--", *command, tmp_path / "store"]
+        done = hanglab(*words, cwd=tmp_path)
+        assert done.returncode == 124, done.stderr
+        ranks = CaseReader(case).ranks
+        assert [rank.rank for rank in ranks] == [0, 1]
+        assert analyze(case).culprits == [1]
+        wait_for(lambda: not any(map(runs, ranks)), "both ranks to be gone")
+        assert service.poll() is None, "what is not of the job is left alone"
+        if how == "asks":
+            assert service.stdout is not None and service.stdout.readline() == "ended\n"

@@ -47,6 +47,22 @@ def test_no_command(tmp_path):
     assert done.returncode == 64 and "no command" in said(done)
 
 
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("record", "--hang-after", "{}", "--", "true"),
+        ("record", "--profile-slow", "{}", "--", "true"),
+        ("capture", "--all", "--watch", "{}"),
+    ],
+    ids=lambda words: words[-3] if "--" in words else words[-2],
+)
+def test_number_that_is_none(tmp_path, words, number):
+    done = hanglab(*(word.format(number) for word in words), cwd=tmp_path)
+    assert done.returncode == 64 and f"{number} is no number" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_folder_that_is_not_empty(tmp_path):
     case = tmp_path / "case"
     case.mkdir()
@@ -98,12 +114,12 @@ def a_case(folder):
     return folder
 
 
-@pytest.mark.parametrize("command", ["analyze", "pack", "redact"])
+@pytest.mark.parametrize("command", ["analyze", "entries", "pack", "redact"])
 def test_case_of_a_newer_format(tmp_path, command):
     case = a_case(tmp_path / "case")
     manifest = case / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
-    options = {"analyze": [], "pack": ["-o", "x.tgz"], "redact": ["-o", "x"]}[command]
+    options = {"pack": ["-o", "x.tgz"], "redact": ["-o", "x"]}.get(command, [])
     done = hanglab(command, case, *options, cwd=tmp_path)
     assert done.returncode == 4 and "format 99" in said(done)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["case"]
@@ -125,6 +141,28 @@ def test_case_with_files_missing_or_altered(tmp_path, how):
     done = hanglab("analyze", case, "--json", cwd=tmp_path)
     unusable = json.loads(done.stdout)["inputs"]["unusable"]
     assert [(u["file"].rpartition("/")[2]) for u in unusable] == ["job.json"]
+
+
+def test_case_with_a_manifest_that_cannot_be_read(tmp_path):
+    case = a_case(tmp_path / "case")
+    manifest = case / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:100])
+    for command in ("pack", "redact"):
+        done = hanglab(command, case, "-o", tmp_path / "out", cwd=tmp_path)
+        assert done.returncode == 4 and "manifest.json cannot be read" in said(done)
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_case_comes_out_of_its_archive_if_asked_for_as_it_is(tmp_path):
+    case = a_case(tmp_path / "case")
+    (case / "job.json").unlink()
+    packed, back = tmp_path / "x.tgz", tmp_path / "back"
+    assert hanglab("pack", case, "--damaged", "-o", packed, cwd=tmp_path).returncode == 0
+    done = hanglab("unpack", packed, "-o", back, cwd=tmp_path)
+    assert done.returncode == 4 and "job.json is missing" in said(done)
+    assert not back.exists()
+    assert hanglab("unpack", packed, "--damaged", "-o", back, cwd=tmp_path).returncode == 0
+    assert CaseReader(back).manifest == CaseReader(case).manifest
 
 
 def test_of_two_recordings_into_one_folder_at_once_the_second_is_refused(tmp_path):

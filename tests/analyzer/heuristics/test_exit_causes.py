@@ -57,6 +57,26 @@ def test_the_first_error_that_is_nobody_else_s_names_the_cause(
     assert verdict.location is not None and verdict.location.line == 14
 
 
+@pytest.mark.parametrize(
+    ("culprits", "told"),
+    [
+        ([1], "; its peers failed because it was gone."),
+        ([0, 2], "; their peers failed because they were gone."),
+        ([0, 1, 2], "label 8 of 8 classes at train.py:14 (check)."),
+    ],
+)
+def test_peers_are_told_of_where_there_are_any(culprits: list[int], told: str) -> None:
+    views = [
+        raised(view(rank), "ValueError", "label 8 of 8 classes", user(14, "check"))
+        if rank in culprits
+        else lost(rank)
+        for rank in range(3)
+    ]
+    verdict = conclude(job(views, trigger=None))
+    assert verdict.culprits == culprits
+    assert verdict.summary.endswith(told)
+
+
 def test_a_killed_rank_crashed_and_has_no_line() -> None:
     killed = ended(view(2), code=None, signal=signal.SIGKILL)
     verdict = conclude(job([killed, lost(0), lost(1), lost(3)], trigger=None))

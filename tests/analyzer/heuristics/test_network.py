@@ -12,9 +12,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from views import job, view, waiting
+from views import job, user, view, waiting
 
-from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.communication.picture import Call, Sink, Wait, WaitKind
+from hanglab.analyzer.engine import analyze, conclude
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.network import partition, slow_link
 from hanglab.analyzer.verdict import Cause, Status
@@ -269,6 +270,26 @@ def test_a_stopped_process_is_no_cut_network() -> None:
     known.ranks[2] = view(2, state="T")
     known.ranks[2].connections = known.ranks[1].connections
     assert list(partition(known)) == []
+
+
+def test_a_rank_whose_peers_are_done_has_not_stopped_where_the_network_is_cut() -> None:
+    """The last piece of a ring is on its way to rank 1 alone when the links of rank 2 are cut."""
+    known = meshed({(0, 2): AGAIN, (2, 1): AGAIN}, size=3)
+    (group,) = known.picture.groups
+    behind = Call(1, group, 7, "all_reduce")
+    # DDP's reducer is called in C++: on the stack there is just a line of the user's.
+    for rank in known.ranks:
+        lost, known.ranks[rank] = known.ranks[rank].connections, view(rank, user(20))
+        known.ranks[rank].connections = lost
+    known.picture.sinks = [Sink(1, behind, outside=False, stopped_device=True, victims=(0, 2))]
+    known.picture.waits = [
+        Wait(Call(rank, group, 8, "all_reduce"), WaitKind.NOT_ENTERED, (1,)) for rank in (0, 2)
+    ]
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.PARTITION, [2]), verdict.summary
+    for rank in known.ranks:
+        known.ranks[rank].connections = []
+    assert conclude(known).cause is Cause.MISSING_RANK
 
 
 def carried(unread: int) -> Known:

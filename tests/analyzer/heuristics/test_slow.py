@@ -346,6 +346,25 @@ def test_a_rank_seen_at_a_line_of_its_own(kept):
         assert found[Cause.SLOW_COMPUTE].location.line == 9
 
 
+def test_a_line_of_its_own_in_a_job_that_took_longer_to_start() -> None:
+    job = Job(late_by(9, 1)).uses({})
+    for rank in range(4):
+        seen(job, rank, 1, 200 + 3 * rank)  # the imports
+        seen(job, rank, 7, 40)
+    seen(job, 1, 9, 60)
+    found = job.verdicts()[Cause.SLOW_COMPUTE]
+    assert found.culprits == [1] and found.location is not None and found.location.line == 9
+
+
+def test_a_line_that_a_late_rank_is_seldom_seen_at_accounts_for_nothing() -> None:
+    job = Job(late_by(9, 1)).uses({})
+    for rank in range(4):
+        seen(job, rank, 7, 40)
+    for line in (9, 10, 11):
+        seen(job, 1, line, 20)
+    assert job.verdicts() == {}
+
+
 def test_garbage_that_all_collect_accounts_for_no_other_lateness():
     job = Job(lambda rank, step: 15.0 + (10.0 if rank == 3 else 0.0)).uses({}, waited={3: 10.5})
     for rank, view in job.known.ranks.items():
