@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.communication.picture import Sink
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.clearing import troubles
 from hanglab.analyzer.heuristics.loops import left_loops, steps_compared
@@ -82,11 +83,21 @@ def _still_unexplained(known: Known, finding: Finding) -> bool:
             # Its stack contradicts its dump: it does not stand outside.
             return False
         sink = known.sink(rank)
-        if sink is not None and sink.stopped_device and any(partition(known)):
-            # It is inside, and what it waits for gets lost on its way: not it has stopped.
-            return False
+        if sink is not None and sink.stopped_device:
+            if any(partition(known)) or _runs_on_the_host(known, sink):
+                # It is inside, and what it waits for gets lost on its way: not it has stopped.
+                return False
     # Whoever was ended from outside need not have been late.
     return known.stuck or any(not trouble.cleared for trouble in troubles(known))
+
+
+def _runs_on_the_host(known: Known, sink: Sink) -> bool:
+    """Whether nothing of a rank can have stopped but its process, and that runs."""
+    view = known.ranks.get(sink.rank)
+    if view is None or view.ended is not None or view.state not in ("R", "S"):
+        return False
+    backends = {group.backend for group in view.groups if group.id == sink.awaited.group.name}
+    return bool(backends) and all(backend.endswith("gloo") for backend in backends)
 
 
 def _failed_by_it(known: Known, finding: Finding) -> frozenset[int]:

@@ -6,6 +6,7 @@ bindings' other overloads pass root and reduce operation directly.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -140,3 +141,17 @@ def read(method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Argum
         if is_the_jobs(error):
             raise
     return Arguments(**found)
+
+
+def takes_a_timeout(wait: Callable[..., Any]) -> bool:
+    """Whether a method takes a timeout at the most, as torch's ``Work.wait`` has until now."""
+    told = (wait.__doc__ or "").partition("\n")[0]
+    # What pybind11 says of a method without overloads.
+    if told.startswith("wait(self: "):
+        return told.count(": ") == 1 or (told.count(": ") == 2 and ", timeout: " in told)
+    code = getattr(wait, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return False
+    return code.co_varnames[1 : code.co_argcount] in ((), ("timeout",)) and (
+        code.co_kwonlyargcount == 0
+    )

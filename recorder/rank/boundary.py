@@ -22,7 +22,14 @@ from typing import Any
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import COMPLETED, FAILED, NONE, Slot
-from hanglab.recorder.rank.arguments import METHODS, Arguments, Method, read, rest_of
+from hanglab.recorder.rank.arguments import (
+    METHODS,
+    Arguments,
+    Method,
+    read,
+    rest_of,
+    takes_a_timeout,
+)
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.cells import Cell, cells, slot_object
 from hanglab.recorder.rank.guards import is_the_jobs
@@ -345,10 +352,7 @@ class Boundary:
         event, latest = self._event, self._latest
         after_wait_failed = self._after_wait_failed
 
-        def wait(work: Any, timeout: Any = absent, *more: Any, **kwargs: Any) -> Any:
-            if more or kwargs:  # of another version of torch
-                given = () if timeout is absent else (timeout,)
-                return original(work, *given, *more, **kwargs)
+        def wait(work: Any, timeout: Any = absent) -> Any:
             try:
                 known = reference(work)
                 cell = take(known, None)
@@ -373,8 +377,16 @@ class Boundary:
                     event.value = now
             return result
 
-        wait.__doc__ = original.__doc__
-        return wait
+        def wait_otherwise(work: Any, *args: Any, **kwargs: Any) -> Any:
+            if not args and not kwargs:
+                return wait(work)
+            return original(work, *args, **kwargs)
+
+        # To take arguments that nobody gives costs a wait a good part of what it may.
+        made = wait if takes_a_timeout(original) else wait_otherwise
+        made.__name__ = made.__qualname__ = "wait"
+        made.__doc__ = original.__doc__
+        return made
 
     def _after_call(
         self, cell: Cell, number: int, *, done: bool = False, failed: bool = False

@@ -46,8 +46,12 @@ class ProgressFile:
         slots[Slot.FILE_BYTES] = size
         slots[Slot.STEP] = -1
         slots[Slot.VERSION] = layout.VERSION
-        self._steps = itertools.count()
-        self._step_record = Struct("<4q")
+        # Both at once: no other thread comes between a number and its place.
+        steps, at = layout.STEPS, self.at[layout.STEPS]
+        ring = range(at, at + steps.capacity * steps.record, steps.record)
+        self._next_step = zip(itertools.count(1), itertools.cycle(ring)).__next__
+        self._pack_step = Struct("<4q").pack_into
+        self._pack_latest_step = Struct("<3q").pack_into
         self.read_clocks()
 
     def identify(self, rank: int, attempt: int, world_size: int | None) -> None:
@@ -109,15 +113,12 @@ class ProgressFile:
 
     def step(self, number: int | None) -> None:
         """A step begins; ``number`` is one more than the last one's unless given."""
-        slots = self.slots
-        index = next(self._steps)
-        step = slots[Slot.STEP] + 1 if number is None else number
+        total, place = self._next_step()
+        step = self.slots[Slot.STEP] + 1 if number is None else number
         now = time.time_ns()
-        place = self.at[layout.STEPS] + index % layout.STEPS.capacity * layout.STEPS.record
-        self._step_record.pack_into(self.mapping, place, index + 1, step, now, index + 1)
-        slots[Slot.STEP_STARTED] = now
-        slots[Slot.STEP] = step
-        slots[Slot.STEPS_TOTAL] = index + 1
+        self._pack_step(self.mapping, place, total, step, now, total)
+        # The slots STEP, STEP_STARTED and STEPS_TOTAL.
+        self._pack_latest_step(self.mapping, 8 * Slot.STEP, step, now, total)
 
     def latest_operation(self) -> list[int]:
         """The record of the operation that was entered last; any other before the first."""

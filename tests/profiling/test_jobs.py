@@ -154,7 +154,9 @@ def test_ranks_of_a_running_job_are_traced_together(
         # Kineto counts from 1, and one iteration more passes before it begins.
         assert [steps_in(receipt) for receipt in awaited] == [[later + 1, later + 2]] * 2
 
-        passed = profile(door, Asked(window=Window(iterations=2, at_iteration=first[0])))
+        # Again so far ahead that no rank passes it before all have heard.
+        again = Window(iterations=2, at_iteration=first[0], roundup=later + 500)
+        passed = profile(door, Asked(window=again, patience_s=60.0))
         assert [(r.state, r.reason) for r in passed] == [("valid", "")] * 2
         assert steps_in(passed[0]) == steps_in(passed[1]) != [first[0] + 1, first[0] + 2]
 

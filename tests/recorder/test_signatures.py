@@ -19,6 +19,7 @@ from hanglab.recorder.case import layout
 from hanglab.recorder.case.boundary import Operation
 from hanglab.recorder.case.layout import NONE, Slot
 from hanglab.recorder.case.progress import read_counters, read_progress
+from hanglab.recorder.rank.arguments import takes_a_timeout
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.progress_file import ProgressFile
@@ -225,6 +226,15 @@ def progress() -> Iterator[ProgressFile]:
 
 def found_in(file: ProgressFile) -> list[Operation]:
     return read_progress(bytes(file.mapping[:])).operations
+
+
+def test_torch_gives_a_wait_a_timeout_and_nothing_else():
+    assert takes_a_timeout(dist.Work.wait)
+    assert takes_a_timeout(lambda self, timeout=None: True)
+    assert not takes_a_timeout(lambda self, timeout=None, blocking=False: True)
+    assert not takes_a_timeout(lambda self, *, blocking: True)
+    assert not takes_a_timeout(lambda self, **named: True)
+    assert not takes_a_timeout(dist.Store.wait)
 
 
 def test_what_another_torch_takes_for_a_wait_reaches_it(progress):

@@ -20,6 +20,7 @@ from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.heuristics.network import partition, slow_link
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import Clock
+from hanglab.recorder.case.records import Group as GroupRecord
 from hanglab.recorder.case.surroundings import Connection, ConnectionSample
 
 HOLDER = (
@@ -290,6 +291,11 @@ def test_a_rank_whose_peers_are_done_has_not_stopped_where_the_network_is_cut() 
     for rank in known.ranks:
         known.ranks[rank].connections = []
     assert conclude(known).cause is Cause.MISSING_RANK
+    # gloo needs nothing but the process, which runs: nor has it stopped where no socket was seen.
+    known.ranks[1].groups = [
+        GroupRecord(id=group.name, ranks=[0, 1, 2], backend="gloo", description="")
+    ]
+    assert conclude(known).status is Status.INCONCLUSIVE
 
 
 def carried(unread: int) -> Known:
