@@ -42,10 +42,12 @@ class Group:
             self.folder.rmdir()
 
 
-def make(controller: str) -> Group:
+def make(controller: str, pid: int | None = None) -> Group:
     """A new group under ``cpu``, ``memory`` or ``pids``.  Raises NoGroup.
 
-    It lies at the top of the hierarchy, so that no other limit interferes.
+    It lies at the top of the hierarchy, so that no other limit interferes; for a process in a
+    container it lies below the container's, which alone can be seen in there.  (In version 2 a
+    group that has processes can have none below it with limits of its own.)
     Groups that a killed hanglab has left are removed on the way.
     """
     mounted = mounts(Path("/proc/self/mountinfo").read_text())
@@ -60,6 +62,10 @@ def make(controller: str) -> Group:
             raise NoGroup(f"{top}: {error.strerror}") from None
         if controller not in enabled:
             raise NoGroup(f"the {controller} controller is not enabled in {top}")
+    if pid is not None and mount.version == 1:
+        own, its = (_path_of(who, controller) for who in (os.getpid(), pid))
+        if its != own and (top / its).is_dir():
+            top /= its
     _sweep(top)
     folder = top / f"hanglab-{os.getpid()}-{secrets.token_hex(3)}"
     try:
@@ -67,6 +73,16 @@ def make(controller: str) -> Group:
     except OSError as error:
         raise NoGroup(f"{top}: {error.strerror}") from None
     return Group(folder, mount.version)
+
+
+def _path_of(pid: int, controller: str) -> str:
+    """A process's group of version 1, below the root of its controller's hierarchy."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controller in controllers.split(","):
+                return path.lstrip("/")
+    return ""
 
 
 def _sweep(top: Path) -> None:

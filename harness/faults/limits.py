@@ -24,7 +24,7 @@ class LimitFault(Fault):
         raise NotImplementedError
 
     def strike(self, pid: int) -> Callable[[], None]:
-        group: Group = make(self.controller)
+        group: Group = make(self.controller, pid)
         try:
             for name, value in self.files(group.version).items():
                 group.set(name, value)

@@ -15,12 +15,12 @@ from hanglab.harness import Cause, Expect, scenario
     reference="pytorch/pytorch#129367",
 )
 def rendezvous(job):
-    port = int(os.environ["MASTER_PORT"])
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if job.faulty and job.rank == 2:  # FAULT
         port = 9
     dist.init_process_group(  # SEEN
         job.backend,
-        init_method=f"tcp://127.0.0.1:{port}",
+        init_method=f"tcp://{address}:{port}",
         rank=job.rank,
         world_size=job.world_size,
         timeout=timedelta(seconds=60),

@@ -12,7 +12,7 @@ from hanglab.harness import Cause, Expect, Status, scenario
 
 def free_port():
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("", 0))
         return probe.getsockname()[1]
 
 
@@ -23,14 +23,17 @@ def free_port():
     backends=("gloo",),
 )
 def rendezvous_port_taken(job):
-    agreed = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]))
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    # Under torchrun its agent keeps the store.
+    keeps = job.rank == 0 and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ
+    agreed = dist.TCPStore(host, port, is_master=keeps)
     if job.rank == 0:
         server = socket.socket()
-        server.bind(("127.0.0.1", 0))
+        server.bind(("", 0))
         server.listen()
         taken = server.getsockname()[1]
         agreed.set("port", str(taken if job.faulty else free_port()))  # FAULT
-    address = f"tcp://127.0.0.1:{int(agreed.get('port'))}"
+    address = f"tcp://{host}:{int(agreed.get('port'))}"
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
     dist.init_process_group(  # SEEN
         "gloo",

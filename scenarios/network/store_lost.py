@@ -10,13 +10,17 @@ from hanglab.harness import Cause, Expect, scenario
 
 
 def open_store(job):
-    """A store that rank 0 keeps; where it is, the launcher's own store tells."""
-    agreed = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]))
+    """A store that rank 0 keeps; where it is, the launcher's own store tells, if it has one."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
+        port += 1  # the process group's own store takes the other
+        return dist.TCPStore(host, port, is_master=job.rank == 0, wait_for_workers=False)
+    agreed = dist.TCPStore(host, port)
     if job.rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
         agreed.set("results", str(store.port))
         return store
-    return dist.TCPStore("127.0.0.1", int(agreed.get("results")))
+    return dist.TCPStore(host, int(agreed.get("results")))
 
 
 def evaluate(seed):

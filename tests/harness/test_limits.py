@@ -50,6 +50,31 @@ def test_a_limit_holds_for_the_process_until_it_is_cleared_up(fault: LimitFault)
         process.communicate()
 
 
+def test_a_limit_of_a_process_in_a_container_lies_below_the_containers() -> None:
+    able = capability("cgroup_pids")
+    if not able.available:
+        pytest.skip(f"needs {able.name}: {able.reason}; {able.remedy}")
+    if int(able.reason.split()[1]) != 1:
+        pytest.skip("needs control groups of version 1: in version 2 limits lie side by side")
+    process = subprocess.Popen(
+        [sys.executable, "-c", IDLE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    container = make("pids")
+    try:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        container.add(process.pid)
+        clear_up = LimitTasks(rank=0, after_s=0, tasks=7).strike(process.pid)
+        own = _membership(process.pid, "pids").rpartition(":")[2]
+        assert own.startswith(f"/{container.folder.name}/hanglab-")
+        clear_up()
+        assert _membership(process.pid, "pids").endswith(f":/{container.folder.name}")
+        assert list(container.folder.glob("hanglab-*")) == []
+    finally:
+        process.kill()
+        process.communicate()
+        container.remove()
+
+
 def _membership(pid: int, controller: str) -> str:
     lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     named = [line for line in lines if controller in line.split(":")[1].split(",")]
