@@ -155,7 +155,7 @@ def test_ranks_of_a_running_job_are_traced_together(
         assert [steps_in(receipt) for receipt in awaited] == [[later + 1, later + 2]] * 2
 
         # Again so far ahead that no rank passes it before all have heard.
-        again = Window(iterations=2, at_iteration=first[0], roundup=later + 500)
+        again = Window(iterations=2, at_iteration=first[0], roundup=later + 1000)
         passed = profile(door, Asked(window=again, patience_s=60.0))
         assert [(r.state, r.reason) for r in passed] == [("valid", "")] * 2
         assert steps_in(passed[0]) == steps_in(passed[1]) != [first[0] + 1, first[0] + 2]
