@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from hanglab.recorder.agent.host.cgroup import mounts
+from hanglab.recorder.agent.host.cgroup import levels_of, mounts
 
 _NAME = re.compile(r"hanglab-(\d+)-[0-9a-f]+")
 
@@ -63,9 +63,12 @@ def make(controller: str, pid: int | None = None) -> Group:
         if controller not in enabled:
             raise NoGroup(f"the {controller} controller is not enabled in {top}")
     if pid is not None and mount.version == 1:
-        own, its = (_path_of(who, controller) for who in (os.getpid(), pid))
-        if its != own and (top / its).is_dir():
-            top /= its
+        own, its = (
+            levels_of(Path(f"/proc/{who}/cgroup").read_text(), mounted)[controller][0].folder
+            for who in (os.getpid(), pid)
+        )
+        if its != own:
+            top = Path(its)
     _sweep(top)
     folder = top / f"hanglab-{os.getpid()}-{secrets.token_hex(3)}"
     try:
@@ -73,16 +76,6 @@ def make(controller: str, pid: int | None = None) -> Group:
     except OSError as error:
         raise NoGroup(f"{top}: {error.strerror}") from None
     return Group(folder, mount.version)
-
-
-def _path_of(pid: int, controller: str) -> str:
-    """A process's group of version 1, below the root of its controller's hierarchy."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controller in controllers.split(","):
-                return path.lstrip("/")
-    return ""
 
 
 def _sweep(top: Path) -> None:

@@ -97,7 +97,7 @@ def _runs_on_the_host(known: Known, sink: Sink) -> bool:
     if view is None or view.ended is not None or view.state not in ("R", "S"):
         return False
     backends = {group.backend for group in view.groups if group.id == sink.awaited.group.name}
-    return bool(backends) and all(backend.endswith("gloo") for backend in backends)
+    return bool(backends) and all(b.rpartition(":")[2] == "gloo" and "," not in b for b in backends)
 
 
 def _failed_by_it(known: Known, finding: Finding) -> frozenset[int]:

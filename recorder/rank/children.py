@@ -62,7 +62,7 @@ class ChildWatch:
         """
         self.look()
         with self._looking:
-            for pid in _children():
+            for pid in _children(os.getpid()):
                 self._look_at(_Unknown(pid), counted_on=False)
 
     def _look_at(self, child: Any, counted_on: bool) -> bool:
@@ -102,16 +102,13 @@ class _Unknown(NamedTuple):
     pid: int
 
 
-def _children() -> list[int]:
-    """Process ids of the living and the dead ones."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    if int(file.read().rpartition(b")")[2].split()[1]) == os.getpid():
-                        found.append(int(name))
-    return found
+def _children(pid: int) -> list[int]:
+    """Process ids of the living and the dead ones, and of what is below them."""
+    with contextlib.suppress(OSError, ImportError):  # no file can be opened any more
+        from hanglab.recorder.agent import procfs
+
+        return procfs.descendants([pid])[pid]
+    return []
 
 
 def _end_of(pid: int, returncode: int | None) -> tuple[int | None, int | None] | None:

@@ -8,8 +8,9 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from hanglab.harness.faults.terminate import Terminate
 from hanglab.harness.injection import Injector
 from hanglab.harness.launchers.docker.nodes import Nodes
 from hanglab.harness.probes.files import FilesProbe
+from hanglab.harness.probes.probe import Reading
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
 
@@ -133,18 +135,31 @@ def test_a_fault_has_exactly_one_moment(moments: dict[str, float]) -> None:
 
 #: Opens files up to its limit, and has closed them again when it says so.
 FILLS_UP = """\
-import time
 input()
 kept = []
 try:
     while True:
         kept.append(open("/dev/null"))
 except OSError:
-    time.sleep(0.05)  # as long as a traceback takes
+    input()
 kept.clear()
 print("closed", flush=True)
 input()
 """
+
+
+class TellingProbe(FilesProbe):
+    """Tells when it has seen what it looks for."""
+
+    def __init__(self, pid: int, seen: threading.Event) -> None:
+        super().__init__(pid)
+        self._seen = seen
+
+    def struck(self) -> Reading:
+        reading = super().struck()
+        if reading.proved:
+            self._seen.set()
+        return reading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,16 +167,20 @@ class SoonOver(NodeFault):
     """A limit that its rank has run into, and left behind, by the time that it is in force."""
 
     victim: subprocess.Popen[bytes]
+    seen: threading.Event = field(default_factory=threading.Event)
 
     def strike_node(self, nodes: Nodes) -> None:
         assert self.victim.stdin is not None and self.victim.stdout is not None
         resource.prlimit(self.victim.pid, resource.RLIMIT_NOFILE, (24, 24))
         self.victim.stdin.write(b"\n")
         self.victim.stdin.flush()
+        self.seen.wait(5.0)
+        self.victim.stdin.write(b"\n")
+        self.victim.stdin.flush()
         assert self.victim.stdout.readline() == b"closed\n"
 
     def probe(self, nodes: Nodes) -> FilesProbe:
-        return FilesProbe(self.victim.pid)
+        return TellingProbe(self.victim.pid, self.seen)
 
 
 def test_what_happens_while_a_fault_is_being_done_is_seen(tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ def test_a_limit_of_a_process_in_a_container_lies_below_the_containers() -> None
     if not able.available:
         pytest.skip(f"needs {able.name}: {able.reason}; {able.remedy}")
     if int(able.reason.split()[1]) != 1:
-        pytest.skip("needs control groups of version 1: in version 2 limits lie side by side")
+        pytest.skip(
+            "in version 2 limits lie side by side: run where groups of version 1 are mounted"
+        )
     process = subprocess.Popen(
         [sys.executable, "-c", IDLE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )

@@ -19,6 +19,7 @@ from hanglab.analyzer.evidence.traces import stack_of_trace
 from hanglab.recorder.profiling import campaign, client
 from hanglab.recorder.profiling.client import Door
 from hanglab.recorder.profiling.configuration import Detail, Window
+from hanglab.recorder.profiling.fabric_socket import PATIENCE_S
 from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService
 
@@ -200,9 +201,11 @@ def test_answer_that_was_late_makes_no_later_one_late(
 ) -> None:
     with job(sockets, "900", verbose=True):
         registered(door, sockets)
-        # All processes ask once in that time.
+        # All processes ask meanwhile, and give up on it.
         with service.requests.lock:
-            time.sleep(1.2)
+            ranks = service.registry.ranks().values()
+            asked = max(one.last_seen + one.period_s for one in ranks) + 2 * PATIENCE_S
+            until(lambda: time.monotonic() > asked, 10, "questions")
         order, _ = client.place(door, Asked(Selection(ranks=[0]), Window(60_000)))
         until(lambda: client.receipts(door, order)[0].state == "delivered", 10, "delivery")
         # Kineto says at once what it has read, and not when it asks again.

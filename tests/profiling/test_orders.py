@@ -311,7 +311,7 @@ def test_folder_that_cannot_be_made_fails_that_process_only(
         assert process.ask() == ""
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has jobs of other users")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has jobs of other users: run as root")
 def test_job_of_another_user_can_write_its_trace(
     service: ProfilingService, door: Door, sockets: Path
 ) -> None:

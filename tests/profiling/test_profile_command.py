@@ -90,7 +90,7 @@ def ask_with_trace(
         tracing.join()
 
 
-@pytest.mark.skipif(not _may_mount(), reason="a mount of its own needs root")
+@pytest.mark.skipif(not _may_mount(), reason="a mount of its own needs root: run as root")
 @pytest.mark.usefixtures("service")
 def test_full_folder_is_told_and_nothing_half_is_left(
     door: Door, sockets: Path, tmp_path: Path

@@ -21,7 +21,8 @@ from hanglab.recorder.straggler.table import SectionTable
 from hanglab.recorder.straggler.window import SectionWindow, Window
 
 exactly = pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="Python's sum does more than to add up"
+    sys.version_info >= (3, 12),
+    reason="Python's sum does more than to add up: run with 3.11 or older",
 )
 
 

@@ -296,6 +296,8 @@ def test_a_rank_whose_peers_are_done_has_not_stopped_where_the_network_is_cut() 
         GroupRecord(id=group.name, ranks=[0, 1, 2], backend="gloo", description="")
     ]
     assert conclude(known).status is Status.INCONCLUSIVE
+    known.ranks[1].groups[0].backend = "cuda:nccl,cpu:gloo"
+    assert conclude(known).cause is Cause.MISSING_RANK
 
 
 def carried(unread: int) -> Known:
