@@ -18,6 +18,7 @@ from hanglab.analyzer.communication.signatures import (
     SITE,
     SIZE,
     UInt64,
+    alike,
     argument_difference,
     call_site,
     difference,
@@ -84,7 +85,7 @@ def _suspects(sequences: Sequences) -> list[int]:
 
 @dataclass
 class _Side:
-    """Members that do the same under one number."""
+    """Members that do the same under one number; the first of them is known best."""
 
     call: Call
     code: int
@@ -97,8 +98,14 @@ def _sides(sequences: Sequences, lookup: Lookup, seq: int) -> list[_Side]:
         code = sequences.code(rank, seq)
         if code != GAP:
             by_code.setdefault(code, []).append(rank)
+
+    def best_known(item: tuple[int, list[int]]) -> tuple[bool, int, list[int]]:
+        # A dump without stacks tells the operation alone, and can speak for no other's line.
+        code, ranks = item
+        return not _site(sequences, code), -len(ranks), ranks
+
     sides: list[_Side] = []
-    for code, ranks in sorted(by_code.items(), key=lambda item: (-len(item[1]), item[1])):
+    for code, ranks in sorted(by_code.items(), key=best_known):
         call = lookup.collective(ranks[0], sequences.group, seq)
         if call is None:
             continue
@@ -108,7 +115,7 @@ def _sides(sequences: Sequences, lookup: Lookup, seq: int) -> list[_Side]:
                 break
         else:
             sides.append(_Side(call, code, list(ranks)))
-    return sorted(sides, key=lambda side: (-len(side.ranks), side.ranks))
+    return sorted(sides, key=lambda side: (-len(side.ranks), min(side.ranks)))
 
 
 def _hard_divergence(sequences: Sequences, lookup: Lookup) -> Divergence | None:
@@ -215,16 +222,16 @@ def _skips(sequences: Sequences, seq: int, base: int, side: _Side, kind: Differe
     """Whether a side goes on with its peers' operations, with some left out."""
     mine = sequences.signatures(side.ranks[0], seq, None)
     past = sequences.signatures(base, None, seq)
-    peers: list[Hashable] = [*sequences.signatures(base, seq, None)]
+    peers = sequences.signatures(base, seq, None)
     peers += continuation(past + peers, len(past) + len(mine))
     if not any(signature and signature[-1] for signature in mine):
         # Without call sites on this side, compare the rest.
-        peers = [isinstance(one, tuple) and (*one[:-1], 0) for one in peers]
+        peers = [one and (*one[:-1], 0) for one in peers]
     same_site = kind in (Difference.SIZE, Difference.DTYPE, Difference.ROOT, Difference.REDUCE_OP)
     if same_site and len(mine) < 2 and mine and mine[0] and mine[0][-1]:
         # One call from the same line with other arguments is just that.
         return False
-    return left_out(mine, peers) is not None
+    return left_out(mine, peers, same=alike) is not None
 
 
 def _shifted(sequences: Sequences, lookup: Lookup, before: int | None) -> Divergence | None:

@@ -7,9 +7,13 @@ as before, and whether a rank left something out.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
 import numpy as np
+
+_Call = TypeVar("_Call", bound=Hashable)
 
 #: Patterns longer than this are not looked for.
 _LONGEST = 1024
@@ -44,7 +48,7 @@ def period_of(history: Sequence[Hashable], *, repeats: int = 2) -> int | None:
     return best
 
 
-def continuation(history: Sequence[Hashable], count: int) -> list[Hashable]:
+def continuation(history: Sequence[_Call], count: int) -> list[_Call]:
     """The next ``count`` operations if the pattern goes on; [] without a pattern."""
     period = period_of(history)
     if period is None:
@@ -54,23 +58,27 @@ def continuation(history: Sequence[Hashable], count: int) -> list[Hashable]:
 
 
 def left_out(
-    mine: Sequence[Hashable], peers: Sequence[Hashable], *, within: int = 256
+    mine: Sequence[_Call],
+    peers: Sequence[_Call],
+    *,
+    within: int = 256,
+    same: Callable[[_Call, _Call], bool] = operator.eq,
 ) -> int | None:
     """How many operations ``mine`` left out of ``peers`` before its first one.
 
     None unless ``mine`` is what ``peers`` do, in their order, with some removed,
     the first of all among them.  ``peers`` may end sooner than ``mine``.
     """
-    if not mine or not peers or mine[0] == peers[0]:
+    if not mine or not peers or same(mine[0], peers[0]):
         return None
     place = 0
     removed: int | None = None
     for operation in mine:
         if place >= len(peers):
             break
-        try:
-            found = list(peers[place : place + within]).index(operation)
-        except ValueError:
+        ahead = enumerate(peers[place : place + within])
+        found = next((count for count, other in ahead if same(operation, other)), None)
+        if found is None:
             return None
         if removed is None:
             removed = found

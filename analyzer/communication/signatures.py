@@ -217,6 +217,16 @@ def suspicious(a: UInt64, b: UInt64) -> bool:
     return bool(np.any((a != b) & (a != 0) & (b != 0)))
 
 
+def alike(a: tuple[int, ...] | None, b: tuple[int, ...] | None) -> bool:
+    """Whether two signatures are from one line and equal in whatever else both of them know.
+
+    A rank that died in a call may have taken with it what is read of one only later.
+    """
+    if a is None or b is None or a[SITE] != b[SITE]:
+        return False
+    return all(x == y or not (x and y) for x, y in zip(a[:SITE], b[:SITE], strict=True))
+
+
 def splits_of(arguments: Arguments) -> tuple[list[int], list[int]] | None:
     """Input and output split sizes of an all_to_all, where the boundary saw them."""
     found = _SPLITS.search(arguments.splits)

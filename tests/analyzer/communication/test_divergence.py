@@ -10,6 +10,7 @@ from picture_rows import Row, columns, world
 from hanglab.analyzer.communication import build_picture
 from hanglab.analyzer.communication.order import continuation, left_out, period_of
 from hanglab.analyzer.communication.picture import Difference, Picture
+from hanglab.analyzer.communication.signatures import alike
 from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
 from hanglab.analyzer.verdict import Cause
 
@@ -90,6 +91,16 @@ def test_other_arguments_from_the_same_line_are_no_skip(frames: bool) -> None:
     assert (finding.cause, finding.culprits) == (Cause.SIZE_MISMATCH, [1])
 
 
+@pytest.mark.parametrize("bare", [0, 2])
+def test_a_dump_without_lines_does_not_speak_for_its_side(bare: int) -> None:
+    good = rows([*STEP, STEP[0]])
+    bad = rows([*STEP, ("all_reduce", 5, 30)])
+    ranks = [good, bad, good]
+    ranks[bare] = rows([*STEP, STEP[0]], frames=False)
+    (finding,) = synchronization_findings(picture_of(*ranks))
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+
+
 def test_a_skip_that_all_finished_shows_in_the_lines() -> None:
     # Same operation and size from two lines: nothing fails until one rank ends short.
     step: Step = (("all_reduce", 8, 10), ("all_reduce", 8, 20))
@@ -167,3 +178,14 @@ def test_patterns() -> None:
     assert left_out("cd", "abcd") == 2
     assert left_out("ab", "abc") is None
     assert left_out("xb", "abc") is None
+
+
+def test_what_died_with_a_rank_does_not_hide_that_it_went_on_in_the_pattern() -> None:
+    # Operation, size, dtype, reduce operation, line: the fourth is read after the call.
+    reduction, loss = (1, 64, 2, 5, 19), (1, 8, 2, 5, 24)
+    unread = (*loss[:3], 0, loss[4])
+    peers = [reduction, loss, reduction]
+    assert left_out([unread], peers, same=alike) == 1
+    assert left_out([(*loss[:3], 7, 24)], peers, same=alike) is None
+    assert left_out([(*loss[:4], 25)], peers, same=alike) is None
+    assert not alike(None, loss)
