@@ -55,7 +55,7 @@ benchmarks: $(READY)  ## Measure the figures of the documentation
 
 environment: $(READY)  ## Create .venv from the pinned versions
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt recorder/rank/native/writer.c tools/native.py
 	@test -n "$(PYTHON)" || { \
 	echo "No Python 3.10 to 3.13 was found; install one, or say make PYTHON=/path/to/python"; \
 	exit 1; }

@@ -22,8 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from hanglab.recorder.rank import hook_dir
+from hanglab.recorder.rank.native import WRITER
 
 ROUNDS = 7
+#: What writes sections and steps: by its name, the environment that chooses it.
+WRITERS = {"native": "0", "python": "1"} if WRITER is not None else {"python": "1"}
 
 
 def import_time() -> None:
@@ -66,7 +69,9 @@ def boundary() -> None:
     """An operation with its wait and a section, in processor time of the calling thread."""
     import torch
 
+    from hanglab.recorder.rank.progress_file import ProgressFile
     from hanglab.recorder.rank.recorder import RankRecorder
+    from hanglab.recorder.rank.sections import section_type
 
     with tempfile.TemporaryDirectory() as folder:
         recorder = RankRecorder(Path(folder) / "case", None, 0, 1, None, 0)
@@ -76,19 +81,29 @@ def boundary() -> None:
         def reduce() -> None:
             group.allreduce([tensor], options).wait()
 
-        def section() -> None:
-            with recorder.section("forward"):
-                pass
+        def in_section(writer: Any) -> Callable[[], None]:
+            section = section_type(ProgressFile(None, writer))
 
-        plain, recorded, sections = [], [], []
+            def work() -> None:
+                with section("forward"):
+                    pass
+
+            return work
+
+        writers = {"native": WRITER, "python": None}
+        works = {name: in_section(writers[name]) for name in WRITERS}
+        plain, recorded = [], []
+        sections: dict[str, list[float]] = {name: [] for name in WRITERS}
         for _ in range(ROUNDS):
             plain.append(each(reduce))
             hooks.install(Group, Work)
             recorded.append(each(reduce))
             hooks.uninstall()
-            sections.append(each(section) - each(lambda: None))
+            for name, work in works.items():
+                sections[name].append(each(work) - each(lambda: None))
         print(f"operation and its wait     {min(recorded) - min(plain):8.2f} us")
-        print(f"section                    {min(sections):8.2f} us")
+        for name, times in sections.items():
+            print(f"section, {name:<18}{min(times):8.2f} us")
 
 
 def each(work: Callable[[], None], count: int = 5000) -> float:
@@ -120,43 +135,56 @@ def step():
     with recorder.section("backward"):
         y.backward()
     dist.all_reduce(torch.ones(8))
-times = {True: [], False: []}
+def bare():
+    y = model(x).sum()
+    y.backward()
+    dist.all_reduce(torch.ones(8))
+# Recorded; the same program unrecorded; and without a word of the recorder in it.
+KINDS = ("recorded", "unrecorded", "bare")
+times = {kind: [] for kind in KINDS}
 began, used = time.perf_counter(), in_thread()
-for number in range(600):
-    record = number // 10 % 2 == 0
+for number in range(900):
+    kind = KINDS[number // 10 % 3]
     if number % 10 == 0:
-        recorder._active = active if record else None
-        hooks.install(ProcessGroup, Work) if record else hooks.uninstall()
+        recorder._record_with(active if kind == "recorded" else None)
+        hooks.install(ProcessGroup, Work) if kind == "recorded" else hooks.uninstall()
+    work = bare if kind == "bare" else step
     begin, cpu = time.perf_counter(), time.thread_time()
-    step()
-    times[record].append(time.thread_time() - cpu)
+    work()
+    times[kind].append(time.thread_time() - cpu)
     # The rest of a step of ten milliseconds, without competing for the processor.
     time.sleep(max(0.0, begin + 0.01 - time.perf_counter()))
-median = {record: sorted(found)[len(found) // 2] for record, found in times.items()}
+median = {kind: sorted(found)[len(found) // 2] for kind, found in times.items()}
 share = (in_thread() - used) / (time.perf_counter() - began)
-print(median[True] - median[False], share)
+print(median["recorded"] - median["unrecorded"], median["recorded"] - median["bare"], share)
 """
 
 
 def step(world_size: int = 4) -> None:
     """A DDP step of 10 ms on each of 4 ranks: processor time that recording adds.
 
-    In the training thread: the median with the hooks against that without, by
-    turns in one job.  Beside it: the recorder's thread and the agent.
+    In the training thread: the median with the hooks against that without, and
+    against that of steps which do not call the recorder at all, by turns in one
+    job.  Beside it: the recorder's thread and the agent.
     """
-    with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as name:
-        outputs, agent_share = run_job(Path(name), STEP, world_size)
-    added, share = (statistics.mean(values) for values in zip(*outputs, strict=True))
-    print(f"step of 10 ms: in its thread {added * 1e6:6.1f} us ({added / 0.01:.2%} of the step)")
-    print(f"               beside it     {share * 1e4:6.1f} us ({share:.2%})")
-    print(f"               agent         {agent_share * 1e4:6.1f} us ({agent_share:.2%} of a core)")
+    for name, pure in WRITERS.items():
+        with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as folder:
+            environment = {"HANGLAB_PURE_PYTHON": pure}
+            outputs, agent_share = run_job(Path(folder), STEP, world_size, environment)
+        added, whole, share = (statistics.mean(values) for values in zip(*outputs, strict=True))
+        print(f"step of 10 ms, {name}: in its thread {added * 1e6:6.1f} us ({added / 0.01:.2%})")
+        print(f"     against one without calls {whole * 1e6:6.1f} us ({whole / 0.01:.2%})")
+        print(f"                     beside it {share * 1e4:6.1f} us ({share:.2%})")
+        print(f"                         agent {agent_share * 1e4:6.1f} us ({agent_share:.2%})")
 
 
-def run_job(folder: Path, text: str, world_size: int) -> tuple[list[list[float]], float]:
+def run_job(
+    folder: Path, text: str, world_size: int, environment: dict[str, str]
+) -> tuple[list[list[float]], float]:
     """Numbers that each rank printed, and the agent's share of a core meanwhile."""
     case, runtime = str(folder / "case"), str(folder)
     agent = start_agent(case, runtime, "60")
-    ranks = start_ranks(folder, text, world_size, stdout=subprocess.PIPE)
+    ranks = start_ranks(folder, text, world_size, environment, stdout=subprocess.PIPE)
     for event in events(agent):
         if event["event"] == "rank":
             break
@@ -179,7 +207,7 @@ def events(agent: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def start_ranks(
-    folder: Path, text: str, world_size: int, **options: Any
+    folder: Path, text: str, world_size: int, more: dict[str, str], **options: Any
 ) -> list[subprocess.Popen[bytes]]:
     program = folder / "job.py"
     program.write_text(text)
@@ -192,6 +220,7 @@ def start_ranks(
         "HANGLAB_CASE": str(folder / "case"),
         "HANGLAB_RUNTIME": str(folder),
         "PYTHONPATH": str(hook_dir()),
+        **more,
     }
     return [
         subprocess.Popen(
@@ -231,7 +260,7 @@ def capture(world_size: int = 4) -> None:
     with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as name:
         folder = Path(name)
         agent = start_agent(str(folder / "case"), name, "2")
-        ranks = start_ranks(folder, HANG, world_size, stderr=subprocess.DEVNULL)
+        ranks = start_ranks(folder, HANG, world_size, {}, stderr=subprocess.DEVNULL)
         try:
             for event in events(agent):
                 if event["event"] == "captured":

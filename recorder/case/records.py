@@ -90,6 +90,8 @@ class Python(msgspec.Struct):
     own: list[str] = []
     torch: str | None = None
     torch_version: str | None = None
+    #: Whether an extension module wrote sections and steps; None where nothing tells.
+    native: bool | None = None
     #: Versions of CUDA and NCCL that torch was built with; None for a build without.
     cuda: str | None = None
     nccl: str | None = None
@@ -192,6 +194,9 @@ class Movement(msgspec.Struct):
     stack_samples: int = 0
     #: The same as ``quiet_s`` by the clock: longer where the recorder could not look, too.
     rested_s: float = 0.0
+    #: Cores that the processes below the rank used, or waited for, meanwhile; 0 where it was in
+    #: an operation.
+    share_below: float = 0.0
 
 
 class FullDisk(msgspec.Struct, frozen=True):

@@ -51,7 +51,7 @@ def start(
         _complain(error)
         return
     os.environ[OWNER] = str(os.getpid())
-    _recorder._active = recorder
+    _recorder._record_with(recorder)
     os.register_at_fork(after_in_child=_forget)
 
 
@@ -135,7 +135,7 @@ def hook_dir() -> Path:
 
 
 def _forget() -> None:
-    _recorder._active = None
+    _recorder._record_with(None)
 
 
 def _complain(error: Exception) -> None:

@@ -9,14 +9,26 @@ from __future__ import annotations
 import contextlib
 import itertools
 import mmap
+import operator
 import os
 import threading
 import time
 from pathlib import Path
 from struct import Struct
+from typing import TYPE_CHECKING, Protocol
 
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
+from hanglab.recorder.rank.native import WRITER
+
+if TYPE_CHECKING:
+    from hanglab.recorder.rank.native.writer import Writer
+
+
+class Step(Protocol):
+    """A step begins; ``number`` is one more than the last one's unless given."""
+
+    def __call__(self, number: int | None = None) -> None: ...
 
 
 class ProgressFile:
@@ -26,9 +38,11 @@ class ProgressFile:
     it is mapped: a sparse file on a full disk would kill the rank with SIGBUS
     at some later write.  Without a path the mapping belongs to this process
     alone, so that the rest of the recorder works the same.
+
+    ``writer`` writes sections and steps; without one the code in Python does.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, writer: type[Writer] | None = WRITER) -> None:
         *places, size = layout.offsets()
         self.mapping = _map(path, size)
         #: The whole file as signed 64-bit integers.
@@ -52,7 +66,39 @@ class ProgressFile:
         self._next_step = zip(itertools.count(1), itertools.cycle(ring)).__next__
         self._pack_step = Struct("<4q").pack_into
         self._pack_latest_step = Struct("<3q").pack_into
+        self._left = False
+        self.native = self._new_native(writer)
+        #: What the job calls at each of its steps.
+        self.step: Step = self._step if self.native is None else self.native.step
         self.read_clocks()
+
+    def _new_native(self, writer: type[Writer] | None) -> Writer | None:
+        if writer is None:
+            return None
+        sections, totals, opened, steps = (
+            (self.at[table], table.capacity, table.record)
+            for table in (layout.SECTIONS, layout.TOTALS, layout.OPEN, layout.STEPS)
+        )
+        try:
+            return writer(
+                self.mapping,
+                sections,
+                totals,
+                opened,
+                steps,
+                (Slot.STEP, Slot.SECTION_EVENT, Slot.TOTALS_USED),
+                self.text,
+                self.read_text,
+                self.note_truncated,
+            )
+        except Exception:  # it was built of another state of this project
+            return None
+
+    def leave(self) -> None:
+        """This process is no rank, but a fork of one: count no steps any more."""
+        self._left = True
+        if self.native is not None:
+            self.native.leave()
 
     def identify(self, rank: int, attempt: int, world_size: int | None) -> None:
         """Say whose file it is; readers take it for one only from here on."""
@@ -111,14 +157,23 @@ class ProgressFile:
     def note_truncated(self) -> None:
         self.slots[Slot.FLAGS] |= layout.TRUNCATED
 
-    def step(self, number: int | None) -> None:
-        """A step begins; ``number`` is one more than the last one's unless given."""
+    def _step(self, number: int | None = None) -> None:
+        if self._left:
+            return
+        step = self.slots[Slot.STEP] + 1 if number is None else self._given(number)
         total, place = self._next_step()
-        step = self.slots[Slot.STEP] + 1 if number is None else number
         now = time.time_ns()
         self._pack_step(self.mapping, place, total, step, now, total)
         # The slots STEP, STEP_STARTED and STEPS_TOTAL.
         self._pack_latest_step(self.mapping, 8 * Slot.STEP, step, now, total)
+
+    def _given(self, number: int) -> int:
+        """The number of a step, counted where what the job gives is none."""
+        try:
+            given = operator.index(number)
+        except TypeError:
+            given = layout.NONE
+        return given if -(1 << 63) < given < 1 << 63 else self.slots[Slot.STEP] + 1
 
     def latest_operation(self) -> list[int]:
         """The record of the operation that was entered last; any other before the first."""

@@ -64,9 +64,10 @@ class RankRecorder:
         self._progress = self._new_progress()
         self._progress.identify(rank, self.attempt, world_size)
         self._section = section_type(self._progress)
-        #: What the job opens a section with: the class itself, as a method would cost as much
-        #: again as making one.
+        #: What the job opens a section with, and begins a step: what does it itself, as a
+        #: method of this class would cost as much again.
         self.section: Callable[[str], contextlib.AbstractContextManager[None]] = self._section
+        self.step = self._progress.step
         user_code = ownership.UserCode(
             ownership.stdlib_folders(), ownership.site_folders(), ownership.own_folders()
         )
@@ -106,6 +107,7 @@ class RankRecorder:
             self._answer,
         )
         self._description = process.description(rank, world_size, local_rank, self.attempt)
+        self._description["python"]["native"] = self._progress.native is not None
         self._write(folders.PROCESS, self._description)
 
     def _new_progress(self) -> ProgressFile:
@@ -153,9 +155,6 @@ class RankRecorder:
             self._write_groups()
 
     # What the job itself calls.
-
-    def step(self, number: int | None = None) -> None:
-        self._progress.step(number)
 
     def dump(self) -> None:
         """Write the buffers and the groups now; never raises."""
@@ -297,6 +296,9 @@ class RankRecorder:
         self.dump()
 
     def _write_departure(self, departure: dict[str, Any]) -> None:
+        if departure["how"] == "os._exit" and (rows := dump.counters()):
+            # Nothing of Python runs after that: no dump will be written.
+            self._progress.counters(rows)
         self._append(folders.DEPARTURES, departure)
 
     def _release_spare(self) -> None:
@@ -335,6 +337,8 @@ class RankRecorder:
     def _leave_in_child(self) -> None:
         """A forked child is no rank: it must neither write to the parent's files nor record."""
         with contextlib.suppress(Exception):
+            self._progress.leave()
+            self._section.leave()
             self._boundary.uninstall()
             self._group_calls.uninstall()
             self._loader.uninstall()

@@ -37,6 +37,9 @@ class OpenSection(Protocol):
     def innermost(self, thread: int) -> str:
         """Name of the section that was opened last on a thread and is open; "" if none is."""
 
+    def leave(self) -> None:
+        """This process is no rank, but a fork of one: write nothing any more."""
+
 
 #: Of one section's name and kind: text number, kind, byte offset of the row in the table of
 #: totals (0 if there was no room), count, wall and processor time.
@@ -56,7 +59,10 @@ class _Totals:
 
     def add(self, name: str, kind: int) -> _Total:
         progress = self._progress
-        number = progress.text(str(name))
+        name = str(name)
+        if name in self.known[kind]:
+            return self.known[kind][name]
+        number = progress.text(name)
         if self._used >= layout.TOTALS.capacity:
             progress.note_truncated()
             return [number, kind, 0, 0, 0, 0]
@@ -78,11 +84,16 @@ class _Totals:
 
 
 def section_type(progress: ProgressFile) -> OpenSection:
-    """The class of this file's sections, each a context manager that swallows nothing.
+    """What makes this file's sections, each a context manager that swallows nothing.
 
     Its ``write_totals`` is to be called now and then: the ring of sections is always
     up to date, the table of totals only then.
     """
+    return _section_class(progress) if progress.native is None else progress.native
+
+
+def _section_class(progress: ProgressFile) -> OpenSection:
+    # What native/writer.c does in C has to be the same to whoever reads the file.
     # Sections are entered at every step: everything is a local name, and what can be
     # written together is.
     slots = progress.slots
@@ -123,6 +134,11 @@ def section_type(progress: ProgressFile) -> OpenSection:
         write_totals = staticmethod(totals.write)
         innermost = staticmethod(innermost_open)
 
+        @classmethod
+        def leave(cls) -> None:
+            for name in ("__init__", "__enter__", "__exit__"):
+                setattr(cls, name, _do_nothing)
+
         _cpu: int
         _row: int
         _started: int
@@ -130,8 +146,9 @@ def section_type(progress: ProgressFile) -> OpenSection:
         def __init__(self, name: str, kind: int = PLAIN) -> None:
             try:
                 self._total = others[kind - 1][name] if kind else plain[name]
-            except KeyError:
+            except (KeyError, TypeError):
                 self._total = add(name, kind)
+            self._row = 0
 
         def __enter__(self) -> None:
             nonlocal who, read_at, behind
@@ -143,11 +160,11 @@ def section_type(progress: ProgressFile) -> OpenSection:
             self._cpu = now - behind
             self._started = now
             try:
-                row = take()
+                # One of its own if it is entered again before it ends.
+                row = self._row = self._row or take()
             except IndexError:
-                self._row = 0
+                pass
             else:
-                self._row = row
                 pack_open(mapping, row, self._total[0], now, thread)
             slots[event] = now
 
@@ -158,6 +175,10 @@ def section_type(progress: ProgressFile) -> OpenSection:
             traceback: TracebackType | None,
         ) -> None:
             nonlocal who, read_at, behind
+            try:
+                started = self._started
+            except AttributeError:  # it was never entered
+                return
             thread = thread_id()
             now = wall_clock()
             if who != thread or not 0 <= now - read_at < _FRESH_NS:
@@ -165,9 +186,9 @@ def section_type(progress: ProgressFile) -> OpenSection:
                 who, read_at = thread, now
             row = self._row
             if row:
+                self._row = 0
                 slots[(row >> 3) + 1] = 0
                 give(row)
-            started = self._started
             wall = now - started
             cpu = now - behind - self._cpu
             total = self._total
@@ -182,3 +203,6 @@ def section_type(progress: ProgressFile) -> OpenSection:
             slots[event] = now
 
     return Section
+
+
+def _do_nothing(*_: object, **__: object) -> None: ...

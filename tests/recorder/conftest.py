@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,7 +12,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from recorder_support import Job, Zygote, short_folder
 
+from hanglab.recorder.rank.native import WRITER
+
+if TYPE_CHECKING:
+    from hanglab.recorder.rank.native.writer import Writer
+
 StartJob = Callable[..., Job]
+
+
+@pytest.fixture(params=["native", "python"])
+def writer(request: pytest.FixtureRequest) -> type[Writer] | None:
+    """What writes sections and steps: the extension module, and the code in Python."""
+    if request.param == "python":
+        return None
+    if WRITER is None:
+        pytest.skip("hanglab was installed where there was no C compiler, or is told to be pure")
+    return WRITER
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,10 +12,13 @@ from hanglab.recorder.case import layout
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import OpenSection, section_type
 
+if TYPE_CHECKING:
+    from hanglab.recorder.rank.native.writer import Writer
+
 
 @pytest.fixture
-def section(tmp_path: Path) -> Iterator[OpenSection]:
-    yield section_type(ProgressFile(tmp_path / "progress.bin"))
+def section(tmp_path: Path, writer: type[Writer] | None) -> OpenSection:
+    return section_type(ProgressFile(tmp_path / "progress.bin", writer))
 
 
 def test_the_innermost_section_of_a_thread(section: OpenSection) -> None:

@@ -22,8 +22,8 @@ from hanglab.recorder.rank.sections import INPUT, section_type
 
 
 @pytest.fixture
-def progress(tmp_path: Path) -> ProgressFile:
-    file = ProgressFile(tmp_path / "progress.bin")
+def progress(tmp_path: Path, writer) -> ProgressFile:
+    file = ProgressFile(tmp_path / "progress.bin", writer)
     file.identify(rank=3, attempt=1, world_size=4)
     return file
 
@@ -98,7 +98,7 @@ def test_damaged_progress_never_breaks_the_reader(data):
     file = ProgressFile(None)
     file.identify(0, 0, 1)
     with section_type(file)("a"):
-        file.step(None)
+        file.step()
     content = bytearray(file.mapping[:])
     for _ in range(data.draw(st.integers(1, 6))):
         slot = data.draw(st.integers(0, 60) | st.integers(0, len(content) // 8 - 1))

@@ -1,0 +1,25 @@
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from mmap import mmap
+
+class Writer:
+    """Tables are (offset, capacity, record size); slots those of a step, which is followed by
+    when it began and how many there were, of the latest event, and of the totals in use."""
+
+    def __new__(
+        cls,
+        buffer: mmap,
+        sections: tuple[int, int, int],
+        totals: tuple[int, int, int],
+        open: tuple[int, int, int],
+        steps: tuple[int, int, int],
+        slots: tuple[int, int, int],
+        text: Callable[[str], int],
+        read_text: Callable[[int], str],
+        full: Callable[[], None],
+    ) -> Writer: ...
+    def __call__(self, name: str, kind: int = 0) -> AbstractContextManager[None]: ...
+    def step(self, number: int | None = None) -> None: ...
+    def write_totals(self) -> None: ...
+    def innermost(self, thread: int, /) -> str: ...
+    def leave(self) -> None: ...
