@@ -6,6 +6,8 @@ import contextlib
 import os
 from typing import NamedTuple
 
+from hanglab.recorder.agent.host.files import read as _read
+
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -19,6 +21,8 @@ class Stat(NamedTuple):
     ppid: int
     #: User and system time, in seconds.
     cpu_s: float
+    #: The same of its children that have ended, and that it has waited for.
+    reaped_s: float
     threads: int
     #: In clock ticks since boot: tells a process from a later one with its id.
     started: int
@@ -41,6 +45,7 @@ def stat(pid: int) -> Stat | None:
         state=fields[0],
         ppid=int(fields[1]),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICK,
+        reaped_s=(int(fields[13]) + int(fields[14])) / _TICK,
         threads=int(fields[17]),
         started=int(fields[19]),
         rss_bytes=int(fields[21]) * _PAGE,
@@ -147,11 +152,3 @@ def descendants(roots: list[int]) -> dict[int, list[int]]:
             below += front
         out[root] = below
     return out
-
-
-def _read(path: str) -> str | None:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
-import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
 
 #: A shorter token can be guessed.
 MIN_TOKEN = 16
@@ -54,6 +57,8 @@ def confined(path: str, root: Path) -> str:
 
 def server_tls(certificate: Path, key: Path) -> ssl.SSLContext:
     """TLS for the agent's side.  Raises OSError and ssl.SSLError."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
@@ -62,6 +67,8 @@ def server_tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 def client_tls(authority: Path) -> ssl.SSLContext:
     """TLS for the asking side, which trusts this certificate or authority and no other."""
+    import ssl
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(authority)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -226,6 +225,9 @@ class Requests:
 
 
 def _version() -> str:
+    # Takes longer to import than all of this package, and is hardly ever asked for.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("hanglab")
     except PackageNotFoundError:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hanglab.recorder.profiling import wire
+
+if TYPE_CHECKING:
+    import ssl
 
 #: More connections than this at once are closed unread: somebody floods.
 _MAX_CONNECTIONS = 32

@@ -7,7 +7,6 @@ warning; before, some of the newer ones are not known.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,8 +53,11 @@ def known_names(release: tuple[int, int] | None) -> set[str]:
 
 def torch_release() -> tuple[int, int] | None:
     """Of the torch that is installed beside hanglab, without importing it."""
+    # Agents take the name of a folder from here and need none of it.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        major, minor = importlib.metadata.version("torch").split(".")[:2]
+        major, minor = version("torch").split(".")[:2]
         return int(major), int(minor)
-    except (importlib.metadata.PackageNotFoundError, ValueError):
+    except (PackageNotFoundError, ValueError):
         return None

@@ -1,15 +1,18 @@
 """Room on the file systems that ranks write to, asked for without ever waiting for one.
 
-A network file system that is gone blocks whoever asks it anything.  So each
-question is a thread of its own, and one that has no answer yet is evidence.
+A network file system that is gone blocks whoever asks it anything.  So another
+thread asks, which is given up for a new one when it gets no answer, and a question
+that has no answer yet is evidence.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import threading
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from hanglab.recorder.agent.host.files import descriptors, read
@@ -17,6 +20,8 @@ from hanglab.recorder.case.surroundings import Space
 
 #: Seconds that a sample waits for answers.
 _PATIENCE_S = 0.1
+#: The same where several do not come.
+_MOST_PATIENCE_S = 0.3
 #: Open files of one rank that are looked at, and folders of them that are asked for.
 _MOST_FILES = 256
 _MOST_FOLDERS = 16
@@ -42,26 +47,53 @@ class Mounted(NamedTuple):
 
 
 class _Question:
-    """One statvfs under way."""
+    """One statvfs."""
 
     def __init__(self, path: str) -> None:
         self.asked = time.monotonic()
         self.answer: tuple[os.statvfs_result, tuple[int, int]] | None = None
         self._path = path
-        self._thread = threading.Thread(target=self._ask, name="hanglab-room", daemon=True)
-        self._thread.start()
+        self._done = threading.Event()
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
         with contextlib.suppress(OSError):
             device = os.stat(self._path).st_dev
             self.answer = os.statvfs(self._path), (os.major(device), os.minor(device))
+        self._done.set()
 
     def wait(self, until: float) -> None:
-        self._thread.join(max(0.0, until - time.monotonic()))
+        self._done.wait(max(0.0, until - time.monotonic()))
 
     @property
     def pending(self) -> bool:
-        return self._thread.is_alive()
+        return not self._done.is_set()
+
+
+class _Asker:
+    """A thread that asks questions one after the other."""
+
+    def __init__(self) -> None:
+        self._batches: queue.SimpleQueue[list[_Question]] = queue.SimpleQueue()
+        self._ended = False
+        threading.Thread(target=self._run, name="hanglab-room", daemon=True).start()
+
+    def ask(self, questions: list[_Question]) -> None:
+        self._batches.put(questions)
+
+    def end(self) -> None:
+        """End once the question under way is answered, if ever."""
+        self._ended = True
+        self._batches.put([])
+
+    def _run(self) -> None:
+        while True:
+            questions = self._batches.get()
+            if self._ended:
+                return
+            for question in questions:
+                question.ask()
+                if self._ended:
+                    return
 
 
 class Rooms:
@@ -70,6 +102,7 @@ class Rooms:
     def __init__(self) -> None:
         #: Questions without an answer yet.
         self._pending: dict[Place, _Question] = {}
+        self._asker = _Asker()
         self._temporary: dict[int, str] = {}
         #: Places of each process so far: a file that could not be written is soon closed.
         self._seen: dict[int, dict[tuple[str, Place], None]] = {}
@@ -84,13 +117,7 @@ class Rooms:
                 uses.setdefault(place, set()).add(use)
                 ranks.setdefault(place, set()).add(rank)
                 through.setdefault(place, pid)
-        questions = {
-            place: self._pending.get(place) or _Question(f"/proc/{pid}/root{place.path}")
-            for place, pid in through.items()
-        }
-        until = time.monotonic() + _PATIENCE_S
-        for question in questions.values():
-            question.wait(until)
+        questions = self._asked(through)
         self._pending = {place: q for place, q in questions.items() if q.pending}
         mounted: dict[str, list[Mounted]] = {}
         found: dict[tuple[str, str, str], Space] = {}
@@ -117,6 +144,41 @@ class Rooms:
             )
         return list(found.values())
 
+    def close(self) -> None:
+        self._asker.end()
+
+    def _asked(self, through: dict[Place, int]) -> dict[Place, _Question]:
+        """A question for each place, by a process that sees it; most of them answered.
+
+        One that does not come back keeps its thread: places of the same file system share
+        it, and another thread asks after the rest.
+        """
+        questions = {place: self._pending[place] for place in through if place in self._pending}
+        for place, question in list(questions.items()):
+            if question.pending:
+                questions |= _beside(place, question, through)
+        left = [place for place in through if place not in questions]
+        give_up = time.monotonic() + _MOST_PATIENCE_S
+        while left:
+            new = {place: _Question(f"/proc/{through[place]}/root{place.path}") for place in left}
+            questions |= new
+            self._asker.ask(list(new.values()))
+            until = time.monotonic() + _PATIENCE_S
+            for question in new.values():
+                question.wait(until)
+            left = [place for place in left if new[place].pending]
+            if left:
+                stuck = left[0]
+                self._asker.end()
+                self._asker = _Asker()
+                shared = _beside(stuck, new[stuck], dict.fromkeys(left, through[stuck]))
+                questions |= shared
+                left = [place for place in left if place not in shared]
+            if time.monotonic() >= give_up:
+                # Nobody has come to ask after these: the next sample will.
+                return {place: q for place, q in questions.items() if place not in left}
+        return questions
+
     def _places(self, pid: int) -> list[tuple[str, Place]]:
         """Where a process works, keeps temporary and shared memory files, and has files open."""
         try:
@@ -133,6 +195,23 @@ class Rooms:
             if len(seen) < _MOST_PLACES:
                 seen[use, Place(namespace, path)] = None
         return [(use, place) for use, place in seen if place.namespace == namespace]
+
+
+def _beside(
+    stuck: Place, question: _Question, through: Mapping[Place, int]
+) -> dict[Place, _Question]:
+    """That place and those of ``through`` below the same mount, each with its question."""
+    mounted = mounts_of(read(f"/proc/{through[stuck]}/mountinfo") or "")
+    mount = _above(stuck.path, mounted)
+    # Below the root itself lie links to anywhere.
+    if mount is None or mount.point == "/":
+        return {stuck: question}
+    return {
+        place: question
+        for place in through
+        if place == stuck
+        or (place.namespace == stuck.namespace and _above(place.path, mounted) == mount)
+    }
 
 
 def _folders_of_open_files(pid: int) -> list[str]:
@@ -173,9 +252,7 @@ def mounts_of(mountinfo: str) -> list[Mounted]:
 
 def _space(place: Place, question: _Question, mounted: list[Mounted]) -> Space | None:
     if question.pending:
-        above = [m for m in mounted if _below(place.path, m.point)]
-        # Of several at one point the latest is what one sees.
-        mount = max(above, key=lambda m: len(m.point), default=None)
+        mount = _above(place.path, mounted)
         return Space(
             uses=[],
             path=mount.point if mount else place.path,
@@ -198,6 +275,12 @@ def _space(place: Place, question: _Question, mounted: list[Mounted]) -> Space |
         inodes=room.f_files or None,
         free_inodes=room.f_favail if room.f_files else None,
     )
+
+
+def _above(path: str, mounted: list[Mounted]) -> Mounted | None:
+    """What a path lies in, links aside; of several mounts at one point the latest."""
+    above = [m for m in mounted if _below(path, m.point)]
+    return max(above, key=lambda m: len(m.point), default=None)
 
 
 def _below(path: str, point: str) -> bool:

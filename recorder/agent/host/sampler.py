@@ -269,6 +269,7 @@ class _Host:
         )
 
     def close(self) -> None:
+        self._rooms.close()
         self._gpus.close()
         self._kernel.close()
 

@@ -7,7 +7,6 @@ linux/inet_diag.h, linux/tcp.h (struct tcp_info only ever grows at its end).
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 import struct
@@ -163,6 +162,8 @@ def _open() -> socket.socket:
 
 
 def _setns(descriptor: int) -> None:
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, _CLONE_NEWNET):
         error = ctypes.get_errno()

@@ -17,7 +17,7 @@ import pytest
 
 from hanglab.harness.capabilities import capability
 from hanglab.recorder.agent.host import ras, sockets
-from hanglab.recorder.agent.host.disk import Rooms
+from hanglab.recorder.agent.host.disk import Place, Rooms
 from hanglab.recorder.agent.host.limits import load_of
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.host.tcp_info import in_namespace_of
@@ -109,6 +109,12 @@ def test_a_read_that_does_not_come_back_names_the_call_and_the_file(tmp_path: Pa
         assert silent[0].path == os.path.dirname(thread.target)
         assert any(s.size_bytes for s in spaces), "a dead disk hides no other"
         assert time.monotonic() - began < 30, "nobody waited for it to answer"
+        namespace = os.readlink(f"/proc/{process.pid}/ns/mnt")
+        for other in (thread.target, f"{thread.target}.2", f"{thread.target}.3"):
+            rooms._seen[process.pid]["file", Place(namespace, other)] = None
+        rooms.spaces({0: process.pid})
+        asking = [t.name for t in threading.enumerate() if t.name == "hanglab-room"]
+        assert len(asking) == 2, "one for what does not answer, one for all else"
     assert process.returncode == -9
 
 
