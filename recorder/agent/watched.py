@@ -11,6 +11,7 @@ import msgspec
 
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.agent.counters import CounterFile
+from hanglab.recorder.agent.offspring import Offspring
 from hanglab.recorder.agent.stacks import Position
 from hanglab.recorder.agent.stderrs import stderr_file
 from hanglab.recorder.agent.traffic import Traffic
@@ -41,6 +42,7 @@ class WatchedRank:
         self._traffic = Traffic(self.pid)
         #: Processes below the rank, as last looked up.
         self.descendants: list[int] = []
+        self._offspring = Offspring(self.pid)
         self.exit: Exit | None = None
         #: Its exit status as waitpid gives it, once anybody has told.
         self.seen_status: int | None = None
@@ -124,6 +126,21 @@ class WatchedRank:
             self._instructions_at_rest = self.counters.instruction_changes
         return False
 
+    def note_census(self, below: list[int], now: float) -> None:
+        """``below`` are the processes below the rank; ``now`` is monotonic seconds."""
+        self.descendants = below
+        self._offspring.begin(below, now)
+
+    def share_below(self, now: float) -> float:
+        """Cores used, or waited for, by the processes below it since it has been quiet.
+
+        Nothing where it is in an operation: it does not wait for those then.
+        """
+        counters = self.counters
+        if counters is not None and counters.open_operations:
+            return 0.0
+        return self._offspring.share(self.descendants, now)
+
     @property
     def inside_native_code(self) -> bool:
         """Whether its main thread has stood at one instruction since it has been quiet.
@@ -146,6 +163,7 @@ class WatchedRank:
         self.last_signal = signal
         self._cpu_at_rest = None
         self._instructions_at_rest = None
+        self._offspring.forget()
         self.samples.clear()
         self.position = None
 
@@ -175,6 +193,7 @@ class WatchedRank:
             last_signal=self.last_signal,
             stack_samples=len(self.samples),
             rested_s=now - self._moved_at,
+            share_below=self.share_below(now),
         )
 
     def overlook_io(self) -> None:

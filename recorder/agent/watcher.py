@@ -29,6 +29,7 @@ _BUSY_SHARE = 0.8
 _BUSY_FACTOR = 3.0
 _BUSY_PAUSE_FACTOR = 10.0
 #: One that stands at a single call all the while, with nothing outstanding, most likely is.
+#: So is one that waits for a process of its own that computes: a build, a loader's worker.
 _NATIVE_FACTOR = 10.0
 #: To take down an interpreter with torch in it needs a second of processor time and many
 #: pages that others may have pushed out.
@@ -132,7 +133,7 @@ class Watcher:
         self._last_census = time.monotonic()
         below = procfs.descendants([rank.pid for rank in self.alive])
         for rank in self.alive:
-            rank.descendants = below.get(rank.pid, [])
+            rank.note_census(below.get(rank.pid, []), self._last_census)
 
     def threshold(self) -> float:
         """Seconds without movement after which the job counts as hung."""
@@ -140,8 +141,12 @@ class Watcher:
         threshold = max(self._hang_after, pause)
         now = time.monotonic()
         for rank in self.alive:
-            if self.quiet_s >= threshold / 2 and rank.cpu_share(now) >= _BUSY_SHARE:
-                factor = _NATIVE_FACTOR if rank.inside_native_code else _BUSY_FACTOR
+            if self.quiet_s < threshold / 2:
+                continue
+            below = rank.share_below(now) >= _BUSY_SHARE
+            if below or rank.cpu_share(now) >= _BUSY_SHARE:
+                native = below or rank.inside_native_code
+                factor = _NATIVE_FACTOR if native else _BUSY_FACTOR
                 threshold = max(
                     threshold,
                     factor * self._hang_after,

@@ -156,6 +156,18 @@ def test_busy_rank_gets_more_time(start_job):
         assert event["trigger"]["quiet_s"] >= 1.5
 
 
+def test_a_rank_whose_child_computes_gets_more_time(start_job):
+    job = start(start_job, "wc", hang_after=0.4)
+    event = job.agent.wait("captured")
+    job.agent.finish(ended_by_recorder=True)
+    waits, computes = (rank.movement for rank in job.read().ranks)
+    assert waits is not None and waits.share_below == 0.0
+    assert computes is not None and computes.cpu_share < 0.5
+    # A build or a loader's worker may take long; on a starved machine it gets less of a core.
+    if computes.share_below >= 0.8:
+        assert event["trigger"]["quiet_s"] >= 4.0
+
+
 def test_end_of_input_finishes_the_case(start_job):
     job = start(start_job, "ss", hang_after=30)
     assert job.agent.close_input() == 0

@@ -2,18 +2,23 @@
 
 w waits in an all_reduce that never completes, g holds the interpreter's lock in
 C, t hangs at the end of the program, s sleeps in a function of its own, b is
-busy in Python, x raises, n moves through functions for ever.
+busy in Python, c waits for a child that is, x raises, n moves through functions for ever.
 """
 
 import atexit
 import ctypes
 import os
+import subprocess
+import sys
 import time
 
 import torch
 import torch.distributed as dist
 
 from hanglab import recorder
+
+#: It ends with its parent.
+SPIN_BELOW = "import os; above = os.getppid()\nwhile os.getppid() == above: pass"
 
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 role = os.environ["ROLES"][rank]
@@ -56,6 +61,8 @@ def play():
         sleep_for_ever()
     elif role == "b":
         spin()
+    elif role == "c":
+        subprocess.run([sys.executable, "-c", SPIN_BELOW], check=False)
     elif role == "x":
         raise RuntimeError("the reason of it all")
     elif role == "n":
