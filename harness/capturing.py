@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +15,7 @@ from hanglab.harness.recording.session import dump_options
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.agent.control import request_capture
 from hanglab.recorder.attach.tree import FoundRank, by_environment, environment_of, find_ranks
+from hanglab.recorder.runtimes import Runtime
 
 #: A job that computes all the time is watched for up to three times as long.
 _MOST = 4.0
@@ -25,6 +24,8 @@ _ANSWER_S = 2.0
 _AGENT_S = 20.0
 _CAPTURE_S = 15.0
 _PACE_S = 0.05
+#: A flag in /proc/PID/stat, from the kernel's sched.h.
+_PF_KTHREAD = 0x00200000
 #: What tells ranks of one job from those of another with the same parent.
 _JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
@@ -133,11 +134,8 @@ def capture_recorded(case: Path, ranks: Sequence[FoundRank], watch_s: float) -> 
 
 def capture_unrecorded(case: Path, ranks: Sequence[FoundRank], watch_s: float) -> Path:
     """Attach to ranks from outside and capture them into a new Case."""
-    runtime = Path(tempfile.mkdtemp(prefix="hl-"))
-    try:
+    with Runtime() as runtime:
         _watch(case, runtime, ranks, ranks, watch_s)
-    finally:
-        shutil.rmtree(runtime, ignore_errors=True)
     return case
 
 
@@ -150,13 +148,13 @@ def _watch(
 ) -> None:
     """Watches until it shows whether the job moves, captures, and lets the Case be written."""
     sizes = [rank.world_size for rank in ranks if rank.world_size]
-    with tempfile.TemporaryDirectory(prefix="hl-") as logs:
+    with Runtime() as logs:
         agent = Agent(
             case,
             runtime,
             world_size=max(sizes) if sizes else len(ranks),
             hang_after_s=watch_s,
-            log=Path(logs) / "agent.err",
+            log=logs / "agent.err",
             options=dump_options(environment_of(ranks[0].pid)),
         )
         with contextlib.closing(agent):
@@ -189,10 +187,22 @@ def _check_owner(pid: int) -> None:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
         name = str(uid)
-    remedy = f"Run hanglab as {name} or as root."
+    if _is_of_the_kernel(pid):
+        raise NoRanks(f"Process {pid} is a thread of the kernel.")
+    remedy = "Run hanglab as root." if uid == 0 else f"Run hanglab as {name} or as root."
     if uid == os.geteuid() or os.geteuid() == 0:
         remedy = "The kernel refuses it even so: allow it ptrace (CAP_SYS_PTRACE)."
     raise NotYours(f"Process {pid} belongs to {name}, and its state may not be read.", remedy)
+
+
+def _is_of_the_kernel(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            # What follows the name, which may hold anything: state, ppid, ..., flags.
+            flags = int(file.read().rpartition(")")[2].split()[6])
+    except (OSError, ValueError, IndexError):
+        return False
+    return bool(flags & _PF_KTHREAD)
 
 
 def _is_mine(pid: int) -> bool:
@@ -208,12 +218,10 @@ def _is_mine(pid: int) -> bool:
 def _below(pid: int, all_of_them: bool = False) -> list[int]:
     if all_of_them:
         everyone = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
-        top = [one for one in everyone if (procfs.stat(one) or _NOBODY).ppid == 0]
+        stats = {one: procfs.stat(one) for one in everyone}
+        top = [one for one, stat in stats.items() if stat is not None and stat.ppid == 0]
         return [one for root in top for one in (root, *procfs.descendants([root])[root])]
     return procfs.descendants([pid])[pid]
-
-
-_NOBODY = procfs.Stat("", "", -1, 0.0, 0, 0, 0, 0)
 
 
 def _rank_above(pid: int) -> int | None:

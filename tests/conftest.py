@@ -1,10 +1,41 @@
-"""Tests say by the plugin's markers what they need, and are skipped where it is missing."""
+"""Tests say by the plugin's markers what they need, and are skipped where it is missing.
+
+A run of them leaves nothing behind: see :mod:`remains`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+
 import pytest
+from remains import Remains
 
 from hanglab.harness.pytest_plugin.markers import skip_unless_able
+
+_REMAINS = pytest.StashKey[Remains]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_REMAINS] = Remains()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_REMAINS].remove()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    result = yield
+    item.config.stash[_REMAINS].note(item.nodeid)
+    return result
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_stays_behind(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Folders and agents of all the jobs that this process has had recorded."""
+    yield
+    left = pytestconfig.stash[_REMAINS].wait()
+    assert not left, "the tests have left behind:\n" + "\n".join(left)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

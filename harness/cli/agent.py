@@ -106,7 +106,7 @@ def agent(
     finally:
         service.close()
         if note is not None:
-            note.unlink(missing_ok=True)
+            notes.remove(note)
     return 0
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +29,7 @@ from hanglab.harness.launchers.descendants import (
 from hanglab.harness.recording import environment, relay
 from hanglab.harness.recording.away import kill_away, ranks_away
 from hanglab.harness.recording.command import Command
+from hanglab.recorder.runtimes import Runtime
 
 if TYPE_CHECKING:
     from hanglab.analyzer.verdict import Verdict
@@ -77,7 +76,8 @@ class Session:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._runtime = Path(tempfile.mkdtemp(prefix="hl-"))
+        self._folder = Runtime()
+        self._runtime = self._folder.path
         self._agent: Agent | None = None
         self._signals: deque[int] = deque()
         self._interrupted = False
@@ -378,7 +378,7 @@ class Session:
             self._agent.close()
             self._agent = None
         self._woken.close()
-        shutil.rmtree(self._runtime, ignore_errors=True)
+        self._folder.close()
 
 
 def dump_options(environment: Mapping[str, str]) -> list[str]:

@@ -161,8 +161,7 @@ class Profiles:
         if self._service is not None:
             self._service.close()
         if self._note is not None:
-            with contextlib.suppress(OSError):
-                self._note.unlink()
+            notes.remove(self._note)
         shutil.rmtree(self._traces, ignore_errors=True)
 
     def _place(self, asked: Asked, reason: str) -> None:

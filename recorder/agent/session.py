@@ -11,6 +11,7 @@ import socket
 import time
 from pathlib import Path
 
+from hanglab.recorder import runtimes
 from hanglab.recorder.agent import keeping
 from hanglab.recorder.agent.aftermath import Aftermath
 from hanglab.recorder.agent.capture import Capture
@@ -108,6 +109,7 @@ class Session:
             self._slow_factor,
         )
         self._tell("ready")
+        runtimes.sweep()
         next_look = time.monotonic()
         while not self._finishing and not self._conversation.over:
             self._wait(max(0.0, next_look - time.monotonic()))
@@ -377,6 +379,9 @@ class Session:
         self._tell("finished", problems=problems, absent=self._papers.absent(ranks))
         if self._solitude is not None:
             clear_away(self._runtime)
+        else:
+            # Whoever made it does so, too, unless it was killed.
+            runtimes.remove_unused(self._runtime)
 
     def _look_for_unrecorded(self) -> None:
         """Ranks that could not record themselves left a note with the reason."""

@@ -56,10 +56,26 @@ def folder() -> Path:
 
 
 def leave(note: Note) -> Path:
-    """Write a note; its path, to be removed at the end.  Raises OSError."""
-    path = folder() / f"agent-{note.pid}.json"
-    write_whole(path, msgspec.json.encode(note))
+    """Write a note; its path, for :func:`remove` at the end.  Raises OSError."""
+    read_all()  # removes those of agents that were killed
+    for again in (True, True, False):
+        try:
+            path = folder() / f"agent-{note.pid}.json"
+            write_whole(path, msgspec.json.encode(note))
+            break
+        except FileNotFoundError:
+            # Another agent, which was the last one, has just removed the folder.
+            if not again:
+                raise
     return path
+
+
+def remove(path: Path) -> None:
+    """Take a note away, and the folder after the last one."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
 
 
 def own(port: int, addresses: Sequence[str], **more: str | None) -> Note:

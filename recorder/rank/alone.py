@@ -9,19 +9,17 @@ parent starts anew.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
-import shutil
 import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from hanglab.recorder import runtimes
 from hanglab.recorder.case import folders
 from hanglab.recorder.rank.switches import DUMPS_FOLDER, switches
 
@@ -29,11 +27,16 @@ HANG_AFTER = 30.0
 _JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
 #: For the agent to come up; the job waits for it no longer.
 _AGENT_S = 10.0
-_ATTEMPTS = 5
+#: Each time somebody else has cleared the place away: as a rule every rank of the host, once.
+_ATTEMPTS = 1000
 
 
 class CannotRecord(Exception):
     """The job goes on unrecorded; the text says why."""
+
+
+class _AgentLate(CannotRecord):
+    """Nobody knows yet whether the agent runs."""
 
 
 def begin(out: str | os.PathLike[str] | None, hang_after: float | None) -> None:
@@ -44,8 +47,8 @@ def begin(out: str | os.PathLike[str] | None, hang_after: float | None) -> None:
             runtime = _meeting_place(out)
             case = _join(runtime, out, seconds)
             break
-        except FileNotFoundError as error:
-            # The agent of an earlier job was just clearing the place away.
+        except runtimes.Cleared as error:
+            # By the agent of an earlier job, or by a rank that could not start one.
             if attempt == _ATTEMPTS - 1:
                 raise CannotRecord(str(error)) from error
         except (OSError, ValueError) as error:
@@ -59,14 +62,19 @@ def begin(out: str | os.PathLike[str] | None, hang_after: float | None) -> None:
 def _join(runtime: Path, out: str | os.PathLike[str] | None, hang_after: float) -> Path:
     """The Case that all agree on; whoever comes first makes it, and starts the agent."""
     named = runtime / "case"
-    with _locked(runtime / "lock"):
-        agent = _agent_lock(runtime)
+    with _locked(runtime):
+        agent = runtimes.claim(runtime)
         if agent is None:
             return Path(named.read_text())
         try:
             case = _new_case(out)
             folders.write_whole(named, os.fsencode(case))
             _start_agent(case, runtime, hang_after, agent)
+        except _AgentLate:
+            raise  # it may come up still, and clears away by itself
+        except BaseException:
+            _clear(runtime)
+            raise
         finally:
             os.close(agent)
     return case
@@ -78,12 +86,12 @@ def _meeting_place(out: str | os.PathLike[str] | None) -> Path:
     common = [str(parent), _started(parent), *(os.environ.get(name, "") for name in _JOB_NAMES)]
     common.append("" if out is None else os.path.abspath(out))
     digest = hashlib.sha256("\0".join(common).encode("utf-8", "surrogateescape")).hexdigest()
-    root = Path(tempfile.gettempdir())
-    if len(str(root)) > 60:
-        root = Path("/tmp")
-    own = root / f"hanglab-{os.getuid()}"
-    folders.make_private(own / digest[:12])
-    status = os.lstat(own)
+    own = runtimes.meetings()
+    try:
+        folders.make_private(own / digest[:12])
+        status = os.lstat(own)
+    except FileNotFoundError as error:
+        raise runtimes.Cleared(str(error)) from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise CannotRecord(f"{own} is not this user's alone")
     return own / digest[:12]
@@ -99,12 +107,9 @@ def _started(pid: int) -> str:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = folders.open_private(path, os.O_RDWR | os.O_CREAT)
+def _locked(runtime: Path) -> Iterator[None]:
+    descriptor = runtimes.hold(runtime, runtimes.LOCK)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if os.stat(path).st_ino != os.fstat(descriptor).st_ino:
-            raise FileNotFoundError(f"{path} has been replaced")
         yield
     finally:
         os.close(descriptor)
@@ -112,19 +117,14 @@ def _locked(path: Path) -> Iterator[None]:
 
 def clear_away(runtime: Path) -> None:
     """For the agent, at its end: nobody may be about to start another one meanwhile."""
-    with contextlib.suppress(OSError), _locked(runtime / "lock"):
-        shutil.rmtree(runtime, ignore_errors=True)
+    with contextlib.suppress(OSError), _locked(runtime):
+        _clear(runtime)
 
 
-def _agent_lock(runtime: Path) -> int | None:
-    """The agent's lock, if no agent has it: it is to be handed to a new one."""
-    descriptor = folders.open_private(runtime / "agent.lock", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
+def _clear(runtime: Path) -> None:
+    runtimes.empty(runtime)
+    with contextlib.suppress(OSError):  # others meet there, too
+        os.rmdir(runtime.parent)
 
 
 def _new_case(out: str | os.PathLike[str] | None) -> Path:
@@ -172,4 +172,4 @@ def _start_agent(case: Path, runtime: Path, hang_after: float, lock: int) -> Non
         if starter.wait(_AGENT_S) != 0:
             raise CannotRecord(f"the recorder's agent ended with {starter.returncode}")
     except subprocess.TimeoutExpired:
-        raise CannotRecord(f"the recorder's agent did not come up in {_AGENT_S:g} s") from None
+        raise _AgentLate(f"the recorder's agent did not come up in {_AGENT_S:g} s") from None

@@ -49,7 +49,7 @@ def below(pid: int) -> list[psutil.Process]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Any]:
-    temporary = Path(tempfile.mkdtemp(prefix="hl-", dir="/tmp"))
+    temporary = Path(tempfile.mkdtemp())
     ready = tmp_path / "ready"
     ready.mkdir()
     runs: list[Run] = []

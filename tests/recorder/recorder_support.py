@@ -224,5 +224,5 @@ class Job:
 @contextlib.contextmanager
 def short_folder() -> Iterator[Path]:
     """A folder whose path is short enough for a unix socket's address."""
-    with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as name:
+    with tempfile.TemporaryDirectory() as name:
         yield Path(name)

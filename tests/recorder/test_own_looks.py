@@ -21,7 +21,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def reader() -> Iterator[Start]:
+def reader(tmp_path: Path) -> Iterator[Start]:
     """A process that reads what a child of its own serves."""
     if os.geteuid() != 0 or not os.access("/dev/fuse", os.W_OK):
         pytest.skip("to serve a file system takes root and /dev/fuse: run as root, modprobe fuse")
@@ -29,7 +29,8 @@ def reader() -> Iterator[Start]:
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(PROGRAMS / "served_program.py"), *arguments]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE)
+        variables = {**os.environ, "TMPDIR": str(tmp_path)}  # it mounts what it cannot remove
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, env=variables)
         started.append(child)
         assert child.stdout is not None
         if child.stdout.readline() != b"ready\n":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -101,9 +102,8 @@ def test_recorded_job_is_captured_into_its_own_case(tmp_path):
     assert done.returncode == 4 and "runs here any more" in done.stderr
 
 
-def in_code(tmp_path: Path, *arguments: str) -> list[subprocess.Popen[str]]:
-    variables = environment(STORE=str(tmp_path / "store"), TMPDIR=str(tmp_path / "t"))
-    (tmp_path / "t").mkdir(exist_ok=True)
+def in_code(tmp_path: Path, temporary: Path, *arguments: str) -> list[subprocess.Popen[str]]:
+    variables = environment(STORE=str(tmp_path / "store"), TMPDIR=str(temporary))
     return [
         subprocess.Popen(
             [sys.executable, str(PROGRAMS / "in_code_program.py"), *arguments],
@@ -130,9 +130,9 @@ def ended(ranks: list[subprocess.Popen[str]]) -> Iterator[None]:
                     pipe.close()
 
 
-def test_ranks_share_one_case_and_one_agent(tmp_path):
+def test_ranks_share_one_case_and_one_agent(tmp_path, temporary):
     case = tmp_path / "case"
-    ranks = in_code(tmp_path, str(case), "1", "hang")
+    ranks = in_code(tmp_path, temporary, str(case), "1", "hang")
     with ended(ranks):
         wait_for((case / "manifest.json").exists, "the capture")
         verdict = analyze(case)
@@ -151,9 +151,9 @@ def _over(case: Path) -> bool:
     return job is not None and job.ended is not None
 
 
-def test_job_that_ends_well_leaves_a_case(tmp_path):
+def test_job_that_ends_well_leaves_a_case(tmp_path, temporary):
     case = tmp_path / "case"
-    ranks = in_code(tmp_path, str(case), "30", "well")
+    ranks = in_code(tmp_path, temporary, str(case), "30", "well")
     with ended(ranks):
         outputs = [rank.communicate(timeout=280) for rank in ranks]
         assert [rank.returncode for rank in ranks] == [0, 0], outputs
@@ -164,13 +164,59 @@ def test_job_that_ends_well_leaves_a_case(tmp_path):
     assert trigger_of(case) == ("", "")
 
 
-def test_job_that_cannot_be_recorded_goes_on(tmp_path):
+def test_job_that_cannot_be_recorded_goes_on(tmp_path, temporary):
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "mine.txt").write_text("mine")
-    ranks = in_code(tmp_path, str(taken), "30", "well")
+    ranks = in_code(tmp_path, temporary, str(taken), "30", "well")
     with ended(ranks):
         outputs = [rank.communicate(timeout=280) for rank in ranks]
         assert [rank.returncode for rank in ranks] == [0, 0]
     assert all("is not recorded" in err and "not empty" in err for _, err in outputs)
     assert [path.name for path in taken.iterdir()] == ["mine.txt"]
+    assert not runtimes_in(temporary)
+
+
+def runtimes_in(temporary: Path) -> list[Path]:
+    """What the recorder keeps among the temporary files."""
+    return list(temporary.glob("hanglab-*"))
+
+
+def sockets_in(temporary: Path) -> list[Path]:
+    return list(temporary.glob("hanglab-*/????????????/rank-*.sock"))
+
+
+def test_nothing_stays_of_a_job_that_records_itself(tmp_path, temporary):
+    ranks = in_code(tmp_path, temporary, str(tmp_path / "case"), "30", "well")
+    with ended(ranks):
+        for rank in ranks:
+            rank.communicate(timeout=280)
+        wait_for(lambda: not runtimes_in(temporary), "the agent to clear away")
+
+
+def test_what_a_killed_agent_leaves_the_next_one_removes(tmp_path, temporary):
+    case = tmp_path / "case"
+    ranks = in_code(tmp_path, temporary, str(case), "600", "hang")
+    record = ("record", "--out", tmp_path / "next", "--", "true")
+    with ended(ranks):
+        wait_for(lambda: len(sockets_in(temporary)) == 2, "the ranks to listen")
+        os.kill(agent_of(case), signal.SIGKILL)
+        hanglab(*record, cwd=tmp_path, TMPDIR=str(temporary))
+        assert len(sockets_in(temporary)) == 2, "the ranks still listen there"
+    numbers = itertools.count()
+
+    def swept() -> bool:
+        words = ("record", "--out", tmp_path / f"case{next(numbers)}", "--", "true")
+        hanglab(*words, cwd=tmp_path, TMPDIR=str(temporary))
+        return not runtimes_in(temporary)
+
+    wait_for(swept, "the next agent to remove the folder and the note")
+
+
+def agent_of(case: Path) -> int:
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            if b"hanglab.recorder.agent" in words and os.fsencode(case) in words:
+                return int(name)
+    raise AssertionError("no agent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -142,11 +143,15 @@ def test_killed_agent(tmp_path, plain):
     assert any(absence.what == "agent" for absence in reader.absent)
 
 
-def test_killed_hanglab(tmp_path, plain):
+def test_killed_hanglab(tmp_path, plain, temporary):
     """The job writes into a relay that outlives hanglab, so it does not even notice."""
     command = program(SEEDED.name, str(tmp_path / "store"), str(tmp_path / "go"))
     words = [*HANGLAB, "record", "--out", tmp_path / "case", "--", *command]
-    with (tmp_path / "out").open("w") as out, started(words, tmp_path, stdout=out) as process:
+    more = {"variables": {"TMPDIR": str(temporary)}}
+    with (
+        (tmp_path / "out").open("w") as out,
+        started(words, tmp_path, stdout=out, **more) as process,
+    ):
         wait_for((tmp_path / "go.waits").exists, "the job to be at work")
         job = [pid for pid in below(process.pid) if _runs(pid, SEEDED.name)]
         try:
@@ -164,6 +169,29 @@ def test_killed_hanglab(tmp_path, plain):
     wait_for((tmp_path / "case" / "manifest.json").exists, "the agent to put the Case in order")
     ranks = CaseReader(tmp_path / "case").ranks
     assert [rank.progress is not None for rank in ranks] == [True, True]
+
+
+def test_what_a_killed_hanglab_leaves_the_next_one_removes(tmp_path, temporary):
+    go, numbers = tmp_path / "go", itertools.count()
+    text = (
+        "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.02)"
+    )
+    words = [*HANGLAB, "record", "--out", tmp_path / "case", "--", sys.executable, "-c", text, go]
+
+    def left_by_the_next() -> list[Path]:
+        case = tmp_path / f"case{next(numbers)}"
+        hanglab("record", "--out", case, "--", "true", cwd=tmp_path, TMPDIR=str(temporary))
+        return list(temporary.iterdir())
+
+    with started(words, tmp_path, variables={"TMPDIR": str(temporary)}) as process:
+        try:
+            [socket] = wait_for(lambda: list(temporary.glob("hl-*/agent.sock")), "the agent")
+            process.kill()
+            process.wait(280)
+            assert socket.parent in left_by_the_next(), "the command's relay is still at work there"
+        finally:
+            go.touch()
+        wait_for(lambda: left_by_the_next() == [], "the next one to remove what was left")
 
 
 def _runs(pid: int, name: str) -> bool:

@@ -125,12 +125,15 @@ def test_case_of_a_newer_format(tmp_path, command):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["case"]
 
 
-@pytest.mark.parametrize("how", ["missing", "altered", "longer"])
+@pytest.mark.parametrize("how", ["missing", "altered", "longer", "a folder"])
 def test_case_with_files_missing_or_altered(tmp_path, how):
     case = a_case(tmp_path / "case")
     job = case / "job.json"
     if how == "missing":
         job.unlink()
+    elif how == "a folder":
+        job.unlink()
+        job.mkdir()
     else:
         data = job.read_bytes()
         job.write_bytes(data.replace(b"30", b"31") if how == "altered" else data + b" ")
