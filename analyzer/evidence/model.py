@@ -31,6 +31,9 @@ from hanglab.recorder.case.records import (
 )
 from hanglab.recorder.case.surroundings import ConnectionSample, RankLoad
 
+#: Flight Recorder's number of the group that all ranks are in.
+DEFAULT_GROUP = 0
+
 
 @dataclass
 class RankView:
@@ -74,6 +77,14 @@ class RankView:
     def ended(self) -> Exit | None:
         """How the rank ended by itself; None while it lived or where hanglab ended it."""
         return self.exit if self.exit is not None and not self.exit.by_recorder else None
+
+    @property
+    def left_at_once(self) -> bool:
+        """True where it called ``os._exit``, and its counters are those of that moment."""
+        last = self.departures[-1] if self.departures else None
+        if last is None or last.how != "os._exit" or self.progress is None:
+            return False
+        return (self.progress.counters_at_ns or 0) >= last.at.wall_ns + self.clock_ahead_ns
 
     @property
     def failed(self) -> bool:
@@ -242,10 +253,25 @@ class Evidence:
     def fell_short(self, rank: int) -> int:
         """By how many operations the rank stays behind the farthest peer, over its groups."""
         short = 0
+        known = False
         for heads in self.heads.values():
             if len(heads) > 1 and rank in heads:
+                known = True
                 short = max(short, max(heads.values()) - heads[rank])
-        return short
+        return short if known else self._short_by_counters(rank)
+
+    def _short_by_counters(self, rank: int) -> int:
+        """The same of a rank that left by ``os._exit``: no dump is written then."""
+        if not self.ranks[rank].left_at_once:
+            return 0
+        counts = {
+            number: counter.last_enqueued
+            for number, view in self.ranks.items()
+            if view.progress is not None
+            for counter in view.progress.counters
+            if counter.pg_id == DEFAULT_GROUP
+        }
+        return max(counts.values()) - counts[rank] if rank in counts else 0
 
     def sink(self, rank: int) -> Sink | None:
         return next((s for s in self.picture.sinks if s.rank == rank), None)

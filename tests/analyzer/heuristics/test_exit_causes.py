@@ -10,6 +10,7 @@ from views import C10D, ended, job, progress, raised, user, view, waiting
 from hanglab.analyzer.communication.picture import Call, Sink, Wait, WaitKind
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case.boundary import GroupCounter
 from hanglab.recorder.case.records import Clock, Departure, Frame
 
 SECOND = 1_000_000_000
@@ -127,6 +128,26 @@ def test_a_rank_that_finished_early_left_the_rest_alone() -> None:
     )
     assert verdict.confidence < 0.9
     assert [a.cause for a in verdict.alternatives] == [Cause.SKIPPED_COLLECTIVE]
+
+
+@pytest.mark.parametrize(
+    ("how", "counted_at", "early"),
+    [("os._exit", 3, True), ("os._exit", 1, False), ("end", 3, False)],
+)
+def test_without_its_dump_the_counters_tell_that_a_rank_left_early(
+    how: str, counted_at: int, early: bool
+) -> None:
+    gone, *peers = progress(ended(view(1)), 3), progress(lost(0), 5), progress(lost(2), 5)
+    gone.departures = [Departure(Clock(2, 2), how, 0, user(9))]  # type: ignore[arg-type]
+    for one, count in ((gone, 33), (peers[0], 39), (peers[1], 39)):
+        assert one.progress is not None
+        one.progress.counters = [GroupCounter(0, count, count)]
+        one.progress.counters_at_ns = counted_at
+    verdict = conclude(job([gone, *peers], trigger=None))
+    assert (verdict.cause is Cause.UNEVEN_INPUTS) == early
+    if early:
+        assert verdict.culprits == [1] and "os._exit(0)" in verdict.summary
+        assert verdict.location is not None and verdict.location.line == 9
 
 
 @pytest.mark.parametrize(("left_at", "early"), [(0, True), (9 * SECOND, False)])
