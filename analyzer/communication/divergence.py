@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import itertools
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from hanglab.analyzer.communication.lookup import Lookup
 from hanglab.analyzer.communication.merging import History
 from hanglab.analyzer.communication.order import continuation, left_out, period_of
 from hanglab.analyzer.communication.picture import Call, Difference, Divergence
-from hanglab.analyzer.communication.sequences import Sequences, calls_under
+from hanglab.analyzer.communication.sequences import Sequences, Signature, calls_under
 from hanglab.analyzer.communication.signatures import (
     OPERATION,
     SITE,
@@ -178,13 +179,28 @@ def _conforming(sequences: Sequences, seq: int, sides: list[_Side], voices: Voic
     if len(fitting) != 1:
         return None
     (steady,) = fitting
+    past = sequences.signatures(steady.ranks[0], None, seq)
     for side in sides:
-        jumped = sequences.signature(side.code) in pattern
-        if side is not steady and not voices.bear_out(
-            len(steady.ranks), len(side.ranks), known, jumped=jumped
+        if side is steady:
+            continue
+        now = sequences.signature(side.code)
+        if _comes_rarely(past, pattern, now) or not voices.bear_out(
+            len(steady.ranks), len(side.ranks), known, jumped=now in pattern
         ):
             return None
     return steady
+
+
+def _comes_rarely(
+    past: Sequence[Signature | None], pattern: Set[Hashable], now: Signature | None
+) -> bool:
+    """Whether the pattern was left for this operation before, and taken up again.
+
+    An evaluation every so many steps: the pattern of the steps does not say when it is due.
+    """
+    return now not in pattern and any(
+        alike(one, now) and before in pattern for before, one in itertools.pairwise(past)
+    )
 
 
 def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
@@ -332,8 +348,11 @@ def _judge_shift(
             past = sequences.signatures(ranks[0], None, seq)
             expected = continuation(past, 1)
             now, theirs = (sequences.signature(sequences.code(r[0], seq)) for r in (ranks, others))
-            jumped = others is leaders and theirs in past[-(period_of(past) or 0) :]
-            borne_out = voices.bear_out(len(ranks), len(others), known, jumped=jumped)
+            pattern = set(past[-(period_of(past) or 0) :])
+            jumped = others is leaders and theirs in pattern
+            borne_out = not _comes_rarely(past, pattern, theirs) and voices.bear_out(
+                len(ranks), len(others), known, jumped=jumped
+            )
             if expected and expected[0] == now and borne_out:
                 fitting.append(ranks)
         conforming = fitting[0] if len(fitting) == 1 else None

@@ -66,6 +66,19 @@ def test_between_two_ranks_without_a_pattern_nobody_is_accused_alone() -> None:
     assert finding.confidence <= 0.5
 
 
+def test_between_two_ranks_what_comes_every_so_often_may_have_been_due() -> None:
+    step, evaluation, other = ("all_reduce", 8, 10), ("all_gather", 4, 7), ("all_gather", 4, 30)
+    past: Step = [*[step] * 9, evaluation, *[step] * 20]
+    for ranks in ((0, 1), (1, 0)):
+        sides = (rows([*past, evaluation]), rows([*past, step]))
+        (finding,) = synchronization_findings(picture_of(*(sides[r] for r in ranks)))
+        assert finding.culprits == [0, 1] and finding.confidence <= 0.5
+    # What the group has never done, or did once before its steps began, was not.
+    for once in ([*[step] * 30], [other, *[step] * 30]):
+        (finding,) = synchronization_findings(picture_of(rows([*once, other]), rows([*once, step])))
+        assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [0])
+
+
 def test_between_two_ranks_without_lines_nobody_is_accused_alone() -> None:
     good = rows([*STEP, *STEP, STEP[0]], frames=False)
     bad = rows([*STEP, *STEP, STEP[1]], frames=False)
