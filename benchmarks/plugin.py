@@ -1,11 +1,12 @@
 """The pytest plugin: its cost to others' suites, collection, and what two workers gain.
 
-    python benchmarks/plugin.py [--part overhead|collection|workers] [--rounds 15] [--workers 0 2]
+    python benchmarks/plugin.py [--part overhead|collection|workers] [--rounds 15]
+                                [--workers 0 2] [--worker-rounds 3]
 
 Overhead is the difference of medians of whole runs of pytest over an unrelated
 suite, with the plugin and with ``-p no:hanglab``, in turns.  Collection is that
 of 100 scenario files, by pytest's own clock and as a whole.  Workers are 40
-items, each a real job of two gloo ranks, with ``-n 0`` and with ``-n 2``.
+items, each a real job of two gloo ranks, with ``-n 0`` and with ``-n 2``, in turns.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def {name}(job):
 def run_pytest(folder: Path, *arguments: str) -> tuple[float, str]:
     """Seconds and output of one run."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    # pytest keeps what it makes of plugins' sources, whatever the shell of a developer forbids.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     begun = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
@@ -106,17 +109,23 @@ def collection() -> None:
     )
 
 
-def workers(counts: list[int]) -> None:
-    took = {}
+def workers(counts: list[int], rounds: int) -> None:
+    took: dict[int, list[float]] = {count: [] for count in counts}
     with tempfile.TemporaryDirectory(prefix="hl-bench-") as name:
         folder = Path(name)
         write_scenarios(folder, 20)
-        for count in counts:
-            took[count] = run_pytest(folder, "-q", "-n", str(count))[0]
-            print(f"40 items with -n {count}: {took[count]:.1f} s")
+        run_pytest(folder, "-q", "-n", "2", "-k", "skips_000")  # fills caches
+        for _ in range(rounds):
+            for count in counts:
+                took[count].append(run_pytest(folder, "-q", "-n", str(count))[0])
+                print(f"40 items with -n {count}: {took[count][-1]:.1f} s", flush=True)
     if {0, 2} <= took.keys():
+        ratios = [alone / two for alone, two in zip(took[0], took[2], strict=True)]
         cores = len(os.sched_getaffinity(0))
-        print(f"{took[0] / took[2]:.2f} times faster with -n 2 on {cores} cores (limit 1.7)")
+        print(
+            f"{statistics.median(ratios):.2f} times faster with -n 2 on {cores} cores, median of "
+            f"{', '.join(f'{ratio:.2f}' for ratio in ratios)} (limit 1.7)"
+        )
 
 
 def main() -> None:
@@ -124,13 +133,14 @@ def main() -> None:
     parser.add_argument("--part", choices=["overhead", "collection", "workers"])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2])
+    parser.add_argument("--worker-rounds", type=int, default=3)
     options = parser.parse_args()
     if options.part in (None, "overhead"):
         overhead(options.rounds)
     if options.part in (None, "collection"):
         collection()
     if options.part in (None, "workers"):
-        workers(options.workers)
+        workers(options.workers, options.worker_rounds)
 
 
 if __name__ == "__main__":

@@ -169,8 +169,11 @@ class Agent:
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()
+        until = time.monotonic() + FINISH_S
+        # Its events end when it does: a wait with a limit looks only now and then, 20 ms late.
+        self._reader.join(FINISH_S)
         try:
-            self._process.wait(FINISH_S)
+            self._process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

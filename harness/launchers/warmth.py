@@ -35,6 +35,8 @@ def wait_for_birth(descriptor: int) -> Birth:
     """Imports what ranks need, then forks supervisors and ranks; returns in ranks only."""
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
+    # Nothing of what is imported is garbage: looking for it takes a seventh of the time.
+    gc.disable()
     with dying_with(control):
         _import_all()
     guardian = Guardian(control)
@@ -44,6 +46,7 @@ def wait_for_birth(descriptor: int) -> Birth:
     linecache.clearcache()
     gc.collect()
     gc.freeze()
+    gc.enable()
     request = guardian.serve()
     return forked.run_job(request.end, request.hanglab)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import select
 import threading
 import time
@@ -96,7 +97,13 @@ class ProfilingService:
             standstills,
             settings.token,
         )
-        self._socket = FabricSocket(settings.socket_folder)
+        #: Ends the thread's wait for datagrams: a job's end waits for that of its agent.
+        self._wake = os.eventfd(0)
+        try:
+            self._socket = FabricSocket(settings.socket_folder)
+        except OSError:
+            os.close(self._wake)
+            raise
         self._closing = threading.Event()
         self._housekeeping = time.monotonic() + _HOUSEKEEPING_S
         self._held: list[tuple[Received, Client]] = []
@@ -109,19 +116,23 @@ class ProfilingService:
                 self._server.close()
                 raise
         except (OSError, RuntimeError):
+            os.close(self._wake)
             self._socket.close()
             raise
         self.port = self._server.port
 
     def close(self) -> None:
         self._closing.set()
+        os.eventfd_write(self._wake, 1)
         self._server.close()
         self._thread.join(5.0)
+        os.close(self._wake)
         self._socket.close()
 
     def _run(self) -> None:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
         while not self._closing.is_set():
             try:
                 self._turn(poll)
