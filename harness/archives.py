@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from hanglab.harness.errors import HanglabError, UsageError
 from hanglab.recorder.archive.packing import UnsafeArchive
@@ -43,7 +46,7 @@ def open_case(path: Path, damaged: bool = False) -> CaseReader:
     try:
         reader = CaseReader(path)
     except NotACase as error:
-        raise CaseError(str(error)) from error
+        raise CaseError(str(error), error.advice) from error
     wrong = [] if damaged else [*_unusable_manifest(reader), *differences(reader)]
     if wrong:
         listed = "; ".join(f"{name} {reason}" for name, reason in wrong[:3])
@@ -166,7 +169,8 @@ def _must_be_free(path: Path) -> None:
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
     try:
-        yield
+        with _ending_in_order():
+            yield
     except FileExistsError as error:
         raise UsageError(
             f"{path} exists already, and nothing is overwritten.", "Name another with -o."
@@ -174,7 +178,26 @@ def _writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, HanglabError):
             raise
+        advice = "Name a place that you may write to, with space left on its disk."
+        if error.errno == errno.ENAMETOOLONG:
+            advice = "Name a shorter one; or a file in it has a name that no disk here can hold."
         raise HanglabError(
-            f"{path} cannot be written: {error.strerror or error}.",
-            "Name a place that you may write to, with space left on its disk.",
+            f"{path} cannot be written: {error.strerror or error}.", advice
         ) from error
+
+
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Whoever is told to end meanwhile removes what it has written halfway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import os
 from pathlib import Path
 from typing import Literal
@@ -86,13 +87,25 @@ class RunFolder:
             raise ArtifactsError(f"{self.path} cannot be created: {failure}") from failure
 
     def job(self, scenario: str, variant: Variant, repetition: int) -> JobFolder:
-        """Creates the folder of one job.  Raises ArtifactsError."""
-        folder = JobFolder(self.path / scenario / variant / str(repetition))
+        """Creates the folder of one job, ``<repetition>``.  Raises ArtifactsError.
+
+        A job that runs once more in the same run gets ``<repetition>-2``, and so on:
+        pytest may try an item again, or send it to several workers.
+        """
+        parent = self.path / scenario / variant
+        path = parent / str(repetition)
         try:
-            folder.log.mkdir(parents=True)
+            parent.mkdir(parents=True, exist_ok=True)
+            for number in itertools.count(2):
+                with contextlib.suppress(FileExistsError):
+                    path.mkdir()
+                    break
+                path = parent / f"{repetition}-{number}"
+            folder = JobFolder(path)
+            folder.log.mkdir()
             folder.case.mkdir(mode=0o700)
         except OSError as failure:
-            raise ArtifactsError(f"{folder.path} cannot be created: {failure}") from failure
+            raise ArtifactsError(f"{path} cannot be created: {failure}") from failure
         return folder
 
     @property

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeVar
 
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.harness.faults.fault import Fault
+from hanglab.harness.numbers import MOST_RANKS, is_whole
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -113,8 +114,8 @@ class Expect:
 
 
 def _ranks(culprits: Collection[int] | str) -> list[int]:
-    ranks = [rank for rank in culprits if isinstance(rank, int)]
-    if len(ranks) != len(culprits):
+    ranks = [rank for rank in culprits if is_whole(rank)]
+    if len(ranks) != len(culprits) or any(rank < 0 for rank in ranks):
         raise ValueError(f"culprits are ranks or 'all', not {culprits!r}")
     return ranks
 
@@ -172,6 +173,8 @@ class Scenario:
 
     def refuses_world(self, size: int) -> str | None:
         """Why it cannot run with ``size`` ranks, or None if it can."""
+        if not 1 <= size <= MOST_RANKS:
+            return f"runs with 1 to {MOST_RANKS} ranks, not with {size}"
         if self.world_sizes and size not in self.world_sizes:
             return f"runs with {_either(self.world_sizes)} ranks, not with {size}"
         if size < self.smallest_world:

@@ -6,6 +6,7 @@ import ast
 import difflib
 import inspect
 import io
+import math
 import os
 import re
 import tokenize
@@ -17,9 +18,19 @@ from typing import Any
 from hanglab.harness import capabilities, declaration
 from hanglab.harness.declaration import Scenario
 from hanglab.harness.errors import UsageError
-from hanglab.harness.literals import NotLiteral, call_arguments, offered_names, resolve
+from hanglab.harness.literals import (
+    NotLiteral,
+    call_arguments,
+    offered_names,
+    refuse_unknown,
+    resolve,
+)
+from hanglab.harness.numbers import MOST_RANKS, is_whole
 
 _MARK = re.compile(r"#+\s*(FAULT|SEEN)\b")
+_PLACE = "a scenario is declared at the top of the file, above a plain function or on its own"
+#: File systems allow 255 bytes, and what is written beside the folder adds to its name.
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,9 @@ def read_file(path: Path) -> Found:
             found.broken.append(BrokenFile(path, failure.line, str(failure)))
         except (TypeError, ValueError) as failure:
             found.broken.append(BrokenFile(path, call.lineno, str(failure)))
-    if not declarations:
+    for line, reason in _misplaced(tree, names, {id(call) for _, call in declarations}):
+        found.broken.append(BrokenFile(path, line, reason))
+    if not found.scenarios and not found.broken:
         found.plain.append(path)
     return found
 
@@ -106,6 +119,7 @@ def read_file(path: Path) -> Found:
 def select(wanted: Sequence[str], project: Found | None = None) -> Found:
     """Scenarios by name, file or folder; all that come with hanglab where nothing is named.
 
+    ``FILE.py::NAME`` is one of those that a file declares.
     Raises UsageError for what does not exist, and where two scenarios have one name.
     """
     project = project if project is not None else read_project()
@@ -125,12 +139,26 @@ def select(wanted: Sequence[str], project: Found | None = None) -> Found:
                     "A plain script is run by its own path.",
                 )
             found.add(inside)
+        elif ".py::" in word and not path.exists():
+            found.add(_one_of(*word.rsplit("::", 1)))
         elif word.endswith(".py") or os.sep in word or path.is_file():
             found.add(read_file(path))
         else:
             raise UsageError(f"There is no scenario {word!r}.", _nearest(word, by_name))
     _refuse_namesakes(found.scenarios)
     return found
+
+
+def _one_of(file: str, name: str) -> Found:
+    """The scenario of that name in the file.  Raises UsageError if there is none."""
+    inside = read_file(Path(file))
+    scenarios = [scenario for scenario in inside.scenarios if scenario.name == name]
+    # What is broken may be the very one.
+    if not scenarios and not inside.broken:
+        names = ", ".join(scenario.name for scenario in inside.scenarios)
+        advice = f"There is {names}." if names else "A plain script is run by its path alone."
+        raise UsageError(f"{file} declares no scenario {name!r}.", advice)
+    return Found(scenarios=scenarios, broken=[] if scenarios else inside.broken)
 
 
 def _nearest(word: str, names: Iterable[str]) -> str:
@@ -177,6 +205,39 @@ def _declarations(
                 yield node, call
 
 
+def _misplaced(
+    tree: ast.Module, names: dict[str, object], read: set[int]
+) -> Iterator[tuple[int, str]]:
+    """Line and reason for what is meant as a declaration, but is none that is read.
+
+    ``read`` are the ids of the calls that are.
+    """
+    told = set(read)
+    for node in ast.walk(tree):
+        uses: list[ast.expr] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            uses = node.decorator_list
+        elif isinstance(node, ast.Call):
+            uses = [node]
+        for use in uses:
+            called = use.func if isinstance(use, ast.Call) else use
+            if id(use) not in told and resolve(called, names) is declaration.scenario:
+                told.add(id(use))
+                yield use.lineno, _why_misplaced(node, use)
+
+
+def _why_misplaced(node: ast.AST, use: ast.expr) -> str:
+    if isinstance(node, ast.ClassDef):
+        return f"class {node.name} cannot be a scenario; {_PLACE}"
+    if isinstance(node, ast.AsyncFunctionDef):
+        return f"{node.name}() is async; {_PLACE}"
+    if isinstance(node, ast.FunctionDef):
+        if not isinstance(use, ast.Call):
+            return f"@{ast.unparse(use)} of {node.name}() needs arguments, at least expect="
+        return f"{node.name}() stands inside of something else; {_PLACE}"
+    return f"{_PLACE}, not inside of something else"
+
+
 def _scenario(
     path: Path,
     tree: ast.Module,
@@ -187,6 +248,7 @@ def _scenario(
     others: list[Declared],
 ) -> Scenario:
     positional, named = call_arguments(call, names)
+    refuse_unknown(declaration.scenario, named)
     bound = inspect.signature(declaration.scenario).bind(*positional, **named)
     bound.apply_defaults()
     given: dict[str, Any] = bound.arguments
@@ -238,16 +300,29 @@ def _scenario(
 
 
 def _check(scenario: Scenario) -> None:
+    for name, sizes in (
+        ("world_size", (scenario.world_size,)),
+        ("world_sizes", scenario.world_sizes),
+        ("nodes", () if scenario.nodes is None else (scenario.nodes,)),
+    ):
+        for size in sizes:
+            if not is_whole(size) or not 1 <= size <= MOST_RANKS:
+                raise ValueError(f"{name}= takes whole numbers from 1 to {MOST_RANKS}, not {size}")
     if scenario.control_program is not None and not scenario.control_program.is_file():
         raise ValueError(f"control_script {scenario.control_program} does not exist")
     if not isinstance(scenario.expect, declaration.Expect):
         raise TypeError("expect= must be an Expect(...)")
     if not re.fullmatch(r"[\w.-]+", scenario.name):
         raise ValueError(f"{scenario.name!r} cannot name a folder; use letters, digits and _ . -")
+    length = len(os.fsencode(scenario.name))
+    if length > _LONGEST_NAME:
+        raise ValueError(f"the name has {length} bytes; {_LONGEST_NAME} are the most")
     for need in scenario.needs:
         if need not in capabilities.names():
             known = ", ".join(capabilities.names())
             raise ValueError(f"there is no capability {need!r}; there are {known}")
+    if not 0 < scenario.hang_after_s < math.inf:
+        raise ValueError(f"hang_after= takes seconds, not {scenario.hang_after_s:g}")
     refusal = scenario.refuses_world(scenario.world_size)
     if refusal:
         raise ValueError(f"world_size={scenario.world_size}, but it {refusal}")

@@ -29,7 +29,8 @@ class Ending:
         return [ended for ended in self.exits if ended.code != 0 or ended.signal]
 
 
-_TRACE_LINE = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+#: Anywhere in a line: torch puts ``[rank1]: `` before tracebacks, groups of exceptions a ``|``.
+_TRACE_LINE = re.compile(r'\bFile "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 
 
 def raised_elsewhere(scenario: Scenario, case: Path, ending: Ending) -> str | None:

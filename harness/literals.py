@@ -7,7 +7,9 @@ Besides Python's own literals these are names and calls of what
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
 
 
 class NotLiteral(ValueError):
@@ -95,6 +97,7 @@ def _call(node: ast.Call, names: Mapping[str, object]) -> object:
         )
     positional, named = call_arguments(node, names)
     try:
+        refuse_unknown(function, named)
         return function(*positional, **named)
     except (TypeError, ValueError) as refusal:
         raise NotLiteral(f"`{ast.unparse(node)}`: {refusal}", node.lineno) from refusal
@@ -111,3 +114,20 @@ def call_arguments(
             raise NotLiteral(f"`**{ast.unparse(keyword.value)}` is no literal", node.lineno)
         named[keyword.arg] = evaluate(keyword.value, names)
     return positional, named
+
+
+def refuse_unknown(function: Callable[..., object], named: Mapping[str, object]) -> None:
+    """Raises TypeError, with what there is, for the name of an argument that there is not."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for name in named:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f"{near[0]}= is near; " if near else ""
+            there = ", ".join(f"{one}=" for one in known) or "none"
+            raise TypeError(f"there is no argument {name}=; {meant}the arguments are {there}")

@@ -192,7 +192,7 @@ def from_case(path: Path) -> Evidence:
     try:
         reader = CaseReader(path)
     except NotACase as error:
-        raise InputError(str(error), "Give the folder that a recorder wrote.") from error
+        raise InputError(str(error), error.advice) from error
     unusable: list[Unusable] = []
     views: dict[int, RankView] = {}
     dumps: list[RankDump] = []
@@ -209,14 +209,14 @@ def from_case(path: Path) -> Evidence:
             dumps.append(joined)
     keep_own_words(views.values(), {host: reader.stderr(host) for host in reader.hosts})
     hosts = _hosts(reader)
+    size = reader.world_size
+    expected = range(size) if size else sorted(views)
     unusable += [Unusable(file=str(file), reason=reason) for file, reason in reader.problems]
     unusable += [
         Unusable(file=str(path / name), reason=f"{reason} since it was recorded")
         for name, reason in differences(reader, _CHECKED_BYTES)
         if reader.path / name not in dict(reader.problems)
     ]
-    size = reader.world_size
-    expected = range(size) if size else sorted(views)
     return Evidence(
         picture=build_picture(dumps, expected=list(expected)),
         ranks=views,

@@ -22,7 +22,7 @@ def load_dumps(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
         case = CaseReader(path)
     except NotACase as error:
         if (path / folders.HOSTS).is_dir():
-            raise InputError(str(error), "Give the folder that a recorder wrote.") from error
+            raise InputError(str(error), error.advice) from error
         return load_folder(path, ranks=ranks)
     items: list[tuple[bytes, int | None, str]] = []
     for rank in case.ranks:

@@ -45,7 +45,7 @@ app = typer.Typer(
 )
 app.command("list")(list_scenarios)
 app.command()(run)
-app.command()(record)
+app.command(options_metavar="[OPTIONS] -- COMMAND ...")(record)
 app.command()(capture)
 app.command()(pack)
 app.command()(unpack)

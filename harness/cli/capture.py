@@ -81,6 +81,11 @@ def _capture_each(
     codes = []
     for number, ranks in enumerate(jobs):
         place = out / str(number) if out is not None and len(jobs) > 1 else out
+        typer.echo(
+            f"hanglab: job {number + 1} of {len(jobs)} is watched and captured: "
+            f"processes {', '.join(str(rank.pid) for rank in ranks)}",
+            err=True,
+        )
         try:
             codes.append(_capture(ranks, place, watch, as_json))
         except (HanglabError, InputError) as error:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from hanglab.harness.numbers import MOST_RANKS
+
 if TYPE_CHECKING:
     from hanglab.harness.declaration import Scenario
     from hanglab.harness.discovery import Found
@@ -27,7 +29,8 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[NAMES OR FILES]",
-            help="Scenarios by name, file or folder (all without any), or one plain script; "
+            help="Scenarios by name, file, FILE::NAME or folder (all without any), or one plain "
+            "script; "
             "what stands after -- are the script's arguments.",
         ),
     ] = None,
@@ -38,7 +41,8 @@ def run(
         Literal["local", "torchrun", "docker"], typer.Option(help="What starts the ranks.")
     ] = "local",
     world_size: Annotated[
-        int | None, typer.Option(min=1, help="Ranks; each scenario's own without it.")
+        int | None,
+        typer.Option(min=1, max=MOST_RANKS, help="Ranks; each scenario's own without it."),
     ] = None,
     nodes: Annotated[
         int | None,

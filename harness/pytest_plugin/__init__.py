@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hanglab-launcher",
         action="append",
         metavar="NAMES",
-        help="What starts the ranks, by commas: local (without this option), torchrun.",
+        help="What starts the ranks, by commas: local (without this option), torchrun, docker.",
     )
     group.addoption(
         "--hanglab-world-size",

@@ -58,7 +58,10 @@ def describe_failure(result: Result) -> str:
         lines += evidence_lines(result.verdict)
     if result.detail:
         lines += ["", result.detail.strip()[-_DETAIL:]]
-    lines += ["", f"artifacts  {result.folder}", f"again      {command(request)}"]
+    lines.append("")
+    if result.folder is not None:
+        lines.append(f"artifacts  {result.folder}")
+    lines.append(f"again      {command(request)}")
     return "\n".join(lines)
 
 

@@ -153,10 +153,16 @@ class CaseReaderOf:
 
         Raises the analyzer's InputError where it can read nothing there.
         """
+        __tracebackhide__ = True
         from hanglab.analyzer.engine import analyze
+        from hanglab.analyzer.errors import InputError
 
         where = self._folder / path
-        return Examined(where, analyze(where))
+        try:
+            return Examined(where, analyze(where))
+        except InputError as error:
+            # pytest shows an exception's text alone, and the test's frame is the one that matters.
+            raise InputError(f"{error}  {error.advice}", error.advice) from None
 
 
 def assert_verdict(

@@ -20,7 +20,11 @@ from hanglab.harness.pytest_plugin.failure import (
     describe_failure,
     representation,
 )
-from hanglab.harness.pytest_plugin.reporting import asked_properties, result_properties
+from hanglab.harness.pytest_plugin.reporting import (
+    Property,
+    asked_properties,
+    result_properties,
+)
 from hanglab.harness.runner import Request, Result
 from hanglab.harness.suite import Options, refusal_of, requests_of, to_json
 
@@ -124,11 +128,19 @@ class ScenarioItem(pytest.Item):
         if refusal is not None:
             judgement = Judgement(Outcome.SKIPPED, refusal)
             self._note(Result(self.asked.scenario.name, self.asked, judgement))
-            self.user_properties.append(("outcome", Outcome.SKIPPED.value))
+            self._tell([("outcome", Outcome.SKIPPED.value)])
             pytest.skip(refusal)
 
     def runtest(self) -> None:
-        result, waited = self._suite.runner.run(self.asked)
+        try:
+            result, waited = self._suite.runner.run(self.asked)
+        except KeyboardInterrupt:
+            # pytest makes no report of it.
+            if (cut_short := self._suite.runner.cut_short) is not None:
+                self._note(cut_short)
+                self._tell(result_properties(cut_short))
+                self._suite.tally.add_cut_short(self.user_properties, self.entry)
+            raise
         for reason in waited:
             self.add_report_section("call", "hanglab", reason)
         self.settle(result)
@@ -136,9 +148,15 @@ class ScenarioItem(pytest.Item):
     def settle(self, result: Result) -> None:
         """Raises OutcomeFailure unless the job came out as it must."""
         self._note(result)
-        self.user_properties += result_properties(result)
+        self._tell(result_properties(result))
         if result.outcome is not Outcome.PASS:
             raise OutcomeFailure(result)
+
+    def _tell(self, properties: list[Property]) -> None:
+        """In place of what an earlier try of the item told."""
+        names = {name for name, _ in properties}
+        kept = [one for one in self.user_properties if one[0] not in names]
+        self.user_properties[:] = [*kept, *properties]
 
     def _note(self, result: Result) -> None:
         self.entry = msgspec.to_builtins(to_json(result))

@@ -10,6 +10,7 @@ import pytest
 
 from hanglab.harness.declaration import BACKENDS
 from hanglab.harness.launchers.selection import LAUNCHERS
+from hanglab.harness.numbers import MOST_RANKS
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ def read_options(config: pytest.Config) -> Options:
         backends=_names("--hanglab-backend", option.hanglab_backend, BACKENDS),
         launchers=_names("--hanglab-launcher", option.hanglab_launcher, list(LAUNCHERS)),
         world_sizes=tuple(
-            _number("--hanglab-world-size", word) for word in _words(option.hanglab_world_size)
+            _number("--hanglab-world-size", word, MOST_RANKS)
+            for word in _words(option.hanglab_world_size)
         ),
         repeat=_number("--hanglab-repeat", option.hanglab_repeat or "1"),
         shard=_shard(option.hanglab_shard or "1/1"),
@@ -57,9 +59,12 @@ def _names(option: str, given: Iterable[str] | None, known: Sequence[str]) -> tu
     return tuple(words)
 
 
-def _number(option: str, word: str) -> int:
-    if not word.isdecimal() or not int(word):
+def _number(option: str, word: str, most: int | None = None) -> int:
+    # int() refuses thousands of digits with an error of its own.
+    if not re.fullmatch(r"0*[1-9][0-9]{0,17}", word):
         raise pytest.UsageError(f"{option}={word}: a number from 1 on is needed")
+    if most is not None and int(word) > most:
+        raise pytest.UsageError(f"{option}={word}: at most {most} can be had")
     return int(word)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ _WORDS = {
 }
 
 Property = tuple[str, Any]
+#: What pytest-rerunfailures makes of a failure that is tried again.
+_TRIED_AGAIN = "rerun"
 #: What ``results.json`` says of a job.
 Entry = dict[str, Any]
 
@@ -103,16 +105,26 @@ class Tally:
         if "scenario" not in told or "variant" not in told:
             return
         settled = report.when == "call" or (report.when == "setup" and not report.passed)
-        if not settled:
+        if not settled or str(report.outcome) == _TRIED_AGAIN:
             return
-        if (entry := report.__dict__.get(_ENTRY)) is not None:
-            combination = told["backend"], told["launcher"], told["world_size"]
-            self._entries.setdefault(combination, []).append(entry)
         reason = told.get("reason", "")
         if report.skipped and isinstance(report.longrepr, tuple):
             reason = str(report.longrepr[2]).removeprefix("Skipped: ")
         if report.when == "call":
             self.durations[report.nodeid.rsplit("-seed", 1)[0]] = round(report.duration, 3)
+        self._count(told, report.__dict__.get(_ENTRY), reason, report.duration)
+
+    def add_cut_short(self, properties: Sequence[Property], entry: Entry | None) -> None:
+        """A job that Ctrl-C ended: it has no report."""
+        told = {name: str(value) for name, value in properties}
+        self._count(told, entry, told.get("reason", ""), (entry or {}).get("seconds", 0.0))
+
+    def _count(
+        self, told: Mapping[str, str], entry: Entry | None, reason: str, seconds: float
+    ) -> None:
+        if entry is not None:
+            combination = told["backend"], told["launcher"], told["world_size"]
+            self._entries.setdefault(combination, []).append(entry)
         self.rows.append(
             Row(
                 scenario=told["scenario"],
@@ -124,7 +136,7 @@ class Tally:
                 culprits=told.get("culprits", ""),
                 outcome=told.get("outcome", Outcome.HARNESS_ERROR.value),
                 reason=reason,
-                seconds=report.duration,
+                seconds=seconds,
                 artifacts=told.get("artifacts", ""),
             )
         )

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +34,8 @@ class Runner:
         self._several = several
         self._launchers: dict[str, Launcher] = {}
         self._begun = False
+        #: The job that Ctrl-C cut short, as far as it came.
+        self.cut_short: Result | None = None
         self.folder = RunFolder(workers.run_folder(config))
         self.allotment = Allotment()
 
@@ -46,14 +48,20 @@ class Runner:
         """Runs one job, and says for what it had to wait.
 
         Raises KeyboardInterrupt where Ctrl-C came; the job is over and its Case
-        written then.  A second Ctrl-C interrupts at once.
+        written then, and ``cut_short`` has it.  A second Ctrl-C interrupts at once.
         """
 
         def announce(reason: str) -> None:
             self._announce(f"{request.title}: {reason}")
 
+        def interrupted() -> None:
+            announce(
+                "interrupted; it is captured and ended first, which takes some seconds.  "
+                "Ctrl-C once more does not wait."
+            )
+
         with (
-            _stopping() as stop,
+            _stopping(interrupted) as stop,
             Wait(announce) as wait,
             self.allotment.lease(request, stop, wait.tell) as environment,
         ):
@@ -71,6 +79,7 @@ class Runner:
                 judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
                 result = Result(request.scenario.name, request, judgement, detail=failure.advice)
             if stop.is_set():
+                self.cut_short = result
                 raise KeyboardInterrupt
         return result, wait.reasons
 
@@ -109,8 +118,11 @@ class Runner:
 
 
 @contextlib.contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Turns the first Ctrl-C into an event, so that a job is captured and ended in order."""
+def _stopping(interrupted: Callable[[], None]) -> Iterator[threading.Event]:
+    """Turns the first Ctrl-C into an event, so that a job is captured and ended in order.
+
+    ``interrupted`` is called then.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -120,6 +132,9 @@ def _stopping() -> Iterator[threading.Event]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
+        # A line that was just being written would refuse another one in its middle.
+        with contextlib.suppress(RuntimeError, OSError):
+            interrupted()
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:

@@ -126,7 +126,7 @@ def load_history(path: Path) -> History:
     try:
         case = CaseReader(path)
     except NotACase as error:
-        raise HanglabError(str(error)) from error
+        raise HanglabError(str(error), error.advice) from error
     told = {rank.rank: rank.straggler for rank in case.ranks}
     history = _from_detector(told) or _from_progress(case.ranks)
     if history is None:

@@ -14,6 +14,7 @@ import shutil
 import stat
 import tarfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from hanglab.recorder.case import folders
@@ -31,6 +32,17 @@ RATIO_FROM = 256 << 20
 _LONGEST = 1024
 _DEEPEST = 16
 _LONGEST_HEADER = 1 << 16
+#: Headers that a member may have besides its own, for a long name.
+_MOST_HEADERS = 4
+#: What reading a damaged archive ends with.
+_DAMAGED = (
+    tarfile.TarError,
+    zlib.error,
+    gzip.BadGzipFile,
+    EOFError,
+    ValueError,
+    OverflowError,
+)
 _BLOCK = 1 << 20
 
 
@@ -95,22 +107,24 @@ def unpack(source: Path, target: Path) -> int:
 def _extract_all(source: Path, folder: Path) -> int:
     left = _Allowance(source.stat().st_size)
     try:
-        with (
-            gzip.open(source) as unpacked,
-            tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_BoundedInfo) as archive,
-        ):
+        with gzip.open(source) as packed, _open_bounded(_Counted(packed, left)) as archive:
             for member in archive:
+                # tarfile would keep all of them, with their headers.
+                archive.members.clear()  # type: ignore[attr-defined]
                 left.take_member(member)
                 path = _safe_path(member)
                 if path is None:
                     continue
                 if not member.isreg() or member.issparse():
                     raise UnsafeArchive(f"{_shown(member)} is {_kind(member)}, not a file")
-                _write(archive, member, folder / path, left)
+                _write(archive, member, folder / path)
+                left.files += 1
             # To the end, where the checksum stands.
-            while rest := unpacked.read(_BLOCK):
-                left.take_bytes(len(rest), "its end")
-    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, UnicodeError) as error:
+            while rest := packed.read(_BLOCK):
+                left.take_bytes(len(rest))
+    except UnsafeArchive:
+        raise
+    except _DAMAGED as error:
         raise UnsafeArchive(f"the archive is damaged or none: {error}") from error
     if not left.files:
         raise UnsafeArchive("the archive is empty")
@@ -118,22 +132,62 @@ def _extract_all(source: Path, folder: Path) -> int:
 
 
 class _BoundedInfo(tarfile.TarInfo):
-    """Headers that tarfile reads whole, with a limit on their size."""
+    """Headers that tarfile reads whole, with limits on their size and number."""
 
-    def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        self._check_size()
-        return super()._proc_pax(archive)  # type: ignore[misc, no-any-return]
+    def _proc_pax(self, archive: _BoundedArchive) -> tarfile.TarInfo:
+        if self.type == tarfile.XGLTYPE:
+            # tarfile keeps what they say for all members that follow.
+            raise UnsafeArchive("the archive has a header for all of its files; a Case has none")
+        with self._header(archive):
+            return super()._proc_pax(archive)  # type: ignore[misc, no-any-return]
 
-    def _proc_gnulong(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        self._check_size()
-        return super()._proc_gnulong(archive)  # type: ignore[misc, no-any-return]
+    def _proc_gnulong(self, archive: _BoundedArchive) -> tarfile.TarInfo:
+        with self._header(archive):
+            return super()._proc_gnulong(archive)  # type: ignore[misc, no-any-return]
 
-    def _proc_sparse(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        raise UnsafeArchive(f"{_shown(self)} is sparse, not a file of a Case")
+    def _proc_sparse(self, *given: object) -> tarfile.TarInfo:
+        """Of every kind: their lists of holes are read whole before anybody sees the member."""
+        raise UnsafeArchive("the archive holds a sparse file, and a Case has none")
 
-    def _check_size(self) -> None:
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_sparse
+
+    @contextlib.contextmanager
+    def _header(self, archive: _BoundedArchive) -> Iterator[None]:
         if not 0 <= self.size <= _LONGEST_HEADER:
             raise UnsafeArchive(f"the archive has a header of {self.size} bytes")
+        archive.headers += 1
+        if archive.headers > _MOST_HEADERS:
+            raise UnsafeArchive(f"a member of the archive has more than {_MOST_HEADERS} headers")
+        try:
+            yield
+        finally:
+            archive.headers -= 1
+
+
+class _BoundedArchive(tarfile.TarFile):
+    tarinfo = _BoundedInfo
+    #: Headers of one member that are being read, each within the one before.
+    headers = 0
+
+
+def _open_bounded(file: _Counted) -> _BoundedArchive:
+    archive: _BoundedArchive = _BoundedArchive.open(  # type: ignore[call-overload]
+        fileobj=file, mode="r|"
+    )
+    return archive
+
+
+class _Counted:
+    """What tarfile reads from: every byte counts, whether of a file or of a header."""
+
+    def __init__(self, file: gzip.GzipFile, left: _Allowance) -> None:
+        self._file = file
+        self._left = left
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._left.take_bytes(len(data))
+        return data
 
 
 class _Allowance:
@@ -151,10 +205,10 @@ class _Allowance:
         if member.size < 0:
             raise UnsafeArchive(f"{_shown(member)} has a negative size")
 
-    def take_bytes(self, count: int, where: str) -> None:
+    def take_bytes(self, count: int) -> None:
         self._bytes -= count
         if self._bytes < 0:
-            raise UnsafeArchive(f"the archive unpacks to far more than it holds (at {where})")
+            raise UnsafeArchive("the archive unpacks to far more than it holds")
 
 
 def _safe_path(member: tarfile.TarInfo) -> PurePosixPath | None:
@@ -177,7 +231,7 @@ def _safe_path(member: tarfile.TarInfo) -> PurePosixPath | None:
     return PurePosixPath(*parts[1:])
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, left: _Allowance) -> None:
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
     content = archive.extractfile(member)
     if content is None:
         raise UnsafeArchive(f"{_shown(member)} has no content")
@@ -189,11 +243,9 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, left: 
         raise UnsafeArchive(f"{_shown(member)} is there twice") from error
     with os.fdopen(fd, "wb") as file:
         while block := content.read(_BLOCK):
-            left.take_bytes(len(block), _shown(member))
             file.write(block)
         if file.tell() != member.size:
             raise UnsafeArchive(f"{_shown(member)} ends too early")
-    left.files += 1
 
 
 def _kind(member: tarfile.TarInfo) -> str:

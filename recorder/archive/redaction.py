@@ -18,7 +18,15 @@ from hanglab.recorder.archive.progress_texts import DamagedProgress, redact_prog
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.archive.texts import Texts
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.reader import CaseReader, RankCase
+from hanglab.recorder.case.reader import (
+    BUFFER_LIMIT,
+    JSON_LIMIT,
+    PROGRESS_LIMIT,
+    CaseReader,
+    Problems,
+    RankCase,
+    read_regular,
+)
 from hanglab.recorder.case.records import (
     Absence,
     ChildExit,
@@ -107,9 +115,9 @@ class _Redaction:
         self._stderr(rank.folder / folders.STDERR, folder / folders.STDERR)
         for name in (folders.FLIGHT_RECORDER, folders.FLIGHT_RECORDER_STACKS):
             for kind in (name, folders.CAPTURED[name]):
-                self._bytes(rank.folder / kind, folder / kind, redact_buffer)
+                self._bytes(rank.folder / kind, folder / kind, BUFFER_LIMIT, redact_buffer)
         for kind in (folders.PROGRESS, folders.PROGRESS_CAPTURED):
-            self._bytes(rank.folder / kind, folder / kind, redact_progress)
+            self._bytes(rank.folder / kind, folder / kind, PROGRESS_LIMIT, redact_progress)
         if (rank.folder / folders.WAITS_CAPTURED).exists():
             # Empty too: without it the later ones would be taken for those of the capture.
             waits = [self._wait(wait) for wait in rank.as_captured.waits]
@@ -132,18 +140,31 @@ class _Redaction:
             folders.write_whole(path, b"\n".join(encoded) + b"\n")
 
     def _stderr(self, source: Path, target: Path) -> None:
-        if source.is_file() and not source.is_symlink():
-            text = self._texts.lines(source.read_bytes().decode("utf-8", "replace"))
+        data = self._content(source, JSON_LIMIT)
+        if data is not None:
+            text = self._texts.lines(data.decode("utf-8", "replace"))
             folders.make_private(target.parent)
             folders.write_whole(target, text.encode())
 
+    def _content(self, source: Path, limit: int) -> bytes | None:
+        """Of a file that is not longer than the analyzer would read; the others are left out."""
+        problems: Problems = []
+        data = read_regular(source, limit, problems)
+        self._left_out += [f"{self._shown(path)}: {reason}" for path, reason in problems]
+        return data
+
     def _bytes(
-        self, source: Path, target: Path, change: Callable[[bytes, Pseudonyms], bytes]
+        self,
+        source: Path,
+        target: Path,
+        limit: int,
+        change: Callable[[bytes, Pseudonyms], bytes],
     ) -> None:
-        if not source.is_file() or source.is_symlink():
+        content = self._content(source, limit)
+        if content is None:
             return
         try:
-            data = change(source.read_bytes(), self._names)
+            data = change(content, self._names)
         except (UnsafeBuffer, DamagedProgress) as error:
             self._left_out.append(f"{self._shown(source)}: {error}")
             return

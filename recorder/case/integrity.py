@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 from hanglab.recorder.case import folders
@@ -55,9 +56,14 @@ def _compare(path: Path, size: int, sha256: str | None, grows: bool) -> str:
         return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        # fdopen() would refuse a folder, and leave it open.
+        os.close(fd)
+        return "is not a regular file"
     digest = hashlib.sha256()
     with os.fdopen(fd, "rb") as file:
-        now = os.fstat(file.fileno()).st_size
+        now = status.st_size
         if now < size or (now > size and not grows):
             return f"has {now} bytes instead of {size}"
         if sha256 is None:

@@ -48,14 +48,24 @@ JSON_LIMIT = 64 << 20
 BUFFER_LIMIT = 1 << 30
 PROGRESS_LIMIT = 64 << 20
 
+#: More ranks than any job has.  Readers list all ranks of a job, so that a larger number in a
+#: Case, which nothing but an altered or damaged file holds, could take all memory.
+MOST_RANKS = 1 << 20
+
 Problems = list[tuple[Path, str]]
 
 
 class NotACase(ValueError):
     """The folder is no Case that this reader can use.
 
-    Its text says why in one sentence, and what to do.
+    Its text says why in one sentence, ``advice`` what to do.
     """
+
+    def __init__(
+        self, message: str, advice: str = "Give the folder that a recorder wrote."
+    ) -> None:
+        super().__init__(message)
+        self.advice = advice
 
 
 class RankCase:
@@ -199,7 +209,7 @@ class RankCase:
         return self.folder / name
 
     def _bytes(self, name: str, limit: int) -> bytes | None:
-        return _read(self._path(name), limit, self.problems)
+        return read_regular(self._path(name), limit, self.problems)
 
     def _document(self, name: str, type_: type[T]) -> T | None:
         return _document(self._path(name), type_, self.problems)
@@ -225,17 +235,18 @@ class CaseReader:
         self.problems: Problems = []
         hosts = self.path / folders.HOSTS
         if not _is_folder(self.path):
-            raise NotACase(f"{self.path} is not a folder; give the folder of a Case.")
+            raise NotACase(f"{self.path} is not a folder.")
         if not _is_folder(hosts) and not os.path.lexists(self.path / folders.MANIFEST):
             raise NotACase(
                 f"{self.path} holds neither {folders.MANIFEST} nor {folders.HOSTS}/, so it is no "
-                "Case; give the folder that the recorder wrote."
+                "Case."
             )
         self.manifest = _document(self.path / folders.MANIFEST, Manifest, self.problems)
         if self.manifest is not None and self.manifest.format > FORMAT:
             raise NotACase(
-                f"{self.path} is a Case of format {self.manifest.format}, this hanglab reads "
-                f"format {FORMAT}; read it with a newer hanglab."
+                f"{self.path} is a Case of the newer format {self.manifest.format}; this hanglab "
+                f"reads format {FORMAT}.",
+                "Read it with a newer hanglab.",
             )
         self.job = _document(self.path / folders.JOB, Job, self.problems)
         self.hosts: dict[str, Host | None] = {}
@@ -260,7 +271,9 @@ class CaseReader:
 
     def stderr(self, host: str) -> str:
         """The end of what the recorded command wrote on a host, its ranks included."""
-        data = _read(self.path / folders.HOSTS / host / folders.STDERR, JSON_LIMIT, self.problems)
+        data = read_regular(
+            self.path / folders.HOSTS / host / folders.STDERR, JSON_LIMIT, self.problems
+        )
         return "" if data is None else data.decode("utf-8", "replace")
 
     def container(self, host: str) -> Container | None:
@@ -277,13 +290,26 @@ class CaseReader:
     def absent(self) -> list[Absence]:
         return self.manifest.absent if self.manifest is not None else []
 
-    @property
+    @cached_property
     def world_size(self) -> int | None:
         """Number of ranks that the job should have, as far as anything in the Case says."""
-        if self.job is not None and self.job.world_size is not None:
-            return self.job.world_size
-        sizes = [r.process.world_size for r in self.ranks if r.process is not None]
+        if self.job is not None:
+            size = self._possible(self.job.world_size, self.path / folders.JOB)
+            if size is not None:
+                return size
+        sizes = [
+            self._possible(rank.process.world_size, rank.folder / folders.PROCESS)
+            for rank in self.ranks
+            if rank.process is not None
+        ]
         return max((size for size in sizes if size is not None), default=None)
+
+    def _possible(self, size: int | None, path: Path) -> int | None:
+        """``size`` where a job can have so many ranks, else None and a problem."""
+        if size is None or 1 <= size <= MOST_RANKS:
+            return size
+        self.problems.append((path, f"says that the job has {size} ranks, which cannot be"))
+        return None
 
 
 def _is_trace(name: str) -> bool:
@@ -307,7 +333,7 @@ def _folders_in(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def _read(path: Path, limit: int, problems: Problems) -> bytes | None:
+def read_regular(path: Path, limit: int, problems: Problems) -> bytes | None:
     """Content of a regular file; None, and a problem unless it is merely absent."""
     try:
         # A FIFO would block, a link could lead out of the Case.
@@ -317,12 +343,14 @@ def _read(path: Path, limit: int, problems: Problems) -> bytes | None:
     except OSError as error:
         problems.append((path, f"cannot be opened: {error.strerror}"))
         return None
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        # fdopen() would refuse a folder, and leave it open.
+        os.close(fd)
+        problems.append((path, "is not a regular file"))
+        return None
     try:
         with os.fdopen(fd, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                problems.append((path, "is not a regular file"))
-                return None
             if status.st_size > limit:
                 problems.append((path, f"has {status.st_size} bytes, more than {limit}"))
                 return None
@@ -333,7 +361,7 @@ def _read(path: Path, limit: int, problems: Problems) -> bytes | None:
 
 
 def _document(path: Path, type_: type[T], problems: Problems) -> T | None:
-    data = _read(path, JSON_LIMIT, problems)
+    data = read_regular(path, JSON_LIMIT, problems)
     if data is None:
         return None
     decode: Callable[[bytes], T] = msgspec.json.Decoder(type_).decode
@@ -346,7 +374,7 @@ def _document(path: Path, type_: type[T], problems: Problems) -> T | None:
 
 def _lines(path: Path, type_: type[T], problems: Problems) -> list[T]:
     """Records of JSON lines; a damaged line is a problem and left out."""
-    data = _read(path, JSON_LIMIT, problems)
+    data = read_regular(path, JSON_LIMIT, problems)
     if data is None:
         return []
     decoder = msgspec.json.Decoder(type_)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hanglab.harness import archives
+from hanglab.harness.errors import HanglabError
 from hanglab.recorder.archive import packing
 from hanglab.recorder.archive.packing import UnsafeArchive, pack, unpack
 
@@ -119,6 +124,103 @@ def test_huge_header_is_not_read_into_memory(tmp_path):
             file.write(bytes(1 << 20))
     with pytest.raises(UnsafeArchive, match="header of 1073741824 bytes"):
         unpack(tmp_path / "x.tgz", tmp_path / "out")
+
+
+def block(data):
+    return data + bytes(-len(data) % 512)
+
+
+def header(name, kind=tarfile.REGTYPE, size=0):
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+def pax(key, value, kind=tarfile.XHDTYPE):
+    record = f" {key}={value}\n"
+    length = len(record) + len(str(len(record) + 3))
+    data = f"{length}{record}".encode()
+    return header("pax", kind, len(data)) + block(data)
+
+
+#: A sparse file of version 1.0, whose list of holes stands before its content.
+SPARSE = header("pax", tarfile.XHDTYPE, 44) + block(
+    b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+)
+HEADERS = {
+    "many extended": pax("comment", "x") * 3000,
+    "many for all": pax("comment", "x", tarfile.XGLTYPE) * 3000,
+    "one for all": pax("comment", "x", tarfile.XGLTYPE),
+    "many long names": (header("././@LongLink", tarfile.GNUTYPE_LONGNAME, 5) + block(b"case/"))
+    * 3000,
+    "map of holes": pax("GNU.sparse.map", "a,b"),
+    "size of holes": pax("GNU.sparse.size", "abc"),
+    "no number of holes": SPARSE,
+    "a negative size": pax("size", "-5"),
+}
+
+
+@pytest.mark.parametrize("what", HEADERS)
+def test_headers_are_refused_in_one_sentence(tmp_path, what):
+    """Also where tarfile itself would run out of stack, or into an error of arithmetic."""
+    with gzip.open(tmp_path / "x.tgz", "wb") as file:
+        file.write(HEADERS[what] + header("case/a") + bytes(1024))
+    with pytest.raises(UnsafeArchive) as refused:
+        unpack(tmp_path / "x.tgz", tmp_path / "out")
+    assert str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tgz"]
+
+
+def test_bytes_of_headers_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "RATIO_FROM", 1 << 20)
+    with gzip.open(tmp_path / "x.tgz", "wb") as file:
+        for number in range(100):
+            file.write(pax("comment", "v" * 60000) + header(f"case/{number}"))
+        file.write(bytes(1024))
+    monkeypatch.setattr(packing, "MOST_RATIO", 10)
+    with pytest.raises(UnsafeArchive, match="far more than it holds"):
+        unpack(tmp_path / "x.tgz", tmp_path / "out")
+
+
+def test_an_endless_list_of_holes_is_not_read(tmp_path):
+    with gzip.open(tmp_path / "x.tgz", "wb", 1) as file:
+        file.write(SPARSE + header("case/a", size=512) + b"9" * 12 + b"\n" + b"1\n" * (4 << 20))
+    with pytest.raises(UnsafeArchive, match="a sparse file"):
+        unpack(tmp_path / "x.tgz", tmp_path / "out")
+
+
+def test_names_too_long_for_one_header_come_through(tmp_path):
+    folder = tmp_path / "case" / ("d" * 120) / ("e" * 120)
+    folder.mkdir(parents=True)
+    (folder / "f").write_text("kept")
+    pack(tmp_path / "case", tmp_path / "a.tgz")
+    assert unpack(tmp_path / "a.tgz", tmp_path / "out") == 1
+    (found,) = (tmp_path / "out").rglob("f")
+    assert found.read_text() == "kept"
+
+
+def test_a_name_that_no_disk_holds_is_no_want_of_room(tmp_path):
+    source = archive(tmp_path / "x.tgz", lambda tar: add(tar, "case/" + "b" * 300))
+    with pytest.raises(HanglabError, match="too long") as caught:
+        archives.unpack(source, tmp_path / "out", damaged=False)
+    assert "space" not in caught.value.advice and "name" in caught.value.advice
+
+
+@pytest.mark.timeout(60)
+def test_told_to_end_halfway_it_leaves_nothing(tmp_path):
+    # Much takes long to unpack, and little to pack.
+    archive(
+        tmp_path / "x.tgz",
+        lambda tar: [add(tar, f"case/{name}", bytes(48 << 20)) for name in "abcdefgh"],
+        compresslevel=1,
+    )
+    command = [sys.executable, "-m", "hanglab.harness.cli", "unpack", "x.tgz", "-o", "out"]
+    with subprocess.Popen(command, cwd=tmp_path) as process:
+        while len(os.listdir(tmp_path)) == 1:
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait() == 128 + signal.SIGTERM
+    assert os.listdir(tmp_path) == ["x.tgz"]
 
 
 @pytest.mark.parametrize("cut", [0, 10, 200, -20])

@@ -122,6 +122,19 @@ def test_unknown_files_are_dropped(tmp_path):
     assert [p.name for p in (tmp_path / "copy").rglob("*") if p.is_file()] == ["manifest.json"]
 
 
+@pytest.mark.parametrize("name", ["stderr.txt", "ranks/0.0/stderr.txt", "ranks/0.0/progress.bin"])
+def test_what_nobody_could_read_whole_is_left_out(tmp_path, name):
+    case = tmp_path / "case"
+    endless = case / "hosts" / "h" / name
+    (case / "hosts" / "h" / "ranks" / "0.0").mkdir(parents=True)
+    endless.touch()
+    os.truncate(endless, 1 << 40)
+    left_out, _ = archives.redact(case, tmp_path / "copy", False)
+    (line,) = left_out
+    assert line.startswith(f"hosts/h/{name}: has {1 << 40} bytes, more than")
+    assert not list((tmp_path / "copy").rglob(endless.name))
+
+
 def test_what_the_engine_says_of_a_container_stays_without_its_names(tmp_path):
     case = tmp_path / "case"
     known = Container(

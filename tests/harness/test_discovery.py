@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from hanglab.harness.discovery import Found
 from hanglab.harness.errors import UsageError
 from hanglab.harness.faults.conditions import Operations
 from hanglab.harness.faults.freeze import Freeze
+from hanglab.harness.repetition import command
+from hanglab.harness.suite import Options, requests_of
 
 HEADER = "from hanglab.harness import Cause, Expect, Freeze, Operations, Status, scenario\n"
 
@@ -227,6 +230,10 @@ scenario(script="train.py", control_script="sound.py", expect=Expect(Cause.BUSY_
         ("@scenario(expect=Expect(Cause.CRASH, {0}, colour=1))", "colour"),
         ("@scenario(world_size=4)", "expect"),
         ("@scenario(expect=Expect(Cause.CRASH, {0}), sizes=4)", "sizes"),
+        ("@scenario(expect=Expect(Cause.CRASH, {0}), worldsize=4)", "world_size= is near"),
+        ("@scenario(expect=Expect(Cause.CRASH, {0}, colour=1))", "are cause=, culprits="),
+        (f"@scenario(expect=Expect(Cause.CRASH, {{0}}), name='{'n' * 300}')", "300 bytes"),
+        ("@scenario", "needs arguments, at least expect="),
         ("@scenario(expect=Expect(Cause.CRASH, {4}, location=None))", "at least 5 ranks"),
         ("@scenario(expect=Expect(Cause.CRASH, {0}), backends=['mpi'])", "'mpi'"),
         ("@scenario(expect=Expect(Cause.CRASH, {0}), needs=['dokcer'])", "docker"),
@@ -236,6 +243,16 @@ scenario(script="train.py", control_script="sound.py", expect=Expect(Cause.BUSY_
             "exactly one of at_step=, after_s= and when=",
         ),
         ("@scenario(expect=Expect(Cause.CRASH, {0}, **more))", "`**more`"),
+        ("@scenario(world_size=100000000, expect=Expect(Cause.CRASH, {0}))", "from 1 to 4096"),
+        ("@scenario(world_size=0, expect=Expect(Cause.CRASH, {0}))", "from 1 to 4096, not 0"),
+        ("@scenario(world_size=1e400, expect=Expect(Cause.CRASH, {0}))", "numbers from 1 to 4096"),
+        ("@scenario(world_size=True, expect=Expect(Cause.CRASH, {0}))", "not True"),
+        ("@scenario(world_size='4', expect=Expect(Cause.CRASH, {0}))", "world_size= takes"),
+        ("@scenario(world_sizes=[4, 1e9], expect=Expect(Cause.CRASH, {0}))", "world_sizes= takes"),
+        ("@scenario(nodes=-1, expect=Expect(Cause.CRASH, {0}))", "nodes= takes"),
+        ("@scenario(hang_after=1e400, expect=Expect(Cause.CRASH, {0}))", "hang_after= takes"),
+        ("@scenario(expect=Expect(Cause.CRASH, {True}))", "culprits are ranks"),
+        ("@scenario(expect=Expect(Cause.CRASH, {-1}))", "culprits are ranks"),
         ("@scenario(expect=open('file'))", "`open` is not offered"),
     ],
 )
@@ -245,6 +262,31 @@ def test_what_cannot_be_read_is_told_with_its_line(
     found = read(tmp_path, f"\n{declaration}\ndef body(job):\n    pass  # FAULT\n")
     assert complaint in reason(found)
     assert found.broken[0].line == 3
+
+
+DECLARED = "@scenario(expect=Expect(Cause.CRASH, {0}, location=None))"
+
+
+@pytest.mark.parametrize(
+    "text, line, complaint",
+    [
+        (f"{DECLARED}\nasync def body(job): ...\n", 2, "body() is async; a scenario is"),
+        (f"{DECLARED}\nclass Body: ...\n", 2, "class Body cannot be a scenario"),
+        (f"class Tests:\n  {DECLARED}\n  def body(job): ...\n", 3, "body() stands inside"),
+        (f"if True:\n  {DECLARED[1:]}\n", 3, "at the top of the file"),
+        (f"crash = {DECLARED[1:]}\n@crash\ndef body(job): ...\n", 2, "at the top of the file"),
+        ("class Tests:\n  @scenario\n  def body(job): ...\n", 3, "needs arguments"),
+    ],
+)
+def test_a_declaration_that_is_not_read_is_told_and_not_passed_over(
+    tmp_path: Path, text: str, line: int, complaint: str
+) -> None:
+    found = read(tmp_path, text)
+    assert complaint in reason(found)
+    assert found.broken[0].line == line and not found.plain
+    beside = read(tmp_path, text + f"{DECLARED}\ndef other(job): ...\n")
+    assert [scenario.name for scenario in beside.scenarios] == ["other"]
+    assert [broken.line for broken in beside.broken] == [line]
 
 
 @pytest.mark.parametrize("text", ["def broken(:\n", "x = '\n", "\0", "é = 1".encode("latin-1")])
@@ -285,6 +327,48 @@ def test_namesakes_are_refused_and_repeats_are_not(tmp_path: Path) -> None:
     assert len(discovery.select([str(first), str(tmp_path / "." / "one.py")]).scenarios) == 1
     with pytest.raises(UsageError, match=r"one\.py:2 and .*two\.py:2"):
         discovery.select([str(first), str(second)])
+
+
+TWO = "".join(
+    f"@scenario(expect=Expect(Cause.BUSY_LOOP, {{0}}, location=None))\ndef {name}(job): ...\n"
+    for name in ("first", "second")
+)
+
+
+def test_one_of_several_scenarios_of_a_file_is_named_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "both.py"
+    path.write_text(HEADER + TWO)
+    chosen = discovery.select([f"{path}::second"])
+    assert [scenario.name for scenario in chosen.scenarios] == ["second"]
+    assert len(discovery.select([f"{path}::second", str(path)]).scenarios) == 2
+    with pytest.raises(UsageError, match="declares no scenario 'third'") as caught:
+        discovery.select([f"{path}::third"])
+    assert "first, second" in caught.value.advice
+    with pytest.raises(UsageError, match="cannot be read"):
+        discovery.select([f"{tmp_path / 'none.py'}::first"])
+    path.write_text(HEADER + TWO + "@scenario(sizes=3)\ndef third(job): ...\n")
+    assert not discovery.select([f"{path}::second"]).broken
+    assert discovery.select([f"{path}::third"]).broken
+
+
+@pytest.mark.parametrize(
+    "options, further",
+    [
+        (Options(), []),
+        (Options(hang_after_s=9, deadline_s=300.5), ["--hang-after", "9", "--deadline", "300.5"]),
+    ],
+)
+def test_a_job_is_repeated_by_itself_and_as_it_was(
+    tmp_path: Path, options: Options, further: list[str]
+) -> None:
+    path = tmp_path / "both.py"
+    path.write_text(HEADER + TWO)
+    second = discovery.read_file(path).scenarios[1]
+    words = shlex.split(command(requests_of(second, options)[0]))
+    assert words[:3] == ["hanglab", "run", f"{path}::second"]
+    assert words[3:] == ["--seed", "0", "--backend", "gloo", "--world-size", "4", *further]
+    (again,) = discovery.select([words[2]]).scenarios
+    assert again == second
 
 
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:

@@ -93,5 +93,7 @@ def test_the_difference_is_shown(ran: Ran) -> None:
 
 
 def test_a_folder_that_is_none_is_told(ran: Ran) -> None:
-    assert "no_such_folder" in ran.out
+    assert "no_such_folder does not exist.  Check the path." in ran.out
+    # Of the frames only the test's own is shown.
+    assert "assembly.py:" not in ran.out and "engine.py:" not in ran.out
     assert "say what is expected: status, cause, culprits, group, location" in ran.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -58,6 +59,12 @@ def test_ctrl_c_ends_everything(tmp_path: Path, workers: list[str]) -> None:
         # The job was captured and ended in order.
         (truth,) = tmp_path.glob("runs/latest/a/fault/0/truth.json")
         assert '"interrupted"' in truth.read_text()
+        # So was said what it waits for; and what it had done is told as after any other run.
+        assert re.search(r"^hanglab: a .*: interrupted; it is captured and ended first", out, re.M)
+        assert "1 harness error" in out and "artifacts: " in out
+        (job,) = json.loads((tmp_path / "runs/latest/results.json").read_text())["results"]
+        assert (job["scenario"], job["reason"]) == ("a", "interrupted")
+        assert "interrupted" in (tmp_path / "runs/latest/summary.md").read_text()
 
 
 def test_a_crashed_worker_frees_its_leases_and_its_job(tmp_path: Path) -> None:

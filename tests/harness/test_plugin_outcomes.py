@@ -13,6 +13,12 @@ from pathlib import Path
 import pytest
 from plugin_support import SOUND, environment, junit_properties, run_pytest, write
 
+from hanglab.harness import discovery
+from hanglab.harness.outcome import Judgement, Outcome
+from hanglab.harness.pytest_plugin.failure import describe_failure
+from hanglab.harness.runner import Result
+from hanglab.harness.suite import Options, requests_of
+
 BODIES = {
     "wrong": SOUND.format(name="wrong").replace(
         "Cause.SKIPPED_COLLECTIVE, culprits={1}", "Cause.GROUP_ORDER, culprits={0}"
@@ -122,6 +128,16 @@ def test_a_failure_reads_well(suite: Suite) -> None:
     ]
     assert "flight_recorder: rank 1: called broadcast" in text
     assert f"artifacts  {suite.properties('wrong')['artifacts']}\n" in text
+
+
+def test_a_failure_without_a_folder_names_none(tmp_path: Path) -> None:
+    path = write(tmp_path, "hanglab_a.py", SOUND.format(name="a"))
+    (scenario,) = discovery.read_file(path).scenarios
+    asked = requests_of(scenario, Options())[0]
+    judgement = Judgement(Outcome.HARNESS_ERROR, "no room")
+    lines = describe_failure(Result("a", asked, judgement)).splitlines()
+    assert lines[-1].startswith("again ")
+    assert not [line for line in lines if "artifacts" in line or "None" in line]
 
 
 def test_the_summary_has_one_line_of_a_failure(suite: Suite) -> None:

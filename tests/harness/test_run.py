@@ -59,6 +59,14 @@ def raises(job):
     no_such_thing
     dist.all_reduce(torch.ones(4))  # FAULT
 """,
+    "raises_as_it_must": """
+@scenario(world_size=2, expect=Expect(Cause.UNEVEN_INPUTS, culprits={0}))
+def raises_as_it_must(job):
+    for step in job.steps(6):
+        dist.all_reduce(torch.ones(4))
+        if job.faulty and job.rank == 1 and step == 3:
+            raise ValueError("its fault")  # FAULT
+""",
     "does_not_import": """
 import no_such_package
 
@@ -127,6 +135,8 @@ def result_of(suite: dict[str, Any], name: str, variant: str | None = "fault") -
         ("never_struck", "fault", "not reproduced", "reaches step 1000"),
         ("raises", "fault", "harness error", "raised before its fault"),
         ("raises", "control", "harness error", "failed by itself"),
+        ("raises_as_it_must", "fault", "wrong verdict", "cause should be uneven_inputs"),
+        ("raises_as_it_must", "control", "pass", ""),
         ("does_not_import", "fault", "harness error", "raised before its fault"),
         ("does_not_parse", None, "harness error", "SyntaxError"),
         ("elsewhere", "fault", "skipped", "nccl only"),
@@ -296,8 +306,10 @@ def registered(folder: Path) -> list[int]:
         (["run", "none.py"], "none.py cannot be read"),
         (["run", "--backend", "mpi"], "mpi"),
         (["run", "--jobs", "0"], "jobs"),
+        (["run", "--world-size", "100000000"], "4096"),
         (["run", "skipped_collective", "--", "5"], "plain script"),
         (["no-such-command"], "no-such-command"),
+        (["record", "true"], "record [OPTIONS] -- COMMAND"),
     ],
 )
 def test_wrong_usage_is_told(tmp_path: Path, words: list[str], complaint: str) -> None:

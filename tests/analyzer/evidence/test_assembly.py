@@ -97,3 +97,25 @@ def test_progress_is_that_of_the_capture(
     assert view.progress is not None
     assert view.progress.step == step
     assert (view.ended is None) is (step == 4)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("impossible", [2**62, -3])
+@pytest.mark.parametrize("whose", ["the job's", "the rank's"])
+def test_an_impossible_number_of_ranks_is_told_and_not_unfolded(
+    rank: Path, whose: str, impossible: int
+) -> None:
+    case = rank.parents[3]
+    start = Clock(1_000, 1_000)
+    if whose == "the job's":
+        write_record(case / folders.JOB, Job(impossible, start))
+        altered, expected = case / folders.JOB, (0, 1)
+        write_record(rank / folders.PROCESS, RankProcess(7, 0, 2, start, Python("3.11")))
+    else:
+        write_record(case / folders.JOB, Job(None, start))
+        write_record(rank / folders.PROCESS, RankProcess(7, 0, impossible, start, Python("3.11")))
+        altered, expected = rank / folders.PROCESS, (0,)
+    evidence = from_case(case)
+    assert tuple(evidence.picture.expected) == expected
+    assert [unusable.file for unusable in evidence.inputs.unusable] == [str(altered)]
+    assert str(impossible) in evidence.inputs.unusable[0].reason
