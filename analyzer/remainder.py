@@ -7,7 +7,7 @@ from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.standing import Place
 from hanglab.analyzer.heuristics.outside import candidates
 from hanglab.analyzer.heuristics.proposal import name_line, name_ranks
-from hanglab.analyzer.heuristics.rests import long_rest
+from hanglab.analyzer.heuristics.rests import Rest, long_rest
 from hanglab.analyzer.heuristics.synchronization_divergence import (
     question,
     undecided_divergence,
@@ -102,9 +102,23 @@ def _nothing_recorded(known: Known) -> Verdict:
     )
 
 
+def _nobody(known: Known) -> Verdict:
+    """A Case of a command that started no rank."""
+    return Verdict(
+        status=Status.INCONCLUSIVE,
+        summary="No rank was found: no process of the command was given a RANK or joined a "
+        "process group.",
+        advice="Read what the command printed and ended with. Where it has the ranks started "
+        "elsewhere, record the command that starts them, or call recorder.start() in each.",
+        inputs=known.inputs,
+    )
+
+
 def undecided(known: Known) -> Verdict:
     """``inconclusive``, with what is known and what would settle it."""
     picture = known.picture
+    if known.case and not known.ranks and not known.inputs.missing_ranks:
+        return _nobody(known)
     joining = _joining(known)
     if joining:
         return _still_joining(known, joining)
@@ -157,6 +171,9 @@ def undecided(known: Known) -> Verdict:
 
 
 def _hangs(known: Known) -> str:
+    if known.case and known.all_ended:
+        ended = [rank for rank, view in sorted(known.ranks.items()) if view.failed]
+        return f"The job failed at {name_ranks(ended)}, but the evidence does not show why."
     outside = candidates(known) if known.case else []
     if not outside:
         return _HANGS
@@ -178,6 +195,11 @@ def _standings(known: Known) -> list[Evidence]:
 
 
 def _look_closer(known: Known) -> str:
+    if known.case and known.all_ended:
+        return (
+            "Read what the ranks printed last, the one that ended first before the others; have "
+            "the job write each rank's output to a file of its own (torchrun --redirects 3)."
+        )
     if any(view.rank_stacks for view in known.ranks.values()):
         return (
             "Look at the lines where the ranks stand: at who holds, or should have left, what they "
@@ -229,15 +251,33 @@ def _stalled(known: Known) -> str:
     )
 
 
+def _at_rest(known: Known, rest: Rest) -> str:
+    """Why a job that somebody looked at early is not called healthy, and where to look."""
+    awaited = list(rest.awaited)
+    who = "Nothing of the job" if rest.everybody else name_ranks(awaited).capitalize()
+    its = "its" if rest.everybody or len(awaited) == 1 else "their"
+    words = (
+        f"{who} had moved for {rest.seconds:.1f} s when it was looked at, and {its} longest pause "
+        f"before was {rest.pause_s:.1f} s: whether it hangs cannot be told so soon."
+    )
+    if not rest.everybody:
+        words = words.replace(" had moved", " had not moved")
+    if not awaited:
+        return words
+    line = name_line(known.ranks[awaited[0]].location())
+    call = known.awaited(awaited[0])
+    where = f" in {call.op}" if call is not None else ""
+    where += f" number {call.seq}" if call is not None and call.seq is not None else ""
+    stands = f"{'stands' if len(awaited) == 1 else 'stand'}{line}"
+    return f"{words} The others wait{where} for {name_ranks(awaited)}, which {stands}."
+
+
 def _unsound(known: Known) -> str:
     """Why a job in which nobody is seen to wait is not called healthy."""
     picture = known.picture
     rest = long_rest(known) if known.case else None
     if rest is not None:
-        return (
-            f"Nothing of the job had moved for {rest[0]:.1f} s when it was looked at, and its "
-            f"longest pause before was {rest[1]:.1f} s: whether it hangs cannot be told so soon."
-        )
+        return _at_rest(known, rest)
     if picture.blank and not known.case:
         left = "a dump that tells" if len(picture.blank) == 1 else "dumps that tell"
         return (

@@ -22,6 +22,7 @@ from hanglab.analyzer.heuristics.loops import (
     passes,
     same_loop,
     steps_compared,
+    together,
 )
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
@@ -106,6 +107,8 @@ def _proposal(
     first = next(rank for rank in culprits if rank in calls)
     group = calls[first].group
     one = len(culprits) == 1
+    skipped = cause is Cause.SKIPPED_COLLECTIVE
+    when = "after as many steps as the others" if skipped else "sooner than the others"
     return propose(
         known,
         Order.DIVERGENCE,
@@ -114,7 +117,7 @@ def _proposal(
         status=Status.HUNG,
         confidence=confidence,
         summary=f"{name_ranks(culprits).capitalize()} {'has' if one else 'have'} left a loop "
-        f"sooner than the others{f' ({counted})' if counted else ''}, and "
+        f"{when}{f' ({counted})' if counted else ''}, and "
         f"{'waits' if one else 'wait'} for them in {calls[first].op} of group "
         f"{group.description or group.name}.",
         evidence=[
@@ -166,7 +169,7 @@ def _find_departure(views: Sequence[RankView]) -> _Departure | None:
             for outer in around[peer.rank]
             if any(same_loop(outer, mine) for mine in around[view.rank])
         ]
-        if all(_together(*one) for one in shared):
+        if all(together(*one) for one in shared):
             return _Departure(loop, tuple(gone), tuple(inside), bool(shared), counted)
     return None
 
@@ -187,12 +190,3 @@ def _too_soon(
     most = max(times.values(), default=0)
     gone = [v for v in past if times[v.rank] and (times[v.rank] < most or not counted)]
     return gone, counted
-
-
-def _together(view: RankView, peer: RankView, loop: Loop) -> bool:
-    """Whether both are in the same iteration of a loop.
-
-    Else one of them may be about to come to an inner loop that it has left once more.
-    """
-    mine = counter_of(view, loop)
-    return mine is not None and mine == counter_of(peer, loop)

@@ -107,22 +107,29 @@ def passes(view: RankView, loop: Loop) -> int:
 def left_loops(known: Known, rank: int) -> list[Loop]:
     """Loops that a waiting peer is in and that ``rank`` stands behind, innermost first."""
     view = known.ranks[rank]
-    frames = () if view.ended is not None and not view.failed else view.program_frames
-    gone = view.ended is not None or view.standing.place is Place.TEARDOWN
-    if not frames and not gone:
-        return []
     waiting = {wait.call.rank for wait in known.picture.waits} - {rank}
     waiting |= {r for r, v in known.ranks.items() if v.failed and r != rank}
     peers = waiting or set(known.others(rank))
-    for peer in sorted(peers):
-        left = [
-            loop
-            for loop in (loops_around(known.ranks[peer]) if peer in known.ranks else [])
-            if (gone and not frames) or _has_left(frames, loop)
-        ]
+    for peer in sorted(peers & known.ranks.keys()):
+        left = _left_of(view, known.ranks[peer])
         if left:
             return left
     return []
+
+
+def _left_of(view: RankView, peer: RankView) -> list[Loop]:
+    """Loops around ``peer`` that the rank stands behind; none where their rounds differ.
+
+    Who is merely a round behind in a loop around both comes to the inner one once more,
+    and what it counted there belongs to another round than what its peer counts.
+    """
+    frames = () if view.ended is not None and not view.failed else view.program_frames
+    if not frames and view.ended is None and view.standing.place is not Place.TEARDOWN:
+        return []
+    around = loops_around(peer)
+    left = [loop for loop in around if not frames or _has_left(frames, loop)]
+    shared = [loop for loop in around if loop not in left]
+    return left if all(together(view, peer, loop) for loop in shared) else []
 
 
 def counter_of(view: RankView, loop: Loop) -> int | None:
@@ -133,6 +140,15 @@ def counter_of(view: RankView, loop: Loop) -> int | None:
                 if (mine.first, mine.last) == (loop.first, loop.last):
                     return mine.counter
     return None
+
+
+def together(view: RankView, peer: RankView, loop: Loop) -> bool:
+    """Whether both are in the same iteration of a loop.
+
+    Else one of them may be about to come to an inner loop that it has left once more.
+    """
+    mine = counter_of(view, loop)
+    return mine is not None and mine == counter_of(peer, loop)
 
 
 def _delivered(view: RankView) -> int | None:
@@ -169,6 +185,8 @@ def steps_compared(known: Known, rank: int, loops: Sequence[Loop]) -> tuple[int,
     view = known.ranks[rank]
     # Those that finished as well say nothing about the loop that the others are in.
     others = [v for r, v in known.ranks.items() if r != rank and (v.ended is None or v.failed)]
+    # Nor do those who have left it, too, or are in another round of what is around it.
+    others = [v for v in others if _left_of(view, v)] or others
     mine_steps = view.progress.step if view.progress else -1
     peer_steps = [v.progress.step for v in others if v.progress and v.progress.step >= 0]
     if mine_steps >= 0 and peer_steps:
@@ -235,7 +253,9 @@ def label_left_loop(
         difference, words = compared
         if difference < 0:
             return Cause.UNEVEN_INPUTS, 0.95, f"; it reached {words}", []
-        return Cause.SKIPPED_COLLECTIVE, 0.9, f"; it reached {words}, but fewer operations", []
+        steps = "as many" if difference == 0 else "more"
+        done = f"; it did {steps} steps but fewer operations ({words})"
+        return Cause.SKIPPED_COLLECTIVE, 0.9, done, []
     short = known.fell_short(rank)
     per_step = None
     if loops:

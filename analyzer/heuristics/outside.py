@@ -15,12 +15,17 @@ from hanglab.analyzer.evidence.leaving import leaving
 from hanglab.analyzer.evidence.model import Evidence as Known
 from hanglab.analyzer.evidence.model import RankView, collective_ref
 from hanglab.analyzer.evidence.standing import Place, main_thread
+from hanglab.analyzer.heuristics.child_waits import child_wait
 from hanglab.analyzer.heuristics.interpreter import PAUSES, gil_holder
 from hanglab.analyzer.heuristics.loader_waits import queue_words, stuck_worker
 from hanglab.analyzer.heuristics.loops import label_left_loop, left_loops
 from hanglab.analyzer.heuristics.proposal import Order, Proposal, name_line, propose
-from hanglab.analyzer.heuristics.python_waits import fork_deadlock, python_wait
-from hanglab.analyzer.heuristics.rests import long_rest
+from hanglab.analyzer.heuristics.python_waits import (
+    fork_deadlock,
+    nobody_works,
+    python_wait,
+)
+from hanglab.analyzer.heuristics.rests import looked_at_early, moved_lately, rests
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.recorder.case.records import Frame
 
@@ -28,7 +33,12 @@ from hanglab.recorder.case.records import Frame
 BUSY = 0.8
 #: A rank that has been away from its peers for less is in the middle of a step.
 _WAITING_NS = 3_000_000_000
-_MOVING = frozenset({"deadline", "request", "interrupt"})
+#: What a rank does not come back from where nothing in it works, however early somebody looks;
+#: and what is left of the confidence, as the look may have met it in passing.
+_FOR_EVER = frozenset({Cause.PYTHON_DEADLOCK, Cause.FORK_DEADLOCK})
+_EARLY_PART = 0.75
+#: What is said of those who are not where the others are: it takes more of the others.
+_BY_MAJORITY = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE})
 
 
 def candidates(known: Known) -> list[int]:
@@ -126,6 +136,9 @@ def label(known: Known, view: RankView) -> tuple[Cause, float, str, Location | N
     busy = _busy(view)
     if busy:
         return Cause.BUSY_LOOP, 0.9, busy, view.location(most_frequent_line(view))
+    child = child_wait(view)
+    if child is not None:
+        return Cause.MISSING_RANK, *child, here
     return Cause.MISSING_RANK, 0.9, "it is in no operation that is known", here
 
 
@@ -161,24 +174,29 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
         for rank in candidates(known)
         if known.ranks[rank].standing.place is not Place.UNKNOWN or known.ranks[rank].rank_stacks
     }
-    many = _many_for_few(
-        known, [r for r, (cause, *_) in told.items() if cause is Cause.MISSING_RANK]
-    )
+    many = _many_for_few(known, [r for r, (cause, *_) in told.items() if cause in _BY_MAJORITY])
     for rank, (cause, confidence, words, location) in told.items():
         view = known.ranks[rank]
         collective, victims, waiting = _awaited(known, rank)
-        moving = _moves(known, view)
         status = Status.HUNG
-        if moving:
-            if cause not in (Cause.MISSING_RANK, Cause.BUSY_LOOP) or not _kept_waiting(known, view):
+        if _early(known, view):
+            if not _kept_waiting(known, view):
                 continue
-            if long_rest(known) is not None:
-                continue  # nor is it proved that it moves
-            cause, confidence, status = Cause.RANK0_WORK, 0.8, Status.SLOW
-            words = "it moves in work that only it does"
+            if cause in _FOR_EVER and rests(view) and nobody_works(view):
+                confidence *= _EARLY_PART
+            elif cause in (Cause.MISSING_RANK, Cause.BUSY_LOOP) and moved_lately(view):
+                cause, confidence, status = Cause.RANK0_WORK, 0.8, Status.SLOW
+                words = "it moves in work that only it does"
+            elif cause is Cause.LOADER_STUCK and moved_lately(view) and _kept_for_long(known, rank):
+                cause, confidence, status = Cause.SLOW_INPUT, 0.6, Status.SLOW
+                words = "its input has kept it all the while, though it moves"
+            else:
+                continue  # neither that it moves nor that it never will is proved
         elif not known.stuck:
             continue
-        elif cause is Cause.MISSING_RANK and (many or _left_alone(known, rank)):
+        elif many and cause in _BY_MAJORITY:
+            continue
+        elif cause is Cause.MISSING_RANK and _left_alone(known, rank):
             continue
         elif cause is Cause.MISSING_RANK and _computes(view):
             # One core is busy and nothing else is seen to move: long work and an
@@ -202,8 +220,9 @@ def ranks_outside(known: Known) -> Iterator[Proposal]:
 def _many_for_few(known: Known, missing: list[int]) -> bool:
     """Whether more ranks stay away for no known reason than wait for them.
 
-    Then the few may have gone ahead, or hold what the many wait for: a lock on a file, a
-    key that they did not set.  Where nobody waits in an operation nobody is missed.
+    Then the few may have gone ahead, called an operation too many, or hold what the many
+    wait for: a lock on a file, a key that they did not set.  Where nobody waits in an
+    operation nobody is missed.
     """
     waiting = {wait.call.rank for wait in known.picture.waits} - set(missing)
     return len(missing) > max(1, len(waiting))
@@ -227,10 +246,9 @@ def _computes(view: RankView) -> bool:
     return view.movement is not None and view.movement.cpu_share >= BUSY
 
 
-def _moves(known: Known, view: RankView) -> bool:
-    """Whether the job was captured although this rank had moved a short while before."""
-    trigger = known.job.trigger if known.job else None
-    if trigger is None or trigger.kind not in _MOVING or view.movement is None:
+def _early(known: Known, view: RankView) -> bool:
+    """Whether the job was captured before this rank had rested for as long as a hang takes."""
+    if not looked_at_early(known) or view.movement is None:
         return False
     limit = known.job.hang_after_s if known.job and known.job.hang_after_s else 5.0
     return view.movement.quiet_s < limit
@@ -248,6 +266,17 @@ def _kept_waiting(known: Known, view: RankView) -> bool:
         max(o.entered_ns, o.returned_ns or 0, o.wait_returned_ns or 0) for o in progress.operations
     )
     return trigger.at.wall_ns - (latest - view.clock_ahead_ns) > _WAITING_NS
+
+
+def _kept_for_long(known: Known, rank: int) -> bool:
+    """Whether a peer has waited for it for as long as a hang takes, and out of all proportion."""
+    limit = known.job.hang_after_s if known.job and known.job.hang_after_s else 5.0
+    waiting = [known.ranks.get(w.call.rank) for w in known.picture.waits if w.call.rank != rank]
+    return any(
+        one.movement.quiet_s >= max(limit, PAUSES * one.movement.longest_pause_s)
+        for one in waiting
+        if one is not None and one.movement is not None
+    )
 
 
 def _seen(view: RankView, words: str, location: Location | None) -> list[Evidence]:

@@ -82,6 +82,17 @@ def _somebody_works(view: RankView) -> bool:
     )
 
 
+def nobody_works(view: RankView) -> bool:
+    """Whether the rank has no thread and no child that does anything, be it a library's own.
+
+    Stricter than what a long rest asks for: a thread that writes a file may be a library's.
+    """
+    others = [thread for thread in _other_threads(view) if thread.frames]
+    return all(_waits(view, thread) for thread in others) and not any(
+        _child_works(view, sample) for sample in view.worker_stacks()
+    )
+
+
 def _other_threads(view: RankView) -> list[ThreadStack]:
     sample = view.captured_stack
     if sample is None:
@@ -94,10 +105,14 @@ def _works(view: RankView, thread: ThreadStack) -> bool:
     """A thread that runs the user's code and is not known to wait for another thread."""
     if not any(view.code.owner(frame.file) is Owner.USER for frame in thread.frames):
         return False
+    return not _waits(view, thread)
+
+
+def _waits(view: RankView, thread: ThreadStack) -> bool:
     for wait in view.waits:
         if wait.os_thread_id == thread.os_thread_id:
-            return not _for_ever(wait)
-    return stand(thread, view.code).place not in _PLACES
+            return _for_ever(wait)
+    return stand(thread, view.code).place in _PLACES
 
 
 def _child_works(view: RankView, sample: StackSample) -> bool:

@@ -6,19 +6,29 @@ from collections.abc import Iterable, Sequence
 
 from hanglab.analyzer.communication.picture import Call, Group, Picture
 from hanglab.analyzer.communication.signatures import call_site
+from hanglab.analyzer.heuristics.proposal import name_ranks
 from hanglab.analyzer.verdict import Evidence, Location
 
 SOURCE = "flight_recorder"
+#: What torch calls a group that was given no description.
+_UNDESCRIBED = "undefined"
 
 
 def name_call(call: Call) -> str:
     """``all_reduce (default_pg, number 12)``, ``send to rank 3 (pipeline)``."""
-    group = call.group.description or call.group.name
+    group = _known_as(call.group)
     if call.seq is not None:
         return f"{call.op or 'an operation'} ({group}, number {call.seq})"
     way = "to" if call.op.endswith("send") else "from"
     other = f"rank {call.peer}" if call.peer is not None else "any rank"
     return f"{call.op} {way} {other} ({group})"
+
+
+def _known_as(group: Group) -> str:
+    """Its description, else its name; its members where ``new_group`` was told no description."""
+    if group.description == _UNDESCRIBED and group.members:
+        return name_ranks(group.members)
+    return group.description or group.name
 
 
 def location(call: Call | None) -> Location | None:

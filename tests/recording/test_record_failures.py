@@ -227,3 +227,10 @@ def test_verdict_that_cannot_be_written_does_not_cost_the_exit_code(tmp_path):
     done = hanglab("record", *options, "--", *words, cwd=tmp_path)
     assert done.returncode == 7
     assert "verdict.json cannot be written" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_command_that_starts_no_rank_is_told_of_as_such(tmp_path):
+    done = hanglab("record", "--out", tmp_path / "case", "--", "sh", "-c", "exit 7", cwd=tmp_path)
+    assert done.returncode == 7
+    assert "No rank was found" in done.stderr and "recorder.start()" in done.stderr
+    assert "with stacks and host evidence" not in done.stderr

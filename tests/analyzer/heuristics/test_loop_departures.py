@@ -64,21 +64,22 @@ def ring(views: Sequence[RankView], first: int, second: int) -> Evidence:
 
 
 @pytest.mark.parametrize(
-    ("counters", "cause", "confidence"),
+    ("counters", "cause", "confidence", "words"),
     [
-        ((None, None), Cause.UNEVEN_INPUTS, 0.7),
-        ((4, 6), Cause.UNEVEN_INPUTS, 0.95),
-        ((6, 6), Cause.SKIPPED_COLLECTIVE, 0.85),
+        ((None, None), Cause.UNEVEN_INPUTS, 0.7, "sooner than the others, and"),
+        ((4, 6), Cause.UNEVEN_INPUTS, 0.95, "sooner than the others (loop counter 4"),
+        ((6, 6), Cause.SKIPPED_COLLECTIVE, 0.85, "after as many steps as the others (loop"),
     ],
 )
 def test_one_rank_past_the_loop_of_all_others(
-    counters: tuple[int | None, int | None], cause: Cause, confidence: float
+    counters: tuple[int | None, int | None], cause: Cause, confidence: float, words: str
 ) -> None:
     gone = standing(3, BEHIND, passed=5, counter=counters[0])
     views = [standing(r, INSIDE, passed=7, counter=counters[1]) for r in range(3)]
     verdict = conclude(ring([*views, gone], 3, 1))
     assert (verdict.cause, verdict.culprits, verdict.confidence) == (cause, [3], confidence)
     assert verdict.victims == [0, 1, 2]
+    assert f"has left a loop {words}" in verdict.summary
     assert verdict.location is not None
     assert (verdict.location.rank, verdict.location.line) == (3, BEHIND)
     assert [finding.cause for finding in verdict.findings] == [cause]

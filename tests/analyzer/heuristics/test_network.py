@@ -150,7 +150,7 @@ class Running:
 def _short_folder() -> Iterator[Path]:
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="hl", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 

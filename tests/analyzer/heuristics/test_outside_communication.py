@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 from views import AT, C10D, QUEUE, THREADING, ended, job, progress, sample, user, view, waiting
@@ -121,16 +123,20 @@ def test_work_of_one_rank_is_told_only_after_its_peers_have_waited(
         assert verdict.culprits == []
 
 
-def in_loop(rank: int, line: int, counter: int | None):  # type: ignore[no-untyped-def]
-    v = waiting(rank, line)
-    v.shapes = [CodeShape("/home/me/train.py", "train", 10, 40, [CodeLoop(15, 25, counter)])]
+def with_loops(v: RankView, counter: int | None, epochs: Sequence[int | None]) -> RankView:
+    """Knows its counter in the loop of lines 15 to 25, and in one around it if ``epochs``."""
+    around = [CodeLoop(12, 35, epoch) for epoch in epochs]
+    loops = [*around, CodeLoop(15, 25, counter)]
+    v.shapes = [CodeShape("/home/me/train.py", "train", 10, 40, loops)]
     return v
 
 
-def past_loop(rank: int, counter: int | None):  # type: ignore[no-untyped-def]
-    v = view(rank, user(30), wchan="do_poll")
-    v.shapes = [CodeShape("/home/me/train.py", "train", 10, 40, [CodeLoop(15, 25, counter)])]
-    return v
+def in_loop(rank: int, line: int, counter: int | None, *epochs: int | None) -> RankView:
+    return with_loops(waiting(rank, line), counter, epochs)
+
+
+def past_loop(rank: int, counter: int | None, *epochs: int | None) -> RankView:
+    return with_loops(view(rank, user(30), wchan="do_poll"), counter, epochs)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +159,57 @@ def test_a_rank_behind_its_peers_loop(
     known.__dict__["heads"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (cause, [0])
+
+
+@pytest.mark.parametrize(
+    ("counter", "epochs", "cause"),
+    [
+        (3, (2, 2), Cause.UNEVEN_INPUTS),
+        (5, (2, 2), Cause.SKIPPED_COLLECTIVE),
+        # a round behind, it comes to the loop once more
+        (9, (2, 3), Cause.MISSING_RANK),
+        (3, (2, 3), Cause.MISSING_RANK),
+        # nor do counters of two rounds tell how many operations it left out
+        (3, (3, 2), Cause.MISSING_RANK),
+        (3, (None, None), Cause.MISSING_RANK),
+    ],
+)
+def test_a_loop_in_another_is_left_only_in_the_same_round_of_that(
+    counter: int, epochs: tuple[int | None, int | None], cause: Cause
+) -> None:
+    mine, theirs = epochs
+    views = [past_loop(0, counter, mine), *(in_loop(r, 20, 5, theirs) for r in (1, 2, 3))]
+    # Steps go on from round to round, so that who is a round behind did fewer of them.
+    views = [progress(v, 40 + v.rank) for v in views] if mine != theirs else views
+    known = job(views, outside=[0])
+    known.__dict__["heads"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (cause, [0])
+
+
+def test_two_that_wait_between_the_rounds_are_not_accused_by_one_that_went_on() -> None:
+    """Rank 1 left out what the others wait for by the store, and is in the next round."""
+    known = job([past_loop(0, 9, 2), in_loop(1, 20, 0, 3), past_loop(2, 9, 2)], outside=[0, 2])
+    known.__dict__["heads"] = {"0": {0: 30, 1: 31, 2: 30}}
+    verdict = conclude(known)
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert "ranks 0 and 2 stand outside" in verdict.summary
+
+
+def test_two_that_did_as_many_steps_are_not_accused_by_one_with_an_operation_too_many() -> None:
+    known = job([past_loop(0, 9), in_loop(1, 24, 9), past_loop(2, 9)], outside=[0, 2])
+    known.__dict__["heads"] = {"0": {0: 30, 1: 31, 2: 30}}
+    verdict = conclude(known)
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+
+
+def test_two_with_fewer_steps_are_compared_with_those_still_in_the_loop() -> None:
+    views = [*(past_loop(r, 3) for r in (0, 1)), *(in_loop(r, 20, 5) for r in (2, 3))]
+    known = job(views, outside=[0, 1])
+    known.__dict__["heads"] = {"0": {0: 6, 1: 6, 2: 7, 3: 7}}
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [0, 1])
+    assert "loop counter 3, its peers' 5" in verdict.summary
 
 
 def test_a_rank_still_inside_the_loop_has_not_left_it() -> None:

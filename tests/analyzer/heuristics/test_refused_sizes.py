@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 
 import pytest
-from views import C10D, ended, job, raised, user, view
+from views import C10D, ended, job, progress, raised, user, view
 
 from hanglab.analyzer.communication.picture import Call
 from hanglab.analyzer.dumps.columns import Arguments
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case.boundary import Operation
 from hanglab.recorder.case.records import Frame
 
 WORDS = (
@@ -66,6 +67,49 @@ def test_what_was_noted_before_the_call_outlives_the_buffer() -> None:
     assert verdict.location is not None and verdict.location.line == 13
     known.picture.last_calls[1] = Call(1, group, 2, "all_reduce", Arguments(), line)
     assert conclude(known).cause is not Cause.SIZE_MISMATCH
+
+
+def without_buffers(lines: tuple[int, int], own: int = 30, *, inside: bool = True):  # type: ignore[no-untyped-def]
+    """Three ranks: rank 2 was aborted at line ``own``, the others lost it at theirs."""
+    aborted = progress(ended(view(2), code=None, signal=signal.SIGABRT), 5)
+    aborted.stderr = WORDS.format(88, 4)
+    assert aborted.progress is not None
+    over = None if inside else 3
+    aborted.progress.operations = [Operation(0, "allreduce", "0", 1, 2, 2, over)]
+    peers = [
+        raised(view(r), "RuntimeError", f"{LOST} by peer", user(line), at=2000)
+        for r, line in enumerate(lines)
+    ]
+    known = job([*peers, aborted], trigger=None)
+    call = Call(2, known.picture.groups[0], 126, "all_reduce", Arguments(), (user(own),))
+    known.picture.last_calls[2] = call
+    return conclude(known)
+
+
+def test_without_any_buffer_the_lines_tell_who_was_elsewhere() -> None:
+    verdict = without_buffers((10, 10))
+    assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.COLLECTIVE_MISMATCH)
+    assert verdict.culprits == [2] and verdict.confidence <= 0.6
+    assert verdict.location is not None and verdict.location.line == 30
+
+
+@pytest.mark.parametrize(
+    ("lines", "own", "inside"),
+    [
+        # The peers were in different operations: any of them may have sent it.
+        ((10, 12), 30, True),
+        # All stood at one line.
+        ((30, 30), 30, True),
+        # What was noted of it is over: what it was in never passed the boundary.
+        ((10, 10), 30, False),
+    ],
+)
+def test_without_any_buffer_it_is_not_accused_of_another_line(
+    lines: tuple[int, int], own: int, inside: bool
+) -> None:
+    verdict = without_buffers(lines, own, inside=inside)
+    assert verdict.cause is not Cause.COLLECTIVE_MISMATCH
+    assert "hangs" not in verdict.summary
 
 
 @pytest.mark.parametrize(
