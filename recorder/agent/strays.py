@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.agent.watched import WatchedRank
 from hanglab.recorder.attach.registration import process_age, register
-from hanglab.recorder.attach.tree import FoundRank, find_ranks
+from hanglab.recorder.attach.tree import FoundRank, environment_of, find_ranks
 from hanglab.recorder.case import folders
+from hanglab.recorder.rank import OWNER
 
 if TYPE_CHECKING:
     from hanglab.recorder.agent.capture import Capture
@@ -59,6 +60,10 @@ class Strays:
         for found in find_ranks(below, known):
             if found.pid in self._refused:
                 continue
+            if _is_helper(found, watcher):
+                # For ever: when its rank has ended it is none either.
+                self._refused.add(found.pid)
+                continue
             if (process_age(found.pid) or 0.0) < _GROWN_UP:
                 watcher.forget_rest()
                 self._some_start = True
@@ -79,3 +84,18 @@ class Strays:
         if not (rank.folder / folders.PROGRESS).exists():
             self._capture.miss(folders.PROGRESS, ESCAPED, found.rank)
         return rank
+
+
+def _is_helper(found: FoundRank, watcher: Watcher) -> bool:
+    """Whether the process only has a rank's variables from it.
+
+    One that has detached is no process below the rank any more.
+    """
+    if environment_of(found.pid).get(OWNER, str(found.pid)) != str(found.pid):
+        return True
+    for rank in watcher.ranks:
+        if rank.rank == found.rank and rank.attempt >= found.attempt:
+            stat = rank.stat()
+            if stat is not None and stat.state not in "ZX":
+                return True
+    return False

@@ -11,6 +11,7 @@ import msgspec
 
 from hanglab.recorder.agent import procfs
 from hanglab.recorder.agent.counters import CounterFile
+from hanglab.recorder.agent.downloads import Family
 from hanglab.recorder.agent.offspring import Offspring
 from hanglab.recorder.agent.stacks import Position
 from hanglab.recorder.agent.stderrs import stderr_file
@@ -130,6 +131,12 @@ class WatchedRank:
         """``below`` are the processes below the rank; ``now`` is monotonic seconds."""
         self.descendants = below
         self._offspring.begin(below, now)
+
+    @property
+    def family(self) -> Family:
+        """Its processes, as far as they were looked up."""
+        port = self.process.environment.get("MASTER_PORT", "")
+        return Family(self.pid, self.descendants, int(port) if port.isdecimal() else None)
 
     def share_below(self, now: float) -> float:
         """Cores used, or waited for, by the processes below it since it has been quiet.

@@ -1,7 +1,8 @@
 """Deciding whether a job has stopped moving.
 
-A rank moves when its step, section or operation counters, its I/O bytes or the
-user functions on its stack change.  CPU time alone is not movement.
+A rank moves when its step, section or operation counters, its I/O bytes (data on
+its connections included) or the user functions on its stack change.  CPU time
+alone is not movement.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from hanglab.recorder.agent import procfs
+from hanglab.recorder.agent.downloads import Downloads
 from hanglab.recorder.agent.elsewhere import Elsewhere
 from hanglab.recorder.agent.samples import rank_stacks
 from hanglab.recorder.agent.stacks import NoStacks, position
@@ -37,6 +39,8 @@ _ENDING_FACTOR = 10.0
 _ENDING_LEAST = 30.0
 #: Seconds for which a rank that was seen at it counts as still being taken down.
 _ENDING_MEMORY = 2.0
+#: Seconds of rest from which on connections are looked at.
+_RESTED = 0.3
 #: Shares of the threshold at which stacks are compared.
 _SAMPLE_AT = (0.5, 0.66, 0.82)
 
@@ -62,6 +66,7 @@ class Watcher:
         self._last_look = time.monotonic()
         self._last_census = 0.0
         self._pool = ThreadPoolExecutor(4, "hanglab-agent")
+        self._downloads = Downloads()
         self._sampling: list[tuple[WatchedRank, Future[StackSample]]] = []
         self._rounds = 0
         self._ending_seen = float("-inf")
@@ -121,6 +126,11 @@ class Watcher:
             self.moved = True
         if moved or self.moved:
             self._rest_ends(begun)
+            self._downloads.forget()
+        elif alive and self._downloading(alive):
+            self.moved = True
+            # What it was seen by took its time: the job itself made no pause.
+            self._rest_ends(learn=False)
         elif alive:
             self.quiet_s += seconds
             if self.quiet_s > 0.1:
@@ -167,8 +177,19 @@ class Watcher:
             and not self._sampling
         )
 
-    def _rest_ends(self, begun: bool) -> None:
-        if begun:
+    def _downloading(self, alive: list[WatchedRank]) -> bool:
+        """Whether one of them moves data from or to somebody outside the job."""
+        # Of other hosts' ranks nobody knows here which connections are theirs.
+        if self._elsewhere is not None or self.quiet_s < _RESTED:
+            return False
+        moved = self._downloads.moved([rank.family for rank in alive])
+        for rank in alive:
+            if rank.pid in moved:
+                rank.rest_ends("io", learn=False)
+        return bool(moved)
+
+    def _rest_ends(self, learn: bool) -> None:
+        if learn:
             self.longest_pause_s = max(self.longest_pause_s, self.quiet_s)
         self.quiet_s = 0.0
         self._rounds = 0

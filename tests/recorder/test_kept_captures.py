@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections.abc import Iterator
@@ -93,9 +94,9 @@ def no_second_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", link)
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def little_room() -> Iterator[None]:
-    """No file can become larger than eight bytes."""
+    """No file can become larger than eight bytes, that of pytest's output neither."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
     try:
@@ -117,9 +118,8 @@ def test_without_second_names_copies_are_kept_as_long_as_they_differ(rank: RankC
 
 
 @pytest.mark.usefixtures("no_second_names")
-def test_half_a_copy_is_none(rank: RankCase, request: pytest.FixtureRequest) -> None:
+def test_half_a_copy_is_none(rank: RankCase) -> None:
     write(rank, folders.FLIGHT_RECORDER, bytes(100))
-    request.getfixturevalue("little_room")
-    with pytest.raises(OSError, match="File too large"):
+    with pytest.raises(OSError, match="File too large"), little_room():
         keeping.keep_documents(rank.folder)
     assert [path.name for path in rank.folder.iterdir()] == [folders.FLIGHT_RECORDER]

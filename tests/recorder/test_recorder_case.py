@@ -163,8 +163,9 @@ def test_what_is_no_case_is_said(tmp_path):
     (tmp_path / folders.MANIFEST).write_text(
         json.dumps({"format": 2, "recorder": "", "written": {"wall_ns": 0, "mono_ns": 0}})
     )
-    with pytest.raises(NotACase, match="newer"):
+    with pytest.raises(NotACase, match="newer") as caught:
         CaseReader(tmp_path)
+    assert caught.value.advice == "Read it with a newer hanglab."
 
 
 @pytest.mark.timeout(20)

@@ -45,6 +45,7 @@ def test_every_job_gets_a_case_and_one_that_cannot_costs_only_itself(tmp_path: P
         check=False,
     )
     assert done.returncode == 64, done.stderr
+    assert "hanglab: job 1 of 2 is watched" in done.stderr
     assert "cases/1 is not empty" in done.stderr and "Traceback" not in done.stderr
     assert [rank.rank for rank in CaseReader(tmp_path / "cases" / "0").ranks] == [0, 1]
     assert os.listdir(tmp_path / "cases" / "1") == ["occupied"]

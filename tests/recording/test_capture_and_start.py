@@ -58,6 +58,16 @@ def ranks_below(pid: int) -> list[int]:
     return sorted(found)
 
 
+def test_a_thread_of_the_kernel_is_no_rank_and_no_want_of_rights(tmp_path):
+    name = Path("/proc/2/comm")
+    if not name.exists() or name.read_text() != "kthreadd\n":
+        pytest.skip("no thread of the kernel can be seen: run outside of containers")
+    done = hanglab("capture", "2", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "Process 2 is a thread of the kernel" in done.stderr
+    assert "CAP_SYS_PTRACE" not in done.stderr
+
+
 @pytest.mark.parametrize("which", ["launcher", "rank"])
 def test_job_that_nobody_records(tmp_path, which):
     case = tmp_path / "case"

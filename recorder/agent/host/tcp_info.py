@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from hanglab.recorder.case.surroundings import Connection
 
@@ -29,10 +30,31 @@ STATES = (
 )  # fmt: skip
 #: All but TIME_WAIT, which no process owns any more.
 _WANTED = 0xFFF & ~(1 << 6)
+_ESTABLISHED, _LISTEN = 1, 10
+
+#: How an address of the newer family begins that stands for one of the older.
+_MAPPED = b"\0" * 10 + b"\xff\xff"
+
+#: An address and a port.
+End = tuple[bytes, int]
 
 
 class NoSockets(Exception):
     """The kernel did not answer; the text says why."""
+
+
+class Flow(NamedTuple):
+    """What an established connection has carried so far; of a listener only its own end."""
+
+    inode: int
+    local: End
+    remote: End
+    listens: bool
+    #: Payload that has come, in bytes and in segments, and the same that the peer has got.
+    received: int = 0
+    received_segments: int = 0
+    sent: int = 0
+    sent_segments: int = 0
 
 
 def in_namespace_of(pid: int) -> socket.socket:
@@ -62,11 +84,21 @@ def in_namespace_of(pid: int) -> socket.socket:
 
 def connections(sock: socket.socket) -> Iterator[tuple[int, Connection]]:
     """(inode, connection) of every TCP socket.  Raises NoSockets."""
+    yield from map(decode, _messages(sock, _WANTED))
+
+
+def flows(sock: socket.socket) -> Iterator[Flow]:
+    """Of every established connection and every listener, that alone.  Raises NoSockets."""
+    yield from map(flow_of, _messages(sock, 1 << _ESTABLISHED | 1 << _LISTEN))
+
+
+def _messages(sock: socket.socket, states: int) -> Iterator[bytes]:
+    """An ``inet_diag_msg`` with its attributes for every TCP socket in one of the states."""
     for family in (socket.AF_INET, socket.AF_INET6):
         request = struct.pack(
             "=IHHII BBBBI48s".replace(" ", ""),
             72, _SOCK_DIAG_BY_FAMILY, _REQUEST_DUMP, 1, 0,
-            family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, _WANTED, b"\0" * 48,
+            family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, states, b"\0" * 48,
         )  # fmt: skip
         try:
             sock.send(request)
@@ -75,7 +107,7 @@ def connections(sock: socket.socket) -> Iterator[tuple[int, Connection]]:
             raise NoSockets(f"sock_diag: {error.strerror or error}") from None
 
 
-def _answers(sock: socket.socket) -> Iterator[tuple[int, Connection]]:
+def _answers(sock: socket.socket) -> Iterator[bytes]:
     while True:
         data = memoryview(sock.recv(1 << 20))
         while len(data) >= 16:
@@ -88,7 +120,7 @@ def _answers(sock: socket.socket) -> Iterator[tuple[int, Connection]]:
             if length < 16 or length > len(data):
                 return
             if length >= 16 + _MESSAGE.size:
-                yield decode(bytes(data[16:length]))
+                yield bytes(data[16:length])
             data = data[(length + 3) & ~3 :]
 
 
@@ -99,15 +131,6 @@ def decode(message: bytes) -> tuple[int, Connection]:
         _, receive, send, _, inode,
     ) = _MESSAGE.unpack_from(message)  # fmt: skip
     ports = struct.unpack_from("!HH", message, 4)
-    info = b""
-    at = _MESSAGE.size
-    while at + 4 <= len(message):
-        length, kind = struct.unpack_from("=HH", message, at)
-        if length < 4:
-            break
-        if kind == _INFO:
-            info = message[at + 4 : at + length]
-        at += (length + 3) & ~3
     return inode, Connection(
         local=_address(family, source, ports[0]),
         remote=_address(family, destination, ports[1]),
@@ -116,8 +139,34 @@ def decode(message: bytes) -> tuple[int, Connection]:
         receive_queue=receive,
         backoff=retransmits if timer == _RETRANSMIT_TIMER else 0,
         retransmitting=timer == _RETRANSMIT_TIMER,
-        **_info(info),  # type: ignore[arg-type]
+        **_info(_tcp_info(message)),  # type: ignore[arg-type]
     )
+
+
+def flow_of(message: bytes) -> Flow:
+    """The same of a message, at a part of the cost."""
+    family, state, _, _, _, _, source, destination, *_, inode = _MESSAGE.unpack_from(message)
+    ports = struct.unpack_from("!HH", message, 4)
+    carried = 0, 0, 0, 0
+    info = _tcp_info(message)
+    if state == _ESTABLISHED and len(info) >= 160:
+        sent, received = struct.unpack_from("=2Q", info, 120)
+        received_segments, sent_segments = struct.unpack_from("=2I", info, 152)
+        carried = received, received_segments, sent, sent_segments
+    ends = (_plain(family, source), ports[0]), (_plain(family, destination), ports[1])
+    return Flow(inode, *ends, state == _LISTEN, *carried)
+
+
+def _tcp_info(message: bytes) -> bytes:
+    at = _MESSAGE.size
+    while at + 4 <= len(message):
+        length, kind = struct.unpack_from("=HH", message, at)
+        if length < 4:
+            break
+        if kind == _INFO:
+            return message[at + 4 : at + length]
+        at += (length + 3) & ~3
+    return b""
 
 
 def _info(data: bytes) -> dict[str, int | float]:
@@ -150,9 +199,16 @@ def _info(data: bytes) -> dict[str, int | float]:
 def _address(family: int, data: bytes, port: int) -> str:
     if family == socket.AF_INET:
         return f"{socket.inet_ntop(socket.AF_INET, data[:4])}:{port}"
-    if data[:12] == b"\0" * 10 + b"\xff\xff":  # a mapped address of the older family
+    if data[:12] == _MAPPED:  # a mapped address of the older family
         return f"{socket.inet_ntop(socket.AF_INET, data[12:])}:{port}"
     return f"[{socket.inet_ntop(socket.AF_INET6, data)}]:{port}"
+
+
+def _plain(family: int, data: bytes) -> bytes:
+    """The bytes of an address, a mapped one of the older family as those of that."""
+    if family == socket.AF_INET:
+        return data[:4]
+    return data[12:] if data[:12] == _MAPPED else data
 
 
 def _open() -> socket.socket:

@@ -1,0 +1,123 @@
+"""A process that a rank started and that detached has the rank's variables, and is no rank."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from recorder_support import Agent, play_rank, short_folder, wait_for
+
+from hanglab.recorder.agent.capture import Capture
+from hanglab.recorder.agent.strays import Strays
+from hanglab.recorder.agent.timeouts import TorchDumps
+from hanglab.recorder.agent.watcher import Watcher
+from hanglab.recorder.case import folders
+
+#: Longer than a process may be young.
+GROWN_UP = 6.5
+HELPER = "import time; time.sleep(600)"
+
+Start = Callable[..., int]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a process in a session of its own that has the variables of a rank."""
+    children = []
+
+    def begin(rank: int = 0, **variables: str) -> int:
+        child = subprocess.Popen(
+            [sys.executable, "-S", "-c", HELPER],
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "1", **variables},
+            start_new_session=True,
+        )
+        children.append(child)
+        return child.pid
+
+    yield begin
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[tuple[Strays, Watcher]]:
+    """What looks for ranks below this process, and the watcher that it tells."""
+    case = tmp_path / "case"
+    host = folders.host_folder(case, os.uname().nodename)
+    with short_folder() as runtime:
+        watcher = Watcher(host, runtime, 30.0)
+        capture = Capture(host.name, runtime, TorchDumps(None, None))
+        yield Strays(case, host.name, os.getpid(), capture), watcher
+        watcher.close()
+
+
+def grow_up() -> None:
+    until = time.monotonic() + GROWN_UP
+    wait_for(lambda: time.monotonic() > until, "a process to be no longer young")
+
+
+def found(scene: tuple[Strays, Watcher]) -> list[int]:
+    strays, watcher = scene
+    strays._last = float("-inf")
+    return [rank.pid for rank in strays.look(watcher)]
+
+
+def test_a_helper_of_a_rank_that_lives_is_none_nor_when_it_has_ended(scene, start, tmp_path):
+    rank = start()
+    play_rank(tmp_path / "case", rank)
+    scene[1].discover()
+    helper, next_attempt, other = start(), start(TORCHELASTIC_RESTART_COUNT="1"), start(1)
+    assert found(scene) == []
+    grow_up()
+    assert sorted(found(scene)) == sorted([next_attempt, other])
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(rank, signal.SIGKILL)
+    wait_for(lambda: scene[1].ranks[0].stat().state == "Z", "the rank to end")
+    assert found(scene) == []
+    assert helper not in {watched.pid for watched in scene[1].ranks}
+
+
+def test_a_helper_of_a_recorded_rank_says_so_itself(scene, start):
+    start(HANGLAB_RANK_PID="1")
+    rank = start(1)
+    grow_up()
+    assert found(scene) == [rank]
+
+
+def test_a_helper_that_starts_up_keeps_no_hang_from_being_seen(scene, start, tmp_path):
+    play_rank(tmp_path / "case", start())
+    scene[1].discover()
+    scene[1].quiet_s = 3.0
+    start()
+    assert found(scene) == []
+    assert scene[1].quiet_s == 3.0
+    start(1)
+    assert found(scene) == []
+    assert scene[1].quiet_s == 0.0
+
+
+def test_the_agent_does_not_attach_to_it(start, tmp_path):
+    rank = start()
+    helper = start()
+    play_rank(tmp_path / "case", rank)
+    with short_folder() as runtime:
+        agent = Agent(tmp_path / "case", runtime, "--hang-after", "30")
+        try:
+            assert agent.wait("rank")["pid"] == rank
+            agent.tell(command="tree", pid=os.getpid())
+            other = start(1)
+            assert agent.wait("rank")["pid"] == other
+            assert helper != other
+            agent.finish()
+        finally:
+            agent.close()
+    ranks = {path.name for path in (tmp_path / "case" / "hosts").glob("*/ranks/*")}
+    assert ranks == {"0.0", "1.0"}
