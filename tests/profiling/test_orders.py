@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -311,12 +311,24 @@ def test_folder_that_cannot_be_made_fails_that_process_only(
         assert process.ask() == ""
 
 
+@pytest.fixture
+def open_to_all(sockets: Path) -> Iterator[None]:
+    """The folder of sockets as others have it in ``/tmp``: that of a run of tests is its own."""
+    mode = sockets.parent.stat().st_mode
+    sockets.parent.chmod(mode | 0o011)
+    sockets.chmod(0o777)
+    try:
+        yield
+    finally:
+        sockets.parent.chmod(mode)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has jobs of other users: run as root")
+@pytest.mark.usefixtures("open_to_all")
 def test_job_of_another_user_can_write_its_trace(
     service: ProfilingService, door: Door, sockets: Path
 ) -> None:
     # Kineto says on the job's stderr only that it cannot.
-    sockets.chmod(0o777)
     job = os.fork()
     if not job:
         try:
