@@ -254,14 +254,16 @@ def _stalled(known: Known) -> str:
 def _at_rest(known: Known, rest: Rest) -> str:
     """Why a job that somebody looked at early is not called healthy, and where to look."""
     awaited = list(rest.awaited)
-    who = "Nothing of the job" if rest.everybody else name_ranks(awaited).capitalize()
+    who = (
+        "Nothing of the job had"
+        if rest.everybody
+        else f"{name_ranks(awaited)} had not".capitalize()
+    )
     its = "its" if rest.everybody or len(awaited) == 1 else "their"
     words = (
-        f"{who} had moved for {rest.seconds:.1f} s when it was looked at, and {its} longest pause "
+        f"{who} moved for {rest.seconds:.1f} s when it was looked at, and {its} longest pause "
         f"before was {rest.pause_s:.1f} s: whether it hangs cannot be told so soon."
     )
-    if not rest.everybody:
-        words = words.replace(" had moved", " had not moved")
     if not awaited:
         return words
     line = name_line(known.ranks[awaited[0]].location())

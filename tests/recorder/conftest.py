@@ -26,7 +26,10 @@ def writer(request: pytest.FixtureRequest) -> type[Writer] | None:
     if request.param == "python":
         return None
     if WRITER is None:
-        pytest.skip("hanglab was installed where there was no C compiler, or is told to be pure")
+        pytest.skip(
+            "there is no extension module: install a C compiler and Python's headers, then "
+            "install hanglab again, without HANGLAB_PURE_PYTHON"
+        )
     return WRITER
 
 

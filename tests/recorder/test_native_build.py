@@ -68,7 +68,7 @@ def test_without_a_compiler_there_is_a_pure_wheel_and_a_line_that_says_so(tmp_pa
 
 def test_with_a_compiler_the_wheel_has_the_module_for_this_interpreter(tmp_path: Path) -> None:
     if not can_build(tmp_path):
-        pytest.skip("the module cannot be built here")
+        pytest.skip("the module cannot be built: install a C compiler and Python's headers")
     path, _ = wheel(tmp_path, PATH="/usr/bin:/bin")
     version = "cp{}{}".format(*sys.version_info)
     assert f"-{version}-{version}-linux" in path.name

@@ -27,7 +27,11 @@ from hanglab.recorder.rank.native import WRITER
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import INPUT, UPDATE, OpenSection, section_type
 
-native_only = pytest.mark.skipif(WRITER is None, reason="there is no extension module")
+native_only = pytest.mark.skipif(
+    WRITER is None,
+    reason="there is no extension module: install a C compiler and Python's headers, then "
+    "install hanglab again, without HANGLAB_PURE_PYTHON",
+)
 
 #: Fields of records that hold times, and slots that do.
 TIMES = {layout.SECTIONS: (2, 3, 4), layout.TOTALS: (3, 4), layout.STEPS: (2,)}
