@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hanglab.analyzer.arbitration import arbitrate
-from hanglab.analyzer.evidence.assembly import gather
-from hanglab.analyzer.evidence.differences import differences
-from hanglab.analyzer.evidence.model import Evidence as Known
-from hanglab.analyzer.heuristics.clearing import troubles
-from hanglab.analyzer.heuristics.proposal import Heuristic, Proposal
-from hanglab.analyzer.heuristics.registry import heuristics
-from hanglab.analyzer.remainder import healthy, undecided
+from hanglab.analyzer.decision import arbitrate
+from hanglab.analyzer.facts.assembly import gather
+from hanglab.analyzer.facts.collateral_exits import troubles
+from hanglab.analyzer.facts.differing_settings import differences
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.fallback import healthy, undecided
+from hanglab.analyzer.proposal import Heuristic, Proposal
+from hanglab.analyzer.registry import heuristics
 from hanglab.analyzer.verdict import Evidence, Status, Unusable, Verdict
 
 #: Rows of one kind of evidence in a verdict that names nobody.

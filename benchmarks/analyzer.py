@@ -67,8 +67,8 @@ def measure_analyzer(folder: Path) -> dict[str, object]:
     import resource
 
     started = time.perf_counter()
-    from hanglab.analyzer.communication.folder import picture_of_folder
-    from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
+    from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+    from hanglab.analyzer.graph.dump_folder import picture_of_folder
 
     picture, unusable = picture_of_folder(folder)
     findings = synchronization_findings(picture)

@@ -16,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor
 from os import cpu_count
 from random import Random
 
-from hanglab.analyzer.communication import build_picture
-from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
+from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.graph import build_picture
 from hanglab.analyzer.program.oracle import Judgement, decidable, judge
 from hanglab.analyzer.program.trials import random_trial
 

@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from hanglab.recorder.profiling import campaign, client, fabric
+from hanglab.recorder.profiling import client, fabric, multi_host_request
 from hanglab.recorder.profiling.client import Door
 from hanglab.recorder.profiling.configuration import Window
 from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
@@ -101,8 +101,8 @@ def wait_for(door: Door, folder: Path, ranks: int) -> None:
 def request(door: Door, asked: Asked) -> tuple[float, list[Receipt]]:
     """Seconds until all files are complete, and the receipts."""
     begun = time.time()
-    parts = campaign.place(campaign.Plan([door], asked))
-    campaign.follow(parts, lambda parts: None)
+    parts = multi_host_request.place(multi_host_request.Plan([door], asked))
+    multi_host_request.follow(parts, lambda parts: None)
     receipts = parts[0].receipts
     if parts[0].problem or any(r.state != "valid" for r in receipts):
         raise SystemExit(f"{parts[0].problem} {[r.reason for r in receipts]}")

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hanglab.recorder.scores import habits, summarize
+from hanglab.recorder.slowness import habits, summarize
 from hanglab.recorder.straggler import Detector
 from hanglab.recorder.straggler.reporting import SLOW_FACTOR
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hanglab.analyzer.verdict import Cause, Status
-    from hanglab.harness.declaration import Expect, scenario
     from hanglab.harness.faults.conditions import Operations, Steps
     from hanglab.harness.faults.freeze import Freeze
     from hanglab.harness.faults.kill import Kill
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from hanglab.harness.faults.outside.store_gone import StoreGone
     from hanglab.harness.faults.outside.wrong_address import WrongAddress, WrongInterface
     from hanglab.harness.faults.terminate import Terminate
-    from hanglab.harness.job import Job
+    from hanglab.harness.scenarios.declaration import Expect, scenario
+    from hanglab.harness.scenarios.job import Job
 
 __all__ = [
     "BlockDisk",
@@ -75,11 +75,11 @@ _HOMES = {
     "CutOff": "hanglab.harness.faults.outside.cut",
     "Delay": "hanglab.harness.faults.outside.delay",
     "DropBetween": "hanglab.harness.faults.outside.drop_between",
-    "Expect": "hanglab.harness.declaration",
+    "Expect": "hanglab.harness.scenarios.declaration",
     "FillDisk": "hanglab.harness.faults.outside.disk",
     "Freeze": "hanglab.harness.faults.freeze",
     "FreezeNode": "hanglab.harness.faults.outside.freeze_node",
-    "Job": "hanglab.harness.job",
+    "Job": "hanglab.harness.scenarios.job",
     "Kill": "hanglab.harness.faults.kill",
     "KillNode": "hanglab.harness.faults.outside.kill_node",
     "KillRank": "hanglab.harness.faults.outside.kill_rank",
@@ -102,7 +102,7 @@ _HOMES = {
     "Terminate": "hanglab.harness.faults.terminate",
     "WrongAddress": "hanglab.harness.faults.outside.wrong_address",
     "WrongInterface": "hanglab.harness.faults.outside.wrong_address",
-    "scenario": "hanglab.harness.declaration",
+    "scenario": "hanglab.harness.scenarios.declaration",
 }
 
 

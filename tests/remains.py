@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from hanglab.recorder import runtimes
-from hanglab.recorder.profiling import notes
+from hanglab.recorder.profiling import agent_notes
+from hanglab.recorder.system import socket_folders
 
 MARK = "RUN_OF_TESTS"
 #: What pytest takes as the folder of its own.
@@ -41,9 +41,9 @@ class Remains:
             root = "/tmp"
         for name in os.listdir(root):
             if name.startswith(_PREFIX):  # maybe of a pytest that was killed
-                runtimes.remove_unused(Path(root, name))
+                socket_folders.remove_unused(Path(root, name))
         self.folder = tempfile.mkdtemp(prefix=_PREFIX, dir=root)
-        self._lock = runtimes.hold(Path(self.folder))
+        self._lock = socket_folders.hold(Path(self.folder))
         os.environ["TMPDIR"] = os.environ[MARK] = self.folder
         tempfile.tempdir = None
         #: After which test each thing was seen first.
@@ -59,8 +59,8 @@ class Remains:
         until = time.monotonic() + _PATIENCE_S
         while True:
             # As the next agent would, after those that tests have killed.
-            runtimes.sweep()
-            notes.read_all()
+            socket_folders.sweep()
+            agent_notes.read_all()
             left = self._left()
             if not left or time.monotonic() > until:
                 return left

@@ -24,7 +24,7 @@ def test_packages_keep_to_their_layers() -> None:
     [
         "hanglab.harness",
         "hanglab.harness.cli.app",
-        "hanglab.harness.discovery",
+        "hanglab.harness.scenarios.discovery",
         "hanglab.analyzer.engine",
         "hanglab.recorder",
         "hanglab.recorder.agent",

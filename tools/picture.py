@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hanglab.analyzer.engine import analyze
-from hanglab.harness.panel import verdict_panel
+from hanglab.harness.report.panel import verdict_panel
 
 
 def main(case: str, picture: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from hanglab.analyzer.communication.groups import resolve
-from hanglab.analyzer.communication.merging import merge_all
-from hanglab.analyzer.communication.signatures import CODE, is_batch_end
-from hanglab.analyzer.communication.summary import summarise
-from hanglab.analyzer.dumps.columns import Arguments, RankDump
+from hanglab.analyzer.flight_recorder.columns import Arguments, RankDump
+from hanglab.analyzer.matching.groups import resolve
+from hanglab.analyzer.matching.merging import merge_all
+from hanglab.analyzer.matching.signatures import CODE, is_batch_end
+from hanglab.analyzer.matching.summary import summarise
 from hanglab.analyzer.program.program import P2P, Action, Program, ProgramGroup
 
 #: What backends call the operations of Programs; what is not here keeps its name.

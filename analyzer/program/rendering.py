@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hanglab.analyzer.dumps.columns import ABSENT, RankDump
-from hanglab.analyzer.dumps.content import read_content
-from hanglab.analyzer.dumps.decoding import Decoded
+from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.flight_recorder.content import read_content
+from hanglab.analyzer.flight_recorder.decoding import Decoded
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.simulation import Issued, Run
 from hanglab.analyzer.program.torch_pickle import torch_pickle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.program.faults import FAULTS, NCCL_ONLY, Fault, make_fault
 from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import Program

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hanglab.analyzer.communication.completion import completed
-from hanglab.analyzer.dumps.columns import (
+from hanglab.analyzer.flight_recorder.columns import (
     ABSENT,
     Arguments,
     Bool,
@@ -25,6 +24,7 @@ from hanglab.analyzer.dumps.columns import (
     Operation,
     RankDump,
 )
+from hanglab.analyzer.matching.completion import completed
 
 
 @dataclass(frozen=True)

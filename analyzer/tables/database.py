@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hanglab.analyzer.dumps import Loaded
-from hanglab.analyzer.dumps.columns import ABSENT, State
 from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.flight_recorder import Loaded
+from hanglab.analyzer.flight_recorder.columns import ABSENT, State
 from hanglab.analyzer.tables.calls import Calls, GroupOfCalls, collect_calls
 from hanglab.analyzer.tables.mismatches import mismatch
 

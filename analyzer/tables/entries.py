@@ -8,9 +8,8 @@ from enum import Enum
 
 import numpy as np
 
-from hanglab.analyzer.communication.picture import Difference
-from hanglab.analyzer.dumps import Loaded
-from hanglab.analyzer.dumps.columns import (
+from hanglab.analyzer.flight_recorder import Loaded
+from hanglab.analyzer.flight_recorder.columns import (
     ABSENT,
     Arguments,
     Bool,
@@ -20,9 +19,10 @@ from hanglab.analyzer.dumps.columns import (
     RankDump,
     State,
 )
+from hanglab.analyzer.graph.wait_for_graph import Difference
 from hanglab.analyzer.tables.calls import Calls, GroupOfCalls, collect_calls
 from hanglab.analyzer.tables.mismatches import mismatch
-from hanglab.analyzer.tables.notes import Asked, notes_on
+from hanglab.analyzer.tables.missing_answers import Asked, notes_on
 from hanglab.analyzer.verdict import Unusable
 
 #: Rows with a mismatch that are shown, from the earliest, as torchfrtrace does.

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from hanglab.analyzer.communication.picture import Difference
-from hanglab.analyzer.communication.signatures import comparable_dtypes, comparable_sizes
-from hanglab.analyzer.dumps.columns import Arguments, Operation
+from hanglab.analyzer.flight_recorder.columns import Arguments, Operation
+from hanglab.analyzer.graph.wait_for_graph import Difference
+from hanglab.analyzer.matching.signatures import comparable_dtypes, comparable_sizes
 
 Kind = tuple[Operation, Arguments]
 

@@ -10,10 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hanglab.analyzer.dumps.columns import ABSENT, Frame
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Frame
 from hanglab.analyzer.tables.calls import GroupOfCalls
 from hanglab.analyzer.tables.entries import Absent, Cell, EntriesTable
-from hanglab.analyzer.tables.notes import ranks_text
+from hanglab.analyzer.tables.missing_answers import ranks_text
 
 #: Tensors of one call whose sizes are written out.
 _TENSORS = 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from hanglab.analyzer.dumps import DumpError, Loaded, load_folder, load_many
 from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.flight_recorder import DumpError, Loaded, load_folder, load_many
 from hanglab.analyzer.verdict import Unusable
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader, NotACase

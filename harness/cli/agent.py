@@ -48,10 +48,10 @@ def agent(
     Jobs are started with KINETO_USE_DAEMON=1 in their environment.  Dynolog's own client, dyno,
     works against it.  It runs until Ctrl-C.
     """
-    from hanglab.harness.doors import read_token
     from hanglab.harness.errors import HanglabError, UsageError
-    from hanglab.recorder.profiling import notes
-    from hanglab.recorder.profiling.access import Refused
+    from hanglab.harness.recording.endpoints import read_token
+    from hanglab.recorder.profiling import agent_notes
+    from hanglab.recorder.profiling.access_control import Refused
     from hanglab.recorder.profiling.service import ProfilingService, Settings
 
     if (tls_certificate is None) != (tls_key is None):
@@ -86,8 +86,8 @@ def agent(
         ) from None
     note = None
     try:
-        note = notes.leave(
-            notes.own(
+        note = agent_notes.leave(
+            agent_notes.own(
                 service.port,
                 addresses,
                 token=token,
@@ -106,7 +106,7 @@ def agent(
     finally:
         service.close()
         if note is not None:
-            notes.remove(note)
+            agent_notes.remove(note)
     return 0
 
 

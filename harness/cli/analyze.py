@@ -31,7 +31,7 @@ def show(verdict: object, as_json: bool) -> int:
     if as_json:
         print(verdict.to_json().decode())
     else:
-        from hanglab.harness.panel import make_console, verdict_panel
+        from hanglab.harness.report.panel import make_console, verdict_panel
 
         make_console().print(verdict_panel(verdict))
     return 2 if verdict.status is Status.INCONCLUSIVE else 0

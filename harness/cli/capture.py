@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanglab.harness.cli.numbers import finite
+from hanglab.harness.cli.number_checks import finite
 
 if TYPE_CHECKING:
     from hanglab.recorder.attach.tree import FoundRank
@@ -56,19 +56,19 @@ def capture(
     the processes cannot be read; 64 for wrong usage, such as a process that does
     not exist.
     """
-    from hanglab.harness import capturing
     from hanglab.harness.errors import UsageError
+    from hanglab.harness.recording import running_jobs
 
     if every == (target is not None):
         raise UsageError(
             "Give either a process id or a Case, or --all.", "hanglab capture --help says more."
         )
     if every:
-        return _capture_each(capturing.all_ranks(), out, watch, as_json)
+        return _capture_each(running_jobs.all_ranks(), out, watch, as_json)
     assert target is not None
     if target.isdecimal():
-        return _capture(capturing.ranks_of(int(target)), out, watch, as_json)
-    return _capture(capturing.ranks_of_case(Path(target)), out, watch, as_json)
+        return _capture(running_jobs.ranks_of(int(target)), out, watch, as_json)
+    return _capture(running_jobs.ranks_of_case(Path(target)), out, watch, as_json)
 
 
 def _capture_each(
@@ -98,23 +98,22 @@ def _capture(ranks: list[FoundRank], out: Path | None, watch: float, as_json: bo
     import shutil
 
     from hanglab.analyzer.engine import analyze
-    from hanglab.harness import capturing
-    from hanglab.harness.artifacts import ArtifactsError
     from hanglab.harness.cli.analyze import show
-    from hanglab.harness.recording import place
+    from hanglab.harness.jobs.run_folder import ArtifactsError
+    from hanglab.harness.recording import case_folder, running_jobs
 
-    own = capturing.recorded_case(ranks)
-    case = out.absolute() if out is not None else (own or place.name_folder(Path.cwd()))
+    own = running_jobs.recorded_case(ranks)
+    case = out.absolute() if out is not None else (own or case_folder.name_folder(Path.cwd()))
     if case != own:
-        place.check_folder(case)
+        case_folder.check_folder(case)
         try:
-            place.make_folder(case)
+            case_folder.make_folder(case)
         except OSError as error:
             raise ArtifactsError(f"{case} cannot be written: {error.strerror or error}") from error
     if own is None:
-        capturing.capture_unrecorded(case, ranks, watch)
+        running_jobs.capture_unrecorded(case, ranks, watch)
     else:
-        capturing.capture_recorded(own, ranks, watch)
+        running_jobs.capture_recorded(own, ranks, watch)
         if case != own:
             shutil.copytree(own, case, dirs_exist_ok=True)
     code = show(analyze(case), as_json)

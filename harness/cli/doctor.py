@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from hanglab.harness.capabilities import Capability
+    from hanglab.harness.system.capabilities import Capability
 
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Say what this machine can run, which faults it can stage, and what the rest would need."""
-    from hanglab.harness import capabilities
     from hanglab.harness.faults.catalogue import all_faults
+    from hanglab.harness.system import capabilities
 
     found = capabilities.all_capabilities()
     faults = {
@@ -35,7 +35,7 @@ def doctor(
         told = {"capabilities": found, "faults": rows}
         print(msgspec.json.format(msgspec.json.encode(told)).decode())
         return 0
-    from hanglab.harness.panel import make_console
+    from hanglab.harness.report.panel import make_console
 
     console = make_console()
     table = _table("capability", "", "found", "what would help")
@@ -76,8 +76,8 @@ def _table(*columns: str) -> Table:
 
 def _scenarios() -> list[str]:
     """How many can run, and what keeps the rest from it."""
-    from hanglab.harness.discovery import read_project
-    from hanglab.harness.suite import Options, plan
+    from hanglab.harness.jobs.suite import Options, plan
+    from hanglab.harness.scenarios.discovery import read_project
 
     lines = []
     scenarios = read_project()

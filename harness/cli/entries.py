@@ -37,7 +37,7 @@ def entries(
     """Show the recorded calls of all ranks side by side."""
     from hanglab.analyzer import tables
     from hanglab.analyzer.errors import InputError
-    from hanglab.harness.artifacts import ArtifactsError
+    from hanglab.harness.jobs.run_folder import ArtifactsError
 
     try:
         chosen = tables.parse_numbers(ranks) if ranks is not None else None
@@ -66,7 +66,7 @@ def entries(
         print(*written, sep="\n")
         return 0
     from hanglab.analyzer.tables.render import render_entries
-    from hanglab.harness.panel import make_console
+    from hanglab.harness.report.panel import make_console
 
     table = tables.entries_table(
         loaded,

@@ -15,7 +15,7 @@ def list_scenarios(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """List scenarios, without running or importing them."""
-    from hanglab.harness import discovery
+    from hanglab.harness.scenarios import discovery
 
     found = discovery.select(files or [])
     found.scenarios.sort(key=lambda scenario: (scenario.category or "", scenario.name))
@@ -41,7 +41,7 @@ def list_scenarios(
         from rich import box
         from rich.table import Table
 
-        from hanglab.harness.panel import make_console
+        from hanglab.harness.report.panel import make_console
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for column in ("category", "scenario", "ranks", "what happens", "reference"):

@@ -19,7 +19,7 @@ def pack(
     ] = False,
 ) -> int:
     """Pack a Case into a single file, to be sent to somebody; see also `hanglab redact`."""
-    from hanglab.harness import archives
+    from hanglab.harness.recording import archives
 
     path, size = archives.pack(case, out, damaged)
     print(f"{path}: {size / 1e6:.1f} MB")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from hanglab.recorder.profiling.campaign import HostPart
     from hanglab.recorder.profiling.client import Door
+    from hanglab.recorder.profiling.multi_host_request import HostPart
 
 
 def profile(
@@ -74,10 +74,11 @@ def profile(
     ] = False,
 ) -> int:
     """Take a trace of a running job, hung or not, and say of each process what came of it."""
-    from hanglab.harness import dynologs, receipts
-    from hanglab.harness.doors import find_doors, tell_apart
     from hanglab.harness.errors import UsageError
-    from hanglab.recorder.profiling import campaign
+    from hanglab.harness.recording import dynolog_traces
+    from hanglab.harness.recording.endpoints import find_doors, tell_apart
+    from hanglab.harness.report import receipts
+    from hanglab.recorder.profiling import multi_host_request
     from hanglab.recorder.profiling.configuration import Detail, Window
     from hanglab.recorder.profiling.receipts import Asked, Selection
 
@@ -101,9 +102,9 @@ def profile(
     begun = time.time()
     try:
         if others:
-            asked, start_in = dynologs.fitting(asked, start_in)
-        parts = campaign.place(campaign.Plan(own, asked, start_in, begun))
-    except campaign.TooEarly as error:
+            asked, start_in = dynolog_traces.fitting(asked, start_in)
+        parts = multi_host_request.place(multi_host_request.Plan(own, asked, start_in, begun))
+    except multi_host_request.TooEarly as error:
         raise UsageError(
             f"Too early: {error}.", "Ask for a later start, or leave it out."
         ) from None
@@ -111,13 +112,13 @@ def profile(
         # Agents of other jobs on this host were only asked because they are there.
         parts = [part for part in parts if not part.beside]
     start_ms = (begun + start_in) * 1e3 if start_in is not None else 0.0
-    foreign = dynologs.place(others, asked, start_ms, out) if others else []
+    foreign = dynolog_traces.place(others, asked, start_ms, out) if others else []
     receipts.wait(parts, as_json)
-    dynologs.follow(foreign, asked, start_ms)
+    dynolog_traces.follow(foreign, asked, start_ms)
     folder = out
     if any(receipt.file for part in parts for receipt in part.receipts):
         folder = _make_folder(out, parts)
-    problems = campaign.bring(parts, folder)
+    problems = multi_host_request.bring(parts, folder)
     parts += foreign
     receipts.print_receipts(parts, problems, folder, as_json, iterations > 0)
     everyone = [receipt for part in parts for receipt in part.receipts]
@@ -157,7 +158,7 @@ def _make_folder(out: Path, parts: Sequence[HostPart]) -> Path:
 
 
 def _list(doors: Sequence[Door], dynologs: Sequence[Door], as_json: bool) -> int:
-    from hanglab.harness.receipts import print_processes
+    from hanglab.harness.report.receipts import print_processes
     from hanglab.recorder.profiling import client
 
     found = []

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hanglab.harness.cli.numbers import finite
+from hanglab.harness.cli.number_checks import finite
 
 
 def record(
@@ -69,17 +69,17 @@ def record(
     """
     import os
 
-    from hanglab.harness.recording import place
+    from hanglab.harness.recording import case_folder
     from hanglab.harness.recording.command import check_command
 
     words: list[str] = context.obj or []
     check_command(words)
-    case = (out or place.name_folder(Path.cwd())).absolute()
+    case = (out or case_folder.name_folder(Path.cwd())).absolute()
     if out is not None:
-        place.check_folder(case)
+        case_folder.check_folder(case)
     existed = os.path.lexists(case)
     try:
-        case = place.make_some_folder(case, another=out is None)
+        case = case_folder.make_some_folder(case, another=out is None)
     except OSError as error:
         typer.echo(f"hanglab: nothing is recorded: {error}", err=True)
         os.execvp(words[0], words)
@@ -98,7 +98,7 @@ def record(
     if not told:
         _tell_of_room(case)
     if as_json is not None and outcome.verdict is not None:
-        from hanglab.harness.artifacts import ArtifactsError, write_json
+        from hanglab.harness.jobs.run_folder import ArtifactsError, write_json
 
         try:
             write_json(as_json, outcome.verdict)
@@ -109,9 +109,9 @@ def record(
 
 def _tell_of_room(case: Path) -> bool:
     """Say so where the Case's disk is full; the job goes on."""
-    from hanglab.harness.recording import place
+    from hanglab.harness.recording import case_folder
 
-    words = place.want_of_room(case)
+    words = case_folder.want_of_room(case)
     if words:
         typer.echo(f"hanglab: {words}", err=True)
     return bool(words)

@@ -25,7 +25,7 @@ def redact(
     and of the standard library stay. The verdict is compared: exits with 1,
     and says in what it differs, if the copy does not lead to the same one.
     """
-    from hanglab.harness import archives
+    from hanglab.harness.recording import archives
 
     left_out, differences = archives.redact(case, out, damaged)
     for line in left_out:

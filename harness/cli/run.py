@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hanglab.harness.numbers import MOST_RANKS
+from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 
 if TYPE_CHECKING:
-    from hanglab.harness.declaration import Scenario
-    from hanglab.harness.discovery import Found
-    from hanglab.harness.suite import Options
+    from hanglab.harness.jobs.suite import Options
+    from hanglab.harness.scenarios.declaration import Scenario
+    from hanglab.harness.scenarios.discovery import Found
 
 RUNS = Path("runs")
 
@@ -68,9 +68,10 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> int:
     """Run scenarios and judge their verdicts; of a plain script, print the verdict."""
-    from hanglab.harness import capabilities, discovery
     from hanglab.harness.errors import MissingExtra, UsageError
-    from hanglab.harness.suite import Options
+    from hanglab.harness.jobs.suite import Options
+    from hanglab.harness.scenarios import discovery
+    from hanglab.harness.system import capabilities
 
     options = Options(
         backend=backend,
@@ -106,16 +107,18 @@ def run(
             "A plain script runs once: nothing is expected of it that could be counted.",
             "Declare what is expected of it with @scenario, or leave --repeat out.",
         )
-    from hanglab.harness.suite import script_scenario
+    from hanglab.harness.jobs.suite import script_scenario
 
     return _run_script(script_scenario(found.plain[0], options, arguments), options, as_json)
 
 
 def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
-    from hanglab.harness import panel, report, suite
-    from hanglab.harness.artifacts import RunFolder
+    from hanglab.harness.jobs import suite
+    from hanglab.harness.jobs.outcome import exit_code
+    from hanglab.harness.jobs.run_folder import RunFolder
     from hanglab.harness.launchers.selection import Launchers
-    from hanglab.harness.outcome import exit_code
+    from hanglab.harness.report import panel
+    from hanglab.harness.report import progress as report
 
     begun = time.monotonic()
     requests, settled = suite.plan(found, options)
@@ -151,10 +154,12 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     """Runs a plain script once; HANGLAB_FAULT of the caller says which half of it."""
     from dataclasses import replace
 
-    from hanglab.harness import panel, report, suite
-    from hanglab.harness.artifacts import RunFolder, Variant
     from hanglab.harness.cli.analyze import show
+    from hanglab.harness.jobs import suite
+    from hanglab.harness.jobs.run_folder import RunFolder, Variant
     from hanglab.harness.launchers.selection import Launchers
+    from hanglab.harness.report import panel
+    from hanglab.harness.report import progress as report
 
     variant: Variant = "control" if os.environ.get("HANGLAB_FAULT") == "0" else "fault"
     asked = suite.requests_of(script, replace(options, control=True))

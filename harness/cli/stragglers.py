@@ -16,9 +16,9 @@ def stragglers(
     ] = None,
 ) -> int:
     """Compare the ranks' own work, section by section."""
-    from hanglab.harness.panel import make_console
-    from hanglab.harness.stragglers.heat import heat_table
-    from hanglab.harness.stragglers.history import NothingToCompare, load_history
+    from hanglab.harness.report.panel import make_console
+    from hanglab.harness.report.stragglers.heat import heat_table
+    from hanglab.harness.report.stragglers.history import NothingToCompare, load_history
 
     try:
         history = load_history(case)
@@ -30,7 +30,7 @@ def stragglers(
     if history is not None:
         make_console().print(heat_table(history))
     if plot is not None:
-        from hanglab.harness.stragglers.plot import plot_stragglers
+        from hanglab.harness.report.stragglers.plot import plot_stragglers
 
         plot_stragglers(case, history, plot)
         print(plot)

@@ -19,7 +19,7 @@ def unpack(
     ] = False,
 ) -> int:
     """Unpack a Case. Whatever the file holds, nothing is written outside the new folder."""
-    from hanglab.harness import archives
+    from hanglab.harness.recording import archives
 
     path, count = archives.unpack(file, out, damaged)
     print(f"{path}: {count} files; `hanglab analyze {path}` reads them")

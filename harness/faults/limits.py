@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hanglab.harness.cgroups import Group, make
 from hanglab.harness.faults.fault import Fault
+from hanglab.harness.system.cgroups import Group, make
 
 #: Microseconds of a period of the processor's quota; the kernel's own default.
 _PERIOD_US = 100_000

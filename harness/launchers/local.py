@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from hanglab.harness.launchers.channel import Message
 from hanglab.harness.launchers.environment import settled_early
-from hanglab.harness.launchers.guarded import GuardedLauncher, Kind
 from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.supervision.channel import Message
+from hanglab.harness.launchers.supervision.launcher import GuardedLauncher, Kind
 
 
 class LocalLauncher(GuardedLauncher):

@@ -6,10 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from hanglab.harness.launchers.channel import Message
 from hanglab.harness.launchers.environment import SHARED_GPU
-from hanglab.harness.launchers.guarded import GuardedLauncher
 from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.supervision.channel import Message
+from hanglab.harness.launchers.supervision.launcher import GuardedLauncher
 
 #: torchrun ends all ranks once it notices that one has failed; this many seconds
 #: pass between two looks, so that the recorder can still capture the survivors.
@@ -28,17 +28,17 @@ class TorchrunLauncher(GuardedLauncher):
     name = "torchrun"
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "hanglab.harness.launchers.commanded"]
+        return [sys.executable, "-m", "hanglab.harness.launchers.supervision.command_ranks"]
 
     def order(self, plan: Plan, environment: dict[str, str]) -> Message:
         _add_hook(environment)
         script = os.path.abspath(plan.script)
         if plan.function is None and environment.get(SHARED_GPU):
-            program = ["--module", "hanglab.harness.launchers.sharing", script]
+            program = ["--module", "hanglab.harness.launchers.shared_gpu", script]
         elif plan.function is None:
             program = [script]
         else:
-            program = ["--module", "hanglab.harness.entry", script, plan.function]
+            program = ["--module", "hanglab.harness.scenarios.rank_entry", script, plan.function]
         options = {
             "nnodes": "1",
             "nproc-per-node": str(plan.world_size),

@@ -8,16 +8,16 @@ import sys
 if not getattr(sys.flags, "safe_path", False):
     del sys.path[0]  # this folder: its modules must not shadow anybody's
 
-from hanglab.harness import entry
-from hanglab.harness.launchers import newborn, warmth
+from hanglab.harness.launchers import forked_process, warm_imports
+from hanglab.harness.scenarios import rank_entry
 
-birth = warmth.wait_for_birth(int(sys.argv[1]))
+birth = warm_imports.wait_for_birth(int(sys.argv[1]))
 try:
-    newborn.grow_up(birth)
+    forked_process.grow_up(birth)
     if birth.function is None:
-        exec(newborn.script_code(birth.script), sys.modules["__main__"].__dict__)
+        exec(forked_process.script_code(birth.script), sys.modules["__main__"].__dict__)
     else:
-        entry.call(birth.script, birth.function)
+        rank_entry.call(birth.script, birth.function)
 except Exception as error:
-    entry.report(error)
+    rank_entry.report(error)
     raise SystemExit(1) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hanglab.harness.probes.probe import Reading
-from hanglab.recorder.agent import procfs
+from hanglab.recorder.system import procfs
 
 
 class DeathProbe:

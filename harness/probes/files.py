@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hanglab.harness.probes.probe import Reading
-from hanglab.recorder.agent.host.files import count_descriptors, read
+from hanglab.recorder.system.kernel_files import count_descriptors, read
 
 
 class FilesProbe:

@@ -7,7 +7,7 @@ from typing import Any
 from hanglab.harness.faults.outside.containers import asking
 from hanglab.harness.probes.groups import group_folder
 from hanglab.harness.probes.probe import Reading
-from hanglab.recorder.agent.host.files import number, numbers
+from hanglab.recorder.system.kernel_files import number, numbers
 
 #: Pages read again soon after they were dropped: more than drawing the limit tighter costs once.
 _REREAD = 2000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hanglab.harness.probes.groups import group_folder
 from hanglab.harness.probes.probe import Reading
-from hanglab.recorder.agent.host.files import numbers, read
+from hanglab.recorder.system.kernel_files import numbers, read
 
 #: Periods in which the quota was used up: fewer may be a start that took long.
 _FEWEST = 3

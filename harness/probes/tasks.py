@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hanglab.harness.probes.groups import group_folder
 from hanglab.harness.probes.probe import Reading
-from hanglab.recorder.agent.host.files import number, numbers
+from hanglab.recorder.system.kernel_files import number, numbers
 
 
 class TasksProbe:

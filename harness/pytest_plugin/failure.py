@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hanglab.analyzer.verdict import Verdict
-from hanglab.harness.outcome import Outcome, expected_location
-from hanglab.harness.repetition import command
-from hanglab.harness.runner import Request, Result
+from hanglab.harness.jobs.outcome import Outcome, expected_location
+from hanglab.harness.jobs.reproduction import command
+from hanglab.harness.jobs.run import Request, Result
 
 if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hanglab.analyzer.verdict import Cause, Status, Verdict
-from hanglab.harness import discovery
-from hanglab.harness.artifacts import Variant
-from hanglab.harness.declaration import Scenario
 from hanglab.harness.errors import HanglabError, UsageError
+from hanglab.harness.jobs.outcome import Outcome
+from hanglab.harness.jobs.run_folder import Variant
+from hanglab.harness.jobs.suite import (
+    DEFAULT_DEADLINE_S,
+    Options,
+    refusal_of,
+    requests_of,
+    script_scenario,
+)
 from hanglab.harness.launchers.selection import LAUNCHERS
-from hanglab.harness.outcome import Outcome
 from hanglab.harness.pytest_plugin.failure import (
     Row,
     actual_of,
@@ -25,13 +30,8 @@ from hanglab.harness.pytest_plugin.failure import (
     ranks,
     side_by_side,
 )
-from hanglab.harness.suite import (
-    DEFAULT_DEADLINE_S,
-    Options,
-    refusal_of,
-    requests_of,
-    script_scenario,
-)
+from hanglab.harness.scenarios import discovery
+from hanglab.harness.scenarios.declaration import Scenario
 
 if TYPE_CHECKING:
     from hanglab.harness.pytest_plugin.session import Session

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from hanglab.harness.allotment import least_gpus
-from hanglab.harness.declaration import Scenario
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.jobs.outcome import Judgement, Outcome
+from hanglab.harness.jobs.resources import least_gpus
+from hanglab.harness.jobs.run import Request, Result
+from hanglab.harness.jobs.suite import Options, refusal_of, requests_of, to_json
 from hanglab.harness.launchers.selection import launcher_of
-from hanglab.harness.outcome import Judgement, Outcome
 from hanglab.harness.pytest_plugin.failure import (
     OutcomeFailure,
     describe_failure,
@@ -25,8 +26,7 @@ from hanglab.harness.pytest_plugin.reporting import (
     asked_properties,
     result_properties,
 )
-from hanglab.harness.runner import Request, Result
-from hanglab.harness.suite import Options, refusal_of, requests_of, to_json
+from hanglab.harness.scenarios.declaration import Scenario
 
 if TYPE_CHECKING:
     from hanglab.harness.pytest_plugin.session import Session

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.harness import capabilities
 from hanglab.harness.leases.gpus import GPU, GpuPool
+from hanglab.harness.system import capabilities
 
 #: Capabilities by marker.
 _NEEDS = {"docker": ("docker", "image"), "root": ("root",)}

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from hanglab.harness.declaration import BACKENDS
 from hanglab.harness.launchers.selection import LAUNCHERS
-from hanglab.harness.numbers import MOST_RANKS
+from hanglab.harness.scenarios.declaration import BACKENDS
+from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from hanglab.harness import summary
-from hanglab.harness.artifacts import RunFolder
-from hanglab.harness.outcome import Outcome
-from hanglab.harness.rates import pass_rate
-from hanglab.harness.runner import Request, Result, expectation
-from hanglab.harness.suite import Options, write_entries
-from hanglab.harness.summary import Row
+from hanglab.harness.jobs.outcome import Outcome
+from hanglab.harness.jobs.run import Request, Result, expectation
+from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.jobs.suite import Options, write_entries
+from hanglab.harness.report import markdown
+from hanglab.harness.report.markdown import Row
+from hanglab.harness.report.rates import pass_rate
 
 #: A letter and a word for each way to fail.
 _WORDS = {
@@ -145,8 +145,8 @@ class Tally:
         if not self.rows:
             return
         terminal.section("hanglab")
-        terminal.write_line(summary.counts(self.rows))
-        for name, rows in summary.repeated(self.rows).items():
+        terminal.write_line(markdown.counts(self.rows))
+        for name, rows in markdown.repeated(self.rows).items():
             passed = sum(row.outcome == Outcome.PASS.value for row in rows)
             terminal.write_line(f"  {name}: {pass_rate(passed, len(rows))}")
         if self._problem:
@@ -177,8 +177,8 @@ class Tally:
                 for path, (options, found) in parts.items():
                     path.mkdir(exist_ok=True)
                     write_entries(RunFolder(path), options, sorted(found, key=_place))
-                (self._folder / "summary.md").write_text(summary.markdown(self.rows))
-            summary.append_to_job_page(self.rows)
+                (self._folder / "summary.md").write_text(markdown.markdown(self.rows))
+            markdown.append_to_job_page(self.rows)
         except OSError as failure:
             self._problem = f"The run's results and summary were not written: {failure}"
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hanglab.harness.allotment import Allotment
-from hanglab.harness.artifacts import RunFolder
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.jobs.outcome import Judgement, Outcome
+from hanglab.harness.jobs.resources import Allotment
+from hanglab.harness.jobs.run import Request, Result, run
+from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.launchers.selection import make_launcher
-from hanglab.harness.outcome import Judgement, Outcome
 from hanglab.harness.pytest_plugin import workers
-from hanglab.harness.pytest_plugin.waiting import Wait
-from hanglab.harness.runner import Request, Result, run
+from hanglab.harness.pytest_plugin.lease_waits import Wait
 
 if TYPE_CHECKING:
     from types import FrameType

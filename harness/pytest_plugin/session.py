@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness import discovery
-from hanglab.harness.artifacts import ArtifactsError
-from hanglab.harness.declaration import Scenario
-from hanglab.harness.discovery import Found
+from hanglab.harness.jobs.run_folder import ArtifactsError
 from hanglab.harness.pytest_plugin import markers, ordering, reporting, workers
 from hanglab.harness.pytest_plugin.items import ProjectFolder, ScenarioFile, ScenarioItem
 from hanglab.harness.pytest_plugin.options import read_options
 from hanglab.harness.pytest_plugin.running import Runner
+from hanglab.harness.scenarios import discovery
+from hanglab.harness.scenarios.declaration import Scenario
+from hanglab.harness.scenarios.discovery import Found
 
 
 class Session:

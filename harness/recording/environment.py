@@ -20,7 +20,7 @@ def recorded_environment(
     ``host`` is this host's folder in the Case.
     """
     from hanglab.recorder.rank import OWNER, hook_dir
-    from hanglab.recorder.rank.switches import switches
+    from hanglab.recorder.rank.flight_recorder_switches import switches
 
     environment = {name: value for name, value in caller.items() if name != OWNER}
     environment.update(switches(environment, runtime, host))

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hanglab.harness.agent import Agent, AgentDied
-from hanglab.harness.launchers import leftovers
-from hanglab.harness.launchers.channel import readable
-from hanglab.harness.launchers.descendants import (
+from hanglab.harness.launchers.supervision import leftovers
+from hanglab.harness.launchers.supervision.channel import readable
+from hanglab.harness.launchers.supervision.descendants import (
     ChildSignal,
     become_subreaper,
     children_of,
@@ -27,9 +26,10 @@ from hanglab.harness.launchers.descendants import (
     state_of,
 )
 from hanglab.harness.recording import environment, relay
-from hanglab.harness.recording.away import kill_away, ranks_away
+from hanglab.harness.recording.agent import Agent, AgentDied
 from hanglab.harness.recording.command import Command
-from hanglab.recorder.runtimes import Runtime
+from hanglab.harness.recording.foreign_ranks import kill_away, ranks_away
+from hanglab.recorder.system.socket_folders import Runtime
 
 if TYPE_CHECKING:
     from hanglab.analyzer.verdict import Verdict
@@ -115,7 +115,7 @@ class Session:
 
     def _host_folder(self) -> Path:
         from hanglab.recorder.case import folders
-        from hanglab.recorder.rank.switches import DUMPS_FOLDER
+        from hanglab.recorder.rank.flight_recorder_switches import DUMPS_FOLDER
 
         host = folders.host_folder(self._request.case, socket.gethostname())
         with contextlib.suppress(OSError):
@@ -244,7 +244,7 @@ class Session:
 
     def _collect(self) -> None:
         """Orphans of the command have become hanglab's children."""
-        from hanglab.recorder.rank.reaping import NAME, note_exit
+        from hanglab.recorder.rank.reaped_exits import NAME, note_exit
 
         own = {self._command.pid, *self._own_children()}
         for pid in children_of(os.getpid()):
@@ -383,7 +383,7 @@ class Session:
 
 def dump_options(environment: Mapping[str, str]) -> list[str]:
     """What the agent is told of torch's own dumps."""
-    from hanglab.recorder.agent.timeouts import prefixes
+    from hanglab.recorder.agent.torch_dumps import prefixes
 
     dumps, pipes = prefixes(environment)
     options = ["--dumps", os.path.abspath(dumps)] if dumps else []
@@ -396,7 +396,7 @@ def show(verdict: Verdict | None, reason: str, case: Path) -> None:
         _say(f"no verdict: {reason}")
     else:
         try:
-            from hanglab.harness.panel import make_console, verdict_panel
+            from hanglab.harness.report.panel import make_console, verdict_panel
 
             make_console(errors=True).print(verdict_panel(verdict))
         except OSError:  # nobody reads it

@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 from hanglab.recorder.agent.session import Session
-from hanglab.recorder.agent.solitude import Solitude
-from hanglab.recorder.agent.timeouts import TorchDumps
+from hanglab.recorder.agent.standalone import Solitude
+from hanglab.recorder.agent.torch_dumps import TorchDumps
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hanglab.recorder.agent import keeping, procfs, stderrs
+from hanglab.recorder.agent import snapshots, stderr_files
 from hanglab.recorder.agent.host.sampler import HostSampler
-from hanglab.recorder.agent.request import NoReply, ask
+from hanglab.recorder.agent.rank_request import NoReply, ask
 from hanglab.recorder.agent.samples import (
     MOST_DESCENDANTS,
     child_stacks,
@@ -22,12 +22,13 @@ from hanglab.recorder.agent.samples import (
     socket_of,
 )
 from hanglab.recorder.agent.stacks import NoStacks, native_threads_of
-from hanglab.recorder.agent.timeouts import TorchDumps
-from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.agent.torch_dumps import TorchDumps
+from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import RankCase
 from hanglab.recorder.case.records import Absence, ChildExit, Exit, StackSample
 from hanglab.recorder.case.writer import append_records, clock, write_record, write_tail
+from hanglab.recorder.system import procfs
 
 #: Seconds within which a rank must have written its buffer, and then the one with stacks.
 _BUFFER_DEADLINE = 1.5
@@ -62,7 +63,7 @@ class Capture:
         ``gone`` are those that do not: what they shared with others is not the others' own.
         """
         ranks = list(ranks)
-        shared = stderrs.shared_files([*ranks, *gone])
+        shared = stderr_files.shared_files([*ranks, *gone])
         now = time.monotonic()
         if host is not None:
             host.ask()
@@ -184,10 +185,10 @@ class Capture:
         append_records(rank.folder / folders.NATIVE_STACKS, [sample])
 
     def _keep_progress(self, rank: WatchedRank) -> None:
-        keeping.keep_progress(rank.folder)
+        snapshots.keep_progress(rank.folder)
 
     def _keep_documents(self, rank: WatchedRank) -> None:
-        keeping.keep_documents(rank.folder)
+        snapshots.keep_documents(rank.folder)
 
     def _write_movement(self, rank: WatchedRank, now: float) -> None:
         write_record(rank.folder / folders.MOVEMENT, rank.movement(now))
@@ -209,14 +210,14 @@ class Capture:
                 )
         append_records(rank.folder / folders.CHILDREN, found)
 
-    def _write_stderr(self, rank: WatchedRank, shared: set[stderrs.File]) -> None:
-        file = stderrs.stderr_file(rank.pid)
+    def _write_stderr(self, rank: WatchedRank, shared: set[stderr_files.File]) -> None:
+        file = stderr_files.stderr_file(rank.pid)
         if file is None:
             return
         # The host's is written anew by whoever was told where the job's own begins.
         folder = rank.folder.parent.parent if file in shared else rank.folder
         with contextlib.suppress(FileNotFoundError, PermissionError, ProcessLookupError):
-            write_tail(folder / folders.STDERR, stderrs.stderr_path(rank.pid))
+            write_tail(folder / folders.STDERR, stderr_files.stderr_path(rank.pid))
 
 
 def ended(status: int, by_recorder: bool = False) -> Exit:

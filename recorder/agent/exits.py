@@ -14,8 +14,8 @@ import os
 import struct
 from pathlib import Path
 
-from hanglab.recorder.agent.watched import WatchedRank
-from hanglab.recorder.rank.reaping import NAME, read_exits
+from hanglab.recorder.agent.watched_rank import WatchedRank
+from hanglab.recorder.rank.reaped_exits import NAME, read_exits
 
 #: struct pidfd_info as first published: mask, control group, eleven numbers of 32 bits, status.
 _INFO = struct.Struct("<QQ11Ii")

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import msgspec
 
-from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import NotProgress, read_progress
-from hanglab.recorder.profiling import notes, wire
-from hanglab.recorder.profiling.access import MIN_TOKEN, Refused, is_loopback
+from hanglab.recorder.profiling import agent_notes, wire
+from hanglab.recorder.profiling.access_control import MIN_TOKEN, Refused, is_loopback
 from hanglab.recorder.profiling.configuration import Detail
 from hanglab.recorder.profiling.receipts import Asked, Selection
 from hanglab.recorder.profiling.registry import Client
@@ -106,8 +106,8 @@ class Profiles:
                 at_work=self._at_work,
                 trouble=self._trouble,
             )
-            self._note = notes.leave(
-                notes.own(
+            self._note = agent_notes.leave(
+                agent_notes.own(
                     self._service.port,
                     settings.addresses,
                     token=settings.token,
@@ -161,7 +161,7 @@ class Profiles:
         if self._service is not None:
             self._service.close()
         if self._note is not None:
-            notes.remove(self._note)
+            agent_notes.remove(self._note)
         shutil.rmtree(self._traces, ignore_errors=True)
 
     def _place(self, asked: Asked, reason: str) -> None:

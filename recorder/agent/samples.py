@@ -6,11 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from hanglab.recorder.agent import procfs, stacks
-from hanglab.recorder.agent.request import NoReply, ask
-from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.agent import stacks
+from hanglab.recorder.agent.rank_request import NoReply, ask
+from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case.records import ProcessKind, ProcessSample, StackSample, ThreadStack
 from hanglab.recorder.case.writer import clock
+from hanglab.recorder.system import procfs
 
 #: Processes below a rank that are looked at, at most.
 MOST_DESCENDANTS = 64

@@ -1,6 +1,6 @@
 """What the agent does: it watches, captures when that is due, and obeys.
 
-The commands and events are those of :mod:`hanglab.recorder.agent.conversation`.
+The commands and events are those of :mod:`hanglab.recorder.agent.driver_channel`.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ import socket
 import time
 from pathlib import Path
 
-from hanglab.recorder import runtimes
-from hanglab.recorder.agent import keeping
-from hanglab.recorder.agent.aftermath import Aftermath
+from hanglab.recorder.agent import snapshots
+from hanglab.recorder.agent.after_capture import Aftermath
 from hanglab.recorder.agent.capture import Capture
-from hanglab.recorder.agent.control import Control
-from hanglab.recorder.agent.conversation import KINDS, Command, Conversation
-from hanglab.recorder.agent.elsewhere import Elsewhere
-from hanglab.recorder.agent.endings import Endings
+from hanglab.recorder.agent.capture_socket import Control
+from hanglab.recorder.agent.case_metadata import Papers
+from hanglab.recorder.agent.driver_channel import KINDS, Command, Conversation
 from hanglab.recorder.agent.host.sampler import HostSampler
-from hanglab.recorder.agent.papers import Papers
 from hanglab.recorder.agent.profiles import Profiles
-from hanglab.recorder.agent.solitude import Solitude
-from hanglab.recorder.agent.strays import UNRECORDED, Strays
-from hanglab.recorder.agent.timeouts import TorchDumps
-from hanglab.recorder.agent.watched import WatchedRank
-from hanglab.recorder.agent.watcher import POLL, Watcher
+from hanglab.recorder.agent.progress_watch import POLL, Watcher
+from hanglab.recorder.agent.rank_ends import Endings
+from hanglab.recorder.agent.remote_ranks import Elsewhere
+from hanglab.recorder.agent.standalone import Solitude
+from hanglab.recorder.agent.torch_dumps import TorchDumps
+from hanglab.recorder.agent.unregistered_ranks import UNRECORDED, Strays
+from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.attach.registration import register
 from hanglab.recorder.attach.tree import FoundRank, has_torch
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Exit, Job, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock
-from hanglab.recorder.rank.alone import clear_away
+from hanglab.recorder.rank.self_recording import clear_away
+from hanglab.recorder.system import socket_folders
 
 #: After a rank failed, the others are captured once they have rested this long ...
 _GRACE_QUIET = 0.3
@@ -109,7 +109,7 @@ class Session:
             self._slow_factor,
         )
         self._tell("ready")
-        runtimes.sweep()
+        socket_folders.sweep()
         next_look = time.monotonic()
         while not self._finishing and not self._conversation.over:
             self._wait(max(0.0, next_look - time.monotonic()))
@@ -268,7 +268,7 @@ class Session:
         self._aftermath.begin()
         self._job.trigger = None
         for rank in self._watcher.ranks:
-            keeping.forget(rank.folder)
+            snapshots.forget(rank.folder)
             for name in (folders.STACKS, folders.PROCESSES, folders.MOVEMENT):
                 with contextlib.suppress(OSError):
                     (rank.folder / name).unlink()
@@ -367,7 +367,7 @@ class Session:
         self._papers.write_movements(ranks)
         for rank in ranks:
             self._dumps.keep(rank)
-            keeping.drop_doubles(rank.folder)
+            snapshots.drop_doubles(rank.folder)
             if self._job.trigger is not None:
                 self._capture.miss_what_ended(rank)
         self._job.ended = clock()
@@ -381,7 +381,7 @@ class Session:
             clear_away(self._runtime)
         else:
             # Whoever made it does so, too, unless it was killed.
-            runtimes.remove_unused(self._runtime)
+            socket_folders.remove_unused(self._runtime)
 
     def _look_for_unrecorded(self) -> None:
         """Ranks that could not record themselves left a note with the reason."""

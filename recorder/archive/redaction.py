@@ -18,6 +18,7 @@ from hanglab.recorder.archive.progress_texts import DamagedProgress, redact_prog
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.archive.texts import Texts
 from hanglab.recorder.case import folders
+from hanglab.recorder.case.host_records import Connection, ConnectionSample, HostSample
 from hanglab.recorder.case.reader import (
     BUFFER_LIMIT,
     JSON_LIMIT,
@@ -45,7 +46,6 @@ from hanglab.recorder.case.records import (
     ThreadStack,
     ThreadWait,
 )
-from hanglab.recorder.case.surroundings import Connection, ConnectionSample, HostSample
 from hanglab.recorder.case.writer import write_manifest, write_record
 
 T = TypeVar("T")

@@ -7,13 +7,13 @@ import re
 import time
 from pathlib import Path
 
-from hanglab.recorder.agent import procfs
-from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.attach.tree import FoundRank, environment_of, mapped_files
-from hanglab.recorder.case import folders, ownership
+from hanglab.recorder.case import folders, user_code
 from hanglab.recorder.case.records import Clock, Python, RankProcess
 from hanglab.recorder.case.writer import clock, write_record
 from hanglab.recorder.rank import process
+from hanglab.recorder.system import procfs
 
 _TORCH = re.compile(r"(?P<site>.*)/torch/lib/lib(torch|c10)[^/]*\.so")
 _VERSION = re.compile(r"python(\d+\.\d+)")
@@ -68,7 +68,7 @@ def python_of(pid: int) -> Python:
         version=version,
         stdlib=sorted(path for path in stdlib if os.path.isdir(path)),
         site=sorted(sites),
-        own=ownership.own_folders(),
+        own=user_code.own_folders(),
         torch=torch,
         torch_version=_torch_version(torch),
     )

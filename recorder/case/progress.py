@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from hanglab.recorder.case import layout
-from hanglab.recorder.case.boundary import (
+from hanglab.recorder.case.layout import NONE, Slot, Table
+from hanglab.recorder.case.progress_records import (
     Batch,
     Collections,
     Fetches,
@@ -26,7 +27,6 @@ from hanglab.recorder.case.boundary import (
     SectionTotal,
     Usage,
 )
-from hanglab.recorder.case.layout import NONE, Slot, Table
 
 _HEADER = struct.Struct("<512q")
 _COUNTERS = struct.Struct(f"<{layout.COUNTERS_BYTES // 8}q")

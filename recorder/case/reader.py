@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.boundary import Progress
+from hanglab.recorder.case.host_records import ConnectionSample, HostSample
 from hanglab.recorder.case.progress import NotProgress, read_progress
+from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.records import (
     FORMAT,
     Absence,
@@ -39,7 +40,6 @@ from hanglab.recorder.case.records import (
     StragglerLine,
     ThreadWait,
 )
-from hanglab.recorder.case.surroundings import ConnectionSample, HostSample
 
 T = TypeVar("T")
 

@@ -356,7 +356,7 @@ class LineCount(msgspec.Struct, frozen=True):
 class TimingSummary(msgspec.Struct, frozen=True, array_like=True):
     """A window of timings of one section or kernel, in milliseconds.
 
-    In JSON a list of the fields in this order; that of ``recorder.scores.Summary``.
+    In JSON a list of the fields in this order; that of ``recorder.slowness.Summary``.
     """
 
     count: int

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from hanglab.recorder.profiling import wire
-from hanglab.recorder.profiling.clock import Heard, offset_ms
+from hanglab.recorder.profiling.clock_offset import Heard, offset_ms
 from hanglab.recorder.profiling.receipts import Asked, ProcessState, Receipt
 
 #: Seconds for an agent to look at all its processes.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hanglab.recorder.profiling.access import Refused
+from hanglab.recorder.profiling.access_control import Refused
 from hanglab.recorder.profiling.configuration import (
     BadConfiguration,
     check_text,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from hanglab.recorder.profiling import processes
 from hanglab.recorder.profiling.fabric import Request
-from hanglab.recorder.profiling.handover import Handover
 from hanglab.recorder.profiling.processes import Identity, Registered
+from hanglab.recorder.profiling.trace_delivery import Handover
 
 #: A process that asks every 5 s, and has not for this long, has gone.
 _SILENCE_S = 30.0

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from hanglab.recorder.case import folders
 from hanglab.recorder.profiling import fabric
-from hanglab.recorder.profiling.access import Refused, is_loopback, server_tls
+from hanglab.recorder.profiling.access_control import Refused, is_loopback, server_tls
 from hanglab.recorder.profiling.fabric_socket import FabricSocket, Received, remove_dead_clients
-from hanglab.recorder.profiling.orders import Orders
+from hanglab.recorder.profiling.iteration_pace import Standstills
 from hanglab.recorder.profiling.processes import Registered
 from hanglab.recorder.profiling.registry import Client, Registry
-from hanglab.recorder.profiling.requests import Requests
 from hanglab.recorder.profiling.server import Server
-from hanglab.recorder.profiling.standstill import Standstills
+from hanglab.recorder.profiling.tcp_requests import Requests
+from hanglab.recorder.profiling.trace_requests import Orders
 
 #: Seconds between two looks at orders while some are open.
 _FOLLOW_S = 0.02

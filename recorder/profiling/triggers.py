@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from hanglab.recorder.case.boundary import Progress
+from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.records import StragglerLine
 
 #: Stretches of one name before one of them can be called slow.

@@ -60,7 +60,7 @@ def start_from_environment() -> None:
 
     That is now where ``RANK`` says so, else when it initialises torch.distributed.
     """
-    from hanglab.recorder.rank.surroundings import is_rank, may_join
+    from hanglab.recorder.rank.rank_recognition import is_rank, may_join
 
     environment = os.environ
     if not is_rank(environment):
@@ -86,7 +86,7 @@ def start_alone(out: str | os.PathLike[str] | None, hang_after: float | None) ->
     import sys
 
     try:
-        from hanglab.recorder.rank.alone import begin
+        from hanglab.recorder.rank.self_recording import begin
 
         begin(out, hang_after)
     except Exception as error:
@@ -99,7 +99,7 @@ def _start_when_joining() -> None:
     global _waiting
     if _waiting:
         return
-    from hanglab.recorder.rank.joining import JoinWatch
+    from hanglab.recorder.rank.group_joining import JoinWatch
 
     def joining(rank: int, world_size: int | None) -> None:
         local_rank = os.environ.get("LOCAL_RANK", "")
@@ -120,7 +120,7 @@ def _start_when_joining() -> None:
     watch.install()
     runtime = os.environ.get("HANGLAB_RUNTIME")
     if runtime:
-        from hanglab.recorder.rank.reaping import note_exits
+        from hanglab.recorder.rank.reaped_exits import note_exits
 
         note_exits(Path(runtime))
     _waiting = True

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from hanglab.recorder.case.layout import NONE
-from hanglab.recorder.rank.guards import is_the_jobs
+from hanglab.recorder.rank.error_guard import is_the_jobs
 
 
 class Method(NamedTuple):

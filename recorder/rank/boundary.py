@@ -31,10 +31,10 @@ from hanglab.recorder.rank.arguments import (
     takes_a_timeout,
 )
 from hanglab.recorder.rank.call_site import CallSites
-from hanglab.recorder.rank.cells import Cell, cells, slot_object
-from hanglab.recorder.rank.guards import is_the_jobs
+from hanglab.recorder.rank.error_guard import is_the_jobs
+from hanglab.recorder.rank.operation_cells import Cell, cells, slot_object
 from hanglab.recorder.rank.progress_file import ProgressFile
-from hanglab.recorder.rank.shortcuts import Shortcuts
+from hanglab.recorder.rank.signature_cache import Shortcuts
 from hanglab.recorder.rank.signatures import Signatures
 
 #: Fields that are 0 when an operation is entered.

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from hanglab.recorder.rank.guards import undisturbed
-from hanglab.recorder.rank.rooms import chain, full_disks
+from hanglab.recorder.rank.error_guard import undisturbed
+from hanglab.recorder.rank.full_file_systems import chain, full_disks
 
 _MESSAGE_BYTES = 4096
 _FRAMES = 256

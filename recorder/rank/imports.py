@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, cast
 
-from hanglab.recorder.rank.guards import GUARD
+from hanglab.recorder.rank.error_guard import GUARD
 
 
 class AfterImport:

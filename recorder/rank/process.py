@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hanglab.recorder.case import folders, ownership
+from hanglab.recorder.case import folders, user_code
 
 #: Names of the environment that may stand in a Case: they say how the job was
 #: laid out and how communication was set up, and hold no secrets.
@@ -33,9 +33,9 @@ def description(
         "started": {"wall_ns": time.time_ns(), "mono_ns": time.monotonic_ns()},
         "python": {
             "version": "{}.{}.{}".format(*sys.version_info[:3]),
-            "stdlib": ownership.stdlib_folders(),
-            "site": ownership.site_folders(),
-            "own": ownership.own_folders(),
+            "stdlib": user_code.stdlib_folders(),
+            "site": user_code.site_folders(),
+            "own": user_code.own_folders(),
             **torch_facts(),
         },
         "local_rank": local_rank,

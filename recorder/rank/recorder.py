@@ -13,34 +13,35 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from hanglab.recorder.case import folders, layout, ownership
+from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case import user_code as ownership
 from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.rank import dump, process
-from hanglab.recorder.rank.backends import Backends
-from hanglab.recorder.rank.batches import BatchNotes
+from hanglab.recorder.rank.bare_backends import Backends
+from hanglab.recorder.rank.batch_fetches import FetchWatch
+from hanglab.recorder.rank.batch_sizes import BatchNotes
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
-from hanglab.recorder.rank.children import ChildWatch
-from hanglab.recorder.rank.departures import DepartureWatch
+from hanglab.recorder.rank.child_exits import ChildWatch
+from hanglab.recorder.rank.code_shapes import raised_code, standing_code
+from hanglab.recorder.rank.departure import DepartureWatch
+from hanglab.recorder.rank.error_guard import GUARD, is_the_jobs, undisturbed
 from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
-from hanglab.recorder.rank.fetches import FetchWatch
-from hanglab.recorder.rank.group_calls import GroupCalls
-from hanglab.recorder.rank.groups import Groups
-from hanglab.recorder.rank.guards import GUARD, is_the_jobs, undisturbed
-from hanglab.recorder.rank.handled import HandledWatch, ends_the_process
+from hanglab.recorder.rank.function_changes import StandingWatch
+from hanglab.recorder.rank.gc_pauses import PauseWatch
+from hanglab.recorder.rank.group_creation import GroupCalls
+from hanglab.recorder.rank.group_members import Groups
+from hanglab.recorder.rank.handled_exceptions import HandledWatch, ends_the_process
 from hanglab.recorder.rank.imports import AfterImport
-from hanglab.recorder.rank.lines import LineSampler
-from hanglab.recorder.rank.loader import LoaderWatch
-from hanglab.recorder.rank.pauses import PauseWatch
+from hanglab.recorder.rank.line_samples import LineSampler
+from hanglab.recorder.rank.loader_queues import LoaderQueues
+from hanglab.recorder.rank.loader_waits import LoaderWatch
+from hanglab.recorder.rank.optimizer_steps import UpdateWatch
+from hanglab.recorder.rank.processor_usage import UsageSampler
 from hanglab.recorder.rank.progress_file import ProgressFile
-from hanglab.recorder.rank.queues import LoaderQueues
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.rank.service import Service, current_stacks
-from hanglab.recorder.rank.shapes import raised_code, standing_code
-from hanglab.recorder.rank.standing import StandingWatch
-from hanglab.recorder.rank.updates import UpdateWatch
-from hanglab.recorder.rank.usage import UsageSampler
-from hanglab.recorder.rank.waits import thread_waits
+from hanglab.recorder.rank.thread_waits import thread_waits
 
 
 class RankRecorder:

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hanglab.recorder.rank.frames import steady_frames
+from hanglab.recorder.rank.thread_frames import steady_frames
 
 #: Times between looks at where the rank stands, in seconds; a beat follows after all of
 #: them.  They differ so as not to keep time with the job's own loops.

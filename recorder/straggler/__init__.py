@@ -18,7 +18,7 @@ docs/stragglers.md says what the scores mean, and what differs.
 
 from __future__ import annotations
 
-from hanglab.recorder.scores.statistics import Statistic
+from hanglab.recorder.slowness.statistics import Statistic
 from hanglab.recorder.straggler.callables import CallableId
 from hanglab.recorder.straggler.detector import Detector
 from hanglab.recorder.straggler.reporting import Missing, Report, SlowSection, StragglerId

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from hanglab.recorder.scores.habits import FLOOR_MS
+from hanglab.recorder.slowness.slower_ranks import FLOOR_MS
 from hanglab.recorder.straggler import evidence
 from hanglab.recorder.straggler.callables import CallableId, WrappedCallable
+from hanglab.recorder.straggler.class_or_instance import on_class_too, value_on_class_too
 from hanglab.recorder.straggler.interval import IntervalTracker
-from hanglab.recorder.straggler.measuring import Measuring
+from hanglab.recorder.straggler.measurement import Measuring
 from hanglab.recorder.straggler.peers import Peers
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
 from hanglab.recorder.straggler.sections import Entry, Kind, Section
-from hanglab.recorder.straggler.shared import on_class_too, value_on_class_too
 from hanglab.recorder.straggler.window import Standing
 
 log = logging.getLogger("hanglab.straggler")

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from hanglab.recorder.scores.statistics import median
+from hanglab.recorder.slowness.statistics import median
 
 #: Gives the interval that holds for all ranks, from this rank's estimate; None as long as
 #: it is not known.  With True it may wait for it, briefly.

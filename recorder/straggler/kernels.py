@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from typing import Any
 
-from hanglab.recorder.scores import Summary, summarize
+from hanglab.recorder.slowness import Summary, summarize
 from hanglab.recorder.straggler.gpu import KERNEL_WINDOW, kernel_times
 
 NO_DEVICE = "kernels are not timed: the process uses no CUDA device"

@@ -14,7 +14,7 @@ except ImportError as error:
 
 from hanglab.recorder.straggler.callables import CallableId
 from hanglab.recorder.straggler.detector import Detector
-from hanglab.recorder.straggler.watch import (
+from hanglab.recorder.straggler.integration import (
     StragglerWatch,
     Thresholds,
     scores_asked,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hanglab.recorder as recorder
 from hanglab.recorder.case import layout
-from hanglab.recorder.rank.fetches import FetchWatch
+from hanglab.recorder.rank.batch_fetches import FetchWatch
 from hanglab.recorder.rank.imports import AfterImport
 from hanglab.recorder.rank.progress_file import ProgressFile
 

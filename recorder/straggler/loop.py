@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from hanglab.recorder.straggler.detector import Detector
-from hanglab.recorder.straggler.watch import StragglerWatch, Thresholds
+from hanglab.recorder.straggler.integration import StragglerWatch, Thresholds
 
 __all__ = ["Thresholds", "watch_stragglers"]
 

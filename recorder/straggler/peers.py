@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from hanglab.recorder.straggler import exchange
-from hanglab.recorder.straggler.courier import Courier, Errand
+from hanglab.recorder.straggler.exchange_thread import Courier, Errand
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.window import Standing, Window
 
@@ -227,25 +227,25 @@ class Peers:
 
 
 def _packed(window: Window) -> bytes:
-    from hanglab.recorder.straggler import parcel
+    from hanglab.recorder.straggler import window_encoding
 
-    return parcel.pack(window)
+    return window_encoding.pack(window)
 
 
 def _number(data: bytes) -> float:
     """Of a window; infinite where it says none, so that nobody waits for a better one."""
-    from hanglab.recorder.straggler import parcel
+    from hanglab.recorder.straggler import window_encoding
 
     try:
-        return parcel.number_of(data)
+        return window_encoding.number_of(data)
     except _UNREADABLE:
         return math.inf
 
 
 def _unpacked(data: bytes) -> Window | None:
-    from hanglab.recorder.straggler import parcel
+    from hanglab.recorder.straggler import window_encoding
 
     try:
-        return parcel.unpack(data)
+        return window_encoding.unpack(data)
     except _UNREADABLE:
         return None

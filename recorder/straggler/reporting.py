@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypedDict
 
-from hanglab.recorder.scores import (
+from hanglab.recorder.slowness import (
     Slowness,
     Starvation,
     Statistic,
@@ -19,7 +19,7 @@ from hanglab.recorder.scores import (
     median,
     slower_than,
 )
-from hanglab.recorder.scores.habits import FLOOR_MS
+from hanglab.recorder.slowness.slower_ranks import FLOOR_MS
 from hanglab.recorder.straggler.window import Standing, Window
 
 #: A rank whose work takes this many times that of its peers is slow.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hanglab.recorder.scores import kernel_score
-from hanglab.recorder.scores.kernels import common_medians
+from hanglab.recorder.slowness import kernel_score
+from hanglab.recorder.slowness.kernel_scores import common_medians
 from hanglab.recorder.straggler.peers import Heard
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.window import Window

@@ -1,6 +1,6 @@
 """The sections of a window as columns of numbers: a report goes over hundreds of them at once.
 
-Nothing imports this module before there is a report to make; see scores/columns.py.
+Nothing imports this module before there is a report to make; see slowness/column_summaries.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hanglab.recorder.scores.columns import (
+from hanglab.recorder.slowness.column_summaries import (
     COUNT,
     MEDIAN,
     SHORT,
@@ -22,8 +22,8 @@ from hanglab.recorder.scores.columns import (
     statistics_of,
     summary_of,
 )
-from hanglab.recorder.scores.ratios import RESOLUTION_MS
-from hanglab.recorder.scores.statistics import Statistic
+from hanglab.recorder.slowness.ratios import RESOLUTION_MS
+from hanglab.recorder.slowness.statistics import Statistic
 from hanglab.recorder.straggler.window import Measure, SectionWindow
 
 Scores: TypeAlias = NDArray[np.float64]

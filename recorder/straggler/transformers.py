@@ -19,8 +19,8 @@ except ImportError as error:
 
 from hanglab.recorder.straggler.callables import CallableId
 from hanglab.recorder.straggler.detector import Detector
+from hanglab.recorder.straggler.integration import StragglerWatch, Thresholds
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE
-from hanglab.recorder.straggler.watch import StragglerWatch, Thresholds
 
 
 class StragglerDetectionCallback(TrainerCallback):

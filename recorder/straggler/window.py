@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from hanglab.recorder.scores import InputWait, Summary
+from hanglab.recorder.slowness import InputWait, Summary
 
 #: How a section's own work was told from its waits: wall time less the measured waits;
 #: processor time, where C++ waits inside; not at all.

@@ -7,11 +7,10 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from hanglab.analyzer import engine
-from hanglab.analyzer.communication.picture import Picture
-from hanglab.analyzer.evidence.model import Evidence, RankView
-from hanglab.analyzer.heuristics import registry
-from hanglab.analyzer.heuristics.proposal import Heuristic, Proposal
+from hanglab.analyzer import engine, registry
+from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.graph.wait_for_graph import Picture
+from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import Clock, Exit
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness import archives
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.recording import archives
 from hanglab.recorder.archive import packing
 from hanglab.recorder.archive.packing import UnsafeArchive, pack, unpack
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from hanglab.analyzer.engine import analyze
-from hanglab.harness import archives
+from hanglab.harness.recording import archives
 from hanglab.recorder.archive.buffers import UnsafeBuffer, redact_buffer
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.archive.texts import Texts

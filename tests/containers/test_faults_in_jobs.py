@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanglab.harness.capabilities import capability
 from hanglab.harness.faults.outside.namespaces import tool
+from hanglab.harness.system.capabilities import capability
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.agent import AgentDied
-from hanglab.harness.launchers.channel import Message
 from hanglab.harness.launchers.docker.recording import JointRecording
+from hanglab.harness.launchers.supervision.channel import Message
+from hanglab.harness.recording.agent import AgentDied
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Container

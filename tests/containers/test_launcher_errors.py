@@ -25,8 +25,8 @@ from hanglab.harness.launchers.docker import containers, errors
 from hanglab.harness.launchers.docker.engine import connect
 from hanglab.harness.launchers.docker.image import LABEL, PYTHON, VARIABLE, image_name
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
-from hanglab.harness.launchers.docker.programs import UnreadableProgram
 from hanglab.harness.launchers.docker.reaping import reap
+from hanglab.harness.launchers.docker.user_programs import UnreadableProgram
 from hanglab.harness.launchers.protocol import LaunchError
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanglab.harness.capabilities import capability
 from hanglab.harness.faults.outside.node_fault import NodeFault
 from hanglab.harness.launchers.docker.nodes import Node, Nodes, NodeSettings
+from hanglab.harness.system.capabilities import capability
 
 if TYPE_CHECKING:
     from docker import DockerClient

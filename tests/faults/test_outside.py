@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.capabilities import capability
 from hanglab.harness.faults.outside.blocked_disk import BlockDisk, FileServer
 from hanglab.harness.faults.outside.clock_skew import ClockSkew
 from hanglab.harness.faults.outside.cut import CutOff, Ways
@@ -37,6 +36,7 @@ from hanglab.harness.faults.outside.store_gone import StoreGone
 from hanglab.harness.faults.outside.wrong_address import WrongAddress, WrongInterface
 from hanglab.harness.launchers.docker.nodes import Nodes
 from hanglab.harness.probes.probe import Probe, look_until
+from hanglab.harness.system.capabilities import capability
 
 pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker")]
 

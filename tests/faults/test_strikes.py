@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.harness.faults.injection import Injector
 from hanglab.harness.faults.outside.disk import FillDisk
 from hanglab.harness.faults.outside.kill_rank import KillRank
 from hanglab.harness.faults.outside.limits import NodeTasks
 from hanglab.harness.faults.outside.port_taken import PortTaken
-from hanglab.harness.injection import Injector
 from hanglab.harness.launchers.docker.nodes import Nodes
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot

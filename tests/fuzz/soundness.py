@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from hanglab.analyzer.dumps.columns import ABSENT, Entries, RankDump, State
-from hanglab.analyzer.dumps.content import read_content
-from hanglab.analyzer.dumps.decoding import Decoded, decode_pickle
-from hanglab.analyzer.dumps.errors import DumpError
-from hanglab.analyzer.dumps.likeness import Likenesses
-from hanglab.analyzer.dumps.repetition import Mistaken, thin
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump, State
+from hanglab.analyzer.flight_recorder.content import read_content
+from hanglab.analyzer.flight_recorder.decoding import Decoded, decode_pickle
+from hanglab.analyzer.flight_recorder.errors import DumpError
+from hanglab.analyzer.flight_recorder.pattern_reader import Likenesses
+from hanglab.analyzer.flight_recorder.repeated_entries import Mistaken, thin
 
 #: Column, its type, the table that it points into.
 _COLUMNS = {

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from soundness import check_alike, check_short_way, check_sound
 from values_of_dumps import SEEDS, alike, damaged, dumps, in_json, pickled, repeating
 
-from hanglab.analyzer.dumps import DumpError, load_folder, load_many
-from hanglab.analyzer.dumps.formats import read_dump
+from hanglab.analyzer.flight_recorder import DumpError, load_folder, load_many
+from hanglab.analyzer.flight_recorder.formats import read_dump
 
 FINDINGS = Path(__file__).parents[1] / "data" / "dumps" / "fuzz"
 _settings = settings(

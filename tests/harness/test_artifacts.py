@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.artifacts import ArtifactsError, RunFolder, write_json
+from hanglab.harness.jobs.run_folder import ArtifactsError, RunFolder, write_json
 
 
 def test_runs_at_the_same_moment_never_share_a_folder(tmp_path: Path) -> None:

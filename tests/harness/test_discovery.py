@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.harness import discovery
-from hanglab.harness.declaration import Expect, Scenario
-from hanglab.harness.discovery import Found
 from hanglab.harness.errors import UsageError
 from hanglab.harness.faults.conditions import Operations
 from hanglab.harness.faults.freeze import Freeze
-from hanglab.harness.repetition import command
-from hanglab.harness.suite import Options, requests_of
+from hanglab.harness.jobs.reproduction import command
+from hanglab.harness.jobs.suite import Options, requests_of
+from hanglab.harness.scenarios import discovery
+from hanglab.harness.scenarios.declaration import Expect, Scenario
+from hanglab.harness.scenarios.discovery import Found
 
 HEADER = "from hanglab.harness import Cause, Expect, Freeze, Operations, Status, scenario\n"
 

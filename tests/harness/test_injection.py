@@ -18,10 +18,10 @@ import pytest
 from hanglab.harness.faults.conditions import Operations, Seen, Steps
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.faults.freeze import Freeze
+from hanglab.harness.faults.injection import Injector
 from hanglab.harness.faults.kill import Kill
 from hanglab.harness.faults.outside.node_fault import NodeFault
 from hanglab.harness.faults.terminate import Terminate
-from hanglab.harness.injection import Injector
 from hanglab.harness.launchers.docker.nodes import Nodes
 from hanglab.harness.probes.files import FilesProbe
 from hanglab.harness.probes.probe import Reading

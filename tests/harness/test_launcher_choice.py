@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.discovery import select
+from hanglab.harness.jobs.reproduction import command
+from hanglab.harness.jobs.suite import Options, refusal_of, requests_of
 from hanglab.harness.launchers.selection import LAUNCHERS, Launchers, launcher_of, make_launcher
-from hanglab.harness.repetition import command
-from hanglab.harness.suite import Options, refusal_of, requests_of
+from hanglab.harness.scenarios.discovery import select
 
 _FILE = """\
 from hanglab.harness import Cause, Expect, scenario

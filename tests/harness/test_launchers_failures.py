@@ -15,9 +15,7 @@ import psutil
 import pytest
 from launcher_support import all_exits, exists, make_plan, wait_until
 
-from hanglab.harness.launchers import descendants, guard, leftovers, protocol, supervised
-from hanglab.harness.launchers.channel import Channel, Message
-from hanglab.harness.launchers.guard import GuardianFailed
+from hanglab.harness.launchers import protocol
 from hanglab.harness.launchers.local import LocalLauncher
 from hanglab.harness.launchers.protocol import (
     LaunchError,
@@ -26,7 +24,11 @@ from hanglab.harness.launchers.protocol import (
     SupervisorLost,
     SupervisorSilent,
 )
-from hanglab.harness.launchers.supervised import SupervisedJob
+from hanglab.harness.launchers.supervision import client, descendants, leftovers
+from hanglab.harness.launchers.supervision import job as supervised
+from hanglab.harness.launchers.supervision.channel import Channel, Message
+from hanglab.harness.launchers.supervision.client import GuardianFailed
+from hanglab.harness.launchers.supervision.job import SupervisedJob
 from hanglab.harness.launchers.torchrun import TorchrunLauncher
 
 
@@ -197,7 +199,7 @@ def test_a_warm_process_that_never_comes_up_is_given_up(
         def command(self) -> list[str]:
             return [sys.executable, "-c", "import signal; signal.pause()"]
 
-    monkeypatch.setattr(guard, "_READY_S", 0.3)
+    monkeypatch.setattr(client, "_READY_S", 0.3)
     launcher = Stuck()
     try:
         with pytest.raises(GuardianFailed, match=r"not ready after 0 s"):

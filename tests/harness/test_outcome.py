@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Finding, Location, Status, Verdict
-from hanglab.harness.declaration import Expect, Scenario, default_status
-from hanglab.harness.outcome import Facts, Outcome, exit_code, judge, same_file
+from hanglab.harness.jobs.outcome import Facts, Outcome, exit_code, judge, same_file
+from hanglab.harness.scenarios.declaration import Expect, Scenario, default_status
 
 FILE = Path("/somewhere/scenarios/train.py")
 EXPECT = Expect(Cause.SKIPPED_COLLECTIVE, culprits={1}, group="default_pg")

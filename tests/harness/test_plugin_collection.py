@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from plugin_support import NEEDS, SOUND, environment, run_pytest, write
 
-from hanglab.harness import discovery
+from hanglab.harness.scenarios import discovery
 
 #: Stands in for NVML: a machine with eight GPUs, which nobody here has.
 EIGHT_GPUS = """

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from plugin_support import SOUND, environment, junit_properties, run_pytest, write
 
-from hanglab.harness import discovery
-from hanglab.harness.outcome import Judgement, Outcome
+from hanglab.harness.jobs.outcome import Judgement, Outcome
+from hanglab.harness.jobs.run import Result
+from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.pytest_plugin.failure import describe_failure
-from hanglab.harness.runner import Result
-from hanglab.harness.suite import Options, requests_of
+from hanglab.harness.scenarios import discovery
 
 BODIES = {
     "wrong": SOUND.format(name="wrong").replace(

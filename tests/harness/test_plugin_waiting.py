@@ -12,8 +12,8 @@ from launcher_support import wait_until
 from plugin_support import SOUND, pytest_over, write
 
 from hanglab.harness.leases.slots import CpuSlots
-from hanglab.harness.pytest_plugin import waiting
-from hanglab.harness.pytest_plugin.waiting import Wait
+from hanglab.harness.pytest_plugin import lease_waits
+from hanglab.harness.pytest_plugin.lease_waits import Wait
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "a worker"])
@@ -43,7 +43,7 @@ def test_a_job_that_waits_for_long_says_for_what(tmp_path: Path, workers: list[s
 
 
 def test_what_is_waited_for_is_told_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(lease_waits, "PATIENCE_S", 0.01)
     told: list[str] = []
     with Wait(told.append) as wait:
         wait.tell("waiting for 1 GPU: 1 ahead in line")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanglab.harness.rates import pass_rate, wilson
-from hanglab.harness.summary import Row, markdown
+from hanglab.harness.report.markdown import Row, markdown
+from hanglab.harness.report.rates import pass_rate, wilson
 
 
 @pytest.mark.parametrize(

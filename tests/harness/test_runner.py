@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.agent import Agent
-from hanglab.harness.artifacts import JobFolder, RunFolder, Variant
-from hanglab.harness.declaration import Expect, Scenario
+from hanglab.harness.jobs.outcome import Outcome
+from hanglab.harness.jobs.run import Request, Result, run
+from hanglab.harness.jobs.run_folder import JobFolder, RunFolder, Variant
+from hanglab.harness.jobs.suite import run_all
 from hanglab.harness.launchers.protocol import LaunchError, Plan, RankExit
 from hanglab.harness.launchers.selection import Launchers
-from hanglab.harness.outcome import Outcome
-from hanglab.harness.runner import Request, Result, run
-from hanglab.harness.suite import run_all
+from hanglab.harness.recording.agent import Agent
+from hanglab.harness.scenarios.declaration import Expect, Scenario
 from hanglab.recorder.case.reader import CaseReader
 
 

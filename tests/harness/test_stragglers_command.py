@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hanglab.harness.cli import main
-from hanglab.harness.stragglers.history import load_history
+from hanglab.harness.report.stragglers.history import load_history
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
-from hanglab.recorder.scores import InputWait, Summary, summarize
+from hanglab.recorder.slowness import InputWait, Summary, summarize
 from hanglab.recorder.straggler.window import SectionWindow, Window
 
 

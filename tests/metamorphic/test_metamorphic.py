@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rewriting import rewrite
 
-from hanglab.harness import discovery
+from hanglab.harness.scenarios import discovery
 
 #: Those that fit any of the world sizes.  NCCL-only ones are skipped without GPUs anyway.
 SCENARIOS = sorted(

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hanglab.harness.allotment import Allotment, gpus_of, least_gpus
-from hanglab.harness.declaration import Scenario
+from hanglab.harness.jobs.resources import Allotment, gpus_of, least_gpus
+from hanglab.harness.jobs.run import Request
 from hanglab.harness.launchers.environment import job_environment, nccl_environment
 from hanglab.harness.launchers.local import LocalLauncher
 from hanglab.harness.launchers.protocol import Launcher, Plan
@@ -21,7 +21,7 @@ from hanglab.harness.launchers.torchrun import TorchrunLauncher
 from hanglab.harness.leases.gpus import GpuPool
 from hanglab.harness.leases.machine import Gpu, Machine
 from hanglab.harness.leases.pool import PoolTooSmall
-from hanglab.harness.runner import Request
+from hanglab.harness.scenarios.declaration import Scenario
 
 PROGRAM = """
 import json, os, sys

@@ -16,11 +16,11 @@ from types import ModuleType
 import pytest
 
 from hanglab.analyzer.engine import analyze
-from hanglab.harness import discovery
-from hanglab.harness.artifacts import RunFolder
+from hanglab.harness.jobs.run import run
+from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.launchers.local import LocalLauncher
-from hanglab.harness.runner import run
-from hanglab.harness.suite import Options, requests_of
+from hanglab.harness.scenarios import discovery
 
 ROOT = Path(__file__).resolve().parents[2]
 ABOUT = {"torch": "2.13.0+cu130", "nccl": "2.29.7", "gpu": "NVIDIA L4", "driver": "580"}

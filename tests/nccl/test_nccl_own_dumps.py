@@ -10,10 +10,10 @@ import json
 import threading
 from pathlib import Path
 
-from hanglab.harness.artifacts import JobFolder
+from hanglab.harness.jobs.run import run
+from hanglab.harness.jobs.run_folder import JobFolder
+from hanglab.harness.jobs.suite import Options, requests_of, script_scenario
 from hanglab.harness.launchers.local import LocalLauncher
-from hanglab.harness.runner import run
-from hanglab.harness.suite import Options, requests_of, script_scenario
 
 TRAIN = """
 import os, time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.recorder.profiling.clock import Heard, offset_ms
+from hanglab.recorder.profiling.clock_offset import Heard, offset_ms
 
 
 def heard(there: float, back: float, offset: float) -> Heard:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.doors import find_doors
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.recording.endpoints import find_doors
 from hanglab.recorder.agent.profiles import open_door
 from hanglab.recorder.case.folders import host_folder
-from hanglab.recorder.profiling import client, notes
-from hanglab.recorder.profiling.access import Refused
+from hanglab.recorder.profiling import agent_notes, client
+from hanglab.recorder.profiling.access_control import Refused
 from hanglab.recorder.profiling.client import AgentRefused, Door
 from hanglab.recorder.profiling.receipts import Asked, Selection
 from hanglab.recorder.profiling.service import ProfilingService, Settings
@@ -53,7 +53,7 @@ def test_hosts_of_a_slurm_job_are_asked(nodes: Answer) -> None:
 
 def test_agent_here_is_asked_for_this_host_of_the_job_and_no_other(nodes: Answer) -> None:
     own = socket.gethostname()
-    notes.leave(notes.own(4711, ["127.0.0.1"]))
+    agent_notes.leave(agent_notes.own(4711, ["127.0.0.1"]))
     nodes(f"{own},gpu02")
     assert found() == [("127.0.0.1", 4711), ("gpu02", 1778)]
     nodes("gpu01,gpu02")
@@ -69,7 +69,7 @@ def test_agent_that_listens_on_one_address_only_is_found_there(nodes: Answer) ->
         (["0.0.0.0"], "127.0.0.1"),
         (["::"], "::1"),
     ):
-        notes.leave(notes.own(4711, addresses))
+        agent_notes.leave(agent_notes.own(4711, addresses))
         assert found("") == [(local, 4711)]
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.analyzer.evidence.traces import stack_of_trace
-from hanglab.recorder.profiling import campaign, client
+from hanglab.analyzer.facts.trace_stacks import stack_of_trace
+from hanglab.recorder.profiling import client, multi_host_request
 from hanglab.recorder.profiling.client import Door
 from hanglab.recorder.profiling.configuration import Detail, Window
 from hanglab.recorder.profiling.fabric_socket import PATIENCE_S
@@ -101,8 +101,8 @@ def registered(door: Door, folder: Path, ranks: int = 2) -> None:
 
 
 def profile(door: Door, asked: Asked) -> list[Receipt]:
-    parts = campaign.place(campaign.Plan([door], asked))
-    campaign.follow(parts, lambda parts: None)
+    parts = multi_host_request.place(multi_host_request.Plan([door], asked))
+    multi_host_request.follow(parts, lambda parts: None)
     assert [part.problem for part in parts] == [""]
     return sorted(parts[0].receipts, key=lambda receipt: receipt.rank or 0)
 
@@ -166,8 +166,8 @@ def test_ranks_of_a_running_job_are_traced_together(
         by_pid = profile(door, Asked(Selection(pids=[launcher.pid]), Window(duration_ms=50)))
         assert [r.rank for r in by_pid] == [0, 1], "the launcher stands for its ranks"
 
-        with pytest.raises(campaign.TooEarly, match="earliest common start"):
-            campaign.place(campaign.Plan([door], Asked(), start_in_s=0.5))
+        with pytest.raises(multi_host_request.TooEarly, match="earliest common start"):
+            multi_host_request.place(multi_host_request.Plan([door], Asked(), start_in_s=0.5))
 
 
 @pytest.mark.timeout(240)
@@ -240,7 +240,7 @@ def test_hung_job_is_traced_by_time_and_refuses_iterations(
 
 
 def _sleeps(pid: int) -> bool:
-    from hanglab.recorder.profiling.standstill import by_stack
+    from hanglab.recorder.profiling.iteration_pace import by_stack
 
     return "stood at" in by_stack(pid)
 

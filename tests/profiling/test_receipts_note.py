@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.harness.receipts import note_on_starts
+from hanglab.harness.report.receipts import note_on_starts
 from hanglab.recorder.profiling.receipts import Receipt
 from hanglab.recorder.profiling.traces import TOLERANCE_MS
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from played import Played, played, write_trace
 
-from hanglab.recorder.profiling import campaign, client, fabric
-from hanglab.recorder.profiling.access import Refused, client_tls, confined
-from hanglab.recorder.profiling.campaign import HostPart
+from hanglab.recorder.profiling import client, fabric, multi_host_request
+from hanglab.recorder.profiling.access_control import Refused, client_tls, confined
 from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door
 from hanglab.recorder.profiling.configuration import Window
 from hanglab.recorder.profiling.fabric_socket import NameTaken, remove_dead_clients
+from hanglab.recorder.profiling.multi_host_request import HostPart
 from hanglab.recorder.profiling.receipts import Asked, Receipt
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 
@@ -159,7 +159,7 @@ def test_agent_cannot_have_its_client_write_elsewhere(tmp_path: Path, file: str)
     out.mkdir()
     receipt = Receipt("here", 1, 0, state="valid", file=file)
     part = HostPart(Door("127.0.0.1", 1), "here", "order", [receipt])
-    assert campaign.bring([part], out) == {file: "that is no name of a trace"}
+    assert multi_host_request.bring([part], out) == {file: "that is no name of a trace"}
 
 
 @pytest.mark.parametrize("patience_s", [0.0, -1.0, 1e300])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hanglab.recorder.case.boundary import OpenSection, Progress, SectionEvent
+from hanglab.recorder.case.progress_records import OpenSection, Progress, SectionEvent
 from hanglab.recorder.profiling.triggers import Flags, Limiter, slow_stretch
 
 MS = 1_000_000

@@ -15,9 +15,9 @@ import pytest
 from recorder_support import Agent, play_rank, short_folder, wait_for
 
 from hanglab.recorder.agent.capture import Capture
-from hanglab.recorder.agent.strays import Strays
-from hanglab.recorder.agent.timeouts import TorchDumps
-from hanglab.recorder.agent.watcher import Watcher
+from hanglab.recorder.agent.progress_watch import Watcher
+from hanglab.recorder.agent.torch_dumps import TorchDumps
+from hanglab.recorder.agent.unregistered_ranks import Strays
 from hanglab.recorder.case import folders
 
 #: Longer than a process may be young.

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from recorder_support import Agent, play_rank, short_folder, wait_for
 
-from hanglab.recorder.agent.downloads import Carried, Downloads, Family, is_data
-from hanglab.recorder.agent.host.tcp_info import NoSockets, in_namespace_of
+from hanglab.recorder.agent.external_traffic import Carried, Downloads, Family, is_data
+from hanglab.recorder.system.tcp_info import NoSockets, in_namespace_of
 
 HANG_AFTER = 4.0
 NOTHING = Carried(0, 0)

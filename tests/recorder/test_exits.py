@@ -13,9 +13,9 @@ import pytest
 from recorder_support import PATIENCE, wait_for
 
 from hanglab.recorder.agent.exits import ExitWatch
-from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case.records import Clock, Python, RankProcess
-from hanglab.recorder.rank.reaping import NAME, note_exit
+from hanglab.recorder.rank.reaped_exits import NAME, note_exit
 
 LINUX = tuple(int(part) for part in os.uname().release.split(".")[:2])
 

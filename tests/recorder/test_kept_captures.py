@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.recorder.agent import keeping
+from hanglab.recorder.agent import snapshots
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.case.reader import CaseReader, RankCase
@@ -31,7 +31,7 @@ def test_progress_at_the_capture_is_kept(rank: RankCase) -> None:
     progress = ProgressFile(rank.folder / folders.PROGRESS)
     progress.identify(0, 0, 1)
     progress.step(7)
-    keeping.keep_progress(rank.folder)
+    snapshots.keep_progress(rank.folder)
     progress.step(8)
     assert rank.progress is not None and rank.progress.step == 8
     assert rank.as_captured.progress is not None and rank.as_captured.progress.step == 7
@@ -40,28 +40,28 @@ def test_progress_at_the_capture_is_kept(rank: RankCase) -> None:
 def test_a_rank_that_leaves_meanwhile_does_not_take_it_along(rank: RankCase) -> None:
     progress = ProgressFile(rank.folder / folders.PROGRESS)
     progress.identify(0, 0, 1)
-    keeping.keep_progress(rank.folder)
+    snapshots.keep_progress(rank.folder)
     progress.step(8)
-    keeping.keep_progress(rank.folder)
+    snapshots.keep_progress(rank.folder)
     progress.slots[Slot.PHASE] = layout.EXITING
     progress.step(9)
-    keeping.keep_progress(rank.folder)
+    snapshots.keep_progress(rank.folder)
     then = rank.as_captured.progress
     assert then is not None and (then.phase, then.step) == ("running", 8)
 
 
 def test_a_rank_without_progress_has_nothing_to_be_kept(rank: RankCase) -> None:
-    keeping.keep_progress(rank.folder)
-    keeping.keep_documents(rank.folder)
+    snapshots.keep_progress(rank.folder)
+    snapshots.keep_documents(rank.folder)
     assert list(rank.folder.iterdir()) == []
 
 
 def test_documents_are_kept_where_the_rank_replaces_them(rank: RankCase) -> None:
     for name in (folders.FLIGHT_RECORDER, folders.FLIGHT_RECORDER_STACKS, folders.WAITS):
         write(rank, name, b"[]")
-    keeping.keep_documents(rank.folder)
+    snapshots.keep_documents(rank.folder)
     write(rank, folders.FLIGHT_RECORDER, b"later")
-    keeping.drop_doubles(rank.folder)
+    snapshots.drop_doubles(rank.folder)
     assert rank.as_captured.flight_recorder == b"[]"
     assert rank.as_captured.flight_recorder_stacks == b"[]"
     assert rank.flight_recorder == b"later"
@@ -77,10 +77,10 @@ def test_documents_are_kept_where_the_rank_replaces_them(rank: RankCase) -> None
 def test_a_later_capture_replaces_what_was_kept(rank: RankCase) -> None:
     for data in (b"first", b"second"):
         write(rank, folders.FLIGHT_RECORDER, data)
-        keeping.keep_documents(rank.folder)
+        snapshots.keep_documents(rank.folder)
     write(rank, folders.FLIGHT_RECORDER, b"later")
     assert rank.as_captured.flight_recorder == b"second"
-    keeping.forget(rank.folder)
+    snapshots.forget(rank.folder)
     assert rank.as_captured.flight_recorder == b"later"
 
 
@@ -109,9 +109,9 @@ def little_room() -> Iterator[None]:
 def test_without_second_names_copies_are_kept_as_long_as_they_differ(rank: RankCase) -> None:
     for name in (folders.FLIGHT_RECORDER, folders.WAITS):
         write(rank, name, b"[]")
-    keeping.keep_documents(rank.folder)
+    snapshots.keep_documents(rank.folder)
     write(rank, folders.FLIGHT_RECORDER, b"later")
-    keeping.drop_doubles(rank.folder)
+    snapshots.drop_doubles(rank.folder)
     assert rank.as_captured.flight_recorder == b"[]"
     assert not (rank.folder / folders.WAITS_CAPTURED).exists()
     assert (rank.folder / folders.FLIGHT_RECORDER_CAPTURED).stat().st_mode & 0o777 == 0o600
@@ -121,5 +121,5 @@ def test_without_second_names_copies_are_kept_as_long_as_they_differ(rank: RankC
 def test_half_a_copy_is_none(rank: RankCase) -> None:
     write(rank, folders.FLIGHT_RECORDER, bytes(100))
     with pytest.raises(OSError, match="File too large"), little_room():
-        keeping.keep_documents(rank.folder)
+        snapshots.keep_documents(rank.folder)
     assert [path.name for path in rank.folder.iterdir()] == [folders.FLIGHT_RECORDER]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from hanglab.recorder.rank.lines import LineSampler
+from hanglab.recorder.rank.line_samples import LineSampler
 
 LOADER = torch.utils.data.dataloader.__file__
 

@@ -15,10 +15,10 @@ from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import read_progress
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.rank import hook_dir
-from hanglab.recorder.rank.backends import Backends
+from hanglab.recorder.rank.bare_backends import Backends
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
-from hanglab.recorder.rank.groups import Groups
+from hanglab.recorder.rank.group_members import Groups
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 PROGRAM = """

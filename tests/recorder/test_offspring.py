@@ -8,8 +8,8 @@ import sys
 
 from recorder_support import wait_for
 
-from hanglab.recorder.agent import procfs
-from hanglab.recorder.agent.offspring import Offspring
+from hanglab.recorder.agent.descendant_work import Offspring
+from hanglab.recorder.system import procfs
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 

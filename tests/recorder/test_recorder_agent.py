@@ -16,7 +16,7 @@ from recorder_support import Agent, play_rank, short_folder, wait_for
 
 from hanglab.recorder.agent import samples, stacks
 from hanglab.recorder.agent.stacks import NoStacks, position, threads_of
-from hanglab.recorder.agent.watched import WatchedRank, find_ranks
+from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Frame, ThreadStack

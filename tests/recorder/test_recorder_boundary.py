@@ -8,9 +8,9 @@ import signal
 import pytest
 from recorder_support import Job, wait_for
 
-from hanglab.recorder.case.boundary import Operation
 from hanglab.recorder.case.folders import PROGRESS
 from hanglab.recorder.case.progress import read_progress
+from hanglab.recorder.case.progress_records import Operation
 
 
 def operations(job: Job, rank: int) -> list[Operation]:

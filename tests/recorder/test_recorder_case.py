@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanglab.recorder.case import folders, layout
-from hanglab.recorder.case.ownership import UserCode, own_folders, site_folders, stdlib_folders
 from hanglab.recorder.case.progress import NotProgress, read_counters, read_progress
 from hanglab.recorder.case.reader import CaseReader, NotACase
 from hanglab.recorder.case.records import Absence, Clock, Exit, Job, Movement
+from hanglab.recorder.case.user_code import UserCode, own_folders, site_folders, stdlib_folders
 from hanglab.recorder.case.writer import append_records, write_manifest, write_record, write_tail
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import INPUT, section_type

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from recorder_support import Agent, short_folder, wait_for
 
-from hanglab.recorder.agent.elsewhere import Elsewhere
+from hanglab.recorder.agent.remote_ranks import Elsewhere
 from hanglab.recorder.case import folders
 from hanglab.recorder.rank import process
 from hanglab.recorder.rank.progress_file import ProgressFile

@@ -12,7 +12,7 @@ import pytest
 
 from hanglab.recorder.rank import hook_dir
 from hanglab.recorder.rank.process import environment
-from hanglab.recorder.rank.surroundings import is_rank
+from hanglab.recorder.rank.rank_recognition import is_rank
 
 REPORT = "import os, sys; print(os.environ.get('HANGLAB_RANK_PID') == str(os.getpid()))"
 

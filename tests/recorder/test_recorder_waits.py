@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from recorder_support import wait_for
 
-from hanglab.recorder.case import ownership
-from hanglab.recorder.rank import handled
-from hanglab.recorder.rank.handled import HandledWatch
-from hanglab.recorder.rank.waits import thread_waits
+from hanglab.recorder.case import user_code
+from hanglab.recorder.rank import handled_exceptions
+from hanglab.recorder.rank.handled_exceptions import HandledWatch
+from hanglab.recorder.rank.thread_waits import thread_waits
 
-STDLIB = tuple(ownership.stdlib_folders())
+STDLIB = tuple(user_code.stdlib_folders())
 
 
 def locked() -> threading.Lock:
@@ -116,7 +116,7 @@ def test_printed_and_logged_exceptions_are_noted_once_each(caplog, capsys) -> No
     assert (traceback.print_exception, traceback.format_exception) == before
     printed = capsys.readouterr().err
     # No line of the wrapper's own stands in it.
-    assert "number 0" in printed and Path(handled.__file__).name not in printed
+    assert "number 0" in printed and Path(handled_exceptions.__file__).name not in printed
 
 
 def test_what_is_wrapped_can_be_pickled_and_described_as_before() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.recorder import runtimes
+from hanglab.recorder.system import socket_folders
 
 HOLDS = """
 import sys, time
@@ -42,14 +42,14 @@ def left_by_one_killed(root: Path) -> Path:
     with subprocess.Popen([sys.executable, "-c", HOLDS], stdout=subprocess.PIPE, text=True) as one:
         assert one.stdout is not None
         folder = Path(one.stdout.readline().strip())
-        runtimes.sweep()
+        socket_folders.sweep()
         assert folder.parent == root and folder.is_dir(), "its owner lives"
         one.send_signal(signal.SIGKILL)
     return folder
 
 
 def test_what_is_closed_is_gone(root: Path) -> None:
-    with runtimes.Runtime() as folder:
+    with socket_folders.Runtime() as folder:
         (folder / "traces").mkdir()
         (folder / "traces" / "a.json").write_text("{}")
         assert folder.parent == root and folder.stat().st_mode & 0o077 == 0
@@ -60,7 +60,7 @@ def test_folder_of_a_killed_owner_is_swept(root: Path) -> None:
     folder = left_by_one_killed(root)
     (folder / "inner").mkdir()
     (folder / "inner" / "agent.err").write_text("x")
-    runtimes.sweep()
+    socket_folders.sweep()
     assert list(root.iterdir()) == []
 
 
@@ -73,13 +73,13 @@ def test_folder_in_which_somebody_listens_stays(root: Path, kind: socket.SocketK
         if kind is socket.SOCK_STREAM:
             rank.listen()
             rank.setblocking(False)
-        runtimes.sweep()
+        socket_folders.sweep()
         assert (folder / "rank0.sock").exists()
         if kind is socket.SOCK_STREAM:
             with pytest.raises(BlockingIOError):
                 rank.accept()  # nobody has disturbed it
     assert (folder / "rank0.sock").exists(), "the file outlives its socket"
-    runtimes.sweep()
+    socket_folders.sweep()
     assert list(root.iterdir()) == []
 
 
@@ -88,63 +88,63 @@ def test_folders_of_others_stay(root: Path) -> None:
     open_to_all = root / "hl-abcdefgi"
     open_to_all.mkdir()
     open_to_all.chmod(0o755)
-    (open_to_all / runtimes.OWNER).touch()
+    (open_to_all / socket_folders.OWNER).touch()
     (root / "hl-long-named").mkdir(mode=0o700)
-    (root / "hl-long-named" / runtimes.OWNER).touch()
+    (root / "hl-long-named" / socket_folders.OWNER).touch()
     before = sorted(root.rglob("*"))
-    runtimes.sweep()
+    socket_folders.sweep()
     assert sorted(root.rglob("*")) == before
 
 
 def test_links_are_not_followed(root: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir(mode=0o700)
-    for name in (runtimes.OWNER, runtimes.LOCK, "kept.txt"):
+    for name in (socket_folders.OWNER, socket_folders.LOCK, "kept.txt"):
         (mine / name).touch()
     (root / "hl-abcdefgh").symlink_to(mine)
     folder = left_by_one_killed(root)
     (folder / "link").symlink_to(mine)
-    meetings = runtimes.meetings()
+    meetings = socket_folders.meetings()
     meetings.mkdir(mode=0o700)
     (meetings / "0123456789ab").symlink_to(mine)
-    runtimes.sweep()
+    socket_folders.sweep()
     assert not folder.exists() and (mine / "kept.txt").exists()
     (meetings / "0123456789ab").unlink()
     meetings.rmdir()
     meetings.symlink_to(tmp_path)
     (tmp_path / "0123456789ab").mkdir(mode=0o700)
-    runtimes.sweep()
+    socket_folders.sweep()
     assert (tmp_path / "0123456789ab").is_dir()
 
 
 def test_meeting_places_without_an_agent_are_swept(root: Path) -> None:
     for name in ("0123456789ab", "0123456789ac"):
-        (runtimes.meetings() / name).mkdir(mode=0o700, parents=True)
-    runtimes.meetings().chmod(0o700)
-    os.close(runtimes.hold(runtimes.meetings() / "0123456789ab", runtimes.LOCK))
-    held = runtimes.claim(runtimes.meetings() / "0123456789ab")
+        (socket_folders.meetings() / name).mkdir(mode=0o700, parents=True)
+    socket_folders.meetings().chmod(0o700)
+    os.close(socket_folders.hold(socket_folders.meetings() / "0123456789ab", socket_folders.LOCK))
+    held = socket_folders.claim(socket_folders.meetings() / "0123456789ab")
     assert held is not None
-    runtimes.sweep()
-    assert [path.name for path in runtimes.meetings().iterdir()] == ["0123456789ab"]
+    socket_folders.sweep()
+    assert [path.name for path in socket_folders.meetings().iterdir()] == ["0123456789ab"]
     os.close(held)
-    runtimes.sweep()
+    socket_folders.sweep()
     assert list(root.iterdir()) == []
 
 
 def test_meeting_place_for_which_an_agent_is_being_started_stays(root: Path) -> None:
-    place = runtimes.meetings() / "0123456789ab"
+    place = socket_folders.meetings() / "0123456789ab"
     place.mkdir(mode=0o700, parents=True)
-    runtimes.meetings().chmod(0o700)
-    lock = runtimes.hold(place, runtimes.LOCK)
-    runtimes.sweep()
+    socket_folders.meetings().chmod(0o700)
+    lock = socket_folders.hold(place, socket_folders.LOCK)
+    socket_folders.sweep()
     assert place.is_dir()
     os.close(lock)
 
 
 def test_whoever_waits_for_a_place_learns_that_it_was_removed(root: Path) -> None:
-    place = runtimes.meetings() / "0123456789ab"
-    with pytest.raises(runtimes.Cleared):
-        runtimes.hold(place, runtimes.LOCK)
+    place = socket_folders.meetings() / "0123456789ab"
+    with pytest.raises(socket_folders.Cleared):
+        socket_folders.hold(place, socket_folders.LOCK)
 
 
 def test_what_is_being_made_is_never_swept(root: Path) -> None:
@@ -153,9 +153,9 @@ def test_what_is_being_made_is_never_swept(root: Path) -> None:
     sweepers = [subprocess.Popen(command) for _ in range(2)]
     try:
         for _ in range(300):
-            with runtimes.Runtime() as folder:
+            with socket_folders.Runtime() as folder:
                 (folder / "agent.err").touch()
-                assert (folder / runtimes.OWNER).exists()
+                assert (folder / socket_folders.OWNER).exists()
                 assert os.listdir(folder)
                 assert (folder / "agent.err").exists()
             assert not folder.exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hanglab.recorder.rank.shapes import loops_of, standing_code
+from hanglab.recorder.rank.code_shapes import loops_of, standing_code
 
 
 def lines_of(function: object) -> tuple[int, list[tuple[int, int, tuple[str, ...]]]]:

@@ -14,8 +14,8 @@ import pytest
 from recorder_support import short_folder
 
 from hanglab.recorder.agent.capture import Capture
-from hanglab.recorder.agent.stderrs import stderr_file
-from hanglab.recorder.agent.watched import WatchedRank, find_ranks
+from hanglab.recorder.agent.stderr_files import stderr_file
+from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.rank import process

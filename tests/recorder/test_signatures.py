@@ -16,9 +16,9 @@ import pytest
 from hanglab.recorder.archive.progress_texts import redact_progress
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.case import layout
-from hanglab.recorder.case.boundary import Operation
 from hanglab.recorder.case.layout import NONE, Slot
 from hanglab.recorder.case.progress import read_counters, read_progress
+from hanglab.recorder.case.progress_records import Operation
 from hanglab.recorder.rank.arguments import takes_a_timeout
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hanglab.recorder.case.layout import Slot
+from hanglab.recorder.rank.function_changes import StandingWatch
 from hanglab.recorder.rank.progress_file import ProgressFile
-from hanglab.recorder.rank.standing import StandingWatch
 
 LOOKS = 20
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.recorder.rank import frames
-from hanglab.recorder.rank.frames import steady_frames
+from hanglab.recorder.rank import thread_frames
+from hanglab.recorder.rank.thread_frames import steady_frames
 
 PROGRAM = Path(__file__).parent / "programs" / "collected_program.py"
 #: From 3.12 on nothing has to be held off.
@@ -61,9 +61,9 @@ def test_a_walk_inside_of_another_ends_neither(collecting: None) -> None:
 def test_a_walk_that_was_cut_off_holds_collections_off_no_longer(
     collecting: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steady = frames.SteadyFrames()
+    steady = thread_frames.SteadyFrames()
     steady.__enter__()
-    monkeypatch.setattr(frames, "ABANDONED_S", 0.0)
+    monkeypatch.setattr(thread_frames, "ABANDONED_S", 0.0)
     with steady:
         pass
     assert gc.isenabled()

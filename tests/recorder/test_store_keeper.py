@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hanglab.recorder.agent import procfs
-from hanglab.recorder.agent.watched import WatchedRank
+from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case.records import Clock, Python, RankProcess
+from hanglab.recorder.system import procfs
 
 #: Waits for a second rank that never comes, and asks its own store for it all the time.
 KEEPER = """

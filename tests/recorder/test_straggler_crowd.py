@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.recorder.scores import summarize
-from hanglab.recorder.straggler import crowd
+from hanglab.recorder.slowness import summarize
+from hanglab.recorder.straggler import run_queue_delay
 from hanglab.recorder.straggler.peers import Heard
 from hanglab.recorder.straggler.scoring import RELATIVE, make_report
 from hanglab.recorder.straggler.window import SectionWindow, Window
@@ -22,9 +22,9 @@ def count(path: Path, waited_ns: int) -> None:
 def test_waits_are_those_since_the_last_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "_COUNT", tmp_path / "schedstat")
+    monkeypatch.setattr(run_queue_delay, "_COUNT", tmp_path / "schedstat")
     count(tmp_path / "schedstat", 5_000_000)
-    waits = crowd.ProcessorWaits()
+    waits = run_queue_delay.ProcessorWaits()
     count(tmp_path / "schedstat", 7_500_000)
     assert waits.take() == 2.5
     assert waits.take() == 0.0
@@ -33,9 +33,9 @@ def test_waits_are_those_since_the_last_window(
 def test_another_threads_waits_are_not_taken_for_the_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crowd, "_COUNT", tmp_path / "schedstat")
+    monkeypatch.setattr(run_queue_delay, "_COUNT", tmp_path / "schedstat")
     count(tmp_path / "schedstat", 0)
-    waits = crowd.ProcessorWaits()
+    waits = run_queue_delay.ProcessorWaits()
     told: list[float | None] = []
     thread = threading.Thread(target=lambda: told.append(waits.take()))
     thread.start()
@@ -44,8 +44,8 @@ def test_another_threads_waits_are_not_taken_for_the_ranks(
 
 
 def test_a_kernel_that_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "_COUNT", tmp_path / "missing")
-    assert crowd.ProcessorWaits().take() is None
+    monkeypatch.setattr(run_queue_delay, "_COUNT", tmp_path / "missing")
+    assert run_queue_delay.ProcessorWaits().take() is None
 
 
 def window(rank: int, ms: float, kept_ms: float | None) -> Window:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from hanglab.recorder.scores import Summary, ratio, summarize
+from hanglab.recorder.slowness import Summary, ratio, summarize
 from hanglab.recorder.straggler.peers import Heard
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report

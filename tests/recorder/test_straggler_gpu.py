@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from hanglab.recorder.scores import kernel_score
-from hanglab.recorder.scores.kernels import common_medians
+from hanglab.recorder.slowness import kernel_score
+from hanglab.recorder.slowness.kernel_scores import common_medians
 from hanglab.recorder.straggler.gpu import DeviceClock, kernel_key, kernel_times
 from hanglab.recorder.straggler.kernels import KernelProfiler
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore
 
-from hanglab.recorder.scores import InputWait, summarize
-from hanglab.recorder.straggler import parcel
+from hanglab.recorder.slowness import InputWait, summarize
+from hanglab.recorder.straggler import window_encoding
 from hanglab.recorder.straggler.exchange import Exchange, FolderExchange, StoreExchange
 from hanglab.recorder.straggler.window import SectionWindow, Window
 
@@ -40,26 +40,28 @@ WINDOW = Window(
 
 def test_a_window_arrives_as_it_was_sent_without_wall_times() -> None:
     sections = {name: replace(s, wall=None) for name, s in WINDOW.sections.items()}
-    assert parcel.unpack(parcel.pack(WINDOW)) == replace(WINDOW, sections=sections)
+    assert window_encoding.unpack(window_encoding.pack(WINDOW)) == replace(
+        WINDOW, sections=sections
+    )
     work = sections["step\n"].work
     assert work is not None and len(work.stretch_medians) == len(work.stretch_means) == 10
 
 
 def test_its_number_is_known_without_unpacking_it() -> None:
-    assert parcel.number_of(parcel.pack(WINDOW)) == 7
+    assert window_encoding.number_of(window_encoding.pack(WINDOW)) == 7
 
 
 @pytest.mark.parametrize("cut", [0, 1, 30, -1, -40])
 def test_what_is_damaged_raises_what_its_reader_expects(cut: int) -> None:
-    packed = parcel.pack(WINDOW)
+    packed = window_encoding.pack(WINDOW)
     with pytest.raises((ValueError, TypeError, KeyError)):
-        parcel.unpack(packed[:cut])
+        window_encoding.unpack(packed[:cut])
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"number":1}', b"x\n{}\n", b"1\n[]\n", b"1\n{}\n"])
 def test_what_another_version_wrote(data: bytes) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
-        parcel.unpack(data)
+        window_encoding.unpack(data)
 
 
 @pytest.mark.parametrize("through", ["store", "folder"])

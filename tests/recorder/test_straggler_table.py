@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hanglab.recorder.scores import Summary, ratio, relative_scores, summarize
-from hanglab.recorder.straggler import parcel
-from hanglab.recorder.straggler.measuring import Measuring
+from hanglab.recorder.slowness import Summary, ratio, relative_scores, summarize
+from hanglab.recorder.straggler import window_encoding
+from hanglab.recorder.straggler.measurement import Measuring
 from hanglab.recorder.straggler.peers import Heard, Peers
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
@@ -92,7 +92,7 @@ def test_a_windows_sections_are_what_each_comes_to_by_itself(seed: int) -> None:
         assert {n: s.wall.statistics() for n, s in expected.items() if s.wall is not None} == (
             SectionTable.of(window.sections).statistics()
         )
-        sent = parcel.unpack(parcel.pack(replace(window, rank=3)))
+        sent = window_encoding.unpack(window_encoding.pack(replace(window, rank=3)))
         assert sent.sections == {n: replace(s, wall=None) for n, s in expected.items()}
     measuring.close()
 

@@ -13,8 +13,8 @@ pytest.importorskip("torch")
 from recording_support import PROGRAMS, free_port, hanglab, program, started, wait_for
 
 from hanglab.analyzer.engine import analyze
-from hanglab.recorder.agent import procfs
 from hanglab.recorder.case.reader import CaseReader, RankCase
+from hanglab.recorder.system import procfs
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -11,8 +11,8 @@ import pytest
 from recording_support import HANGLAB, environment, hanglab, started, wait_for
 
 from hanglab.harness.errors import UsageError
-from hanglab.harness.recording import place
-from hanglab.harness.recording.place import claim_folder, make_some_folder, name_folder
+from hanglab.harness.recording import case_folder
+from hanglab.harness.recording.case_folder import claim_folder, make_some_folder, name_folder
 from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = pytest.mark.timeout(300)
@@ -208,7 +208,7 @@ def test_a_name_that_another_takes_meanwhile_is_not_the_last_one(tmp_path, monke
             claim_folder(named[-1])
         return named[-1]
 
-    monkeypatch.setattr(place, "name_folder", late)
+    monkeypatch.setattr(case_folder, "name_folder", late)
     claim_folder(named[0])
     assert make_some_folder(named[0], another=True) == named[4]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hanglab.harness.faults.outside.namespaces import tool
 from hanglab.harness.faults.outside.node_fault import NodeFault, Undo
 from hanglab.harness.probes.files import FilesProbe, resource_limit
-from hanglab.recorder.agent.host.files import count_descriptors
+from hanglab.recorder.system.kernel_files import count_descriptors
 
 if TYPE_CHECKING:
     from hanglab.harness.launchers.docker.nodes import Nodes

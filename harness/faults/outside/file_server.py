@@ -12,7 +12,7 @@ import os
 import select
 import sys
 
-from hanglab.harness.fuse import DEVICE, SingleFile
+from hanglab.harness.system.fuse import DEVICE, SingleFile
 
 _NOSUID, _NODEV, _DETACH = 2, 4, 2
 

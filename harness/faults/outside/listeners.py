@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hanglab.recorder.agent import procfs
+from hanglab.recorder.system import procfs
 
 _LISTEN = "0A"
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanglab.harness.launchers import protocol
-from hanglab.harness.launchers.docker import image, inside, owners
+from hanglab.harness.launchers.docker import container_paths, image, owners
 from hanglab.harness.launchers.docker.environment import node_environment
 from hanglab.harness.launchers.docker.errors import explained
 from hanglab.harness.launchers.docker.nodes import NodeSettings
 from hanglab.harness.launchers.docker.placement import devices_of
-from hanglab.harness.launchers.docker.programs import shared_path, source_folders
+from hanglab.harness.launchers.docker.user_programs import shared_path, source_folders
 from hanglab.harness.launchers.protocol import Plan
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def make_containers(
         options["mounts"] = [*common["mounts"], *settings[number].mounts]
         with explained(f"Starting node {number}"):
             made[number] = container = client.containers.create(
-                command=[f"{inside.SHARED}/node{number}.json"],
+                command=[f"{container_paths.SHARED}/node{number}.json"],
                 name=label.of_node(number),
                 hostname=f"node{number}",
                 labels={**label.labels, owners.NODE: str(number)},
@@ -155,9 +155,9 @@ def _places(plan: Plan, shared: Path, user: tuple[int, int]) -> dict[str, Any]:
     script = Path(os.path.abspath(plan.script))
     program = shared_path(script, user)
     written = {
-        os.path.abspath(plan.case_dir): inside.CASE,
-        os.path.abspath(plan.log_dir): inside.LOG,
-        str(shared): inside.SHARED,
+        os.path.abspath(plan.case_dir): container_paths.CASE,
+        os.path.abspath(plan.log_dir): container_paths.LOG,
+        str(shared): container_paths.SHARED,
     }
     read = {str(program): str(program), **source_folders()}
     mounts = [Mount(target, source, type="bind") for source, target in written.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from hanglab.harness.launchers.docker import image, inside
+from hanglab.harness.launchers.docker import container_paths, image
 from hanglab.harness.launchers.environment import RANK_VARIABLES, torch_dumps
 from hanglab.harness.launchers.protocol import Plan
 
@@ -29,7 +29,7 @@ def node_environment(plan: Plan, number: int, nodes: int) -> dict[str, str]:
         if name.startswith(_HANDED_ON) and name not in RANK_VARIABLES
     }
     environment.setdefault("OMP_NUM_THREADS", "1")
-    for name, value in torch_dumps(inside.DUMPS).items():
+    for name, value in torch_dumps(container_paths.DUMPS).items():
         environment.setdefault(name, value)
     environment.update(plan.environment)
     environment.pop("CUDA_VISIBLE_DEVICES", None)  # the container has only those of the node
@@ -39,16 +39,16 @@ def node_environment(plan: Plan, number: int, nodes: int) -> dict[str, str]:
         environment.update(
             TORCH_NCCL_DUMP_ON_TIMEOUT="1",
             TORCH_NCCL_ENABLE_MONITORING="1",
-            TORCH_NCCL_DEBUG_INFO_PIPE_FILE=inside.PIPES,
+            TORCH_NCCL_DEBUG_INFO_PIPE_FILE=container_paths.PIPES,
         )
     environment.update(
         TORCH_NCCL_ASYNC_ERROR_HANDLING="1",
-        TMPDIR=inside.TEMPORARY,
-        HOME=inside.TEMPORARY,
+        TMPDIR=container_paths.TEMPORARY,
+        HOME=container_paths.TEMPORARY,
         # A user without a name has none otherwise, and torch asks for it.
         USER="hanglab",
-        HANGLAB_CASE=inside.CASE,
-        HANGLAB_RUNTIME=inside.TEMPORARY,
+        HANGLAB_CASE=container_paths.CASE,
+        HANGLAB_RUNTIME=container_paths.TEMPORARY,
         HANGLAB_FAULT="1" if plan.faulty else "0",
         HANGLAB_SEED=str(plan.seed),
         HANGLAB_BACKEND=plan.backend,
@@ -59,7 +59,7 @@ def node_environment(plan: Plan, number: int, nodes: int) -> dict[str, str]:
         TORCHELASTIC_RESTART_COUNT="0",
     )
     if image.checkout() is not None:
-        environment["PYTHONPATH"] = inside.SOURCE
+        environment["PYTHONPATH"] = container_paths.SOURCE
     return environment
 
 

@@ -11,20 +11,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hanglab.harness.launchers.channel import Message
 from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.containers import Label, make_containers, write_order
 from hanglab.harness.launchers.docker.environment import meeting_point
 from hanglab.harness.launchers.docker.errors import explained, lost, not_started
-from hanglab.harness.launchers.docker.facts import facts_of
-from hanglab.harness.launchers.docker.links import Links
 from hanglab.harness.launchers.docker.network import bridge_of, make_network, remove_network
+from hanglab.harness.launchers.docker.node_facts import facts_of
 from hanglab.harness.launchers.docker.nodes import Node, Nodes, NodeSettings
 from hanglab.harness.launchers.docker.ownership import give, take_back
 from hanglab.harness.launchers.docker.reaping import remove_containers
 from hanglab.harness.launchers.docker.recording import JointRecording
-from hanglab.harness.launchers.leftovers import remove_tree
+from hanglab.harness.launchers.docker.report_sockets import Links
 from hanglab.harness.launchers.protocol import LaunchError, Plan, RankExit, RemainsLeft
+from hanglab.harness.launchers.supervision.channel import Message
+from hanglab.harness.launchers.supervision.leftovers import remove_tree
 from hanglab.recorder.case.records import Container as Facts
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from hanglab.harness.launchers.docker.image import find_image, image_name
 from hanglab.harness.launchers.docker.job import ContainerJob
 from hanglab.harness.launchers.docker.placement import placed
 from hanglab.harness.launchers.docker.reaping import reap
-from hanglab.harness.launchers.guard import new_runtime_dir
 from hanglab.harness.launchers.protocol import LaunchError, Plan
+from hanglab.harness.launchers.supervision.client import new_runtime_dir
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -21,10 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hanglab.harness.launchers.channel import Channel, ChannelClosed, Message, readable
-from hanglab.harness.launchers.descendants import ChildSignal
-from hanglab.harness.launchers.docker import inside
-from hanglab.harness.launchers.supervisor import decode_status
+from hanglab.harness.launchers.docker import container_paths
+from hanglab.harness.launchers.supervision.channel import Channel, ChannelClosed, Message, readable
+from hanglab.harness.launchers.supervision.descendants import ChildSignal
+from hanglab.harness.launchers.supervision.supervisor import decode_status
 
 #: For processes that were killed to be gone.
 _END_S = 5.0
@@ -51,7 +51,7 @@ class Node:
     def run(self) -> NoReturn:
         signal.signal(signal.SIGTERM, lambda *_: None)  # Docker asks to end: seen in `drain`
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        Path(inside.TEMPORARY).mkdir(mode=0o700, exist_ok=True)
+        Path(container_paths.TEMPORARY).mkdir(mode=0o700, exist_ok=True)
         for rank in self._order["ranks"]:
             self._start(rank)
         self._tell({"event": "started", "pids": {rank: pid for pid, rank in self._ranks.items()}})
@@ -83,13 +83,13 @@ class Node:
             "RANK": str(rank),
             "LOCAL_RANK": str(local),
             "LOCAL_WORLD_SIZE": str(len(order["ranks"])),
-            "PYTHONPATH": inside.with_hook(os.environ.get("PYTHONPATH")),
+            "PYTHONPATH": container_paths.with_hook(os.environ.get("PYTHONPATH")),
         }
         command = [sys.executable, "-m", "hanglab.harness.launchers.docker.rank_main", str(waiting)]
         command += [order["script"], order["function"] or "", *order["arguments"]]
         command = [*order["wrap"], *command]
         # Here rather than in the new process, so that an error names the file.
-        logs = [_log(f"{inside.LOG}/rank{rank}.{stream}") for stream in ("out", "err")]
+        logs = [_log(f"{container_paths.LOG}/rank{rank}.{stream}") for stream in ("out", "err")]
         pid = os.posix_spawnp(
             command[0],
             command,
@@ -130,18 +130,18 @@ class Node:
 
     def _record(self, hang_after_s: float) -> None:
         command = [sys.executable, "-m", "hanglab.recorder.agent", "--several"]
-        command += ["--case", inside.CASE, "--runtime", inside.TEMPORARY]
+        command += ["--case", container_paths.CASE, "--runtime", container_paths.TEMPORARY]
         command += ["--hang-after", str(hang_after_s)]
         command += ["--world-size", str(self._order["world_size"])]
-        command += ["--dumps", inside.DUMPS, "--pipes", inside.PIPES]
-        with open(f"{inside.LOG}/agent{self._order['number']}.err", "ab") as errors:
+        command += ["--dumps", container_paths.DUMPS, "--pipes", container_paths.PIPES]
+        with open(f"{container_paths.LOG}/agent{self._order['number']}.err", "ab") as errors:
             self._agent = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                cwd=inside.CASE,
-                env={**os.environ, "TMPDIR": inside.TEMPORARY},
+                cwd=container_paths.CASE,
+                env={**os.environ, "TMPDIR": container_paths.TEMPORARY},
                 start_new_session=True,
             )
         untold, self._untold = self._untold, []
@@ -207,7 +207,7 @@ class Node:
                 "code": code,
                 "signal": number,
                 "by_recorder": self._ending,
-                "stderr": f"{inside.LOG}/rank{rank}.err",
+                "stderr": f"{container_paths.LOG}/rank{rank}.err",
             }
         )
 
@@ -218,8 +218,8 @@ class Node:
         until = time.monotonic() + _END_S
         spared = {os.getpid()}
         if self._agent is not None:
-            spared |= {self._agent.pid, *inside.below(self._agent.pid)}
-        while (left := inside.everyone() - spared) and time.monotonic() < until:
+            spared |= {self._agent.pid, *container_paths.below(self._agent.pid)}
+        while (left := container_paths.everyone() - spared) and time.monotonic() < until:
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -255,7 +255,7 @@ def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         order = json.load(file)
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    end.connect(inside.LINK)
+    end.connect(container_paths.LINK)
     link = Channel(end)
     link.send({"event": "hello", "node": order["number"]})
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from hanglab.harness.launchers.descendants import descendants_of
+from hanglab.harness.launchers.supervision.descendants import descendants_of
 
 
 def process_inside(first: int, pid: int) -> int:

@@ -16,10 +16,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from hanglab.harness import entry
+from hanglab.harness.scenarios import rank_entry
 
 #: What nearly every program imports, so that it is done while other nodes are still made.
-_USEFUL = ("torch", "torch.distributed", "hanglab.harness.job")
+_USEFUL = ("torch", "torch.distributed", "hanglab.harness.scenarios.job")
 
 
 def main() -> None:
@@ -42,9 +42,9 @@ def main() -> None:
         runpy.run_path(script, run_name="__main__")
         return
     try:
-        entry.call(Path(script), function)
+        rank_entry.call(Path(script), function)
     except Exception as error:
-        entry.report(error)
+        rank_entry.report(error)
         raise SystemExit(1) from None
 
 

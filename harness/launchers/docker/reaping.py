@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.errors import explained
 from hanglab.harness.launchers.docker.network import remove_network
-from hanglab.harness.launchers.leftovers import remove_tree
 from hanglab.harness.launchers.protocol import RemainsLeft
+from hanglab.harness.launchers.supervision.leftovers import remove_tree
 
 if TYPE_CHECKING:
     from docker import DockerClient

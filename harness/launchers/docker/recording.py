@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hanglab.harness.agent import AgentDied
-from hanglab.harness.launchers.channel import Message
+from hanglab.harness.launchers.supervision.channel import Message
+from hanglab.harness.recording.agent import AgentDied
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Absence, Clock, Container, Exit, Job, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail

@@ -6,7 +6,7 @@ import glob
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from hanglab.recorder.case.surroundings import Gpu
+from hanglab.recorder.case.host_records import Gpu
 
 T = TypeVar("T")
 #: NVML's names of reasons for lower clocks, less those of a GPU that has nothing to do.

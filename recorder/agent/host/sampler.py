@@ -16,18 +16,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hanglab.recorder.agent.host import ras, sockets
-from hanglab.recorder.agent.host.cgroup import Groups
-from hanglab.recorder.agent.host.disk import Rooms
-from hanglab.recorder.agent.host.files import numbers, read
+from hanglab.recorder.agent.host import nccl_ras, sockets
 from hanglab.recorder.agent.host.gpu import Gpus
-from hanglab.recorder.agent.host.kernel import KernelLog
-from hanglab.recorder.agent.host.limits import load_of
-from hanglab.recorder.agent.host.pressure import pressures
+from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.case import folders
+from hanglab.recorder.case.host_records import ConnectionSample, HostSample
 from hanglab.recorder.case.records import RankProcess
-from hanglab.recorder.case.surroundings import ConnectionSample, HostSample
 from hanglab.recorder.case.writer import append_records, clock, write_record
+from hanglab.recorder.system.cgroups import Groups
+from hanglab.recorder.system.file_systems import Rooms
+from hanglab.recorder.system.kernel_files import numbers, read
+from hanglab.recorder.system.kernel_log import KernelLog
+from hanglab.recorder.system.pressure import pressures
 
 #: Seconds between two samples, or so many times what one takes: 2 % of a processor at most.
 INTERVAL_S = 1.0
@@ -214,13 +214,13 @@ class HostSampler:
             if not _runs_nccl(rank.pid):
                 continue
             try:
-                address = ras.address_of(rank.process.environment)
+                address = nccl_ras.address_of(rank.process.environment)
                 if address in asked:
                     continue
                 asked.add(address)
-                write_record(self._host_folder / folders.NCCL_RAS, ras.ask(*address))
+                write_record(self._host_folder / folders.NCCL_RAS, nccl_ras.ask(*address))
                 return
-            except (ras.NoAnswer, OSError) as reason:
+            except (nccl_ras.NoAnswer, OSError) as reason:
                 refusals.append(str(reason))
         if refusals:
             self._miss(folders.NCCL_RAS, refusals[0], None)

@@ -7,10 +7,10 @@ import os
 import socket
 import struct
 
-from hanglab.recorder.agent.host.files import descriptors, read
-from hanglab.recorder.agent.host.tcp_info import STATES, NoSockets, connections, in_namespace_of
-from hanglab.recorder.case.surroundings import Connection, ConnectionSample
+from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.writer import clock
+from hanglab.recorder.system.kernel_files import descriptors, read
+from hanglab.recorder.system.tcp_info import STATES, NoSockets, connections, in_namespace_of
 
 #: Connections of one rank that are kept: those of a full mesh of a thousand ranks.
 _MOST = 2048

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hanglab.analyzer.communication import build_picture
-from hanglab.analyzer.dumps.columns import RankDump
+from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.evidence.model import Evidence
-from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
+from hanglab.analyzer.facts.evidence import Evidence
+from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.graph import build_picture
 from hanglab.analyzer.program.oracle import SURE
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.rendering import Style, to_rank_dump

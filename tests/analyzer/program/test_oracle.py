@@ -9,12 +9,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hanglab.analyzer.communication import build_picture
-from hanglab.analyzer.dumps.columns import RankDump
-from hanglab.analyzer.heuristics.synchronization_findings import (
-    open_question,
-    synchronization_findings,
-)
+from hanglab.analyzer.causes.synchronization.findings import open_question, synchronization_findings
+from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.graph import build_picture
 from hanglab.analyzer.program.oracle import SURE, Judgement, decidable, judge
 from hanglab.analyzer.program.trials import Trial, random_trial
 from hanglab.analyzer.verdict import Finding

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from hanglab.analyzer.communication import build_picture
-from hanglab.analyzer.dumps import load_bytes
-from hanglab.analyzer.heuristics.synchronization_findings import synchronization_findings
+from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.flight_recorder import load_bytes
+from hanglab.analyzer.graph import build_picture
 from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.rendering import Style, render, to_json, to_pickle, to_rank_dump
 from hanglab.analyzer.program.simulation import Backend, Run, simulate

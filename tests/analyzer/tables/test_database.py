@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hanglab.analyzer.dumps import Loaded, load_folder, load_many
 from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.flight_recorder import Loaded, load_folder, load_many
 from hanglab.analyzer.tables.database import TABLES, write_database
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "dumps"))

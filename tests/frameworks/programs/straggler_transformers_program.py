@@ -8,8 +8,8 @@ from straggling import Worker, tell, turns_of
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainingArguments
 
+from hanglab.recorder.straggler.integration import Thresholds
 from hanglab.recorder.straggler.transformers import StragglerDetectionCallback
-from hanglab.recorder.straggler.watch import Thresholds
 
 
 class Rows(Dataset):

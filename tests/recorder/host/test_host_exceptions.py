@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.capabilities import capability
+from hanglab.harness.system.capabilities import capability
 from hanglab.recorder.rank.exceptions import describe
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +45,7 @@ def test_a_write_that_fails_names_the_disk_without_room(tmp_path: Path) -> None:
         pytest.skip(able.reason)
     text = (
         "import json\n"
-        "from hanglab.harness.mounts import mount_disk\n"
+        "from hanglab.harness.system.mounts import mount_disk\n"
         "from hanglab.recorder.rank.exceptions import describe\n"
         f"folder = mount_disk(1, {str(tmp_path)!r})\n"
         "def told(work):\n"

@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.recorder.agent.host import pressure
-from hanglab.recorder.agent.host.cgroup import (
-    cpu_group,
-    levels_of,
-    memory_group,
-    mounts,
-    pids_group,
-)
+from hanglab.recorder.system import pressure
+from hanglab.recorder.system.cgroups import cpu_group, levels_of, memory_group, mounts, pids_group
 
 DATA = Path(__file__).parents[2] / "data" / "cgroup"
 POD = "0::/kubepods/pod7/trainer\n"

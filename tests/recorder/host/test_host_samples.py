@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.capabilities import capability
-from hanglab.recorder.agent.host import ras, sockets
-from hanglab.recorder.agent.host.disk import Place, Rooms
-from hanglab.recorder.agent.host.limits import load_of
+from hanglab.harness.system.capabilities import capability
+from hanglab.recorder.agent.host import nccl_ras, sockets
+from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.agent.host.sampler import HostSampler
-from hanglab.recorder.agent.host.tcp_info import in_namespace_of
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Python, RankProcess
+from hanglab.recorder.system.file_systems import Place, Rooms
+from hanglab.recorder.system.tcp_info import in_namespace_of
 
 
 class Rank:
@@ -85,7 +85,7 @@ def test_a_read_that_does_not_come_back_names_the_call_and_the_file(tmp_path: Pa
         pytest.skip(able.reason)
     text = (
         f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
-        "from hanglab.harness.storage import Storage\n"
+        "from hanglab.harness.system.stalling_file import Storage\n"
         "storage = Storage(1 << 20)\n"
         "assert len(storage.file.read_bytes()) == 1 << 20\n"
         "storage.go_away()\n"
@@ -148,7 +148,7 @@ def test_the_room_is_that_of_the_rank_s_own_mounts(tmp_path: Path) -> None:
         pytest.skip(able.reason)
     text = (
         "import os, time\n"
-        "from hanglab.harness.mounts import mount_disk\n"
+        "from hanglab.harness.system.mounts import mount_disk\n"
         f"folder = mount_disk(4, {str(tmp_path)!r})\n"
         "os.chdir(folder)\n"
         "open('full', 'wb').write(bytes(3 << 20))\n"
@@ -277,11 +277,11 @@ def test_nccl_is_asked_in_its_own_protocol() -> None:
         thread = threading.Thread(target=serve, args=(server,))
         thread.start()
         port = server.getsockname()[1]
-        address = ras.address_of({"NCCL_RAS_ADDR": f"127.0.0.1:{port}"})
-        assert ras.ask(*address)["nccl_version"] == "2.29.7"
+        address = nccl_ras.address_of({"NCCL_RAS_ADDR": f"127.0.0.1:{port}"})
+        assert nccl_ras.ask(*address)["nccl_version"] == "2.29.7"
         thread.join(5)
     assert heard == ["CLIENT PROTOCOL 2", "TIMEOUT 1", "SET FORMAT json", "VERBOSE STATUS"]
-    with pytest.raises(ras.NoAnswer, match="refused"):
-        ras.ask("127.0.0.1", port)
-    with pytest.raises(ras.NoAnswer, match="NCCL_RAS_ENABLE"):
-        ras.address_of({"NCCL_RAS_ENABLE": "0"})
+    with pytest.raises(nccl_ras.NoAnswer, match="refused"):
+        nccl_ras.ask("127.0.0.1", port)
+    with pytest.raises(nccl_ras.NoAnswer, match="NCCL_RAS_ENABLE"):
+        nccl_ras.address_of({"NCCL_RAS_ENABLE": "0"})

@@ -11,9 +11,9 @@ import sys
 import threading
 import time
 
-from hanglab.recorder.rank import service, shapes, waits
-from hanglab.recorder.rank.lines import LineSampler
-from hanglab.recorder.rank.standing import StandingWatch
+from hanglab.recorder.rank import code_shapes, service, thread_waits
+from hanglab.recorder.rank.function_changes import StandingWatch
+from hanglab.recorder.rank.line_samples import LineSampler
 
 
 class Progress:
@@ -26,8 +26,8 @@ LOOKS = {
     "standing": StandingWatch(Progress(), lambda file: True).look,  # type: ignore[arg-type]
     "lines": LineSampler(lambda file: False, lambda thread: "").look,
     "stacks": service.current_stacks,
-    "shapes": lambda: shapes.standing_code(lambda file: False),
-    "waits": lambda: waits.thread_waits(("/",)),
+    "shapes": lambda: code_shapes.standing_code(lambda file: False),
+    "waits": lambda: thread_waits.thread_waits(("/",)),
 }
 
 

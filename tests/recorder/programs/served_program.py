@@ -12,8 +12,8 @@ import sys
 import tempfile
 import time
 
-from hanglab.harness.fuse import DEVICE, SingleFile
-from hanglab.harness.mounts import mount
+from hanglab.harness.system.fuse import DEVICE, SingleFile
+from hanglab.harness.system.mounts import mount
 
 BLOCK = 1 << 20
 READ = 15

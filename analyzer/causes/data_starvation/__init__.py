@@ -1,0 +1,1 @@
+"""Ranks that wait for their input."""

@@ -1,0 +1,1 @@
+"""Connections that carry nothing or little, and meeting points that nobody reaches."""

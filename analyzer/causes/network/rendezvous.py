@@ -1,0 +1,242 @@
+"""A job that never formed: who did not get to the meeting point, and who only waited there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from hanglab.analyzer.facts.collateral_exits import troubles
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.failures import Trouble
+from hanglab.analyzer.facts.links import latest
+from hanglab.analyzer.facts.resource_failures import CONFIRMED, location_of, text_of
+from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+#: Functions of torch in which a rank looks for the store, and in which it is behind that.
+_SEEKING = frozenset(
+    {"_create_c10d_store", "_tcp_rendezvous_handler", "_env_rendezvous_handler", "rendezvous"}
+)
+_UNREACHED = re.compile(
+    r"while trying to connect to|[Cc]onnection refused|No route to host|Network is unreachable"
+    r"|Name or service not known|[Ff]ailed to resolve|could not resolve|failed to connect"
+    r"|client socket has (?:failed|timed out)"
+)
+_TAKEN = re.compile(r"EADDRINUSE|[Aa]ddress already in use|Cannot assign requested address")
+_WAITED = re.compile(r"waiting for clients|clients joined|Timed out|wait timeout|timed out")
+#: What must be the same on all ranks for them to meet.
+_MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+#: gloo, of a peer that had told a loopback address: the port.
+_PEER_HERE = re.compile(
+    r"connectFullMesh failed.*remote=\[(?:127\.[\d.]+|::1|::ffff:127\.[\d.]+)\]:(\d+)", re.DOTALL
+)
+#: gloo, of any peer: whoever says so is not the one that cannot be reached.
+_PEER = re.compile(r"connectFullMesh failed")
+_INIT = frozenset({"init_process_group"})
+
+
+def rendezvous(known: Known) -> Iterator[Proposal]:
+    """Nobody has got beyond the meeting point: whoever is not there is why."""
+    if not known.case or any(_has_operated(view) for view in known.ranks.values()):
+        return
+    if known.stuck:
+        yield from _waiting(known)
+    else:
+        yield from _misled(known)
+        yield from _given_up(known)
+
+
+def _has_operated(view: RankView) -> bool:
+    return bool(view.groups) or (view.progress is not None and view.progress.operations_total > 0)
+
+
+def _waiting(known: Known) -> Iterator[Proposal]:
+    alive = [view for view in known.ranks.values() if view.ended is None]
+    there = [view for view in alive if view.standing.place is Place.RENDEZVOUS]
+    if not there or len(there) < len(alive):
+        return  # whoever stands elsewhere is told of by what it does there
+    if any(view.failed for view in known.ranks.values()):
+        return  # its error says more
+    absent = sorted(
+        {view.rank for view in known.ranks.values() if view.ended is not None}
+        | set(known.inputs.missing_ranks)
+    )
+    if absent:
+        yield _proposal(
+            known,
+            absent,
+            f"{name_ranks(absent).capitalize()} never came to the meeting point of the job; the "
+            "others wait there.",
+            [Evidence("exit", rank, _why_absent(known, rank)) for rank in absent],
+        )
+        return
+    odd = _differing(known)
+    if odd:
+        ranks, words = odd
+        yield _proposal(
+            known,
+            ranks,
+            f"{name_ranks(ranks).capitalize()} was told another meeting point than the others.",
+            [Evidence("environment", rank, words) for rank in ranks],
+        )
+        return
+    lost = [view for view in there if _seeks_in_vain(view)]
+    if lost and len(lost) < len(there):
+        yield _proposal(
+            known,
+            [view.rank for view in lost],
+            f"{name_ranks([view.rank for view in lost]).capitalize()} cannot reach the meeting "
+            "point of the job; the others wait there.",
+            [
+                Evidence("sockets", view.rank, "has no connection to anybody, and listens nowhere")
+                for view in lost
+            ],
+        )
+
+
+def _proposal(known: Known, culprits: list[int], summary: str, rows: list[Evidence]) -> Proposal:
+    first = known.ranks.get(culprits[0])
+    here = first if first is not None and first.ended is None else None
+    location = here.location() if here is not None else None
+    return propose(
+        known,
+        Order.EXIT,
+        Cause.RENDEZVOUS,
+        culprits,
+        status=Status.HUNG,
+        confidence=CONFIRMED - 0.03,
+        summary=summary + (f" It stands{name_line(location)}." if location else ""),
+        evidence=rows,
+        location=location,
+    )
+
+
+def _why_absent(known: Known, rank: int) -> str:
+    view = known.ranks.get(rank)
+    if view is None:
+        return "nothing was ever heard of it"
+    return "ended by itself, without an error, before it had joined"
+
+
+def _differing(known: Known) -> tuple[list[int], str] | None:
+    """The minority that was told another address, port, size or run than the others."""
+    for name in _MEETING:
+        values = {
+            view.rank: view.process.environment[name]
+            for view in known.ranks.values()
+            if view.process is not None and name in view.process.environment
+        }
+        ranked = Counter(values.values()).most_common()
+        if len(ranked) < 2 or ranked[0][1] == ranked[1][1]:
+            continue
+        odd = sorted(rank for rank, value in values.items() if value != ranked[0][0])
+        words = f"{name} is {values[odd[0]]!r}, with most others {ranked[0][0]!r}"
+        return odd, words
+    return None
+
+
+def _seeks_in_vain(view: RankView) -> bool:
+    """Whether a rank is still looking for the store, and no socket of it leads anywhere."""
+    sample = latest(view.connections)
+    stack = view.captured_stack
+    if sample is None or stack is None:
+        return False
+    functions = {frame.function for thread in stack.threads for frame in thread.frames}
+    reached = any(c.state in ("ESTABLISHED", "LISTEN") for c in sample.connections)
+    return bool(functions & _SEEKING) and not reached
+
+
+def _given_up(known: Known) -> Iterator[Proposal]:
+    """Errors of joining: the port that was taken, the address that nobody answers at."""
+    found = [t for t in troubles(known) if not t.cleared]
+    joining = [t for t in found if _is_joining(t)]
+    if not joining or len(joining) < len(found):
+        return
+    for pattern, what in (
+        (_TAKEN, "cannot open the meeting point of the job, whose port is taken"),
+        (_UNREACHED, "cannot reach the meeting point of the job"),
+    ):
+        mine = [
+            t
+            for t in joining
+            if pattern.search(text_of(t))
+            and not _PEER.search(text_of(t))
+            and not (pattern is _UNREACHED and "clients joined" in text_of(t))
+        ]
+        if not mine or len(mine) == len(known.ranks) > 1:
+            continue
+        ranks = sorted(t.view.rank for t in mine)
+        location = location_of(mine[0])
+        yield propose(
+            known,
+            Order.EXIT,
+            Cause.RENDEZVOUS,
+            ranks,
+            status=Status.FAILED,
+            confidence=CONFIRMED,
+            summary=f"{name_ranks(ranks).capitalize()} {what}{name_line(location)}.",
+            evidence=[Evidence(t.source, t.view.rank, t.detail) for t in mine],
+            location=location,
+            excludes=known.others(*ranks),
+        )
+        return
+
+
+def _misled(known: Known) -> Iterator[Proposal]:
+    """Ranks that looked for a peer at its loopback address, and found only themselves there."""
+    failed = [t for t in troubles(known) if not t.cleared]
+    sought = {t.view.rank: match for t in failed if (match := _PEER_HERE.search(text_of(t)))}
+    if not sought or len(sought) < len(failed):
+        return
+    ports = {port for match in sought.values() for port in _either_order(int(match[1]))}
+    hosts = {known.ranks[rank].host for rank in sought}
+    rows: dict[int, Evidence] = {}
+    for view in known.ranks.values():
+        mine = _loopback_ends(view) & ports
+        if mine and view.host not in hosts:
+            words = f"listens for its peers at port {min(mine)} of its loopback interface only"
+            rows[view.rank] = Evidence("sockets", view.rank, words)
+    if len(rows) != 1:
+        return
+    ((culprit, row),) = rows.items()
+    location = known.ranks[culprit].location()
+    yield propose(
+        known,
+        Order.EXIT,
+        Cause.RENDEZVOUS,
+        [culprit],
+        status=Status.FAILED,
+        confidence=CONFIRMED - 0.03,
+        summary=f"Rank {culprit} tells its peers to reach it at a loopback address, where "
+        f"{name_ranks(sorted(sought))} found nobody.",
+        evidence=[row, *(Evidence(t.source, t.view.rank, t.detail) for t in failed)],
+        location=location,
+        excludes=known.others(culprit),
+    )
+
+
+def _either_order(port: int) -> tuple[str, str]:
+    """A port as gloo prints it, which is in the network's order of bytes, and as it may mean it."""
+    return str(port), str((port & 0xFF) << 8 | port >> 8)
+
+
+def _loopback_ends(view: RankView) -> set[str]:
+    """Ports at which the rank listens for its peers on a loopback address only."""
+    return {
+        connection.local.rpartition(":")[2]
+        for sample in view.connections
+        for connection in sample.connections
+        if connection.state == "LISTEN" and connection.local.startswith(("127.", "[::1]"))
+    }
+
+
+def _is_joining(trouble: Trouble) -> bool:
+    raised = trouble.view.exceptions
+    frames = raised[0].frames if raised else []
+    inside = any(frame.function in _INIT | _SEEKING for frame in frames)
+    text = text_of(trouble)
+    said = any(p.search(text) for p in (_TAKEN, _UNREACHED, _WAITED))
+    return said and (inside or not raised)

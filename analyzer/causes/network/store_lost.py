@@ -1,0 +1,153 @@
+"""``store_lost``: the process that kept the store ended well while its peers still needed it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hanglab.analyzer.facts.collateral_exits import troubles
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.failures import Trouble
+from hanglab.analyzer.facts.resource_failures import CONFIRMED, text_of
+from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+#: What torch's store says when the other end has gone.
+_LOST = re.compile(
+    r"Did the remote server shutdown or crash|recvValue failed|sendBytes failed|recvBytes failed"
+    r"|failed to recv, got 0 bytes|recvVector failed|Failed to send|SocketImpl"
+    r"|TCPStore.*(?:Broken pipe|reset by peer|closed)|client socket has failed to connect"
+    # torch's own type of the store's errors; gloo's and NCCL's are others.
+    r"|DistNetworkError: (?:Broken pipe|Connection reset by peer)"
+)
+
+
+def store_lost(known: Known) -> Iterator[Proposal]:
+    """Ranks whose calls to the store broke, after a rank that served it had come to its end."""
+    found = troubles(known)
+    lost = [t for t in found if _LOST.search(text_of(t))]
+    if not lost or any(not t.consequence and t not in lost for t in found):
+        return  # a rank that failed for a reason of its own took the store with it
+    first = min((t.at_ns for t in lost if t.at_ns), default=None)
+    keepers = [
+        view
+        for view in known.ranks.values()
+        if view.ended is not None
+        and not view.failed
+        and _served(known, view, [t.view for t in lost])
+        and (first is None or view.ended.at.wall_ns <= first + int(5e9))
+    ]
+    if not keepers:
+        yield from _lost_with_a_child(known, lost)
+    if len(keepers) != 1:
+        return
+    keeper = keepers[0]
+    ranks = sorted(t.view.rank for t in lost)
+    yield propose(
+        known,
+        Order.EXIT,
+        Cause.STORE_LOST,
+        [keeper.rank],
+        status=Status.HUNG if known.stuck else Status.FAILED,
+        confidence=CONFIRMED,
+        summary=f"Rank {keeper.rank} kept the store of the job and came to its end while "
+        f"{name_ranks(ranks)} still needed it.",
+        evidence=[Evidence("exit", keeper.rank, "ended with code 0, and the store with it")]
+        + [_row(trouble) for trouble in lost],
+        victims=ranks,
+        excludes=ranks,
+    )
+
+
+def _lost_with_a_child(known: Known, lost: list[Trouble]) -> Iterator[Proposal]:
+    """A process that a rank had started kept the store, and was ended while its rank lives on."""
+    clients = [trouble.view for trouble in lost]
+    keepers = [
+        (view, child)
+        for view in known.ranks.values()
+        for child in view.children
+        if child.signal is not None or child.code
+    ]
+    served = [row for row in keepers if _at_home(known, row[0])]
+    if len({view.rank for view, _ in served}) != 1:
+        return
+    keeper, child = served[0]
+    ranks = sorted(view.rank for view in clients)
+    how = f"signal {child.signal}" if child.signal is not None else f"code {child.code}"
+    yield propose(
+        known,
+        Order.EXIT,
+        Cause.STORE_LOST,
+        [keeper.rank],
+        status=Status.HUNG if known.stuck else Status.FAILED,
+        confidence=CONFIRMED - 0.05,
+        summary=f"A process that rank {keeper.rank} had started kept the store of the job and was "
+        f"ended ({how}) while {name_ranks(ranks)} still needed it.",
+        evidence=[
+            Evidence("exit", keeper.rank, f"its child process {child.pid} ended with {how}"),
+            *(
+                Evidence("sockets", keeper.rank, f"no rank served {endpoint}, where peers were")
+                for endpoint in sorted(_at_home(known, keeper))
+            ),
+            *(_row(trouble) for trouble in lost),
+        ],
+        victims=known.others(keeper.rank),
+        excludes=known.others(keeper.rank),
+    )
+
+
+def _at_home(known: Known, view: RankView) -> set[str]:
+    """Endpoints of the rank's own host that ranks were connected to, and no rank served."""
+    neighbours = [v for v in known.ranks.values() if v.host == view.host]
+    addresses = {local.rpartition(":")[0] for v in neighbours for local, _ in _ends(v)}
+    ranks_own = {local for v in known.ranks.values() for local, _ in _ends(v)}
+    ports = set[str]().union(*(_listened(v) for v in neighbours))
+    used = {remote for v in known.ranks.values() for _, remote in _ends(v)}
+    return {
+        endpoint
+        for endpoint in used - ranks_own
+        if endpoint.rpartition(":")[0] in addresses and endpoint.rpartition(":")[2] not in ports
+    }
+
+
+def _ends(view: RankView) -> set[tuple[str, str]]:
+    """(local, remote) of every connection that the rank was seen with."""
+    return {
+        (connection.local, connection.remote)
+        for sample in view.connections
+        for connection in sample.connections
+        if connection.state != "LISTEN"
+    }
+
+
+def _row(trouble: Trouble) -> Evidence:
+    return Evidence(trouble.source, trouble.view.rank, trouble.detail)
+
+
+def _served(known: Known, view: RankView, clients: list[RankView]) -> bool:
+    """Whether the rank listened where those that lost the store were connected to.
+
+    A store that came and went between two samples was seen by nobody; then it
+    is rank 0 that keeps it, as torch has it.
+    """
+    connected = {
+        connection.remote.rpartition(":")[2]
+        for client in clients
+        for sample in client.connections
+        for connection in sample.connections
+        if connection.state != "LISTEN"
+    }
+    ended = [v for v in known.ranks.values() if v.ended is not None and not v.failed]
+    keepers = {v.rank for v in ended if _listened(v) & connected}
+    return view.rank in keepers if keepers else view.rank == 0
+
+
+def _listened(view: RankView) -> set[str]:
+    """Ports on which the rank took connections."""
+    return {
+        connection.local.rpartition(":")[2]
+        for sample in view.connections
+        for connection in sample.connections
+        if connection.state == "LISTEN"
+    }

@@ -1,0 +1,1 @@
+"""Processes that the machine denies something: memory, disk, descriptors, processor, tasks."""

@@ -1,0 +1,61 @@
+"""File descriptors: ``fd_exhausted``, also where the error speaks of something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.resource_failures import (
+    location_of,
+    own_troubles,
+    ran_out,
+    text_of,
+    told_by,
+)
+from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.verdict import Cause, Evidence
+from hanglab.recorder.case.host_records import RankLoad
+
+#: Descriptors that must be left for a process to be called able to open more.
+_SPARE = 8
+#: Errors that follow from the want of a descriptor without naming it.
+_HIDDEN = re.compile(
+    r"received 0 items of ancdata|Too many open files|\[Errno 24\]|EMFILE"
+    r"|unable to open shared memory object|can't open file|Could not open file|unable to open file"
+    r"|\[Errno 2\].*(?:/dev/urandom|/proc/)|socket: |accept: |epoll"
+)
+
+
+def fd_exhausted(known: Known) -> Iterator[Proposal]:
+    """A rank that raised while it held as many descriptors as it may."""
+    for trouble in own_troubles(known):
+        if trouble.cause not in (Cause.FD_EXHAUSTED, Cause.EXCEPTION, Cause.LOADER_WORKER_DIED):
+            continue
+        load = _fullest(known, trouble.view.rank)
+        named = trouble.cause is Cause.FD_EXHAUSTED
+        if load is None or not (named or _HIDDEN.search(text_of(trouble))):
+            continue
+        yield ran_out(
+            known,
+            Cause.FD_EXHAUSTED,
+            [trouble.view],
+            f"ran out of file descriptors ({load.fd_limit} allowed)",
+            [
+                Evidence(trouble.source, trouble.view.rank, told_by(trouble, _HIDDEN)),
+                Evidence(
+                    "host",
+                    trouble.view.rank,
+                    f"held {load.fds} of the {load.fd_limit} file descriptors that it may have",
+                ),
+            ],
+            location=location_of(trouble),
+        )
+
+
+def _fullest(known: Known, rank: int) -> RankLoad | None:
+    """The latest sample in which the rank was at its limit, if it was one of the last three."""
+    for load in reversed(known.host_of(rank).loads(rank)[-3:]):
+        if load.fds is not None and load.fd_limit and load.fds >= load.fd_limit - _SPARE:
+            return load
+    return None

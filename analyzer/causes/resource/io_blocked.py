@@ -1,0 +1,92 @@
+"""A rank that a file system keeps: ``io_blocked`` where a call on a file does not come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.recorder.case.host_records import SleepingThread, Space
+
+#: Functions of the kernel in which a process waits for storage or for a server of files.
+_STORAGE = (
+    "fuse", "request_wait_answer", "nfs", "rpc_wait", "ceph", "lustre", "cl_sync", "ll_",
+    "folio_wait", "wait_on_page", "filemap", "io_schedule", "jbd2", "ext4", "xfs", "btrfs",
+    "sb_start_write", "percpu_rwsem_wait", "blk_", "wait_on_buffer", "smb", "cifs", "p9_", "bio_",
+)  # fmt: skip
+#: Seconds without an answer after which a file system is said not to answer.
+_SILENT_S = 0.5
+
+
+def io_blocked(known: Known) -> Iterator[Proposal]:
+    """The rank's main thread is in a call on a file: in state D, or on a disk without an answer."""
+    if not known.stuck:
+        return
+    for view in known.ranks.values():
+        load = known.load_of(view.rank)
+        if view.ended is not None or load is None or view.state in ("T", "t"):
+            continue
+        main = next((thread for thread in load.sleeping if thread.tid == load.pid), None)
+        if main is None:
+            continue
+        silent = _silent(known, view, main)
+        if silent is None and not _kept_by_storage(view, main):
+            continue
+        yield _proposal(known, view, main, silent)
+
+
+def _kept_by_storage(view: RankView, main: SleepingThread) -> bool:
+    """State D in every sample of the capture, and the kernel's function is one of storage."""
+    states = [s.state for s in view.processes if s.kind == "rank" and s.capture]
+    waits = main.wchan + "".join(s.wchan for s in view.processes if s.kind == "rank")
+    uninterruptible = len(states) >= 2 and all(state == "D" for state in states)
+    return uninterruptible and any(part in waits for part in _STORAGE)
+
+
+def _silent(known: Known, view: RankView, main: SleepingThread) -> Space | None:
+    """The file system that the call is about, if it does not answer the recorder either."""
+    for space in known.host_of(view.rank).spaces(view.rank):
+        if space.unanswered_s < _SILENT_S or view.rank not in space.ranks:
+            continue
+        if main.target.startswith(space.path.rstrip("/") + "/") or main.state == "D":
+            return space
+    return None
+
+
+def _proposal(known: Known, view: RankView, main: SleepingThread, silent: Space | None) -> Proposal:
+    location = view.location()
+    about = f" of {main.target}" if main.target else ""
+    call = f"the system call {main.syscall}{about}" if main.syscall else "the kernel"
+    evidence = [
+        Evidence(
+            "process_state",
+            view.rank,
+            f"its main thread is in {call}, state {main.state}"
+            + (f", kernel: {main.wchan}" if main.wchan else ""),
+        )
+    ]
+    if silent is not None:
+        evidence.append(
+            Evidence(
+                "host",
+                view.rank,
+                f"{silent.path} ({silent.filesystem}) did not answer for "
+                f"{silent.unanswered_s:.1f} s when asked for its size",
+            )
+        )
+    awaited = known.awaited(view.rank)
+    return propose(
+        known,
+        Order.PROCESS,
+        Cause.IO_BLOCKED,
+        [view.rank],
+        status=Status.HUNG,
+        confidence=0.97,
+        summary=f"Rank {view.rank} waits for storage{name_line(location)}: {call} does not come "
+        "back; the other ranks wait for it.",
+        evidence=evidence,
+        location=location,
+        collective=collective_ref(awaited) if awaited is not None else None,
+    )

@@ -1,0 +1,59 @@
+"""Processes and threads that could not be started: ``pids_exhausted``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.host import Span
+from hanglab.analyzer.facts.resource_failures import (
+    location_of,
+    own_troubles,
+    ran_out,
+    text_of,
+    told_by,
+)
+from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.verdict import Cause, Evidence
+from hanglab.recorder.case.host_records import PidsGroup
+
+_SAID = re.compile(
+    r"can't start new thread|can't allocate \w+ for new thread|Resource temporarily unavailable"
+    r"|\[Errno 11\]|[Tt]hread creation failed|pthread_create failed|can't create new thread"
+    r"|unable to create new (?:native )?thread|Cannot fork"
+)
+
+
+def pids_exhausted(known: Known) -> Iterator[Proposal]:
+    """A rank that could start no more, in a group that has refused to start any."""
+    for trouble in own_troubles(known):
+        view = trouble.view
+        said = _SAID.search(text_of(trouble) + view.stderr[-4000:])
+        span = _refusing(known, view.rank)
+        if not said or span is None:
+            continue
+        yield ran_out(
+            known,
+            Cause.PIDS_EXHAUSTED,
+            [view],
+            f"could start no more processes or threads ({span.last.limit} allowed)",
+            [
+                Evidence(trouble.source, view.rank, told_by(trouble, _SAID)),
+                Evidence(
+                    "host",
+                    view.rank,
+                    f"its control group {span.last.path} refused "
+                    f"{span.grown(lambda group: group.refused):.0f} at a limit of "
+                    f"{span.last.limit} tasks",
+                ),
+            ],
+            location=location_of(trouble),
+        )
+
+
+def _refusing(known: Known, rank: int) -> Span[PidsGroup] | None:
+    for span in known.host_of(rank).pids:
+        if rank in span.last.ranks and span.grown(lambda group: group.refused) > 0:
+            return span
+    return None

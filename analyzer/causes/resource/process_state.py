@@ -1,0 +1,100 @@
+"""A process that is stopped, or that the kernel does not let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+
+def _all_in_state(view: RankView, letters: str) -> bool:
+    """True where every sample of the rank at capture shows one of these states."""
+    samples = [s for s in view.processes if s.kind == "rank" and s.capture]
+    return bool(samples) and all(s.state in letters for s in samples)
+
+
+def _stopped_children(view: RankView) -> list[int]:
+    states: dict[int, set[str]] = {}
+    for sample in view.processes:
+        if sample.kind != "rank" and sample.capture:
+            states.setdefault(sample.pid, set()).add(sample.state)
+    return sorted(pid for pid, seen in states.items() if seen == {"T"})
+
+
+def stopped_processes(known: Known) -> Iterator[Proposal]:
+    """``process_frozen``: state T in /proc, of the rank or of a process that it waits for."""
+    frozen = [v for v in known.ranks.values() if v.ended is None and _all_in_state(v, "T")]
+    details = [
+        Evidence(
+            "process_state",
+            v.rank,
+            f"process {v.pid} is stopped (state T)"
+            + (name_line(v.location()) or ", no stack could be taken"),
+        )
+        for v in frozen
+    ]
+    ranks = [v.rank for v in frozen]
+    for view in known.ranks.values():
+        # Nobody inside can say so: its recorder is frozen with it.
+        container = known.host_of(view.rank).container
+        paused = container is not None and container.status == "paused"
+        if paused and known.stuck and view.ended is None and view.rank not in ranks:
+            ranks.append(view.rank)
+            detail = f"its node {view.host} is paused, says the container engine"
+            details.append(Evidence("host", view.rank, detail))
+    for view in known.ranks.values():
+        children = _stopped_children(view)
+        if children and view.rank not in ranks and known.stands_outside(view.rank):
+            ranks.append(view.rank)
+            details.append(
+                Evidence("process_state", view.rank, f"its child process {children[0]} is stopped")
+            )
+    if not ranks:
+        return
+    first = known.ranks[min(ranks)]
+    yield propose(
+        known,
+        Order.PROCESS,
+        Cause.PROCESS_FROZEN,
+        ranks,
+        status=Status.HUNG,
+        confidence=0.99,
+        summary=f"{name_ranks(ranks).capitalize()} "
+        f"{'is' if len(ranks) == 1 else 'are'} stopped by a signal or a freezer; the other ranks "
+        "wait for it.",
+        evidence=details,
+        location=first.location(),
+        collective=collective_ref(call) if (call := known.awaited(first.rank)) else None,
+    )
+
+
+def blocked_in_kernel(known: Known) -> Iterator[Proposal]:
+    """``io_blocked``: uninterruptible (state D) in every sample at capture, without progress."""
+    if not known.stuck:
+        return
+    for view in known.ranks.values():
+        samples = [s for s in view.processes if s.kind == "rank" and s.capture]
+        if len(samples) < 2 or view.ended is not None or not _all_in_state(view, "D"):
+            continue
+        yield propose(
+            known,
+            Order.PROCESS,
+            Cause.IO_BLOCKED,
+            [view.rank],
+            status=Status.HUNG,
+            confidence=0.9,
+            summary=f"Rank {view.rank} is blocked inside the kernel "
+            f"({samples[-1].wchan or 'uninterruptible'}); the other ranks wait for it.",
+            evidence=[
+                Evidence(
+                    "process_state",
+                    view.rank,
+                    f"process {view.pid} was uninterruptible (state D) in {len(samples)} samples"
+                    + (f", waiting in {samples[-1].wchan}" if samples[-1].wchan else ""),
+                )
+            ],
+            location=view.location(),
+        )

@@ -1,0 +1,79 @@
+"""/dev/shm that is full or too small for what loader workers hand over."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+
+from hanglab.analyzer.causes.resource.disk_full import SHARED, full
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.resource_failures import (
+    MIB,
+    location_of,
+    own_troubles,
+    ran_out,
+    size,
+    text_of,
+    told_by,
+)
+from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.verdict import Cause, Evidence
+from hanglab.recorder.case.host_records import Space
+
+_SAID = re.compile(
+    r"out of shared memory|insufficient shared memory|unable to allocate shared memory"
+    r"|shared memory segment|/dev/shm|</?torch_\d+_|Bus error"
+)
+#: What Docker gives unless told otherwise: with no more than this a bus error needs no
+#: other explanation.
+_SMALL = 64 * MIB
+
+
+def shm_exhausted(known: Known) -> Iterator[Proposal]:
+    """A bus error, or an error about shared memory, where there is next to none."""
+    for trouble in own_troubles(known):
+        view = trouble.view
+        space = _shared(known, view)
+        if space is None:
+            continue
+        tight = full(space) or (space.size_bytes or _SMALL + 1) <= _SMALL
+        text = text_of(trouble)
+        bus_error = _bus_error(view) or "Bus error" in text
+        if tight and (_SAID.search(text) or bus_error) and not _other_disk(known, view, text):
+            yield ran_out(
+                known,
+                Cause.SHM_EXHAUSTED,
+                [view],
+                f"ran out of shared memory ({size(space.size_bytes)} in all)",
+                [
+                    Evidence(trouble.source, view.rank, told_by(trouble, _SAID)),
+                    Evidence(
+                        "host",
+                        view.rank,
+                        f"{space.path} has {size(space.free_bytes)} left of "
+                        f"{size(space.size_bytes)}",
+                    ),
+                ],
+                location=location_of(trouble),
+            )
+
+
+def _shared(known: Known, view: RankView) -> Space | None:
+    spaces = known.host_of(view.rank).spaces(view.rank)
+    return next((space for space in spaces if "shm" in space.uses), None)
+
+
+def _bus_error(view: RankView) -> bool:
+    if view.ended is not None and view.ended.signal == signal.SIGBUS:
+        return True
+    return any(child.signal == signal.SIGBUS for child in view.children)
+
+
+def _other_disk(known: Known, view: RankView, text: str) -> bool:
+    """Whether a bus error fits another file system that is full as well."""
+    if SHARED.search(text):
+        return False
+    spaces = known.host_of(view.rank).spaces(view.rank)
+    return any("shm" not in space.uses and full(space) for space in spaces)

@@ -1,0 +1,1 @@
+"""Ranks that ended, raised, or do something else while their peers wait."""

@@ -1,0 +1,49 @@
+"""``rank0_work``: one long stretch that only one rank worked in while the others waited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hanglab.analyzer.causes.straggler.lost_time import Scene
+from hanglab.analyzer.facts.sampled_lines import busiest_line
+from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
+from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
+
+#: A single wait from which on one rank's work holds the job up, at most, in nanoseconds; of a
+#: job that is watched with less patience, this many times that patience.
+LONG_NS = 8_000_000_000
+LONG_PATIENCE = 3
+
+
+def rank0_work(scene: Scene) -> Iterator[Proposal]:
+    known, found = scene.known, scene.found
+    patience = known.job.hang_after_s if known.job else None
+    long_ns = min(LONG_NS, LONG_PATIENCE * patience * 1e9) if patience else LONG_NS
+    for rank, waited in found.longest_ns.items():
+        if waited < long_ns or waited < found.span_ns / 3:
+            continue
+        line = busiest_line(known, rank)
+        location = known.ranks[rank].location(line) if line else None
+        yield propose(
+            known,
+            Order.SLOW,
+            Cause.RANK0_WORK,
+            [rank],
+            status=Status.SLOW,
+            confidence=0.85,
+            summary=f"Rank {rank} worked alone for {waited / 1e9:.1f} s{name_line(location)} "
+            "while the others waited for it in one operation.",
+            evidence=[
+                Evidence(
+                    "flight_recorder",
+                    rank,
+                    f"entered one operation {waited / 1e9:.1f} s after its peers",
+                )
+            ],
+            location=location,
+            effect=Effect(
+                section=None,
+                ms_per_step=round(waited / 1e6, 3),
+                share_of_step=round(waited / found.span_ns, 4),
+            ),
+        )

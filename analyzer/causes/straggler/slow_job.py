@@ -1,0 +1,44 @@
+"""A job that moves, but slowly: starved of data, or held up by some of its ranks.
+
+What everybody suffers from is looked at before any comparison, and what can be
+measured exactly (input, garbage, the run queue) before what is left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hanglab.analyzer.causes.data_starvation.slow_input import all_waits, input_starved, slow_input
+from hanglab.analyzer.causes.software.rank0_work import rank0_work
+from hanglab.analyzer.causes.straggler.gc_pause import gc_pause
+from hanglab.analyzer.causes.straggler.imbalance import imbalance
+from hanglab.analyzer.causes.straggler.lost_time import Scene
+from hanglab.analyzer.causes.straggler.slow_compute import slow_compute
+from hanglab.analyzer.causes.straggler.slow_host import slow_host
+from hanglab.analyzer.facts.arrival_lag import arrivals
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.proposal import Proposal
+
+
+def slow_job(known: Known) -> Iterator[Proposal]:
+    """The causes of a job that moves or has ended well."""
+    if known.stuck or not known.case or any(v.failed for v in known.ranks.values()):
+        return
+    waits = all_waits(known)
+    starved = list(input_starved(known, waits))
+    if starved:
+        yield from starved
+        return
+    found = arrivals(known)
+    if found is None:
+        return
+    scene = Scene.of(known, found)
+    alone = list(rank0_work(scene))
+    yield from alone
+    proposals = [*slow_input(scene, waits), *gc_pause(scene), *slow_host(scene)]
+    named = {rank for proposal in proposals for rank in proposal.finding.culprits}
+    proposals += imbalance(scene, named)
+    # One long stretch of work alone is more processor time, too.
+    named |= {rank for proposal in (*proposals, *alone) for rank in proposal.finding.culprits}
+    proposals += slow_compute(scene, named)
+    yield from proposals

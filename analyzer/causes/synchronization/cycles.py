@@ -1,0 +1,103 @@
+"""Ranks that wait for each other in a ring: groups in opposite order, sends that face sends."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.causes.synchronization.wording import (
+    all_victims,
+    location,
+    name_call,
+    observation,
+)
+from hanglab.analyzer.facts.evidence import collective_ref
+from hanglab.analyzer.graph.wait_for_graph import Cycle, Picture, Unmatched
+from hanglab.analyzer.proposal import name_ranks
+from hanglab.analyzer.verdict import Cause, Finding, Status
+
+
+def cycle_findings(picture: Picture) -> list[Finding]:
+    """Rings that are nothing but sends and receives, or nothing but collectives."""
+    mixed = {id(u.call) for u in picture.unmatched}
+    return [
+        _of_ring(picture, cycle)
+        for cycle in picture.cycles
+        if not any(id(call) in mixed for call in cycle.calls)
+    ]
+
+
+def unmatched_findings(picture: Picture) -> list[Finding]:
+    """Sends and receives whose other half never came, although the peer is past it."""
+    return [_of_unmatched(picture, unmatched) for unmatched in picture.unmatched]
+
+
+def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
+    cause = Cause.P2P_DEADLOCK if cycle.p2p else Cause.GROUP_ORDER
+    # A ring of sends and receives is nobody's fault alone.
+    culprits = sorted(cycle.ranks if cycle.p2p else cycle.deviating or cycle.candidates)
+    calls = {call.rank: call for call in cycle.calls}
+    chain = "; ".join(f"rank {call.rank} in {name_call(call)}" for call in cycle.calls[:8])
+    first = calls[culprits[0]]
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=culprits,
+        victims=all_victims(picture, culprits),
+        collective=collective_ref(first),
+        location=location(first),
+        confidence=_confidence(cycle),
+        summary=f"{name_ranks(cycle.ranks).capitalize()} wait for each other: {chain}.",
+        evidence=[observation(call, "waits in") for call in cycle.calls[:64]],
+        advice=advice_for(cause),
+    )
+
+
+def _confidence(cycle: Cycle) -> float:
+    if not cycle.certain:
+        return 0.5
+    if cycle.p2p:
+        return 0.95
+    if cycle.deviating:
+        return 0.9
+    return 0.5 if any(call.seq is None for call in cycle.calls) else 0.6
+
+
+def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
+    cause = Cause.P2P_UNMATCHED
+    call, instead = unmatched.call, unmatched.instead
+    sides = [call.rank] + ([instead.rank] if instead is not None else [])
+    omitted = instead is not None and unmatched.omitted
+    culprits = sorted(unmatched.deviating or (sides[1:] if omitted else sides))
+    where = f", which waits in {name_call(instead)}" if instead is not None else ""
+    first = instead if instead is not None and culprits == [instead.rank] else call
+    peer = call.peer if call.peer is not None or instead is None else instead.rank
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=culprits,
+        victims=all_victims(picture, culprits),
+        collective=collective_ref(call),
+        location=location(first),
+        confidence=_of_sides(unmatched, omitted),
+        summary=(
+            f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"
+            f"{_missed(unmatched)}."
+        ),
+        evidence=[observation(c, "waits in") for c in (call, instead) if c is not None]
+        + [observation(c, "waits in") for c in unmatched.missed if c is not instead],
+        advice=advice_for(cause),
+    )
+
+
+def _of_sides(unmatched: Unmatched, omitted: bool) -> float:
+    if unmatched.deviating:
+        return 0.6 if unmatched.likely else 0.8
+    return 0.6 if omitted else 0.5
+
+
+def _missed(unmatched: Unmatched) -> str:
+    if not unmatched.missed:
+        return ""
+    waits = "; ".join(f"rank {c.rank} waits in {name_call(c)}" for c in unmatched.missed[:4])
+    return f", while {waits}"

@@ -1,0 +1,187 @@
+"""Members of a group that do not do the same under one number: operations or arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.causes.synchronization.wording import (
+    all_victims,
+    current_call,
+    line_of,
+    location,
+    name_call,
+    observation,
+    shapes,
+    waiting_ranks,
+)
+from hanglab.analyzer.facts.evidence import collective_ref
+from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence, Picture, Silence
+from hanglab.analyzer.matching.signatures import splits_of
+from hanglab.analyzer.proposal import name_ranks
+from hanglab.analyzer.verdict import Cause, Finding, Status
+
+_CAUSES = {
+    Difference.SIZE: Cause.SIZE_MISMATCH,
+    Difference.DTYPE: Cause.DTYPE_MISMATCH,
+    Difference.ROOT: Cause.ROOT_MISMATCH,
+    Difference.SPLITS: Cause.SPLIT_MISMATCH,
+}
+_WORDS = {
+    Difference.OPERATION: "another operation",
+    Difference.CALL_SITE: "an operation from another line",
+    Difference.SIZE: "tensors of another size",
+    Difference.DTYPE: "tensors of another dtype",
+    Difference.ROOT: "another root",
+    Difference.REDUCE_OP: "another reduction",
+    Difference.SPLITS: "splits that do not fit",
+}
+
+
+def divergence_findings(picture: Picture) -> list[Finding]:
+    return [
+        _finding(picture, d) for d in picture.divergences if matters(picture, d) and not d.undecided
+    ]
+
+
+def candidates_of(picture: Picture) -> Iterator[tuple[Divergence, Finding]]:
+    """What dumps leave undecided, and the finding that names all who differ, for other evidence."""
+    for divergence in picture.divergences:
+        if divergence.undecided and matters(picture, divergence):
+            yield divergence, _finding(picture, divergence)
+
+
+def undecided_divergence(picture: Picture) -> Divergence | None:
+    """The first difference of which voices that are missing could decide who deviates."""
+    found = (d for d in picture.divergences if d.undecided and matters(picture, d))
+    return next(found, None)
+
+
+def what_decides(picture: Picture, divergence: Divergence) -> list[str]:
+    """The evidence that would tell who deviates: "rank 5's dump"."""
+    return [_missing_voice(picture, divergence, rank) for rank in sorted(divergence.silent)] or [
+        f"the dumps of any ranks after {max(picture.expected)}"
+    ]
+
+
+def _missing_voice(picture: Picture, divergence: Divergence, rank: int) -> str:
+    silence = divergence.silent[rank]
+    if silence is Silence.OVERWRITTEN:
+        return (
+            f"a longer buffer of rank {rank} (TORCH_FR_BUFFER_SIZE, in older torch "
+            f"TORCH_NCCL_TRACE_BUFFER_SIZE) that still holds number {divergence.seq}"
+        )
+    if silence is Silence.FINISHED:
+        return f"a dump of rank {rank} with finished operations, too"
+    if rank in picture.moving:
+        return f"a later dump of rank {rank}"
+    return f"rank {rank}'s dump" if rank not in picture.ranks else f"a whole dump of rank {rank}"
+
+
+def question(picture: Picture, divergence: Divergence) -> Finding:
+    """The inconclusive finding that a difference is where missing voices could decide it."""
+    needs = what_decides(picture, divergence)
+    calls = list(divergence.calls.values())
+    return Finding(
+        status=Status.INCONCLUSIVE,
+        victims=sorted(divergence.calls),
+        collective=collective_ref(calls[0]),
+        confidence=0.0,
+        summary=(
+            f"Under number {divergence.seq} of group {name_group(divergence)} "
+            f"{_who_called_what(calls)}, and who of them is wrong cannot be told without "
+            f"{_listed(needs)}."
+        ),
+        evidence=[observation(call) for call in calls[:16]],
+        advice="Get " + ", ".join(needs) + ".",
+    )
+
+
+def _who_called_what(calls: list[Call]) -> str:
+    """``ranks 0 and 1 called all_reduce, rank 2 called broadcast``: most first."""
+    sides: dict[str, list[Call]] = {}
+    for call in calls:
+        given = shapes(call)
+        words = f"called {call.op or 'an operation'}{line_of(call)}" + (
+            f" ({given})" if given else ""
+        )
+        sides.setdefault(words, []).append(call)
+    ordered = sorted(sides.items(), key=lambda side: -len(side[1]))
+    parts = [f"{name_ranks([c.rank for c in mine])} {words}" for words, mine in ordered[:3]]
+    more = "" if len(ordered) <= 3 else f" and {len(ordered) - 3} others something else"
+    return ", ".join(parts) + more
+
+
+def _listed(words: list[str]) -> str:
+    shown = words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def matters(picture: Picture, divergence: Divergence) -> bool:
+    """What all members finished in spite of it matters only if the group hangs later."""
+    return not divergence.finished or bool(waiting_ranks(picture, divergence.group))
+
+
+def cause_of(divergence: Divergence) -> Cause:
+    if divergence.skipped:
+        return Cause.SKIPPED_COLLECTIVE
+    return _CAUSES.get(divergence.difference, Cause.COLLECTIVE_MISMATCH)
+
+
+def _finding(picture: Picture, divergence: Divergence) -> Finding:
+    cause = cause_of(divergence)
+    culprits = list(divergence.deviating or divergence.candidates)
+    calls = divergence.calls
+    mine = [calls[rank] for rank in culprits if rank in calls]
+    others = [call for rank, call in calls.items() if rank not in culprits]
+    first = mine[0] if mine else next(iter(calls.values()))
+    reference_call = others[0] if others else first
+    here = current_call(picture, first.rank) if divergence.finished else first
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=culprits,
+        victims=all_victims(picture, culprits),
+        collective=collective_ref(reference_call),
+        location=location(here),
+        confidence=_confidence(divergence),
+        summary=_summary(divergence, culprits, first, reference_call),
+        evidence=[
+            *(observation(call) for call in mine[:16]),
+            *(observation(call, "a peer called") for call in others[:4]),
+        ],
+        advice=advice_for(cause),
+    )
+
+
+def _confidence(divergence: Divergence) -> float:
+    if not divergence.deviating:
+        return 0.5
+    majority = 2 * len(divergence.deviating) < len(divergence.calls)
+    return 0.97 if majority else 0.85
+
+
+def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call) -> str:
+    who = name_ranks(culprits)
+    if not divergence.deviating:
+        return (
+            f"Under number {divergence.seq} of group {name_group(divergence)} {who} do not call "
+            f"the same ({_WORDS[divergence.difference]}), and nothing tells which of them is wrong."
+        )
+    if divergence.skipped:
+        return f"{who.capitalize()} left out {name_call(peer)} and went on to {name_call(mine)}."
+    if splits_of(mine.arguments) is not None and divergence.difference is Difference.SPLITS:
+        return f"{who.capitalize()} gave {name_call(mine)} splits that do not fit its peers'."
+    if mine.op != peer.op:
+        return f"{who.capitalize()} called {name_call(mine)} where its peers called {peer.op}."
+    return (
+        f"{who.capitalize()} called {name_call(mine)} with {_WORDS[divergence.difference]} "
+        "than its peers."
+        if divergence.difference is not Difference.CALL_SITE
+        else f"{who.capitalize()} called {name_call(mine)} from another line than its peers."
+    )
+
+
+def name_group(divergence: Divergence) -> str:
+    return divergence.group.description or divergence.group.name

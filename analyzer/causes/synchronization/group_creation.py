@@ -1,0 +1,138 @@
+"""Process groups that were created by some ranks only, in another order, or with other members.
+
+A group that is being created has no entry in any buffer.  The stack says who
+waits inside ``new_group``, the boundary which members each rank asked for, call
+by call.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+Calls = dict[int, list[str]]
+
+
+def group_creation(known: Known) -> Iterator[Proposal]:
+    """Some ranks wait inside ``new_group`` for others that never came, or came differently."""
+    if not known.stuck:
+        return
+    alive = {r: v for r, v in known.ranks.items() if v.ended is None}
+    creating = sorted(r for r, v in alive.items() if v.standing.place is Place.GROUP_CREATION)
+    if not creating:
+        return
+    calls = {r: _asked_for(v) for r, v in alive.items()}
+    different = _different(calls)
+    if different is not None:
+        culprits, tied, words = different
+        yield _proposal(
+            known,
+            creating,
+            culprits,
+            0.5 if tied else 0.95,
+            f"new_group was called differently: {words}.",
+        )
+        return
+    absent = _absent(known, calls, creating)
+    if not absent:
+        return
+    # Where most do not create the group, the few that do took a branch of their own.
+    minority = creating if len(creating) < len(absent) else absent
+    culprits = _roots(known, minority) or minority
+    yield _proposal(
+        known,
+        creating,
+        culprits,
+        0.6 if len(creating) == len(absent) else 0.95,
+        f"{name_ranks(creating).capitalize()} {'waits' if len(creating) == 1 else 'wait'} inside "
+        f"new_group for {name_ranks(absent)}, which never entered it.",
+    )
+
+
+def _asked_for(view: RankView) -> list[str]:
+    """Members that each of the rank's calls of new_group asked for, in order."""
+    if view.progress is None:
+        return []
+    return [o.splits for o in view.progress.operations if o.method == "new_group"]
+
+
+def _different(calls: Calls) -> tuple[list[int], bool, str] | None:
+    """(culprits, whether the sides are equally many, words) at the first call that differs."""
+    longest = max((len(mine) for mine in calls.values()), default=0)
+    for place in range(longest):
+        asked = {r: mine[place] for r, mine in calls.items() if len(mine) > place}
+        common = Counter(asked.values()).most_common()
+        if len(common) < 2:
+            continue
+        usual, count = common[0]
+        tied = common[1][1] == count
+        culprits = sorted(r for r, members in asked.items() if tied or members != usual)
+        words = "; ".join(
+            f"{name_ranks([r for r, m in asked.items() if m == members])} asked for {members}"
+            for members, _ in common[:4]
+        )
+        return culprits, tied, f"as call number {place + 1}, {words}"
+    return None
+
+
+def _members(text: str, everybody: Sequence[int]) -> list[int]:
+    if text == "all":
+        return list(everybody)
+    try:
+        members = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return list(everybody)
+    return [rank for rank in members if isinstance(rank, int)]
+
+
+def _absent(known: Known, calls: Calls, creating: Sequence[int]) -> list[int]:
+    """Ranks that the waiting calls need and that have not made that call."""
+    first = creating[0]
+    if not calls[first]:
+        # Nothing was recorded at the boundary: every rank must call new_group.
+        return [r for r in calls if r not in creating]
+    place = min(len(calls[r]) for r in creating)
+    needed: set[int] = set()
+    for rank in creating:
+        if len(calls[rank]) == place:
+            needed.update(_members(calls[rank][place - 1], sorted(known.ranks)))
+    return sorted(r for r in needed if r in calls and len(calls[r]) < place)
+
+
+def _roots(known: Known, ranks: list[int]) -> list[int]:
+    """Those of ``ranks`` that do not wait for another of them."""
+    waiting = {wait.call.rank for wait in known.picture.waits if set(wait.on) & set(ranks)}
+    return [rank for rank in ranks if rank not in waiting]
+
+
+def _proposal(
+    known: Known, creating: list[int], culprits: list[int], confidence: float, summary: str
+) -> Proposal:
+    elsewhere = [r for r, v in known.ranks.items() if v.ended is None and r not in creating]
+    return propose(
+        known,
+        Order.OUTSIDE,
+        Cause.GROUP_CREATION,
+        culprits,
+        status=Status.HUNG,
+        confidence=confidence,
+        summary=summary,
+        evidence=[
+            Evidence(
+                "stack",
+                r,
+                ("inside new_group" if r in creating else "elsewhere")
+                + name_line(known.ranks[r].location()),
+            )
+            for r in sorted([*creating, *elsewhere])
+        ],
+        location=known.ranks[culprits[0]].location(),
+        excludes=[*creating, *elsewhere],
+    )

@@ -1,0 +1,192 @@
+"""Ranks caught in a ring of waits because some of them have left the loop that the others are in.
+
+A rank whose input ended early goes on to what comes after the loop, meets its
+peers there in another group, and both wait for each other.  That looks like
+groups in opposite order; the lines at which they stand tell it apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.facts.loops import (
+    Loop,
+    batches_compared,
+    counter_of,
+    is_past,
+    loops_around,
+    passes,
+    same_loop,
+    steps_compared,
+    together,
+)
+from hanglab.analyzer.graph.wait_for_graph import Cycle
+from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
+
+
+@dataclass(frozen=True)
+class _Departure:
+    """``gone`` left ``loop`` too soon, ``inside`` are in it still."""
+
+    loop: Loop
+    gone: tuple[RankView, ...]
+    inside: tuple[RankView, ...]
+    #: The loop lies in another one, in whose same iteration they all are.
+    nested: bool
+    #: Each is known to have passed the loop less often than another.
+    counted: bool
+
+
+def departures(known: Known) -> Iterator[Proposal]:
+    """``uneven_inputs`` or ``skipped_collective`` of those that are past their peers' loop.
+
+    Before the cycles in the order of decision: the ring is what followed from it.
+    """
+    if not known.stuck or known.picture.divergences:
+        return
+    for cycle in known.picture.cycles:
+        waiting = {wait.call.rank for wait in known.picture.waits} | set(cycle.ranks)
+        views = [known.ranks[rank] for rank in sorted(waiting) if rank in known.ranks]
+        if len(views) < len(waiting) or any(v.ended is not None for v in views):
+            continue
+        departure = _find_departure(views)
+        if departure is None or not {v.rank for v in departure.gone} & set(cycle.ranks):
+            continue
+        labelled = _label(known, cycle, departure)
+        if labelled is not None:
+            yield _proposal(cycle, known, views, departure, *labelled)
+            return
+
+
+def _label(known: Known, cycle: Cycle, departure: _Departure) -> tuple[Cause, float, str] | None:
+    """Cause, confidence and what counted it; None where the counts speak against it."""
+    accounts = [_account(known, view, departure) for view in departure.gone]
+    told = [account for account in accounts if account is not None]
+    p2p = any(call.seq is None for call in cycle.calls)
+    if not told:
+        # A message that was left out is told more closely by its other half.
+        sure = not p2p and (departure.counted or not departure.nested)
+        return (Cause.UNEVEN_INPUTS, 0.7, "") if sure else None
+    if len(told) < len(accounts) or any(difference > 0 for difference, _ in told):
+        return None
+    if all(difference < 0 for difference, _ in told):
+        return Cause.UNEVEN_INPUTS, 0.95, told[0][1]
+    if any(difference < 0 for difference, _ in told) or p2p:
+        return None
+    return Cause.SKIPPED_COLLECTIVE, 0.85, told[0][1]
+
+
+def _account(known: Known, view: RankView, departure: _Departure) -> tuple[int, str] | None:
+    """How many steps fewer (negative) or more than its peers the rank did, and by what."""
+    loop = departure.loop
+    if not departure.nested:
+        return steps_compared(known, view.rank, [loop])
+    # Steps may be those of the outer loop, in which they still are together.
+    mine = counter_of(view, loop)
+    peers = [count for peer in departure.inside if (count := counter_of(peer, loop)) is not None]
+    if mine is None or not peers:
+        return batches_compared(known, view.rank, loop)
+    return mine - min(peers), f"loop counter {mine}, its peers' {min(peers)}"
+
+
+def _proposal(
+    cycle: Cycle,
+    known: Known,
+    views: Sequence[RankView],
+    departure: _Departure,
+    cause: Cause,
+    confidence: float,
+    counted: str,
+) -> Proposal:
+    culprits = [view.rank for view in departure.gone]
+    calls = {call.rank: call for call in cycle.calls}
+    first = next(rank for rank in culprits if rank in calls)
+    group = calls[first].group
+    one = len(culprits) == 1
+    skipped = cause is Cause.SKIPPED_COLLECTIVE
+    when = "after as many steps as the others" if skipped else "sooner than the others"
+    return propose(
+        known,
+        Order.DIVERGENCE,
+        cause,
+        culprits,
+        status=Status.HUNG,
+        confidence=confidence,
+        summary=f"{name_ranks(culprits).capitalize()} {'has' if one else 'have'} left a loop "
+        f"{when}{f' ({counted})' if counted else ''}, and "
+        f"{'waits' if one else 'wait'} for them in {calls[first].op} of group "
+        f"{group.description or group.name}.",
+        evidence=[
+            Evidence(
+                "stack",
+                view.rank,
+                ("behind the loop" if is_past(view, departure.loop) else "in the loop")
+                + name_line(_line(view)),
+            )
+            for view in views
+        ],
+        location=_line(known.ranks[first]),
+        collective=collective_ref(calls[first]),
+        excludes=[view.rank for view in views],
+        alternatives=[]
+        if counted
+        else [
+            (Cause.SKIPPED_COLLECTIVE, culprits, 0.2),
+            (Cause.GROUP_ORDER, sorted(cycle.ranks), 0.1),
+        ],
+    )
+
+
+def _line(view: RankView) -> Location | None:
+    frame = next(iter(view.code.user_frames(view.program_frames)), None)
+    return view.location(frame) if frame is not None else None
+
+
+def _find_departure(views: Sequence[RankView]) -> _Departure | None:
+    """The outermost loop that some are in and all others past, and who left it too soon.
+
+    Where nobody knows how often each has passed it, that are all who are past it; not if
+    they are many, as then the others may have done too much.
+    """
+    around = {view.rank: loops_around(view) for view in views}
+    for loop in sorted(
+        (loop for loops in around.values() for loop in loops), key=lambda one: one.first - one.last
+    ):
+        inside = [v for v in views if any(same_loop(one, loop) for one in around[v.rank])]
+        past = [v for v in views if is_past(v, loop)]
+        gone, counted = _too_soon(past, inside, loop)
+        few = len(gone) == 1 or 2 * len(gone) < len(views) + counted
+        if len(inside) + len(past) != len(views) or not gone or not few:
+            continue
+        shared = [
+            (view, peer, outer)
+            for view in gone
+            for peer in inside
+            for outer in around[peer.rank]
+            if any(same_loop(outer, mine) for mine in around[view.rank])
+        ]
+        if all(together(*one) for one in shared):
+            return _Departure(loop, tuple(gone), tuple(inside), bool(shared), counted)
+    return None
+
+
+def _too_soon(
+    past: Sequence[RankView], inside: Sequence[RankView], loop: Loop
+) -> tuple[list[RankView], bool]:
+    """Who is past the loop, was in it, and did not pass it as often as another; if that is counted.
+
+    Uncounted, that are all who are past it and were in it.
+    """
+    times = {view.rank: passes(view, loop) for view in [*past, *inside]}
+    counted = all(
+        view.progress is not None
+        and view.progress.operations_total <= len(view.progress.operations)
+        for view in [*past, *inside]
+    )
+    most = max(times.values(), default=0)
+    gone = [v for v in past if times[v.rank] and (times[v.rank] < most or not counted)]
+    return gone, counted

@@ -1,0 +1,92 @@
+"""Ranks at which all waiting ends: they have not entered what their peers wait in."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.causes.synchronization.divergence import matters
+from hanglab.analyzer.causes.synchronization.wording import SOURCE, all_victims, name_call
+from hanglab.analyzer.facts.evidence import collective_ref
+from hanglab.analyzer.graph.wait_for_graph import Picture, Sink
+from hanglab.analyzer.proposal import name_ranks
+from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
+
+
+def missing_findings(picture: Picture) -> list[Finding]:
+    """One finding for all of them; none where evidence that is missing could change it."""
+    sinks = accused(picture)
+    if not sinks or picture.open or any(sink.hidden for sink in sinks):
+        return []
+    culprits = [sink.rank for sink in sinks]
+    if len(culprits) > len(_victims(picture, culprits)):
+        # Few wait for many: those who wait may have done too much.
+        return []
+    return [_finding(picture, sinks)]
+
+
+def accused(picture: Picture) -> list[Sink]:
+    """Known sinks that no divergence explains."""
+    explained = {
+        divergence.group: divergence.seq
+        for divergence in picture.divergences
+        if matters(picture, divergence)
+    }
+    deviating = {rank for d in picture.divergences if matters(picture, d) for rank in d.deviating}
+    found = []
+    for sink in picture.sinks:
+        call = sink.awaited
+        later = call.seq is not None and call.seq >= explained.get(call.group, call.seq + 1)
+        if not sink.unknown and not later and sink.rank not in deviating:
+            found.append(sink)
+    return found
+
+
+def _victims(picture: Picture, culprits: list[int]) -> list[int]:
+    return all_victims(picture, culprits)
+
+
+def _finding(picture: Picture, sinks: list[Sink]) -> Finding:
+    cause = Cause.MISSING_RANK
+    culprits = [sink.rank for sink in sinks]
+    first = sinks[0]
+    stopped = [sink.rank for sink in sinks if sink.stopped_device]
+    outside = [sink.rank for sink in sinks if sink.outside]
+    words = []
+    if outside:
+        words.append(
+            f"{name_ranks(outside).capitalize()} "
+            f"{'has' if len(outside) == 1 else 'have'} nothing unfinished and never entered "
+            f"{name_call(next(s for s in sinks if s.outside).awaited)}, which the others wait in."
+        )
+    if stopped:
+        words.append(
+            f"{name_ranks(stopped).capitalize()} did not finish operations that all peers "
+            "finished: the device or the process stopped, and the others wait for it."
+        )
+    unseen = picture.silent_p2p.intersection(outside)
+    if unseen:
+        words.append(
+            f"Sends and receives, which leave no entry on gloo, are what {name_ranks([*unseen])} "
+            "might be in instead."
+        )
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=culprits,
+        victims=_victims(picture, culprits),
+        collective=collective_ref(first.awaited),
+        location=None,
+        confidence=0.6 if unseen else 0.9,
+        summary=" ".join(words),
+        evidence=[_evidence(sink) for sink in sinks[:64]],
+        advice=advice_for(cause),
+    )
+
+
+def _evidence(sink: Sink) -> Evidence:
+    last = f"; its last call was {name_call(sink.last)}" if sink.last is not None else ""
+    if sink.stopped_device:
+        detail = f"unfinished although peers finished it{last}"
+    else:
+        detail = f"never entered {name_call(sink.awaited)}{last}"
+    return Evidence(SOURCE, sink.rank, detail)

@@ -1,0 +1,181 @@
+"""A rank that gloo aborted because it received more than it had room for.
+
+The process is gone and its buffer with it, and what DistributedDataParallel
+issues never passes the Python boundary.  But gloo says on stderr how many bytes
+came and how many were expected (transport/tcp/pair.cc), and the survivors'
+buffers say what they were sending.  Where what came is a piece of the operation
+in which all survivors agree, it is the aborted rank whose tensor has another
+size.  Where no buffer was had, the survivors' tracebacks still tell the line at
+which they lost it, and the Python boundary that at which it was.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from math import prod
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.graph.wait_for_graph import Call
+from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
+
+_REFUSED = re.compile(r"preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
+#: What its peers raise then.
+_LOST = re.compile(r"Connection (?:reset|closed) by peer")
+_ITEM_BYTES = {
+    "Float": 4, "Double": 8, "Half": 2, "BFloat16": 2, "Byte": 1, "Char": 1, "Bool": 1,
+    "Short": 2, "Int": 4, "Long": 8,
+}  # fmt: skip
+#: gloo cuts a tensor into a multiple of the group's size of pieces (allreduce.cc).
+_MOST_PIECES = 64
+
+
+def refused_sizes(known: Known) -> Iterator[Proposal]:
+    """``size_mismatch`` of an aborted rank, by what it refused and what its peers sent.
+
+    Or ``collective_mismatch``, where all that is known of the peers is that they were elsewhere.
+    """
+    if known.picture.divergences:
+        return
+    for rank, view in known.ranks.items():
+        refused = _refusal(view)
+        if refused is None:
+            continue
+        received, expected = refused
+        own = known.picture.last_calls.get(rank)
+        # With its own sizes at hand a size is not what is wrong; its line may be.
+        sized = own is not None and own.arguments.input_sizes
+        calls = [] if sized else _agreed(known, rank)
+        if not calls:
+            elsewhere = _elsewhere(known, view, received, expected)
+            if elsewhere is not None:
+                yield elsewhere
+                return
+        if not calls or not _is_piece(calls[0], received):
+            continue
+        call = calls[0]
+        yield propose(
+            known,
+            Order.DIVERGENCE,
+            Cause.SIZE_MISMATCH,
+            [rank],
+            status=Status.HUNG if known.stuck else Status.FAILED,
+            confidence=0.75,
+            summary=f"Rank {rank} expected {expected} bytes where its peers send {received} in "
+            f"{call.op} number {call.seq}: its tensor is smaller than theirs, and gloo aborted it.",
+            evidence=[
+                Evidence(
+                    "stderr", rank, f"gloo received {received} bytes and had room for {expected}"
+                ),
+                *(
+                    Evidence("flight_recorder", peer.rank, f"was in {peer.op} number {peer.seq}")
+                    for peer in calls[:8]
+                ),
+            ],
+            collective=collective_ref(call),
+            location=_line(known.picture.last_calls.get(rank)),
+            excludes=[r for r, v in known.ranks.items() if v.failed],
+            # What it was in instead is not known: its buffer has gone.
+            alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], 0.2)],
+        )
+        return
+
+
+def _elsewhere(known: Known, view: RankView, received: int, expected: int) -> Proposal | None:
+    """The aborted rank was in an operation of its own, and all survivors together in another."""
+    own = known.picture.last_calls.get(view.rank)
+    line = _line(own)
+    if own is None or line is None or not view.inside_operation:
+        return None
+    frames = {
+        peer: known.ranks[peer].user_frames[0]
+        for peer in known.others(view.rank)
+        if _lost_a_peer(known.ranks[peer]) and known.ranks[peer].user_frames
+    }
+    places = {(frame.file, frame.line) for frame in frames.values()}
+    members = len(own.group.members) or len(known.ranks)
+    if len(places) != 1 or (line.file, line.line) in places or len(frames) * 2 <= members:
+        return None
+    return propose(
+        known,
+        Order.DIVERGENCE,
+        Cause.COLLECTIVE_MISMATCH,
+        [view.rank],
+        status=Status.HUNG if known.stuck else Status.FAILED,
+        confidence=0.6,
+        summary=f"Rank {view.rank} was in {own.op} while its peers were in an operation of another "
+        f"line: it expected {expected} bytes and received {received}, and gloo aborted it.",
+        evidence=[
+            Evidence(
+                "stderr", view.rank, f"gloo received {received} bytes and had room for {expected}"
+            ),
+            Evidence("progress", view.rank, f"was in {own.op} at {line.file}:{line.line}"),
+            *(
+                Evidence("exceptions", peer, f"lost a peer at {frame.file}:{frame.line}")
+                for peer, frame in list(frames.items())[:8]
+            ),
+        ],
+        collective=collective_ref(own),
+        location=line,
+        excludes=[rank for rank, other in known.ranks.items() if other.failed],
+        # One operation may have two lines, by a branch on the rank.
+        alternatives=[(Cause.SIZE_MISMATCH, [view.rank], 0.3)],
+    )
+
+
+def _lost_a_peer(view: RankView) -> bool:
+    return any(raised.main and _LOST.search(raised.message) for raised in view.exceptions)
+
+
+def _line(call: Call | None) -> Location | None:
+    """Where the rank made the call, if that was noted at the Python boundary."""
+    if call is None or not call.stack:
+        return None
+    frame = call.stack[0]
+    return Location(frame.file, frame.line, frame.function, call.rank)
+
+
+def _refusal(view: RankView) -> tuple[int, int] | None:
+    """(bytes received, bytes expected) of a rank that gloo aborted."""
+    end = view.ended
+    if end is None or end.signal != signal.SIGABRT:
+        return None
+    found = _REFUSED.findall(view.stderr)
+    return (int(found[-1][0]), int(found[-1][1])) if found else None
+
+
+def _agreed(known: Known, rank: int) -> list[Call]:
+    """The last calls of the other ranks whose sizes are known, if all ranks made the same; else [].
+
+    Of a rank that is asked to end before it could leave its buffer no size is known.
+    """
+    calls = [known.picture.last_calls.get(peer) for peer in known.others(rank)]
+    sized = [call for call in calls if call is not None and call.arguments.input_sizes]
+    first = sized[0] if sized else None
+    if first is None or first.seq is None or rank not in first.group.members or None in calls:
+        return []
+    own = known.picture.last_calls.get(rank)
+    for call in [call for call in (*calls, own) if call is not None]:
+        if (call.group, call.seq, call.op) != (first.group, first.seq, first.op):
+            return []
+    if any(call.arguments.input_sizes != first.arguments.input_sizes for call in sized):
+        return []
+    return sized
+
+
+def _is_piece(call: Call, received: int) -> bool:
+    """Whether so many bytes are what gloo sends at a time of the call's tensor."""
+    given = call.arguments
+    if len(given.input_sizes) != 1 or not given.input_dtypes:
+        return False
+    item = _ITEM_BYTES.get(given.input_dtypes[0])
+    elements = prod(given.input_sizes[0])
+    if item is None or not elements:
+        return False
+    world = len(call.group.members)
+    # Whole, in the halves of an all_gather, or cut for each rank and again (gloo's rings).
+    pieces = [1, 2, *(world * times for times in range(1, _MOST_PIECES + 1))]
+    return any(-(-elements // count) * item == received for count in pieces)

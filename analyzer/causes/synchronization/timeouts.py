@@ -1,0 +1,154 @@
+"""Ranks for which their peers waited until a time limit of theirs struck.
+
+The limit says how long they waited, and when they stopped.  Who had not come to
+the operation by then is late, whether it never came or came to find nobody;
+whoever waited elsewhere in the meantime is a victim like them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hanglab.analyzer.facts.collateral_exits import troubles
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.facts.failures import Trouble
+from hanglab.analyzer.graph.wait_for_graph import Call
+from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+
+
+@dataclass(frozen=True)
+class _Patience:
+    """The operation that was given up, from when to when it was waited for, and by whom."""
+
+    call: Call
+    since_ns: int
+    until_ns: int
+    ranks: tuple[int, ...]
+
+    @property
+    def seconds(self) -> float:
+        return (self.until_ns - self.since_ns) / 1e9
+
+
+def given_up(known: Known) -> Iterator[Proposal]:
+    """``rank0_work`` of late ranks that were at work all the while, else ``missing_rank``."""
+    if not known.case or known.stuck or known.picture.divergences or known.picture.cycles:
+        return
+    found = troubles(known)
+    if any(not trouble.consequence for trouble in found):
+        return  # an earlier event is the root
+    patience = _patience(known, found)
+    if patience is None:
+        return
+    late = _late(known, patience)
+    if not late or len(late) > len(patience.ranks):
+        return
+    busy = all(_was_at_work(known.ranks[rank], patience) for rank in late)
+    cause = Cause.RANK0_WORK if busy else Cause.MISSING_RANK
+    call, names = patience.call, name_ranks(sorted(late)).capitalize()
+    doing = ", being at work that only it does" if busy else ""
+    yield propose(
+        known,
+        Order.OUTSIDE,
+        cause,
+        sorted(late),
+        status=Status.FAILED,
+        confidence=0.92,
+        summary=f"{names} did not come to {call.op} number {call.seq} within the "
+        f"{patience.seconds:.1f} s that {name_ranks(patience.ranks)} waited{doing}; then their "
+        "time limit struck.",
+        evidence=[
+            *(Evidence("progress", rank, _words(came, patience)) for rank, came in late.items()),
+            *(Evidence(t.source, t.view.rank, t.detail) for t in found if t.gave_up),
+        ],
+        collective=collective_ref(call),
+        excludes=[trouble.view.rank for trouble in found],
+        alternatives=[(Cause.MISSING_RANK, sorted(late), 0.15)] if busy else [],
+    )
+
+
+def _patience(known: Known, found: list[Trouble]) -> _Patience | None:
+    """What the first of those who gave up had waited in, together with its peers."""
+    gave_up = sorted(
+        (t for t in found if t.gave_up and t.at_ns is not None and t.source == "exceptions"),
+        key=lambda t: (t.at_ns or 0, t.view.rank),
+    )
+    call = known.blocked(gave_up[0].view.rank) if gave_up else None
+    if call is None or call.seq is None:
+        return None
+    entries = {t.view.rank: _entered(known, t.view.rank, call) for t in gave_up}
+    waited = {rank: at for rank, at in entries.items() if at is not None}
+    until_ns = gave_up[0].at_ns
+    if call.rank not in waited or until_ns is None:
+        return None
+    return _Patience(call, waited[call.rank], until_ns, tuple(sorted(waited)))
+
+
+def _entered(known: Known, rank: int, call: Call) -> int | None:
+    """When the rank entered its part of an operation, on the job's clock; None if never."""
+    dump = known.dumps.get(rank)
+    if dump is None or dump.entries is None or call.seq is None:
+        return None
+    entries = dump.entries
+    groups = [i for i, group in enumerate(entries.group_names) if group.name == call.group.name]
+    for group in groups:
+        mine = entries.created_ns[
+            (entries.group == group) & (entries.seq == call.seq) & ~entries.is_p2p
+        ]
+        if len(mine):
+            return int(mine[0]) - known.ranks[rank].clock_ahead_ns
+    return None
+
+
+def _late(known: Known, patience: _Patience) -> dict[int, int | None]:
+    """Members that had not come when the first gave up, and when they came; {} if that is open."""
+    late: dict[int, int | None] = {}
+    for rank in patience.call.group.members:
+        view = known.ranks.get(rank)
+        if view is None or view.progress is None or rank not in known.dumps:
+            return {}
+        if rank in patience.ranks:
+            continue
+        came = _entered(known, rank, patience.call)
+        if came is None:
+            sink = known.sink(rank)
+            if sink is None or not sink.outside or sink.hidden:
+                continue
+        elif came <= patience.until_ns:
+            continue
+        if not _waited_elsewhere(view, patience):
+            late[rank] = came
+    return late
+
+
+def _waited_elsewhere(view: RankView, patience: _Patience) -> bool:
+    """Whether the rank spent half of the time, or more, in operations with others."""
+    spent = 0
+    for operation in view.progress.operations if view.progress else []:
+        begin = operation.entered_ns - view.clock_ahead_ns
+        end = operation.wait_returned_ns or operation.returned_ns
+        if operation.wait_entered_ns is not None and operation.wait_returned_ns is None:
+            end = None
+        until = patience.until_ns if end is None else end - view.clock_ahead_ns
+        spent += max(0, min(until, patience.until_ns) - max(begin, patience.since_ns))
+    return 2 * spent >= patience.until_ns - patience.since_ns
+
+
+def _was_at_work(view: RankView, patience: _Patience) -> bool:
+    """Whether no rest of the rank's was as long as half of the time that its peers waited."""
+    movement = view.movement
+    limit = patience.seconds / 2
+    if movement is None or movement.longest_pause_s >= limit:
+        return False
+    # Of one that came, what it did after its own failure says nothing.
+    return movement.quiet_s < limit or bool(view.exceptions)
+
+
+def _words(came_ns: int | None, patience: _Patience) -> str:
+    what = f"{patience.call.op} number {patience.call.seq}"
+    if came_ns is None:
+        return f"never entered {what}"
+    return f"entered {what} {(came_ns - patience.since_ns) / 1e9:.1f} s after its peers"

@@ -1,0 +1,95 @@
+"""How synchronization findings speak of calls, and where their culprits stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hanglab.analyzer.graph.wait_for_graph import Call, Group, Picture
+from hanglab.analyzer.matching.signatures import call_site
+from hanglab.analyzer.proposal import name_ranks
+from hanglab.analyzer.verdict import Evidence, Location
+
+SOURCE = "flight_recorder"
+#: What torch calls a group that was given no description.
+_UNDESCRIBED = "undefined"
+
+
+def name_call(call: Call) -> str:
+    """``all_reduce (default_pg, number 12)``, ``send to rank 3 (pipeline)``."""
+    group = _known_as(call.group)
+    if call.seq is not None:
+        return f"{call.op or 'an operation'} ({group}, number {call.seq})"
+    way = "to" if call.op.endswith("send") else "from"
+    other = f"rank {call.peer}" if call.peer is not None else "any rank"
+    return f"{call.op} {way} {other} ({group})"
+
+
+def _known_as(group: Group) -> str:
+    """Its description, else its name; its members where ``new_group`` was told no description."""
+    if group.description == _UNDESCRIBED and group.members:
+        return name_ranks(group.members)
+    return group.description or group.name
+
+
+def location(call: Call | None) -> Location | None:
+    """The innermost line of user code that made the call."""
+    frame = call_site(call.stack) if call is not None else None
+    if call is None or frame is None:
+        return None
+    return Location(file=frame.file, line=frame.line, function=frame.function, rank=call.rank)
+
+
+def line_of(call: Call) -> str:
+    frame = call_site(call.stack)
+    return f" at {frame.file}:{frame.line} ({frame.function})" if frame is not None else ""
+
+
+def shapes(call: Call) -> str:
+    """Sizes, dtypes and what else is known of a call's arguments."""
+    given = call.arguments
+    parts = []
+    for word, sizes, dtypes in (
+        ("in", given.input_sizes, given.input_dtypes),
+        ("out", given.output_sizes, given.output_dtypes),
+    ):
+        if sizes:
+            kinds = ", ".join(dict.fromkeys(dtypes))
+            parts.append(f"{word} {[list(shape) for shape in sizes]} {kinds}".rstrip())
+    if given.root is not None:
+        parts.append(f"root {given.root}")
+    if given.reduce_op:
+        parts.append(given.reduce_op)
+    if given.splits:
+        parts.append(f"splits {given.splits}")
+    return ", ".join(parts)
+
+
+def observation(call: Call, words: str = "") -> Evidence:
+    """One call as evidence, with its line and its arguments."""
+    given = shapes(call)
+    detail = f"{words or 'called'} {name_call(call)}{line_of(call)}"
+    return Evidence(SOURCE, call.rank, detail + (f", {given}" if given else ""))
+
+
+def current_call(picture: Picture, rank: int) -> Call | None:
+    """The oldest operation that the rank has not finished."""
+    calls = picture.unfinished.get(rank)
+    return calls[0] if calls else None
+
+
+def waiting_ranks(picture: Picture, group: Group) -> set[int]:
+    """Ranks with an unfinished operation of ``group``."""
+    return {wait.call.rank for wait in picture.waits if wait.call.group == group} | {
+        rank
+        for rank, calls in picture.unfinished.items()
+        if any(call.group == group for call in calls)
+    }
+
+
+def all_victims(picture: Picture, culprits: Iterable[int]) -> list[int]:
+    """Everybody that waits, the culprits left out."""
+    return sorted({wait.call.rank for wait in picture.waits} - set(culprits))
+
+
+def count(ranks: Sequence[int]) -> str:
+    return "1 rank" if len(ranks) == 1 else f"{len(ranks)} ranks"

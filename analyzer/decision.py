@@ -1,0 +1,111 @@
+"""From proposals to one verdict: root over symptom, in the order of decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.proposal import Order, Proposal
+from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
+
+
+def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """Unite proposals of one cause and order: their culprits are found by one mechanism."""
+    merged: dict[tuple[Order, Cause | None, str], Proposal] = {}
+    for proposal in proposals:
+        finding = proposal.finding
+        key = (proposal.order, finding.cause, finding.status.value)
+        earlier = merged.get(key)
+        if earlier is None:
+            merged[key] = proposal
+            continue
+        first, second = earlier.finding, finding
+        if second.confidence > first.confidence:
+            first, second = second, first
+        culprits = sorted({*first.culprits, *second.culprits})
+        merged[key] = Proposal(
+            finding=Finding(
+                status=first.status,
+                category=first.category,
+                cause=first.cause,
+                culprits=culprits,
+                victims=sorted({*first.victims, *second.victims} - set(culprits)),
+                collective=first.collective or second.collective,
+                location=first.location or second.location,
+                confidence=first.confidence,
+                # What one found alone says it; another may add evidence of the same.
+                summary=first.summary
+                if set(second.culprits) <= set(first.culprits)
+                else f"{first.summary} {second.summary}",
+                evidence=[*first.evidence, *second.evidence],
+                advice=first.advice,
+                effect=first.effect or second.effect,
+            ),
+            order=proposal.order,
+            excludes=earlier.excludes | proposal.excludes,
+            alternatives=[*earlier.alternatives, *proposal.alternatives],
+        )
+    return list(merged.values())
+
+
+def arbitrate(known: Known, proposals: Sequence[Proposal]) -> tuple[list[Proposal], Verdict | None]:
+    """The proposals that stand, and the verdict that they make; None where none stands.
+
+    A later proposal falls where an earlier one names its culprits already or
+    explains their trouble.
+    """
+    standing: list[Proposal] = []
+    explained: set[int] = set()
+    for proposal in sorted(_merge(proposals), key=lambda p: (p.order, -p.finding.confidence)):
+        culprits = set(proposal.finding.culprits)
+        if standing and (not culprits or culprits & explained):
+            continue
+        if (
+            standing
+            and proposal.order >= Order.DIVERGENCE
+            and _is_symptom(known, proposal, standing)
+        ):
+            continue
+        standing.append(proposal)
+        explained |= culprits | proposal.excludes
+    if not standing:
+        return [], None
+    first = standing[0].finding
+    findings = [p.finding for p in standing]
+    return standing, Verdict(
+        status=first.status,
+        category=first.category,
+        cause=first.cause,
+        culprits=first.culprits,
+        victims=first.victims,
+        collective=first.collective,
+        location=first.location,
+        confidence=first.confidence,
+        summary=first.summary,
+        evidence=first.evidence,
+        advice=first.advice,
+        effect=first.effect,
+        alternatives=[
+            Alternative(cause=cause, culprits=ranks, confidence=confidence)
+            for cause, ranks, confidence in standing[0].alternatives
+        ],
+        findings=findings,
+        inputs=known.inputs,
+    )
+
+
+def _is_symptom(known: Known, proposal: Proposal, standing: Sequence[Proposal]) -> bool:
+    """Whether the proposal's culprits merely wait for an earlier proposal's."""
+    roots = {rank for earlier in standing for rank in earlier.finding.culprits}
+    reach = dict[int, set[int]]()
+    for wait in known.picture.waits:
+        reach.setdefault(wait.call.rank, set()).update(wait.on)
+    pending = list(proposal.finding.culprits)
+    seen: set[int] = set()
+    while pending:
+        rank = pending.pop()
+        if rank in seen:
+            continue
+        seen.add(rank)
+        pending += reach.get(rank, ())
+    return bool(seen & roots)

@@ -1,0 +1,239 @@
+"""Meetings: operations that all members of a group entered, laid side by side.
+
+Flight Recorder stamps an entry when its rank enters the operation.  When a rank
+leaves one is known where the Python boundary saw the wait for it (gloo), or
+where the library told (``time_discovered_completed_ns``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from hanglab.analyzer.flight_recorder.columns import Entries, RankDump
+from hanglab.recorder.case.progress_records import Progress
+
+Times = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
+
+#: Innermost frame of an operation that torch's own reducer issues during a backward pass.
+_BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py")
+#: Differences below this are the clock's, in nanoseconds.
+_CLOCK_NS = 20_000
+#: Meetings of one group that are looked at, the latest.
+_LIMIT = 20_000
+
+
+@dataclass
+class Meetings:
+    """The common operations of one group, oldest first; n operations, m members.
+
+    Times are nanoseconds since ``Timeline.origin_ns`` on the clock of each
+    member's own host until they are aligned.
+    """
+
+    group: str
+    members: list[int]
+    #: Shape (n,).
+    seq: npt.NDArray[np.int64]
+    #: Shape (n, m).
+    entered: Times
+    #: Shape (n, m); NaN where it is not known.
+    left: Times
+    #: Shape (n,): the members do not wait for this one before they enter the next.
+    chained: Bool
+
+    @property
+    def release(self) -> Times:
+        """When the last member had entered, shape (n,)."""
+        released: Times = self.entered.max(axis=1)
+        return released
+
+
+@dataclass
+class Timeline:
+    """All meetings of a job."""
+
+    origin_ns: int
+    meetings: list[Meetings]
+
+
+def timeline(dumps: Mapping[int, RankDump], progress: Mapping[int, Progress]) -> Timeline | None:
+    """Meetings of all groups whose members' dumps are all there; None without any."""
+    columns: dict[str, dict[int, _Column]] = {}
+    members: dict[str, set[int]] = {}
+    for rank, dump in dumps.items():
+        entries = dump.entries
+        if entries is None:
+            continue
+        told = progress.get(rank)
+        waits, updates = _waits(told), updates_of(told)
+        for index, group in enumerate(entries.group_names):
+            column = _column(entries, index, group.name, waits, updates)
+            if column is not None:
+                columns.setdefault(group.name, {})[rank] = column
+            members.setdefault(group.name, set()).update(dump.members.get(group.name, (rank,)))
+    groups = {
+        name: ranks
+        for name, ranks in columns.items()
+        if len(ranks) > 1 and not members[name] - set(ranks)
+    }
+    if not groups:
+        return None
+    origin = min(int(c.entered.min()) for ranks in groups.values() for c in ranks.values())
+    found = [m for name, ranks in sorted(groups.items()) if (m := _meet(name, ranks, origin))]
+    return Timeline(origin, found) if found else None
+
+
+@dataclass
+class _Column:
+    """One rank's operations of one group, by sequence number."""
+
+    seq: npt.NDArray[np.int64]
+    entered: npt.NDArray[np.int64]
+    #: 0 where not known.
+    left: npt.NDArray[np.int64]
+    #: When the rank began to wait for the operation; 0 where not known.
+    waited: npt.NDArray[np.int64]
+    backward: Bool
+    argument: npt.NDArray[np.int32]
+    #: Steps of the optimizer that the rank had begun before it entered; -1 where not known.
+    update: npt.NDArray[np.int64]
+
+
+def _waits(progress: Progress | None) -> dict[tuple[str, int], tuple[int, int]]:
+    """(begin, end) of the wait for an operation, by its group and its number within it."""
+    if progress is None:
+        return {}
+    return {
+        (o.group, o.group_seq + 1): (o.wait_entered_ns, o.wait_returned_ns)
+        for o in progress.operations
+        if o.group_seq is not None and o.wait_entered_ns and o.wait_returned_ns and not o.failed
+    }
+
+
+def updates_of(progress: Progress | None) -> list[tuple[int, int]]:
+    """Begin and duration of each of the optimizer's steps, oldest first; of outer ones only."""
+    if progress is None:
+        return []
+    names = {t.section for t in progress.section_totals if t.kind == "update"}
+    events = sorted(
+        (e.started_ns, e.wall_ns) for e in progress.section_events if e.section in names
+    )
+    outer: list[tuple[int, int]] = []
+    for started, wall in events:
+        if not outer or started >= outer[-1][0] + outer[-1][1]:
+            outer.append((started, wall))
+    return outer
+
+
+def _column(
+    entries: Entries,
+    index: int,
+    group: str,
+    waits: Mapping[tuple[str, int], tuple[int, int]],
+    updates: Sequence[tuple[int, int]],
+) -> _Column | None:
+    chosen = np.flatnonzero(
+        (entries.group == index) & ~entries.is_p2p & (entries.created_ns > 0) & (entries.seq >= 0)
+    )
+    # A number may stand twice: coalesced operations share theirs.
+    _, first = np.unique(entries.seq[chosen], return_index=True)
+    chosen = chosen[first][-_LIMIT:]
+    if not len(chosen):
+        return None
+    backward = np.array([_from_backward(stack) for stack in entries.stacks] + [False])
+    gloo = np.array([operation.backend == "gloo" for operation in entries.operations])
+    left = np.maximum(entries.completed_ns[chosen], 0)
+    waited = np.zeros(len(chosen), dtype=np.int64)
+    if waits:
+        # Elsewhere than on gloo a wait returns before the operation is done.
+        for place, row in enumerate(chosen.tolist()):
+            wait = waits.get((group, int(entries.op_id[row])))
+            if wait is not None and gloo[entries.operation[row]]:
+                waited[place], left[place] = wait
+    entered = entries.created_ns[chosen]
+    update = np.full(len(chosen), -1, dtype=np.int64)
+    reduced = backward[entries.stack[chosen]]
+    if updates:
+        starts = np.array([*(started for started, _ in updates), 0])
+        update = np.searchsorted(starts[:-1], entered)
+        # The optimizer steps once all reductions are done: the next best thing to their end.
+        left = np.where((left == 0) & reduced, starts[update], left)
+    return _Column(
+        seq=entries.seq[chosen],
+        entered=entered,
+        left=left,
+        waited=waited,
+        backward=reduced,
+        argument=entries.argument[chosen],
+        update=update,
+    )
+
+
+def _from_backward(stack: Sequence[object]) -> bool:
+    return bool(stack) and str(getattr(stack[0], "file", "")).endswith(_BACKWARD)
+
+
+def _meet(group: str, ranks: Mapping[int, _Column], origin: int) -> Meetings | None:
+    members = sorted(ranks)
+    common = reduce(np.intersect1d, (ranks[r].seq for r in members))
+    if not len(common):
+        return None
+    places = [np.searchsorted(ranks[r].seq, common) for r in members]
+
+    def lay(name: str) -> npt.NDArray[np.int64]:
+        return np.stack(
+            [getattr(ranks[r], name)[p] for r, p in zip(members, places, strict=True)], axis=1
+        )
+
+    entered = lay("entered")
+    order = np.argsort(entered.max(axis=1), kind="stable")
+    entered = entered[order]
+    left, waited = lay("left")[order], lay("waited")[order]
+    backward: Bool = np.asarray(lay("backward")[order].any(axis=1))
+    return Meetings(
+        group=group,
+        members=members,
+        seq=common[order],
+        entered=(entered - origin).astype(np.float64),
+        left=np.where(left > 0, (left - origin).astype(np.float64), np.nan),
+        chained=_chained(
+            entered, waited, backward, lay("update")[order], lay("argument")[order][:, 0]
+        ),
+    )
+
+
+def _chained(
+    entered: npt.NDArray[np.int64],
+    waited: npt.NDArray[np.int64],
+    backward: Bool,
+    update: npt.NDArray[np.int64],
+    argument: npt.NDArray[np.int64],
+) -> Bool:
+    """Whether members enter the next operation before they wait for this one, shape (n,).
+
+    Certain where a member began to wait later than it entered the next one.
+    Torch's reducer waits for none before the backward pass ends: that is where
+    an optimizer's step follows or, without any, where the buckets begin anew.
+    """
+    chained = np.zeros(len(entered), dtype=np.bool_)
+    if len(entered) < 2:
+        return chained
+    chained[:-1] = (waited[:-1] > entered[1:] + _CLOCK_NS).any(axis=1)
+    together = backward[:-1] & backward[1:]
+    known: Bool = np.asarray((update >= 0).all(axis=1))
+    same_update: Bool = np.asarray((update[:-1] == update[1:]).all(axis=1))
+    first = 0
+    for place in np.flatnonzero(together).tolist():
+        if known[place] and known[place + 1]:
+            chained[place] |= same_update[place]
+            continue
+        if place and not chained[place - 1]:
+            first = place
+        chained[place] |= argument[place + 1] != argument[first]
+    return chained

@@ -1,0 +1,331 @@
+"""Arrival lag: who enters matched operations last, by how much, and by whose own doing.
+
+Under one sequence number the last to enter keeps the others waiting.  It may
+itself have been kept waiting before: so its *own time* counts, from the moment
+at which the operation before let everybody go until it enters the next, less
+what it spent inside communication.  Ranks of one group that had the same part
+in point-to-point traffic are compared, the median of the peers being what is
+usual; stages of a pipeline have different parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hanglab.analyzer.facts.aligned_collectives import Bool, Meetings, Times, timeline
+from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.host_clocks import HostClocks, aligned, host_clocks
+
+#: With more members the peers' median is taken over all of them.
+_EXACT = 16
+#: Two readings of clocks that differ by less say nothing about order, in nanoseconds.
+_CLOCK_NS = 50_000
+
+
+@dataclass
+class Stretch:
+    """What the members of one group did before each operation that they waited for.
+
+    n operations, m comparable members; times are nanoseconds since the
+    timeline's origin.  ``own[i, j]`` is member j's own time before operation i,
+    which began at ``base[i, j]``; ``excess`` is what it exceeds the median of
+    the other members' by; ``lost[i]`` is what they lost by ``last[i]``, the
+    number of the member that entered last and held them up itself, -1 if
+    nobody did.
+    """
+
+    group: str
+    members: list[int]
+    base: Times
+    entered: Times
+    own: Times
+    excess: Times
+    lost: Times
+    last: npt.NDArray[np.int64]
+    #: What each member alone would have cost the median of its peers, last or not, shape (n, m).
+    late: Times
+
+
+@dataclass
+class Arrivals:
+    """Everything by rank; times in nanoseconds."""
+
+    #: Operations that were compared.
+    operations: int
+    #: Time from the first of them to the last.
+    span_ns: int
+    #: Wall time of the reference host at which ``begin`` and all other times are 0.
+    origin_ns: int
+    begin_ns: float
+    #: What the median peer lost by the rank.
+    lost_ns: dict[int, int]
+    #: How many operations each rank entered last by its own doing.
+    last: dict[int, int]
+    #: Operations in which the rank was compared.
+    compared: dict[int, int]
+    #: The longest single wait for each rank.
+    longest_ns: dict[int, int]
+    #: What the rank would have cost the median peer had no other been later.
+    late_ns: dict[int, int]
+    #: Sum of the rank's own time beyond its peers', without the longest single one.
+    excess_ns: dict[int, float]
+    #: Its mean over its standard error: below 4 or so it could be chance.
+    certainty: dict[int, float]
+    stretches: list[Stretch] = field(default_factory=list)
+    clocks: HostClocks = field(default_factory=lambda: HostClocks({}))
+
+    def share(self, rank: int) -> float:
+        """Share of the observed time that the rank's peers lost to it, again and again.
+
+        Its longest wait is left out: once is no habit.
+        """
+        longest = self.longest_ns.get(rank, 0)
+        span = self.span_ns - longest
+        return (self.lost_ns.get(rank, 0) - longest) / span if span > 0 else 0.0
+
+    def late_share(self, rank: int) -> float:
+        """Like ``share``, but not hidden by another rank that is later still."""
+        longest = self.longest_ns.get(rank, 0)
+        span = self.span_ns - longest
+        return (self.late_ns.get(rank, 0) - longest) / span if span > 0 else 0.0
+
+    def excess_share(self, rank: int) -> float:
+        """Share of the observed time that is the rank's own beyond its peers'."""
+        span = self.span_ns - self.longest_ns.get(rank, 0)
+        return self.excess_ns.get(rank, 0.0) / span if span > 0 else 0.0
+
+    def own(self, rank: int) -> OwnTime:
+        """The rank's own time as intervals, over all groups."""
+        parts = [
+            np.stack([s.base[:, j], s.entered[:, j]], axis=1)
+            for s in self.stretches
+            for j, member in enumerate(s.members)
+            if member == rank
+        ]
+        return OwnTime(np.concatenate(parts) if parts else np.zeros((0, 2)))
+
+    def local(self, rank: int, wall_ns: Iterable[int]) -> Times:
+        """Wall times of the rank's host on the common clock."""
+        times = np.asarray(list(wall_ns), dtype=np.int64) - self.origin_ns
+        return self.clocks.align(rank, times.astype(np.float64))
+
+
+class OwnTime:
+    """Disjoint intervals; tells how much of something fell into them."""
+
+    def __init__(self, intervals: Times) -> None:
+        order = np.argsort(intervals[:, 0], kind="stable")
+        begins, ends = intervals[order, 0], intervals[order, 1]
+        ends = np.maximum.accumulate(ends) if len(ends) else ends
+        if len(begins) > 1:
+            begins[1:] = np.maximum(begins[1:], ends[:-1])
+        self._edges = np.stack([begins, np.maximum(begins, ends)], axis=1).reshape(-1)
+        steps = np.diff(self._edges, prepend=self._edges[:1])
+        steps[::2] = 0.0
+        self._sums = np.cumsum(steps)
+
+    @cached_property
+    def total_ns(self) -> float:
+        return float(self._sums[-1]) if len(self._sums) else 0.0
+
+    def before(self, times: Times) -> Times:
+        """Own time up to each of the times."""
+        if not len(self._edges):
+            return np.zeros(len(times))
+        found: Times = np.interp(times, self._edges, self._sums)
+        return found
+
+    def overlap(self, begins: Times, ends: Times) -> Times:
+        """Own time within each [begin, end]."""
+        within: Times = self.before(ends) - self.before(begins)
+        return within
+
+
+def arrivals(known: Evidence) -> Arrivals | None:
+    """Arrivals over all groups of at least two ranks; None without a common operation."""
+    progress = {r: v.progress for r, v in known.ranks.items() if v.progress is not None}
+    times = timeline(known.dumps, progress)
+    if times is None:
+        return None
+    clocks = host_clocks(times.meetings, {r: v.host for r, v in known.ranks.items()})
+    meetings = aligned(times, clocks)
+    blocked = {
+        rank: _blocked(view, times.origin_ns, clocks)
+        for rank, view in known.ranks.items()
+        if rank in {r for m in meetings for r in m.members}
+    }
+    parts = {rank: _part(view) for rank, view in known.ranks.items()}
+    stretches = list(_stretches(meetings, blocked, parts))
+    return _sum_up(stretches, times.origin_ns, clocks)
+
+
+def _blocked(view: RankView, origin_ns: int, clocks: HostClocks) -> OwnTime:
+    """Time that the rank spent in calls to its peers and in waits for them."""
+    spans: list[tuple[int | None, int | None]] = []
+    if view.progress is not None:
+        for o in view.progress.operations:
+            spans.append((o.entered_ns, o.returned_ns))
+            spans.append((o.wait_entered_ns, o.wait_returned_ns))
+    ended = [(a - origin_ns, b - origin_ns) for a, b in spans if a and b and b > a]
+    intervals = np.array(ended, dtype=np.float64).reshape(-1, 2)
+    return OwnTime(np.stack([clocks.align(view.rank, intervals[:, i]) for i in (0, 1)], axis=1))
+
+
+def _part(view: RankView) -> tuple[str, int, int]:
+    """The rank's part in point-to-point traffic: what it began with, and how much of each."""
+    if view.progress is None:
+        return "", 0, 0
+    kinds = [o.method for o in view.progress.operations if o.method in ("send", "recv")]
+    # The ring may have lost the oldest: only the proportion is comparable.
+    sends = kinds.count("send")
+    return (kinds[0] if kinds else ""), round(8 * sends / max(1, len(kinds))), bool(kinds)
+
+
+def _stretches(
+    meetings: Sequence[Meetings],
+    blocked: Mapping[int, OwnTime],
+    parts: Mapping[int, tuple[str, int, int]],
+) -> Iterable[Stretch]:
+    chained = [m.chained | _overlapping(m) for m in meetings]
+    bases = _bases(meetings, chained)
+    for met, base, chain in zip(meetings, bases, chained, strict=True):
+        use = ~chain & ~np.isnan(base).any(axis=1)
+        if not use.any():
+            continue
+        base, entered = base[use], met.entered[use]
+        away = np.stack(
+            [
+                blocked[rank].overlap(base[:, j], entered[:, j])
+                if rank in blocked
+                else np.zeros(len(base))
+                for j, rank in enumerate(met.members)
+            ],
+            axis=1,
+        )
+        own = np.maximum(entered - base - away, 0.0)
+        for alike in _alike(met.members, parts):
+            yield _compare(met, alike, base, entered, own)
+
+
+def _alike(members: Sequence[int], parts: Mapping[int, tuple[str, int, int]]) -> list[list[int]]:
+    """Places of members that can be compared with each other."""
+    by_part: dict[object, list[int]] = {}
+    for place, rank in enumerate(members):
+        by_part.setdefault(parts.get(rank), []).append(place)
+    return [places for places in by_part.values() if len(places) > 1]
+
+
+def _overlapping(met: Meetings) -> Bool:
+    """Operations after which a member entered the next before all had entered this one."""
+    chained = np.zeros(len(met.entered), dtype=np.bool_)
+    if len(chained) > 1:
+        chained[:-1] = met.entered[1:].min(axis=1) < met.release[:-1] - _CLOCK_NS
+    return chained
+
+
+def _bases(meetings: Sequence[Meetings], chained: Sequence[Bool]) -> list[Times]:
+    """For each meeting and member: when the last one that the member waited for let it go.
+
+    NaN before its first.
+    """
+    ranks = sorted({rank for met in meetings for rank in met.members})
+    place = {rank: i for i, rank in enumerate(ranks)}
+    base = np.full(len(ranks), np.nan)
+    pending = np.full(len(ranks), np.nan)
+    result = [np.full(met.entered.shape, np.nan) for met in meetings]
+    columns = [np.array([place[rank] for rank in met.members]) for met in meetings]
+    releases = [met.release for met in meetings]
+    order = sorted(
+        (released, number, row)
+        for number, release in enumerate(releases)
+        for row, released in enumerate(release.tolist())
+    )
+    for released, number, row in order:
+        mine = columns[number]
+        result[number][row] = base[mine]
+        if chained[number][row]:
+            pending[mine] = released
+        else:
+            base[mine] = released
+            pending[mine] = np.nan
+    return result
+
+
+def _compare(met: Meetings, alike: list[int], base: Times, entered: Times, own: Times) -> Stretch:
+    own = own[:, alike]
+    excess = own - _peers(own)
+    latest = entered.argmax(axis=1)
+    rows = np.arange(len(entered))
+    mine = np.full(len(met.members), -1)
+    mine[alike] = np.arange(len(alike))
+    last = mine[latest]
+    arrived = entered[:, alike]
+    lag = arrived - _peers(arrived)
+    lost = np.where(last >= 0, np.minimum(lag[rows, last], excess[rows, last]), 0.0)
+    lost = np.maximum(lost, 0.0)
+    return Stretch(
+        group=met.group,
+        members=[met.members[i] for i in alike],
+        base=base[:, alike],
+        entered=arrived,
+        own=own,
+        excess=excess,
+        lost=lost,
+        last=np.where(lost > 0, last, -1),
+        late=np.maximum(np.minimum(lag, excess), 0.0),
+    )
+
+
+def _peers(values: Times) -> Times:
+    """For each member the median over the others, shape (n, m) as ``values``."""
+    members = values.shape[1]
+    if members > _EXACT:
+        return np.median(values, axis=1, keepdims=True).repeat(members, axis=1)
+    columns = [np.median(np.delete(values, j, axis=1), axis=1) for j in range(members)]
+    return np.stack(columns, axis=1)
+
+
+def _sum_up(stretches: list[Stretch], origin_ns: int, clocks: HostClocks) -> Arrivals | None:
+    if not stretches:
+        return None
+    begin = min(float(s.base.min()) for s in stretches)
+    end = max(float(s.entered.max()) for s in stretches)
+    found = Arrivals(
+        operations=sum(len(s.own) for s in stretches),
+        span_ns=int(end - begin),
+        origin_ns=origin_ns,
+        begin_ns=begin,
+        lost_ns={},
+        last={},
+        compared={},
+        longest_ns={},
+        late_ns={},
+        excess_ns={},
+        certainty={},
+        stretches=stretches,
+        clocks=clocks,
+    )
+    for rank in sorted({r for s in stretches for r in s.members}):
+        excess, lost = [], []
+        found.late_ns[rank] = 0
+        for s in stretches:
+            if rank in s.members:
+                j = s.members.index(rank)
+                excess.append(s.excess[:, j])
+                lost.append(s.lost[s.last == j])
+                found.late_ns[rank] += int(s.late[:, j].sum())
+        all_excess, all_lost = np.concatenate(excess), np.concatenate(lost)
+        kept = np.sort(all_excess)[:-1] if len(all_excess) > 1 else all_excess
+        found.lost_ns[rank] = int(all_lost.sum())
+        found.last[rank] = len(all_lost)
+        found.compared[rank] = len(all_excess)
+        found.longest_ns[rank] = int(all_lost.max(initial=0.0))
+        found.excess_ns[rank] = float(kept.sum())
+        error = float(kept.std()) / max(1.0, np.sqrt(len(kept))) + 1.0
+        found.certainty[rank] = float(kept.mean()) / error
+    return found

@@ -1,0 +1,285 @@
+"""From a Case, or a bare folder of dumps, to evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.facts.boundary import join
+from hanglab.analyzer.facts.code_owners import CodeMap, Owner
+from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.host import HostView
+from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
+from hanglab.analyzer.facts.stderr_per_rank import keep_own_words
+from hanglab.analyzer.facts.trace_stacks import stack_of_trace
+from hanglab.analyzer.flight_recorder import DumpError, load_many
+from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph.dump_folder import picture_of_folder
+from hanglab.analyzer.verdict import Inputs, Unusable
+from hanglab.recorder.case.integrity import differences
+from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
+from hanglab.recorder.case.records import (
+    Clock,
+    Departure,
+    Exit,
+    Frame,
+    Job,
+    Raised,
+    StackSample,
+    Trigger,
+)
+
+Happened = TypeVar("Happened", Raised, Departure)
+
+#: Checksums of a larger Case are not compared: that would take longer than the analysis.
+_CHECKED_BYTES = 64 << 20
+
+
+def _buffers(ranks: Sequence[RankCase], unusable: list[Unusable]) -> dict[int, RankDump]:
+    """Each rank's Flight Recorder dump: the one with stacks, unless the other knows more."""
+    asked = [
+        (data, rank.rank, str(rank.folder / name))
+        for rank in ranks
+        for name, data in (
+            ("flight_recorder_stacks.pickle", rank.flight_recorder_stacks),
+            ("flight_recorder.pickle", rank.flight_recorder),
+        )
+        if data is not None
+    ]
+    best: dict[int, RankDump] = {}
+    for (_, rank_number, source), loaded in zip(asked, load_many(asked), strict=True):
+        if isinstance(loaded, DumpError):
+            unusable.append(Unusable(file=source, reason=str(loaded)))
+        elif rank_number not in best or _latest(loaded) > _latest(best[rank_number]):
+            best[rank_number] = loaded
+    return best
+
+
+def _latest(dump: RankDump) -> int:
+    return int(dump.entries.record_id[-1]) if dump.entries and len(dump.entries) else -1
+
+
+def _bare_names(samples: list[StackSample]) -> list[StackSample]:
+    """Functions by their own name, as Flight Recorder and tracebacks have them.
+
+    From Python 3.11 on py-spy gives qualified names.
+    """
+    for sample in samples:
+        for thread in sample.threads:
+            thread.frames = [
+                Frame(frame.function.rpartition(".")[2], frame.file, frame.line)
+                if "." in frame.function
+                else frame
+                for frame in thread.frames
+            ]
+    return samples
+
+
+def _drop_own_frames(dump: RankDump, code: CodeMap) -> None:
+    """Take the recorder and the harness out of the stacks: they are no part of the job."""
+    if dump.entries is not None:
+        dump.entries.stacks = [
+            tuple(frame for frame in stack if code.owner(frame.file) is not Owner.RECORDER)
+            for stack in dump.entries.stacks
+        ]
+
+
+def _stacks(rank: RankCase) -> list[StackSample]:
+    """Samples of its stacks; where nobody could take one, what a trace of it shows."""
+    stacks = _bare_names(rank.stacks)
+    if rank.process is None or any(sample.kind == "rank" for sample in stacks):
+        return stacks
+    for data in rank.traces:
+        stack = stack_of_trace(data, rank.process.pid, rank.process.python, rank.code)
+        if stack is not None:
+            return [*stacks, stack]
+    return stacks
+
+
+def _until(raised: list[Happened], trigger: Trigger | None) -> list[Happened]:
+    """Those before the capture: what came later may be its doing, or that of the job's end."""
+    if trigger is None:
+        return raised
+    return [one for one in raised if one.at.wall_ns <= trigger.at.wall_ns]
+
+
+def _exit(rank: RankCase, end: Exit | None, job: Job | None) -> Exit | None:
+    """How the rank ended, unless it still lived at the capture and failed after it.
+
+    How it ends once it has been interrupted says nothing of the job, well or not.
+    """
+    trigger = job.trigger if job is not None else None
+    if end is None or trigger is None or end.at.wall_ns <= trigger.at.wall_ns:
+        return end
+    lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in rank.processes)
+    interrupted = _interrupted(job)
+    let_be = interrupted is None or end.at.wall_ns <= interrupted.wall_ns
+    well = not end.code and end.signal is None and let_be
+    return None if lived and not well else end
+
+
+def _interrupted(job: Job | None) -> Clock | None:
+    """When somebody asked the job to end."""
+    if job is None or job.trigger is None or job.trigger.kind != "interrupt":
+        return job.interrupted if job is not None else None
+    return job.trigger.at
+
+
+def _state(rank: RankCase, job: Job | None, ended_well: bool) -> RankCase:
+    """The rank as it was at the capture; as it was in the end where that says all.
+
+    A job that came to its end all the same had not hung.  One that somebody interrupted
+    did not come to its end, whatever its exit codes.
+    """
+    trigger = job.trigger if job is not None else None
+    if trigger is None or (ended_well and _interrupted(job) is None):
+        return rank
+    return rank.as_captured
+
+
+def _ended_well(ranks: Sequence[RankCase]) -> bool:
+    ends = [rank.exit for rank in ranks]
+    return all(end is not None and end.code == 0 and not end.by_recorder for end in ends)
+
+
+def _view(rank: RankCase, job: Job | None) -> RankView:
+    trigger = job.trigger if job is not None else None
+    ahead = ahead_of_job(job, rank.host)
+    ends = on_job_clock([rank.exit] if rank.exit is not None else [], ahead)
+    return RankView(
+        rank=rank.rank,
+        host=rank.host,
+        clock_ahead_ns=ahead,
+        process=rank.process,
+        progress=rank.progress,
+        groups=rank.groups,
+        stacks=_stacks(rank),
+        processes=rank.processes,
+        movement=rank.movement,
+        exit=_exit(rank, ends[0] if ends else None, job),
+        exceptions=_until(on_job_clock(rank.exceptions, ahead), trigger),
+        handled=_until(on_job_clock(rank.handled, ahead), trigger),
+        departures=_until(on_job_clock(rank.departures, ahead), trigger),
+        children=on_job_clock(rank.children, ahead),
+        waits=rank.waits,
+        stderr=rank.stderr,
+        shapes=rank.code,
+        lines=rank.lines,
+        connections=rank.connections,
+    )
+
+
+def _hosts(reader: CaseReader) -> dict[str, HostView]:
+    return {
+        name: HostView(name, reader.samples(name), reader.nccl_status(name), reader.container(name))
+        for name in reader.hosts
+    }
+
+
+def _inputs(present: Sequence[int], expected: Sequence[int], unusable: list[Unusable]) -> Inputs:
+    return Inputs(
+        ranks=len(present),
+        missing_ranks=sorted(set(expected) - set(present)),
+        unusable=unusable,
+    )
+
+
+def from_case(path: Path) -> Evidence:
+    """Evidence of a Case.  Raises InputError where it cannot be read."""
+    try:
+        reader = CaseReader(path)
+    except NotACase as error:
+        raise InputError(str(error), error.advice) from error
+    unusable: list[Unusable] = []
+    views: dict[int, RankView] = {}
+    dumps: list[RankDump] = []
+    ended_well = _ended_well(reader.ranks)
+    ranks = [_state(rank, reader.job, ended_well) for rank in reader.ranks]
+    buffers = _buffers(ranks, unusable)
+    for rank in ranks:
+        view = views[rank.rank] = _view(rank, reader.job)
+        dump = buffers.get(rank.rank)
+        view.answered = dump is not None
+        joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))
+        if joined is not None:
+            _drop_own_frames(joined, view.code)
+            dumps.append(joined)
+    keep_own_words(views.values(), {host: reader.stderr(host) for host in reader.hosts})
+    hosts = _hosts(reader)
+    size = reader.world_size
+    expected = range(size) if size else sorted(views)
+    unusable += [Unusable(file=str(file), reason=reason) for file, reason in reader.problems]
+    unusable += [
+        Unusable(file=str(path / name), reason=f"{reason} since it was recorded")
+        for name, reason in differences(reader, _CHECKED_BYTES)
+        if reader.path / name not in dict(reader.problems)
+    ]
+    return Evidence(
+        picture=build_picture(dumps, expected=list(expected)),
+        ranks=views,
+        job=reader.job,
+        hosts=hosts,
+        dumps={dump.rank: dump for dump in dumps},
+        case=True,
+        inputs=_inputs(list(views), list(expected), unusable),
+    )
+
+
+def from_folder(path: Path) -> Evidence:
+    """Evidence of a bare folder of Flight Recorder dumps.  Raises InputError without any."""
+    picture, unusable = picture_of_folder(path)
+    if not picture.ranks:
+        raise InputError(*_nothing_usable(path, unusable))
+    return Evidence(
+        picture=picture,
+        ranks={rank: RankView(rank=rank, answered=True) for rank in picture.ranks},
+        inputs=_inputs(picture.ranks, picture.expected, list(unusable)),
+    )
+
+
+def _nothing_usable(path: Path, unusable: Sequence[Unusable]) -> tuple[str, str]:
+    if not unusable:
+        return (
+            f"{path} holds no Flight Recorder dump and is no Case.",
+            "Give a Case folder, or the folder into which every rank wrote its dump "
+            "(TORCH_FR_DUMP_TEMP_FILE names it).",
+        )
+    first = unusable[0]
+    # Of very many files not all are listed, and the last line stands for the others.
+    files = f"{len(unusable)} files" if unusable[-1].file else "files"
+    return (
+        f"None of the {files} in {path} is usable; {Path(first.file).name}: {first.reason}.",
+        "Collect the dumps again, one file per rank, as torch wrote them.",
+    )
+
+
+def gather(path: Path) -> Evidence:
+    """Evidence of whatever ``path`` is.  Raises InputError with what to do."""
+    try:
+        exists, is_folder = path.exists(), path.is_dir()
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}.", "Check its owner and permissions."
+        ) from error
+    if not exists:
+        raise InputError(f"{path} does not exist.", "Check the path.")
+    if not is_folder:
+        raise InputError(
+            f"{path} is a file, not a folder.",
+            "Give the folder that holds the dumps of all ranks, or a Case.",
+        )
+    try:
+        names = {entry.name for entry in path.iterdir()}
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}.", "Check its owner and permissions."
+        ) from error
+    if names & {"manifest.json", "hosts"}:
+        return from_case(path)
+    if "case" in names and (path / "case" / "hosts").is_dir():
+        # the folder of a run: the Case lies inside
+        return from_case(path / "case")
+    return from_folder(path)

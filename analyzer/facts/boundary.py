@@ -1,0 +1,389 @@
+"""Joins what the Python boundary saw to a rank's Flight Recorder columns.
+
+Flight Recorder has no roots and no split lists; on gloo it has no
+point-to-point either, and it dies with its process.  The boundary's ring, in
+the rank's progress file, has all three, but misses what DDP's reducer and
+functional collectives issue from C++.  Joined, both make one sequence.
+
+Measured on torch 2.13 with gloo: the number that a group gives before a call,
+plus one, is the ``op_id`` of the entry that the call makes, and point-to-point
+calls count there but not in ``collective_seq_id``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import (
+    ABSENT,
+    Arguments,
+    Entries,
+    Frame,
+    GroupName,
+    Operation,
+    RankDump,
+    State,
+)
+from hanglab.recorder.case.progress_records import Operation as Crossing
+from hanglab.recorder.case.progress_records import Progress
+from hanglab.recorder.case.records import Group
+
+#: Methods of a process group and the operation that gloo's Flight Recorder calls it.
+_GLOO_NAMES = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "allgather": "all_gather",
+    "_allgather_base": "all_gather",
+    "all_gather_single": "all_gather",
+    "allgather_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "all_gather_single_coalesced": "all_gather",
+    "gather": "gather",
+    "scatter": "scatter",
+    "reduce_scatter": "all_reduce",
+    "_reduce_scatter_base": "all_reduce",
+    "reduce_scatter_single": "all_reduce",
+    "reduce_scatter_tensor_coalesced": "all_reduce",
+    "reduce_scatter_single_coalesced": "all_reduce",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "barrier": "barrier",
+}
+_P2P = frozenset({"send", "recv", "recv_anysource"})
+#: Operations whose first tensor is the whole input on every rank.
+_PLAIN_INPUT = frozenset({"allreduce", "broadcast", "reduce"})
+
+
+def parse_shape(text: str) -> tuple[int, ...] | None:
+    """The shape that ``"[4, 8]"`` writes; None if it is not one."""
+    inner = text.strip()
+    if not (inner.startswith("[") and inner.endswith("]")):
+        return None
+    try:
+        return tuple(int(part) for part in inner[1:-1].split(",") if part.strip())
+    except ValueError:
+        return None
+
+
+def is_collective(crossing: Crossing) -> bool:
+    return crossing.method in _GLOO_NAMES
+
+
+@dataclass
+class _Row:
+    """One entry to be, whichever source it comes from."""
+
+    created_ns: int
+    group: str
+    operation: Operation
+    arguments: Arguments
+    seq: int
+    op_id: int
+    state: State
+    retired: bool
+    is_p2p: bool
+    stack: tuple[Frame, ...]
+    thread: str
+    record_id: int = ABSENT
+    pg_id: int = ABSENT
+    p2p_seq: int = ABSENT
+    started_ns: int = ABSENT
+    completed_ns: int = ABSENT
+    timeout_ms: int = ABSENT
+    duration_ms: float = float("nan")
+    #: The rank started it and waits elsewhere, or for nothing.
+    posted: bool = False
+
+
+def _site(crossing: Crossing) -> tuple[Frame, ...]:
+    if not crossing.file:
+        return ()
+    return (Frame(crossing.function, crossing.file, crossing.line),)
+
+
+def _finished(crossing: Crossing) -> bool:
+    return crossing.completed and not crossing.failed
+
+
+def _boundary_arguments(crossing: Crossing) -> Arguments:
+    shape = parse_shape(crossing.shape)
+    known = crossing.method in _PLAIN_INPUT or crossing.method in _P2P
+    sizes = (shape,) if known and shape is not None else ()
+    dtypes = (crossing.dtype,) if known and crossing.dtype else ()
+    return Arguments(
+        input_sizes=sizes,
+        input_dtypes=dtypes,
+        root=crossing.root,
+        reduce_op=crossing.reduce_op,
+        splits=crossing.splits,
+    )
+
+
+def _rows_of(entries: Entries) -> list[_Row]:
+    rows = []
+    for i in range(len(entries)):
+        stack = int(entries.stack[i])
+        thread = int(entries.thread[i])
+        rows.append(
+            _Row(
+                created_ns=int(entries.created_ns[i]),
+                group=entries.group_names[int(entries.group[i])].name,
+                operation=entries.operations[int(entries.operation[i])],
+                arguments=entries.arguments[int(entries.argument[i])],
+                seq=int(entries.seq[i]),
+                op_id=int(entries.op_id[i]),
+                state=State(int(entries.state[i])),
+                retired=bool(entries.retired[i]),
+                is_p2p=bool(entries.is_p2p[i]),
+                stack=entries.stacks[stack] if stack >= 0 else (),
+                thread=entries.threads[thread] if 0 <= thread < len(entries.threads) else "",
+                record_id=int(entries.record_id[i]),
+                pg_id=int(entries.pg_id[i]),
+                p2p_seq=int(entries.p2p_seq[i]),
+                started_ns=int(entries.started_ns[i]),
+                completed_ns=int(entries.completed_ns[i]),
+                timeout_ms=int(entries.timeout_ms[i]),
+                duration_ms=float(entries.duration_ms[i]),
+            )
+        )
+    return rows
+
+
+def _posted(crossings: Sequence[Crossing]) -> frozenset[int]:
+    """Numbers of the operations that their rank started and does not wait for.
+
+    Nothing but ``Work.wait`` waits for a send or receive of gloo.  A collective has
+    futures, too, and waits for those are not recorded; whoever started it in a
+    thread that is held in a later call does not wait for it all the same.
+    """
+    held: dict[int, int] = {}
+    for crossing in crossings:
+        if crossing.returned_ns is None or (
+            crossing.wait_entered_ns is not None and crossing.wait_returned_ns is None
+        ):
+            held[crossing.thread_id] = crossing.index
+    return frozenset(
+        crossing.index
+        for crossing in crossings
+        if crossing.returned_ns is not None
+        and crossing.wait_entered_ns is None
+        and not crossing.completed
+        and not crossing.failed
+        and (crossing.method in _P2P or held.get(crossing.thread_id, -1) > crossing.index)
+    )
+
+
+def _annotate(rows: list[_Row], crossings: Sequence[Crossing], posted: frozenset[int]) -> set[int]:
+    """Give rows what the boundary knows of them; returns the crossings that found their row."""
+    found: set[int] = set()
+    by_group: dict[str, list[Crossing]] = {}
+    for crossing in crossings:
+        if is_collective(crossing):
+            by_group.setdefault(crossing.group, []).append(crossing)
+    starts = {name: [c.entered_ns for c in ops] for name, ops in by_group.items()}
+    for row in rows:
+        ops = by_group.get(row.group)
+        if ops is None:
+            continue
+        at = bisect_right(starts[row.group], row.created_ns) - 1
+        if at < 0:
+            continue
+        crossing = ops[at]
+        if crossing.returned_ns is not None and row.created_ns > crossing.returned_ns:
+            continue
+        if _GLOO_NAMES[crossing.method] != row.operation.op and row.operation.backend == "gloo":
+            continue
+        found.add(crossing.index)
+        row.arguments = replace(
+            row.arguments,
+            root=crossing.root,
+            reduce_op=crossing.reduce_op,
+            splits=crossing.splits,
+        )
+        if not row.stack:
+            row.stack = _site(crossing)
+        row.posted = crossing.index in posted
+        if _finished(crossing):
+            row.retired = True
+        elif crossing.failed:
+            # gloo retires what failed, too
+            row.retired = False
+    return found
+
+
+def _p2p_before(crossing: Crossing, ranks_in_group: int, rank_in_group: int) -> int:
+    """By how much more a call moves gloo's counter of operations than that of collectives."""
+    if crossing.method in _P2P:
+        return 1
+    if crossing.method == "monitored_barrier" and rank_in_group == 0:
+        # It exchanges two messages with everybody, the others with it alone; two are
+        # counted as collectives on each.
+        return 2 * (ranks_in_group - 1) - 2
+    return 0
+
+
+def _row_of(
+    crossing: Crossing, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
+) -> _Row:
+    peer = ABSENT if crossing.peer is None else crossing.peer
+    p2p = crossing.method in _P2P
+    if crossing.method == "send":
+        operation = Operation("gloo", "send", rank_in_group, peer)
+    elif p2p:
+        operation = Operation("gloo", "recv", peer, rank_in_group)
+    else:
+        name = _GLOO_NAMES.get(crossing.method, crossing.method)
+        operation = Operation("gloo", name)
+    return _Row(
+        created_ns=crossing.entered_ns,
+        group=crossing.group,
+        operation=operation,
+        arguments=_boundary_arguments(crossing),
+        seq=seq,
+        op_id=op_id,
+        state=State.SCHEDULED,
+        retired=_finished(crossing),
+        is_p2p=p2p,
+        stack=_site(crossing),
+        thread=str(crossing.thread_id),
+        posted=crossing.index in posted,
+    )
+
+
+def _added_rows(
+    crossings: Sequence[Crossing],
+    found: set[int],
+    posted: frozenset[int],
+    groups: dict[str, Group],
+    rank: int,
+    with_collectives: bool,
+    complete: bool,
+) -> list[_Row]:
+    rows: list[_Row] = []
+    unseen: dict[str, int] = {}
+    for crossing in crossings:
+        group = groups.get(crossing.group)
+        if group is None or rank not in group.ranks:
+            continue
+        mine = group.ranks.index(rank)
+        op_id = ABSENT if crossing.group_seq is None else crossing.group_seq + 1
+        if crossing.method in _P2P:
+            rows.append(_row_of(crossing, mine, ABSENT, op_id, posted))
+        elif is_collective(crossing) and with_collectives and crossing.index not in found:
+            # Without the ring's beginning nobody knows how many unseen calls to subtract.
+            known = op_id != ABSENT and (complete or not unseen.get(crossing.group))
+            if known:
+                seq = op_id - unseen.get(crossing.group, 0)
+                rows.append(_row_of(crossing, mine, seq, op_id, posted))
+        step = _p2p_before(crossing, len(group.ranks), mine)
+        unseen[crossing.group] = unseen.get(crossing.group, 0) + step
+    return rows
+
+
+def _columns(rows: list[_Row], names: dict[str, str]) -> Entries:
+    groups: dict[str, int] = {}
+    operations: dict[Operation, int] = {}
+    arguments: dict[Arguments, int] = {}
+    stacks: dict[tuple[Frame, ...], int] = {}
+    threads: dict[str, int] = {}
+
+    def index(row: _Row) -> tuple[int, int, int, int, int]:
+        return (
+            groups.setdefault(row.group, len(groups)),
+            operations.setdefault(row.operation, len(operations)),
+            arguments.setdefault(row.arguments, len(arguments)),
+            stacks.setdefault(row.stack, len(stacks)) if row.stack else ABSENT,
+            threads.setdefault(row.thread, len(threads)),
+        )
+
+    indices = [index(row) for row in rows]
+
+    def ints(values: Iterable[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.fromiter(values, dtype=np.int64, count=len(rows))
+
+    return Entries(
+        record_id=ints(row.record_id for row in rows),
+        pg_id=ints(row.pg_id for row in rows),
+        group=ints(i[0] for i in indices).astype(np.int32),
+        seq=ints(row.seq for row in rows),
+        p2p_seq=ints(row.p2p_seq for row in rows),
+        op_id=ints(row.op_id for row in rows),
+        operation=ints(i[1] for i in indices).astype(np.int32),
+        argument=ints(i[2] for i in indices).astype(np.int32),
+        stack=ints(i[3] for i in indices).astype(np.int32),
+        state=ints(int(row.state) for row in rows).astype(np.int8),
+        retired=np.fromiter((row.retired for row in rows), dtype=np.bool_, count=len(rows)),
+        is_p2p=np.fromiter((row.is_p2p for row in rows), dtype=np.bool_, count=len(rows)),
+        created_ns=ints(row.created_ns for row in rows),
+        started_ns=ints(row.started_ns for row in rows),
+        completed_ns=ints(row.completed_ns for row in rows),
+        timeout_ms=ints(row.timeout_ms for row in rows),
+        duration_ms=np.fromiter(
+            (row.duration_ms for row in rows), dtype=np.float64, count=len(rows)
+        ),
+        thread=ints(i[4] for i in indices).astype(np.int32),
+        group_names=[GroupName(name, names.get(name, "")) for name in groups],
+        operations=list(operations),
+        arguments=list(arguments),
+        stacks=list(stacks),
+        threads=list(threads),
+    )
+
+
+def _speaks_gloo(dump: RankDump | None, groups: Sequence[Group]) -> bool:
+    if dump is not None and dump.entries is not None and len(dump.entries):
+        return any(operation.backend == "gloo" for operation in dump.entries.operations)
+    return any("gloo" in group.backend for group in groups)
+
+
+def join(
+    rank: int,
+    dump: RankDump | None,
+    progress: Progress | None,
+    groups: Sequence[Group],
+    source: str,
+) -> RankDump | None:
+    """One sequence from a rank's dump and its boundary records; None where both are missing.
+
+    Without a dump (a killed or frozen rank) collectives come from the boundary
+    too.  Membership comes from ``groups`` wherever the dump has none.
+    """
+    if dump is None and progress is None:
+        return None
+    joined = dump if dump is not None else RankDump(rank=rank, source=source)
+    joined.sends_known = progress is not None
+    for group in groups:
+        if group.ranks and not joined.members.get(group.id):
+            joined.members[group.id] = tuple(group.ranks)
+        joined.descriptions[group.id] = group.description or joined.descriptions.get(group.id, "")
+    if "" in joined.members and not joined.members[""]:
+        del joined.members[""]
+    if progress is None or not progress.operations or not _speaks_gloo(dump, groups):
+        return joined
+    rows = _rows_of(joined.entries) if joined.entries is not None else []
+    posted = _posted(progress.operations)
+    found = _annotate(rows, progress.operations, posted)
+    complete = progress.operations_total <= len(progress.operations)
+    rows += _added_rows(
+        progress.operations,
+        found,
+        posted,
+        {group.id: group for group in groups},
+        rank,
+        with_collectives=dump is None,
+        complete=complete,
+    )
+    rows.sort(key=lambda row: row.created_ns)
+    if rows:
+        joined.entries = _columns(rows, joined.descriptions)
+        joined.posted = frozenset(i for i, row in enumerate(rows) if row.posted)
+    if dump is None:
+        joined.partial = True
+    return joined

@@ -1,0 +1,136 @@
+"""Ranks that somebody else ended: the launcher, after a peer's failure, or whoever ended the job.
+
+Their ends say nothing of the cause.  What a launcher does not end at once it
+ends later, and a rank may answer its signal in any way: with an exception, with
+a code, even with success.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from functools import partial
+
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.failures import Trouble, troubles_of
+
+#: Signals by which launchers end the ranks that are left.
+_SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+#: Ends are noted when somebody looks, in no order: of two within this time either may be first.
+_BLUR_NS = 1_000_000_000
+
+
+def troubles(known: Known) -> list[Trouble]:
+    """Why ranks ended or raised, one of each; those that were cleared away are marked."""
+    found = [t for view in known.ranks.values() if (t := troubles_of(view)) is not None]
+    return mark_cleared(known, found)
+
+
+def mark_cleared(known: Known, found: list[Trouble]) -> list[Trouble]:
+    for those in (_cleared_away, partial(_ended_together, known)):
+        ranks = {t.view.rank for t in those(found)}
+        found = [
+            replace(t, consequence=True, cleared=True) if t.view.rank in ranks else t for t in found
+        ]
+    return found
+
+
+def _cleared_away(found: list[Trouble]) -> list[Trouble]:
+    """Ranks that somebody else ended after another rank had failed by itself, or had given up.
+
+    That is what a launcher does to those that are left: it asks first and kills later.
+    """
+    cleared = _failed_after_an_end(found)
+    for sent, blur_ns in ((frozenset({signal.SIGKILL}) | _SENT, 0), (_SENT, _BLUR_NS)):
+        first = min(
+            (t.at_ns for t in found if t.at_ns is not None and _is_first(t, sent)),
+            default=None,
+        )
+        # Who lost the connection lost it to somebody: a launcher acts when that one has ended.
+        acted = min((end for t in found if t.consequence and (end := _failed_at(t))), default=None)
+        for t in found:
+            if _ended_by(t, sent) and t.at_ns is not None:
+                after_first = first is not None and t.at_ns >= first - blur_ns
+                patience_ns = 0 if _ended_by(t, _SENT) else _BLUR_NS
+                if after_first or (acted is not None and t.at_ns >= acted + patience_ns):
+                    cleared.append(t)
+    return cleared
+
+
+def _is_first(trouble: Trouble, sent: frozenset[signal.Signals]) -> bool:
+    """Whether a launcher may have acted on it, and nobody's end is behind it."""
+    return not _ended_by(trouble, sent) and (not trouble.consequence or trouble.gave_up)
+
+
+def _failed_at(trouble: Trouble) -> int | None:
+    """When the rank was noted to have ended badly by itself."""
+    end = trouble.view.ended
+    if end is None or not trouble.view.failed or end.signal in _SENT | {signal.SIGKILL}:
+        return None
+    return end.at.wall_ns
+
+
+def _failed_after_an_end(found: list[Trouble]) -> list[Trouble]:
+    """Ranks that failed without a word, or raised, once a launcher knew of another's failure.
+
+    A handler of the signal by which it ends the others may leave in any way it likes.
+    """
+    ends = [
+        (end, t.view.rank)
+        for t in found
+        if _is_first(t, _SENT) and (end := _failed_at(t)) is not None
+    ]
+    if not ends:
+        return []
+    end_ns, rank = min(ends)
+    late = [
+        t
+        for t in found
+        if t.view.rank != rank and not t.consequence and t.at_ns is not None and t.at_ns > end_ns
+    ]
+    return [t for t in late if t.source == "exceptions" or (t.at_ns or 0) > end_ns + _BLUR_NS]
+
+
+def _ended_together(known: Known, found: list[Trouble]) -> list[Trouble]:
+    """Ranks that were asked to end where nobody can tell which of them was the first.
+
+    Whoever asked all of them stands outside the job; or a launcher acted on the first at
+    once.  Only a node that ends as a whole, and alone, is the one that was struck.
+    """
+    asked = [t for t in found if _ended_by(t, _SENT) and not t.consequence]
+    first = min((t.at_ns or 0 for t in asked), default=0)
+    early = [t for t in asked if (t.at_ns or 0) <= first + _BLUR_NS]
+    if len(early) < 2:
+        return [t for t in asked if t not in early]
+    ranks = {t.view.rank for t in early}
+    hosts = {t.view.host for t in early}
+    there = {rank for rank, view in known.ranks.items() if view.host in hosts}
+    struck = len(hosts) == 1 and there == ranks and len(known.ranks) > len(there)
+    return [t for t in asked if not (struck and t in early)]
+
+
+def _ended_by(trouble: Trouble, sent: frozenset[signal.Signals]) -> bool:
+    end = trouble.view.ended
+    return trouble.source == "exit" and end is not None and end.signal in sent
+
+
+def left_before(view: RankView, found: list[Trouble]) -> bool:
+    """Whether the rank's end may be why its peers lost it, or gave it up.
+
+    A rank that answers a launcher's signal with code 0 was still there when they gave up.
+    """
+    end = view.ended
+    limits = [
+        t.at_ns if t.gave_up else max(t.at_ns + _BLUR_NS, _failed_at(t) or 0)
+        for t in found
+        if t.at_ns is not None and not t.cleared
+    ]
+    return end is not None and (not limits or _left_at(view, end.at.wall_ns) <= min(limits))
+
+
+def _left_at(view: RankView, end_ns: int) -> int:
+    """When the rank left its program: its interpreter may take seconds to end after that."""
+    # What sys.exit raises may have been caught; then more follows.
+    last = [one.at.wall_ns for one in view.departures[-1:] if one.how in ("end", "os._exit")]
+    return min([end_ns, *last])

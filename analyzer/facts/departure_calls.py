@@ -1,0 +1,37 @@
+"""By which call a rank ended, as far as its own record of its departure tells."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.verdict import Location
+from hanglab.recorder.case.records import Departure
+
+
+def left_by(view: RankView) -> Departure | None:
+    """The call that ended the rank, or that takes it to its end; None where none is known to.
+
+    What ``sys.exit`` raises may be caught on its way: a rank that entered an operation
+    since, or that ended with another code, did not leave by it.
+    """
+    calls = [departure for departure in view.departures if departure.how != "end"]
+    if not calls or any(raised.main for raised in view.exceptions):
+        return None
+    last = calls[-1]
+    if view.departures[-1] is last and last.how != "os._exit":
+        # What it raised has not reached the top: it may have been caught.
+        return None
+    if view.ended is not None and view.ended.code != last.code:
+        return None
+    at = last.at.wall_ns + view.clock_ahead_ns
+    if view.progress is not None and any(o.entered_ns > at for o in view.progress.operations):
+        return None
+    return last
+
+
+def leaving(view: RankView) -> tuple[str, Location | None]:
+    """`` by sys.exit(0)`` and the user's line that called; ("", None) where it is not known."""
+    departure = left_by(view)
+    if departure is None:
+        return "", None
+    location = view.location(departure.frame) if departure.frame is not None else None
+    return f" by {departure.how}({departure.code})", location

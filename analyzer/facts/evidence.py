@@ -1,0 +1,324 @@
+"""What is known about each rank of a job, whatever it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hanglab.analyzer.facts.code_owners import CodeMap, Owner
+from hanglab.analyzer.facts.host import HostView
+from hanglab.analyzer.facts.stack_position import (
+    Place,
+    Standing,
+    calling_thread,
+    main_thread,
+    stand,
+)
+from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.graph.wait_for_graph import Call, Picture, Sink
+from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
+from hanglab.recorder.case.host_records import ConnectionSample, RankLoad
+from hanglab.recorder.case.progress_records import Progress
+from hanglab.recorder.case.records import (
+    ChildExit,
+    CodeShape,
+    Departure,
+    Exit,
+    Frame,
+    Group,
+    Job,
+    LineCount,
+    Movement,
+    ProcessSample,
+    Raised,
+    RankProcess,
+    StackSample,
+    ThreadWait,
+)
+
+#: Flight Recorder's number of the group that all ranks are in.
+DEFAULT_GROUP = 0
+
+
+@dataclass
+class RankView:
+    """One rank.  Whatever is absent is None or empty."""
+
+    rank: int
+    host: str = ""
+    #: By how much its host's wall clock is ahead of the job's.  Exits and exceptions are on the
+    #: job's clock already; progress, groups and samples are on the host's.
+    clock_ahead_ns: int = 0
+    process: RankProcess | None = None
+    progress: Progress | None = None
+    groups: list[Group] = field(default_factory=list)
+    stacks: list[StackSample] = field(default_factory=list)
+    processes: list[ProcessSample] = field(default_factory=list)
+    movement: Movement | None = None
+    exit: Exit | None = None
+    exceptions: list[Raised] = field(default_factory=list)
+    #: Those that it printed or logged and survived.
+    handled: list[Raised] = field(default_factory=list)
+    #: What it called to end, and that it came to its end; exceptions stand above.
+    departures: list[Departure] = field(default_factory=list)
+    children: list[ChildExit] = field(default_factory=list)
+    waits: list[ThreadWait] = field(default_factory=list)
+    stderr: str = ""
+    shapes: list[CodeShape] = field(default_factory=list)
+    lines: list[LineCount] = field(default_factory=list)
+    connections: list[ConnectionSample] = field(default_factory=list)
+    #: True where the rank's own Flight Recorder buffer was had.
+    answered: bool = False
+
+    @cached_property
+    def code(self) -> CodeMap:
+        return CodeMap(self.process.python if self.process else None)
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    @property
+    def ended(self) -> Exit | None:
+        """How the rank ended by itself; None while it lived or where hanglab ended it."""
+        return self.exit if self.exit is not None and not self.exit.by_recorder else None
+
+    @property
+    def left_at_once(self) -> bool:
+        """True where it called ``os._exit``, and its counters are those of that moment."""
+        last = self.departures[-1] if self.departures else None
+        if last is None or last.how != "os._exit" or self.progress is None:
+            return False
+        return (self.progress.counters_at_ns or 0) >= last.at.wall_ns + self.clock_ahead_ns
+
+    @property
+    def failed(self) -> bool:
+        end = self.ended
+        return end is not None and (bool(end.code) or end.signal is not None)
+
+    @cached_property
+    def rank_stacks(self) -> list[StackSample]:
+        """Samples of the rank's own process, oldest first."""
+        return [s for s in self.stacks if s.kind == "rank" and s.threads]
+
+    @cached_property
+    def captured_stack(self) -> StackSample | None:
+        """The sample taken at capture, else the latest."""
+        at_capture = [s for s in self.rank_stacks if s.capture]
+        candidates = at_capture or self.rank_stacks
+        return candidates[-1] if candidates else None
+
+    @cached_property
+    def standing(self) -> Standing:
+        sample = self.captured_stack
+        return stand(main_thread(sample) if sample else None, self.code)
+
+    @cached_property
+    def user_frames(self) -> tuple[Frame, ...]:
+        """User code on the stack at capture; of a rank that raised, on its traceback."""
+        if self.standing.users or not self.exceptions:
+            return self.standing.users
+        main = [raised for raised in self.exceptions if raised.main]
+        return tuple(self.code.user_frames(main[0].frames)) if main else ()
+
+    @cached_property
+    def program_frames(self) -> tuple[Frame, ...]:
+        """The user's and packages' frames at capture, innermost first.
+
+        Of a rank that raised those on its traceback; of one that died without a word the
+        place of its latest operation.
+        """
+        sample = self.captured_stack
+        thread = main_thread(sample) if sample is not None and self.ended is None else None
+        frames: Iterable[Frame] = thread.frames if thread is not None else ()
+        if not frames:
+            frames = next((raised.frames for raised in self.exceptions if raised.main), ())
+        if not frames and self.failed and self.progress is not None and self.progress.operations:
+            last = self.progress.operations[-1]
+            frames = [Frame(last.function, last.file, last.line)] if last.file else ()
+        return tuple(f for f in frames if self.code.owner(f.file) in (Owner.USER, Owner.PACKAGE))
+
+    def standings(self) -> list[Standing]:
+        """Where the main thread stood in each sample, oldest first."""
+        return [stand(main_thread(sample), self.code) for sample in self.rank_stacks]
+
+    @property
+    def inside_operation(self) -> bool:
+        """True where the boundary saw it enter a call or a wait that has not come back.
+
+        ``work.wait()`` is C: on the stack it is just a line of the user's.
+        """
+        if self.progress is None:
+            return False
+        return any(
+            (o.returned_ns is None and o.method != "new_group")
+            or (o.wait_entered_ns is not None and o.wait_returned_ns is None)
+            for o in self.progress.operations
+        )
+
+    def worker_stacks(self) -> list[StackSample]:
+        """The latest sample of each child process."""
+        latest: dict[int, StackSample] = {}
+        for sample in self.stacks:
+            if sample.kind != "rank" and sample.threads:
+                latest[sample.pid] = sample
+        return list(latest.values())
+
+    def at_capture(self) -> ProcessSample | None:
+        """The rank's own process at capture, from outside."""
+        mine = [s for s in self.processes if s.kind == "rank"]
+        captured = [s for s in mine if s.capture]
+        return (captured or mine)[-1] if mine else None
+
+    @property
+    def state(self) -> str:
+        sample = self.at_capture()
+        return sample.state if sample else ""
+
+    @property
+    def wchan(self) -> str:
+        """Where in the kernel the rank's main thread sleeps."""
+        sample = self.at_capture()
+        return sample.wchan if sample else ""
+
+    def location(self, frame: Frame | None = None) -> Location | None:
+        """The rank's innermost line of user code at capture, or ``frame``."""
+        if frame is None:
+            frame = self.standing.user
+        if frame is None:
+            return None
+        return Location(file=frame.file, line=frame.line, function=frame.function, rank=self.rank)
+
+    def calling_frame(self, site: Location) -> Frame | None:
+        """The innermost line of user code of the thread that makes the call of ``site``.
+
+        Where no thread stands at that line: of the thread that communicates, else of the main.
+        """
+        sample = self.captured_stack
+        if sample is None:
+            return None
+        return stand(calling_thread(sample, self.code, site.file, site.line), self.code).user
+
+
+@dataclass
+class Evidence:
+    """All that heuristics see.  They are pure functions of it."""
+
+    picture: Picture
+    ranks: dict[int, RankView]
+    job: Job | None = None
+    #: What was sampled of each host, by name.
+    hosts: dict[str, HostView] = field(default_factory=dict)
+    #: Each rank's joined sequence of operations; empty for a bare folder.
+    dumps: dict[int, RankDump] = field(default_factory=dict)
+    #: True if this is a Case; a bare folder of dumps has no host, stack or exit evidence.
+    case: bool = False
+    inputs: Inputs = field(default_factory=Inputs)
+
+    @property
+    def stuck(self) -> bool:
+        """True where the recorder captured because nothing moved, and it did not end well."""
+        trigger = self.job.trigger if self.job else None
+        return trigger is not None and trigger.kind == "no_progress" and not self.all_succeeded
+
+    @property
+    def all_ended(self) -> bool:
+        """True where every known rank came to its end by itself."""
+        return bool(self.ranks) and all(v.ended is not None for v in self.ranks.values())
+
+    @property
+    def all_succeeded(self) -> bool:
+        return self.all_ended and not any(v.failed for v in self.ranks.values())
+
+    @cached_property
+    def heads(self) -> dict[str, dict[int, int]]:
+        """Per group name: the highest sequence number that each rank entered."""
+        heads: dict[str, dict[int, int]] = {}
+        for rank, dump in self.dumps.items():
+            entries = dump.entries
+            if entries is None:
+                continue
+            for index, group in enumerate(entries.group_names):
+                mine = entries.seq[(entries.group == index) & ~entries.is_p2p]
+                if len(mine):
+                    per_rank = heads.setdefault(group.name, {})
+                    per_rank[rank] = max(per_rank.get(rank, 0), int(mine.max()))
+        return heads
+
+    def host_of(self, rank: int) -> HostView:
+        """The host that the rank ran on; without samples where there are none."""
+        view = self.ranks.get(rank)
+        return self.hosts.get(view.host if view else "", HostView())
+
+    def load_of(self, rank: int) -> RankLoad | None:
+        """The latest sample of the rank's process in its host's samples."""
+        loads = self.host_of(rank).loads(rank)
+        return loads[-1] if loads else None
+
+    def fell_short(self, rank: int) -> int:
+        """By how many operations the rank stays behind the farthest peer, over its groups."""
+        short = 0
+        known = False
+        for heads in self.heads.values():
+            if len(heads) > 1 and rank in heads:
+                known = True
+                short = max(short, max(heads.values()) - heads[rank])
+        return short if known else self._short_by_counters(rank)
+
+    def _short_by_counters(self, rank: int) -> int:
+        """The same of a rank that left by ``os._exit``: no dump is written then."""
+        if not self.ranks[rank].left_at_once:
+            return 0
+        counts = {
+            number: counter.last_enqueued
+            for number, view in self.ranks.items()
+            if view.progress is not None
+            for counter in view.progress.counters
+            if counter.pg_id == DEFAULT_GROUP
+        }
+        return max(counts.values()) - counts[rank] if rank in counts else 0
+
+    def sink(self, rank: int) -> Sink | None:
+        return next((s for s in self.picture.sinks if s.rank == rank), None)
+
+    def awaited(self, rank: int) -> Call | None:
+        """The operation in which a peer waits for the rank."""
+        sink = self.sink(rank)
+        if sink is not None:
+            return sink.awaited
+        waits = [w.call for w in self.picture.waits if rank in w.on]
+        # It may have entered the operation before it came to a halt.
+        waits += [w.call for w in self.picture.waits if rank in w.call.group.members]
+        return waits[0] if waits else None
+
+    def others(self, *ranks: int) -> list[int]:
+        return sorted(set(self.ranks) - set(ranks))
+
+    def blocked(self, rank: int) -> Call | None:
+        """The operation in which the rank waits, by its dump."""
+        for wait in self.picture.waits:
+            if wait.call.rank == rank:
+                return wait.call
+        calls = self.picture.unfinished.get(rank)
+        return calls[0] if calls else None
+
+    def stands_outside(self, rank: int) -> bool:
+        """True if neither dump nor stack puts the rank inside an operation."""
+        view = self.ranks.get(rank)
+        if view is None:
+            return False
+        return not view.inside_operation and view.standing.place not in (
+            Place.COMMUNICATION,
+            Place.GROUP_CREATION,
+        )
+
+
+def collective_ref(call: Call) -> CollectiveRef:
+    return CollectiveRef(
+        group=call.group.description or call.group.name,
+        group_id=call.group.name,
+        ranks=list(call.group.members),
+        seq=call.seq,
+        op=call.op,
+    )

@@ -1,0 +1,62 @@
+"""What a rank's data loader was doing: its queues, the age of its last batch, its workers."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.facts.code_owners import Owner
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.stack_position import main_thread, stand
+from hanglab.analyzer.proposal import name_line
+from hanglab.analyzer.verdict import Location
+from hanglab.recorder.case.progress_records import Loader
+from hanglab.recorder.case.records import Frame, ThreadStack
+
+
+def waited_for(view: RankView) -> Loader | None:
+    """The loader that the rank most likely waits for: the latest with batches asked for."""
+    loaders = view.progress.loaders if view.progress else []
+    asked = [one for one in loaders if one.outstanding > 0]
+    live = [one for one in asked if not one.ended]
+    return max(live or asked, key=lambda one: one.number, default=None)
+
+
+def queue_words(view: RankView) -> str:
+    """``: 2 batches asked for, none ready, the last came 3.1 s before``; "" if unknown."""
+    loader = waited_for(view)
+    if loader is None:
+        return ""
+    parts = [f"{loader.outstanding} {_batches(loader.outstanding)} asked for"]
+    if loader.ready is not None:
+        parts.append(f"{loader.ready or 'none'} ready")
+    if loader.indices is not None:
+        parts.append(f"{loader.indices or 'none'} not yet begun")
+    if loader.delivered_ns is not None and loader.looked_ns is not None:
+        age = max(0, loader.looked_ns - loader.delivered_ns) / 1e9
+        parts.append(f"the last of {loader.delivered} came {age:.1f} s before")
+    elif not loader.delivered:
+        parts.append("none ever came")
+    return ": " + ", ".join(parts)
+
+
+def _batches(count: int) -> str:
+    return "batch" if count == 1 else "batches"
+
+
+def stuck_worker(view: RankView) -> tuple[str, Location | None]:
+    """Words and line of a loader worker that is busy with the user's code rather than idle."""
+    for sample in view.worker_stacks():
+        thread = main_thread(sample) or sample.threads[0]
+        standing = stand(thread, view.code)
+        if standing.user is None or sample.kind != "worker":
+            continue
+        mine = [f for f in thread.frames if view.code.owner(f.file) is Owner.USER]
+        fetching = any(f.function in ("_worker_loop", "fetch") for f in thread.frames)
+        if mine and fetching and _inside_fetch(thread, mine[0]):
+            location = view.location(mine[0])
+            return f"; its worker process {sample.pid} stands{name_line(location)}", location
+    return "", None
+
+
+def _inside_fetch(thread: ThreadStack, user: Frame) -> bool:
+    """Whether the user's frame was called by the worker's loop, and not around it."""
+    loop = next((i for i, f in enumerate(thread.frames) if f.function == "_worker_loop"), -1)
+    return loop > thread.frames.index(user)

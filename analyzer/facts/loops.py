@@ -1,0 +1,276 @@
+"""Whether a rank has left the loop that its peers are in, and after how many steps.
+
+The recorder writes, for the user code that stood on a rank's stacks, where its
+loops begin and end and what their counters were (``code.json``).  Lines and
+counters are compared between the same places of the same file only; no name
+decides anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hanglab.analyzer.facts.code_owners import Owner
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.verdict import Cause
+from hanglab.recorder.case import layout
+from hanglab.recorder.case.records import CodeShape, Frame
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that a rank stands in, and the frame that stands there."""
+
+    frame: Frame
+    first: int
+    last: int
+    counter: int | None
+    #: Frames around the loop's function, innermost first.
+    callers: tuple[Frame, ...]
+
+
+def loops_around(view: RankView) -> list[Loop]:
+    """Loops that enclose the lines on the rank's stack, innermost function first."""
+    loops: list[Loop] = []
+    frames = view.program_frames
+    for depth, frame in enumerate(frames):
+        for shape in view.shapes:
+            if not _stands_in(frame, shape):
+                continue
+            for loop in sorted(shape.loops, key=lambda one: one.last - one.first):
+                if loop.first <= frame.line <= loop.last:
+                    loops.append(
+                        Loop(frame, loop.first, loop.last, loop.counter, frames[depth + 1 :])
+                    )
+    return loops
+
+
+def _bare(function: str) -> str:
+    """A function's name without its class, which only some stacks tell."""
+    return function.rpartition(".")[2]
+
+
+def _stands_in(frame: Frame, shape: CodeShape) -> bool:
+    same = shape.file == frame.file and _bare(shape.function) == _bare(frame.function)
+    return same and shape.encloses(frame.line)
+
+
+def _same_code(a: Frame, b: Frame) -> bool:
+    return a.file == b.file and _bare(a.function) == _bare(b.function)
+
+
+def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
+    """Whether a stack stands behind ``loop``: after it in its function, or in a later call."""
+    for frame in frames:
+        if _same_code(frame, loop.frame):
+            return frame.line > loop.last
+    for caller in loop.callers:
+        for frame in frames:
+            if _same_code(frame, caller):
+                return frame.line > caller.line
+    # None of the functions around the loop is on the stack any more.
+    return True
+
+
+def same_loop(one: Loop, other: Loop) -> bool:
+    """Whether two ranks' loops are the same lines of the same code."""
+    return _same_code(one.frame, other.frame) and (one.first, one.last) == (other.first, other.last)
+
+
+def is_past(view: RankView, loop: Loop) -> bool:
+    """Whether the rank stands further down in the very function of the loop."""
+    mine = next((f for f in view.program_frames if _same_code(f, loop.frame)), None)
+    return mine is not None and mine.line > loop.last
+
+
+def passes(view: RankView, loop: Loop) -> int:
+    """How often the rank has passed the loop, by its operations at one line in there.
+
+    No more than the boundary's ring remembers.  The loop's first line may call what is
+    looped over, once for all passes.
+    """
+    lines: Counter[int] = Counter()
+    for operation in view.progress.operations if view.progress else []:
+        if (
+            operation.file == loop.frame.file
+            and _bare(operation.function) == _bare(loop.frame.function)
+            and loop.first < operation.line <= loop.last
+        ):
+            lines[operation.line] += 1
+    return max(lines.values(), default=0)
+
+
+def left_loops(known: Known, rank: int) -> list[Loop]:
+    """Loops that a waiting peer is in and that ``rank`` stands behind, innermost first."""
+    view = known.ranks[rank]
+    waiting = {wait.call.rank for wait in known.picture.waits} - {rank}
+    waiting |= {r for r, v in known.ranks.items() if v.failed and r != rank}
+    peers = waiting or set(known.others(rank))
+    for peer in sorted(peers & known.ranks.keys()):
+        left = _left_of(view, known.ranks[peer])
+        if left:
+            return left
+    return []
+
+
+def _left_of(view: RankView, peer: RankView) -> list[Loop]:
+    """Loops around ``peer`` that the rank stands behind; none where their rounds differ.
+
+    Who is merely a round behind in a loop around both comes to the inner one once more,
+    and what it counted there belongs to another round than what its peer counts.
+    """
+    frames = () if view.ended is not None and not view.failed else view.program_frames
+    if not frames and view.ended is None and view.standing.place is not Place.TEARDOWN:
+        return []
+    around = loops_around(peer)
+    left = [loop for loop in around if not frames or _has_left(frames, loop)]
+    shared = [loop for loop in around if loop not in left]
+    return left if all(together(view, peer, loop) for loop in shared) else []
+
+
+def counter_of(view: RankView, loop: Loop) -> int | None:
+    """The counter that this rank's own stack still holds for the same loop."""
+    for shape in view.shapes:
+        if _stands_in(loop.frame, shape):
+            for mine in shape.loops:
+                if (mine.first, mine.last) == (loop.first, loop.last):
+                    return mine.counter
+    return None
+
+
+def together(view: RankView, peer: RankView, loop: Loop) -> bool:
+    """Whether both are in the same iteration of a loop.
+
+    Else one of them may be about to come to an inner loop that it has left once more.
+    """
+    mine = counter_of(view, loop)
+    return mine is not None and mine == counter_of(peer, loop)
+
+
+def _delivered(view: RankView) -> int | None:
+    """Batches that the rank's loaders handed out; None where nobody counted them all."""
+    progress = view.progress
+    if progress is None or not 0 < len(progress.batches) < layout.BATCHES.capacity:
+        return None
+    return len(progress.batches)
+
+
+def _fetches_in(view: RankView, loop: Loop) -> bool:
+    """Whether a loop of the user's may be the one that asks the loader for batches."""
+    if view.code.owner(loop.frame.file) is not Owner.USER:
+        return False
+    asked = [line for line in view.lines if line.below == "input"]
+    return not asked or any(
+        line.file == loop.frame.file
+        and _bare(line.function) == _bare(loop.frame.function)
+        and loop.first <= line.line <= loop.last
+        for line in asked
+    )
+
+
+def _compare(mine: int, peers: list[int]) -> int:
+    """Negative: fewer than any peer.  Zero: as many as the least of them."""
+    return mine - min(peers)
+
+
+def steps_compared(known: Known, rank: int, loops: Sequence[Loop]) -> tuple[int, str] | None:
+    """How many steps fewer (negative) or more the rank did than its peers, and by what.
+
+    None where nothing counts steps.
+    """
+    view = known.ranks[rank]
+    # Those that finished as well say nothing about the loop that the others are in.
+    others = [v for r, v in known.ranks.items() if r != rank and (v.ended is None or v.failed)]
+    # Nor do those who have left it, too, or are in another round of what is around it.
+    others = [v for v in others if _left_of(view, v)] or others
+    mine_steps = view.progress.step if view.progress else -1
+    peer_steps = [v.progress.step for v in others if v.progress and v.progress.step >= 0]
+    if mine_steps >= 0 and peer_steps:
+        return _compare(mine_steps, peer_steps), (
+            f"step {mine_steps}, its peers step {min(peer_steps)}"
+        )
+    counted: tuple[int, str] | None = None
+    for loop in reversed(loops):
+        # From the outermost in, as epochs come before their steps.
+        mine = counter_of(view, loop)
+        peers = [c for v in others if (c := counter_of(v, loop)) is not None]
+        if mine is not None and peers:
+            counted = _compare(mine, peers), f"loop counter {mine}, its peers' {min(peers)}"
+            if counted[0]:
+                break
+    if counted is not None:
+        return counted
+    fetching = [v for v in others if any(_fetches_in(v, loop) for loop in loops)]
+    return _compare_batches(view, fetching)
+
+
+def batches_compared(known: Known, rank: int, loop: Loop) -> tuple[int, str] | None:
+    """As :func:`steps_compared`, by the batches alone that the loop asks its loaders for."""
+    others = [v for r, v in known.ranks.items() if r != rank and (v.ended is None or v.failed)]
+    return _compare_batches(known.ranks[rank], [v for v in others if _fetches_in(v, loop)])
+
+
+def _compare_batches(view: RankView, others: Sequence[RankView]) -> tuple[int, str] | None:
+    mine = _delivered(view)
+    peers = [b for v in others if (b := _delivered(v)) is not None]
+    if mine is None or not peers:
+        return None
+    return mine - min(peers), f"{mine} batches, its peers {min(peers)} or more"
+
+
+def _operations_per_iteration(known: Known, rank: int, loop: Loop) -> int | None:
+    """Operations that the loop issues per iteration, by how often one of its lines returns."""
+    dump = known.dumps.get(rank)
+    if dump is None or dump.entries is None:
+        return None
+    entries = dump.entries
+    lines: list[int] = []
+    for i in range(len(entries)):
+        stack = int(entries.stack[i])
+        site = entries.stacks[stack] if stack >= 0 else ()
+        at = [
+            f.line for f in site if f.file == loop.frame.file and f.function == loop.frame.function
+        ]
+        if at and loop.first <= at[0] <= loop.last:
+            lines.append(at[0])
+    if len(lines) < 4:
+        return None
+    once = lines.count(lines[0])
+    return round(len(lines) / once) if once else None
+
+
+def label_left_loop(
+    known: Known, rank: int
+) -> tuple[Cause, float, str, list[tuple[Cause, list[int], float]]]:
+    """Cause, confidence, words and alternatives for a rank that left its peers' loop."""
+    loops = left_loops(known, rank)
+    compared = steps_compared(known, rank, loops)
+    if compared is not None:
+        difference, words = compared
+        if difference < 0:
+            return Cause.UNEVEN_INPUTS, 0.95, f"; it reached {words}", []
+        steps = "as many" if difference == 0 else "more"
+        done = f"; it did {steps} steps but fewer operations ({words})"
+        return Cause.SKIPPED_COLLECTIVE, 0.9, done, []
+    short = known.fell_short(rank)
+    per_step = None
+    if loops:
+        peer = next((w.call.rank for w in known.picture.waits if w.call.rank != rank), None)
+        per_step = _operations_per_iteration(known, peer, loops[-1]) if peer is not None else None
+    if per_step and per_step > 1 and short % per_step:
+        return (
+            Cause.SKIPPED_COLLECTIVE,
+            0.7,
+            f"; {short} operations fewer, where a step has {per_step}",
+            [(Cause.UNEVEN_INPUTS, [rank], 0.2)],
+        )
+    return (
+        Cause.UNEVEN_INPUTS,
+        0.7,
+        f"; {short} operations fewer than its peers",
+        [(Cause.SKIPPED_COLLECTIVE, [rank], 0.25)],
+    )

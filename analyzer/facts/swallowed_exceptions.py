@@ -1,0 +1,168 @@
+"""Exceptions that a rank printed and survived, where they are why it left an operation out.
+
+Training code prints tracebacks of errors that it handles well.  One is the root
+of a hang only if the rank is the one that its peers wait for or that broke the
+order, and either the exception left the very function that should have entered
+the missing operation, or the rank entered nothing between the exception and the
+place where it went wrong.  What healthy peers printed as well, and what the rank
+itself survived before, is noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hanglab.analyzer.causes.software.absent_ranks import label
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.tracebacks import printed_tracebacks
+from hanglab.analyzer.graph.wait_for_graph import Call
+from hanglab.analyzer.verdict import Cause
+from hanglab.recorder.case.records import Frame
+
+#: What a rank outside may be called for an exception to say more.
+_WEAKER = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE, Cause.UNEVEN_INPUTS})
+
+#: What ends a rank because somebody wants it to end.
+_ASKED_FOR = frozenset({"KeyboardInterrupt", "SystemExit"})
+
+#: One exception may be logged and printed, one after the other.
+_AT_ONCE_NS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Survived:
+    """A handled exception; ``frames`` innermost first, ``at_ns`` None where nobody timed it."""
+
+    type: str
+    message: str
+    frames: tuple[Frame, ...]
+    at_ns: int | None = None
+    confidence: float = 0.0
+
+
+def swallowed(known: Known, view: RankView) -> Survived | None:
+    """The handled exception that explains what the rank did, or None."""
+    calls = _missed(known, view)
+    if calls is None or view.failed or view.state in ("T", "D"):
+        return None
+    if view.ended is None and known.stands_outside(view.rank) and _is_sink(known, view.rank):
+        if label(known, view)[0] not in _WEAKER:
+            return None
+    past = _survived(view)
+    for place in reversed(range(len(past))):
+        one = past[place]
+        if _is_common(known, view, one):
+            continue
+        confidence = _confidence(known, view, one, calls)
+        if confidence < 0.9 and any(_came_before(one, earlier) for earlier in past[:place]):
+            continue
+        if confidence:
+            return Survived(one.type, one.message, one.frames, one.at_ns, confidence)
+    return None
+
+
+def _survived(view: RankView) -> list[Survived]:
+    """All that the rank printed and survived, those without a time first."""
+    timed = [
+        Survived(one.type, one.message, tuple(one.frames), one.at.wall_ns) for one in view.handled
+    ]
+    printed = [Survived(p.type, p.message, p.frames) for p in printed_tracebacks(view.stderr)]
+    found = [p for p in printed if not any(_same(p, t) for t in timed)] + timed
+    return [one for one in found if one.type not in _ASKED_FOR]
+
+
+def _same(a: Survived, b: Survived) -> bool:
+    return a.type.rpartition(".")[2] == b.type.rpartition(".")[2] and _place(a) == _place(b)
+
+
+def _came_before(one: Survived, earlier: Survived) -> bool:
+    """Whether the rank survived the same before; one that is printed twice is one."""
+    if not _same(one, earlier):
+        return False
+    if one.at_ns is None or earlier.at_ns is None:
+        return True
+    return one.at_ns - earlier.at_ns > _AT_ONCE_NS
+
+
+def _place(one: Survived) -> tuple[str, int] | None:
+    return (one.frames[0].file, one.frames[0].line) if one.frames else None
+
+
+def _is_sink(known: Known, rank: int) -> bool:
+    sink = known.sink(rank)
+    return sink is not None and sink.outside
+
+
+def _missed(known: Known, view: RankView) -> list[Call] | None:
+    """Peers' calls that the rank should have joined; None where it is no suspect."""
+    rank = view.rank
+    found: list[Call] = []
+    for divergence in known.picture.divergences:
+        if rank in (divergence.deviating or divergence.candidates):
+            found += [call for r, call in divergence.calls.items() if r != rank]
+    for cycle in known.picture.cycles:
+        if rank in (cycle.deviating or cycle.candidates):
+            found += [call for call in cycle.calls if call.rank != rank]
+    if _is_sink(known, rank):
+        found += [wait.call for wait in known.picture.waits if rank in wait.on]
+        return found
+    if view.ended is not None and known.fell_short(rank) > 0:
+        return found
+    return found or None
+
+
+def _is_common(known: Known, view: RankView, one: Survived) -> bool:
+    """Whether a peer that nothing is held against printed the same."""
+    return any(
+        _same(one, theirs)
+        for rank, peer in known.ranks.items()
+        if rank != view.rank and _missed(known, peer) is None
+        for theirs in _survived(peer)
+    )
+
+
+def _confidence(known: Known, view: RankView, one: Survived, calls: list[Call]) -> float:
+    if _left_the_call(known, view, one, calls):
+        return 0.95 if one.at_ns is not None else 0.85
+    if one.at_ns is not None:
+        return 0.8 if _nothing_since(known, view, one.at_ns) else 0.0
+    # Nobody timed anything: the last words of a rank that stands outside.
+    last = printed_tracebacks(view.stderr)[-1:]
+    mine = bool(last) and last[0].frames == one.frames and not view.handled
+    return 0.6 if mine and _is_sink(known, view.rank) else 0.0
+
+
+def _left_the_call(known: Known, view: RankView, one: Survived, calls: list[Call]) -> bool:
+    """Whether the exception unwound a function in which peers make the calls missed."""
+    unwound = {(f.file, f.function) for f in view.code.user_frames(one.frames[:-1])}
+    making: set[tuple[str, str]] = set()
+    for call in calls:
+        making |= {(f.file, f.function) for f in view.code.user_frames(call.stack)}
+        peer = known.ranks.get(call.rank)
+        if peer is not None and peer.ended is None:
+            making |= {(f.file, f.function) for f in peer.standing.users}
+    # Functions that the rank is in now, or again, were not left for good.
+    here = {(f.file, f.function) for f in view.standing.users}
+    return bool(unwound & (making - here)) or bool(
+        unwound & making and not _is_sink(known, view.rank)
+    )
+
+
+def _nothing_since(known: Known, view: RankView, at_ns: int) -> bool:
+    """Whether the rank entered no operation from then until the one in which it went wrong."""
+    until: int | None = None
+    for divergence in known.picture.divergences:
+        call = divergence.calls.get(view.rank)
+        if call is not None and call.created_ns is not None:
+            until = min(until or call.created_ns, call.created_ns)
+    if until is not None and at_ns > until:
+        return False
+    dump = known.dumps.get(view.rank)
+    if dump is None or dump.entries is None:
+        return False
+    created = dump.entries.created_ns
+    later = created > at_ns
+    if until is not None:
+        later &= created < until
+    return not bool(later.any())

@@ -1,0 +1,174 @@
+"""What filled each rank's own time: its processor, its loader, its garbage collector.
+
+Where the wall clock says that a rank was late, these say why.  Processor time
+is not stretched by a crowded machine; waits for a processor are counted apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+
+from hanglab.analyzer.facts.aligned_collectives import Times, updates_of
+from hanglab.analyzer.facts.arrival_lag import Arrivals, OwnTime
+from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.recorder.case.progress_records import Progress
+
+#: Shorter looks at the processors say nothing, in nanoseconds.
+_SHORTEST_NS = 300e6
+#: Parts that the time is cut into, to see whether something lasts.
+PARTS = 10
+
+
+@dataclass
+class Doings:
+    """One rank, within the time that arrivals were observed; nanoseconds.
+
+    ``cpu_ns`` and ``waited_ns`` are what the process used and what its main
+    thread waited for a processor, scaled from the looks that were had to the
+    whole time; None where there were none.
+    """
+
+    rank: int
+    own: OwnTime
+    #: Waits for its loader.
+    input_ns: float = 0.0
+    #: Processor time of the main thread in these waits: a loader without workers.
+    input_cpu_ns: float = 0.0
+    collecting_ns: float = 0.0
+    collections: int = 0
+    cpu_ns: float | None = None
+    waited_ns: float | None = None
+    #: ``cpu_ns`` in each of PARTS equal parts of the time.
+    cpu_parts: list[float] = field(default_factory=list)
+    #: Elements of the batches that it drew, on average, and their number.
+    elements: float | None = None
+    batches: int = 0
+
+    @property
+    def work_ns(self) -> float | None:
+        """Processor time that neither the loader nor the garbage collector took."""
+        if self.cpu_ns is None:
+            return None
+        return max(0.0, self.cpu_ns - self.input_cpu_ns - self.collecting_ns)
+
+
+def doings(known: Evidence, found: Arrivals) -> dict[int, Doings]:
+    """Doings of every rank that was compared."""
+    ranks = sorted(found.compared)
+    result = {rank: _doings(known.ranks[rank], found) for rank in ranks if rank in known.ranks}
+    _add_usage(known, found, result)
+    return result
+
+
+def _window(found: Arrivals) -> tuple[float, float]:
+    return found.begin_ns, found.begin_ns + found.span_ns
+
+
+def _doings(view: RankView, found: Arrivals) -> Doings:
+    did = Doings(view.rank, found.own(view.rank))
+    progress = view.progress
+    if progress is None:
+        return did
+    names = {t.section for t in progress.section_totals if t.kind == "input"}
+    waits = [e for e in progress.section_events if e.section in names]
+    begins = found.local(view.rank, (e.started_ns for e in waits))
+    overlap = did.own.overlap(begins, begins + np.array([e.wall_ns for e in waits], dtype=float))
+    did.input_ns = float(overlap.sum())
+    begin, end = _window(found)
+    inside = (begins >= begin) & (begins <= end)
+    did.input_cpu_ns = float(sum(e.cpu_ns for e, i in zip(waits, inside, strict=True) if i))
+    spans = collecting(progress, view.rank, found)
+    did.collecting_ns = float(did.own.overlap(spans[:, 0], spans[:, 1]).sum())
+    did.collections = int(((spans[:, 0] >= begin) & (spans[:, 0] <= end)).sum())
+    drawn = found.local(view.rank, (b.at_ns for b in progress.batches))
+    sizes = [
+        b.elements
+        for b, at in zip(progress.batches, drawn.tolist(), strict=True)
+        if begin <= at <= end and b.elements
+    ]
+    did.batches = len(sizes)
+    did.elements = sum(sizes) / len(sizes) if sizes else None
+    return did
+
+
+def collecting(progress: Progress, rank: int, found: Arrivals) -> Times:
+    """The garbage collector's runs on the common clock, shape (n, 2)."""
+    begins = found.local(rank, (p.started_ns for p in progress.pauses))
+    walls = np.array([p.wall_ns for p in progress.pauses], dtype=np.float64)
+    return np.stack([begins, begins + walls], axis=1)
+
+
+def _add_usage(known: Evidence, found: Arrivals, result: dict[int, Doings]) -> None:
+    """Processor time and waits over one window that all ranks were looked at in."""
+    looks = {
+        rank: looked
+        for rank in result
+        if (looked := _looks(known.ranks[rank].progress, rank, found)) is not None
+    }
+    if len(looks) < len(result) or not looks:
+        return
+    begin, end = _window(found)
+    begin = max(begin, *(float(at[0]) for look in looks.values() for at, _ in look))
+    end = min(end, *(float(at[-1]) for look in looks.values() for at, _ in look))
+    if end - begin < _SHORTEST_NS:
+        return
+    scale = found.span_ns / (end - begin)
+    edges = np.array([begin, end])
+    inner = np.linspace(begin, end, PARTS + 1)
+    for rank, ((at, cpu), *rest) in looks.items():
+        result[rank].cpu_parts = (np.diff(np.interp(inner, at, cpu)) * scale).tolist()
+        result[rank].cpu_ns = sum(result[rank].cpu_parts)
+        for told, waited in rest:
+            result[rank].waited_ns = float(np.diff(np.interp(edges, told, waited))[0]) * scale
+
+
+def _looks(
+    progress: Progress | None, rank: int, found: Arrivals
+) -> list[tuple[Times, Times]] | None:
+    """(moments, totals) of processor time and, where the kernel tells, of waits for one."""
+    if progress is None:
+        return None
+    if len(progress.usage) > 1:
+        used = [(u.at_ns, u.cpu_ns) for u in progress.usage]
+        # When the main thread has ended the kernel tells no more.
+        waited = [(u.at_ns, u.waited_ns) for u in progress.usage if u.waited_ns is not None]
+        return [_series(rank, found, s) for s in (used, waited) if len(s) > 1]
+    first, last = progress.cpu_first_at_ns, progress.cpu_last_at_ns
+    if first and last and last > first:
+        used = [(first, progress.cpu_first_ns or 0), (last, progress.cpu_last_ns or 0)]
+        return [_series(rank, found, used)]
+    return None
+
+
+def _series(rank: int, found: Arrivals, values: list[tuple[int, int]]) -> tuple[Times, Times]:
+    at = found.local(rank, (moment for moment, _ in values))
+    return at, np.array([value for _, value in values], dtype=np.float64)
+
+
+def steps(known: Evidence, found: Arrivals) -> int:
+    """Steps of the job within the time observed: by the optimizer, by its marks, or by operations.
+
+    At least 1.
+    """
+    begin, end = _window(found)
+    counts = []
+    for rank in found.compared:
+        progress = known.ranks[rank].progress if rank in known.ranks else None
+        if progress is None:
+            continue
+        marks = [at for _, at in progress.steps] or [at for at, _ in updates_of(progress)]
+        local = found.local(rank, marks)
+        counts.append(int(((local >= begin) & (local <= end)).sum()))
+    counts = [count for count in counts if count]
+    if counts:
+        return max(1, round(median(counts)))
+    return max(1, min(found.compared.values(), default=1))
+
+
+def beyond_peers(values: dict[int, float], rank: int) -> float:
+    """What the rank has beyond the median of the others."""
+    others = [value for other, value in values.items() if other != rank]
+    return values[rank] - median(others) if others else 0.0

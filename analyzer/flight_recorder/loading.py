@@ -1,0 +1,281 @@
+"""Loads a folder of dumps: every rank's buffer once, and why a file could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from hanglab.analyzer.flight_recorder.assignment import Claim, assign_ranks
+from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.flight_recorder.discovery import Candidate, find_candidates, read_regular
+from hanglab.analyzer.flight_recorder.errors import REFUSED, DumpError, RefusedDump
+from hanglab.analyzer.flight_recorder.formats import HEAD, foreign, read_dump
+from hanglab.analyzer.flight_recorder.worker_pool import Limits, Lost, Pool, usable_cores
+from hanglab.analyzer.verdict import Unusable
+
+T = TypeVar("T")
+
+#: Processor seconds for one file; more for each byte of a large one.
+DEADLINE_S = 5.0
+_BYTES_PER_S = 2e6
+#: A buffer of 2,000 entries has 0.4 MB.
+MAX_FILE = 64 << 20
+#: A foreign file up to this is told by all of it: to open one twice takes longer.
+_SMALL = 4 << 20
+_MEMORY = 256 << 20
+_MEMORY_PER_BYTE = 24
+#: Bytes that are worth a worker of their own.
+_BYTES_PER_WORKER = 200_000
+#: Names of files without any use that are listed.
+MAX_UNUSABLE = 1000
+
+
+@dataclass
+class Loaded:
+    """The dumps of a folder, by rank, and the files that yielded none or not all."""
+
+    dumps: list[RankDump] = field(default_factory=list)
+    unusable: list[Unusable] = field(default_factory=list)
+
+
+@dataclass
+class Mapped(Generic[T]):
+    """What a function made of each rank's dump, by rank; ``ranks`` stand beside ``results``."""
+
+    ranks: list[int] = field(default_factory=list)
+    results: list[T] = field(default_factory=list)
+    unusable: list[Unusable] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[list[T] | list[Unusable]]:
+        return iter((self.results, self.unusable))
+
+
+@dataclass(frozen=True)
+class _File:
+    """One thing to read: a file of the folder, or bytes that are already here."""
+
+    name: str
+    rank: int | None
+    path: Path | None = None
+    data: bytes = b""
+    size: int = 0
+    written_ns: int = ABSENT
+
+
+@dataclass(frozen=True)
+class _Read(Generic[T]):
+    """A file that held a dump."""
+
+    claim: Claim
+    damage: str
+    value: T | None
+
+
+def _identity(dump: RankDump) -> RankDump:
+    return dump
+
+
+def _reader(function: Callable[[RankDump], T]) -> Callable[[_File], _Read[T] | Lost]:
+    """Reads one file; runs in a worker."""
+
+    def read(file: _File) -> _Read[T] | Lost:
+        try:
+            data = _bytes_of(file)
+            dump = read_dump(
+                data,
+                rank=-1 if file.rank is None else file.rank,
+                source=file.name,
+                contained=True,
+            )
+        except DumpError as error:
+            return Lost(error.reason)
+        except OSError as error:
+            return Lost(f"cannot be read: {error.strerror or error}")
+        dump.written_ns = file.written_ns
+        claim = Claim.of(dump, file.rank)
+        # Without a rank it is read once more, when the other files have theirs.
+        value = None if file.rank is None else function(dump)
+        return _Read(claim, dump.damage, value)
+
+    return read
+
+
+def _bytes_of(file: _File) -> bytes:
+    if file.path is None:
+        return file.data
+    if file.size > MAX_FILE or file.size == 0:
+        what = foreign(read_regular(file.path, HEAD))
+        if what or file.size > MAX_FILE:
+            raise DumpError(what or f"larger than any dump: {file.size} bytes")
+    elif file.size > _SMALL:
+        what = foreign(read_regular(file.path, HEAD))
+        if what:
+            raise DumpError(what)
+    return read_regular(file.path, MAX_FILE)
+
+
+def _run(
+    files: Sequence[_File],
+    function: Callable[[RankDump], T],
+    workers: int | None,
+    deadline_s: float,
+) -> Iterator[tuple[int, _Read[T] | Lost]]:
+    def limits(file: _File) -> Limits:
+        size = min(max(file.size, len(file.data)), MAX_FILE)
+        return Limits(deadline_s + size / _BYTES_PER_S, _MEMORY + _MEMORY_PER_BYTE * size)
+
+    if workers is None:
+        volume = sum(max(min(file.size, MAX_FILE), len(file.data)) for file in files)
+        workers = min(usable_cores(), 1 + volume // _BYTES_PER_WORKER)
+    pool: Pool[_File, _Read[T] | Lost] = Pool(_reader(function), files, limits, count=workers)
+    return pool.run()
+
+
+def map_folder(
+    path: Path,
+    function: Callable[[RankDump], T],
+    *,
+    workers: int | None = None,
+    deadline_s: float = DEADLINE_S,
+    ranks: Collection[int] | None = None,
+) -> Mapped[T]:
+    """``function`` of each rank's dump, made where the dump is loaded.
+
+    ``function`` runs in worker processes (forks of this one) and its results
+    come back pickled, so a dump itself never leaves its worker: memory is that
+    of the results.  ``workers`` defaults to the cores that may be used,
+    ``deadline_s`` is processor time per file.  With ``ranks``, only the dumps of
+    these are looked for, which spares the other files unless names are wrong; then
+    ``unusable`` speaks only of the files that were read.  Nothing in a file is executed, and a
+    file that is no dump, or not a whole one, stands in ``unusable``.
+    Raises NotADirectoryError if ``path`` is no folder.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is no folder")
+    files = [_file(candidate) for candidate in find_candidates(path)]
+    if ranks is None:
+        return _collect(files, function, workers, deadline_s)[0]
+    named = [file for file in files if file.rank is None or file.rank in ranks]
+    mapped, doubtful = _collect(named, function, workers, deadline_s)
+    if doubtful:
+        # Only all files together tell which one is whose.
+        reads, _ = _read_all(files, _nothing, workers, deadline_s)
+        assigned = assign_ranks({number: read.claim for number, read in reads.items()}).ranks
+        wanted = [replace(files[n], rank=rank) for n, rank in assigned.items() if rank in ranks]
+        mapped, _ = _collect(wanted, function, workers, deadline_s)
+    return mapped
+
+
+def _file(candidate: Candidate) -> _File:
+    return _File(
+        candidate.name,
+        candidate.rank,
+        candidate.path,
+        size=candidate.size,
+        written_ns=candidate.written_ns,
+    )
+
+
+def _nothing(dump: RankDump) -> None:
+    return None
+
+
+def _read_all(
+    files: Sequence[_File],
+    function: Callable[[RankDump], T],
+    workers: int | None,
+    deadline_s: float,
+) -> tuple[dict[int, _Read[T]], dict[int, str]]:
+    """What each file held, and what is to be said of it, by the file's place in ``files``."""
+    reads: dict[int, _Read[T]] = {}
+    reasons: dict[int, str] = {}
+    for number, answer in _run(files, function, workers, deadline_s) if files else ():
+        if isinstance(answer, Lost):
+            reasons[number] = answer.reason
+        else:
+            reads[number] = answer
+            if answer.damage:
+                reasons[number] = f"damaged: {answer.damage}"
+    return reads, reasons
+
+
+def _collect(
+    files: Sequence[_File],
+    function: Callable[[RankDump], T],
+    workers: int | None,
+    deadline_s: float,
+) -> tuple[Mapped[T], bool]:
+    """The results, and whether more files might have changed which rank a file belongs to."""
+    reads, reasons = _read_all(files, function, workers, deadline_s)
+    doubtful = any(read.claim.doubtful for read in reads.values())
+    assigned = assign_ranks({number: read.claim for number, read in reads.items()})
+    reasons.update(assigned.left_out)
+    changed = [
+        number for number, rank in assigned.ranks.items() if rank != reads[number].claim.named
+    ]
+    again = [replace(files[number], rank=assigned.ranks[number]) for number in changed]
+    seconds, failures = _read_all(again, function, workers, deadline_s)
+    for index, number in enumerate(changed):
+        if index in seconds:
+            reads[number] = seconds[index]
+        else:
+            reasons[number] = failures[index]
+            del assigned.ranks[number]
+    mapped: Mapped[T] = Mapped()
+    for number, rank in sorted(assigned.ranks.items(), key=lambda item: item[1]):
+        mapped.ranks.append(rank)
+        mapped.results.append(reads[number].value)  # type: ignore[arg-type]
+    mapped.unusable = [Unusable(files[n].name, reasons[n]) for n in sorted(reasons)]
+    if len(mapped.unusable) > MAX_UNUSABLE:
+        more = len(mapped.unusable) - MAX_UNUSABLE
+        mapped.unusable[MAX_UNUSABLE:] = [Unusable("", f"and {more} more files of no use")]
+    return mapped, doubtful
+
+
+def load_folder(
+    path: Path,
+    *,
+    workers: int | None = None,
+    deadline_s: float = DEADLINE_S,
+    ranks: Collection[int] | None = None,
+) -> Loaded:
+    """Every rank's dump below ``path``.  See :func:`map_folder`, which needs less memory."""
+    mapped = map_folder(path, _identity, workers=workers, deadline_s=deadline_s, ranks=ranks)
+    return Loaded(mapped.results, mapped.unusable)
+
+
+def load_many(
+    items: Sequence[tuple[bytes, int | None, str]],
+    *,
+    workers: int | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> list[RankDump | DumpError]:
+    """The dump in each of ``items`` (bytes, rank, source), or the reason why there is none."""
+    files = [_File(source, -1 if rank is None else rank, data=data) for data, rank, source in items]
+    found: dict[int, RankDump | DumpError] = {}
+    if files:
+        for number, answer in _run(files, _identity, workers, deadline_s):
+            if isinstance(answer, Lost):
+                refused = answer.reason.startswith(REFUSED)
+                found[number] = (
+                    RefusedDump.again(answer.reason) if refused else DumpError(answer.reason)
+                )
+            elif answer.value is not None:
+                found[number] = answer.value
+    return [found[number] for number in range(len(files))]
+
+
+def load_bytes(
+    data: bytes, *, rank: int | None, source: str, deadline_s: float = DEADLINE_S
+) -> RankDump:
+    """The dump in ``data``; its rank is -1 where ``rank`` is None.  Raises DumpError.
+
+    A worker process does the work; :func:`load_many` shares one among many.
+    """
+    result = load_many([(data, rank, source)], workers=1, deadline_s=deadline_s)[0]
+    if isinstance(result, DumpError):
+        raise result
+    return result

@@ -1,0 +1,83 @@
+"""Ranks whose dumps show them on their way and not where they came to a stand.
+
+Dumps of one job are seldom taken at one moment, and some are taken while the
+job still moves.  What such a dump lacks, its rank may have done a moment later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hanglab.analyzer.matching.groups import Cast, ResolvedGroup
+from hanglab.analyzer.matching.merging import Merged
+from hanglab.analyzer.matching.sequences import Sequences, sequences_of
+from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
+from hanglab.analyzer.matching.summary import GAP
+
+#: Operations that no member finishes before all have entered them.
+_MEETINGS = frozenset(
+    {
+        "all_reduce",
+        "allreduce_coalesced",
+        "all_reduce_barrier",
+        "barrier",
+        "all_gather",
+        "_all_gather_base",
+        "all_gather_single",
+        "allgather_into_tensor_coalesced",
+        "reduce_scatter",
+        "_reduce_scatter_base",
+        "reduce_scatter_single",
+        "reduce_scatter_tensor_coalesced",
+    }
+)
+_HASHES = frozenset(map(operation_hash, _MEETINGS))
+#: So many numbers before the last one that a member finished are looked at.
+_LOOKED_AT = 16
+
+
+def find_moving(merged: Merged, cast: Cast) -> list[int]:
+    """Ranks that were active when their dumps were written, or that peers prove to be further."""
+    table = merged.table()
+    moving = {rank for rank, summary in merged.ranks.items() if summary.active}
+    for group in cast.groups:
+        proved = _proved(group, merged, table)
+        moving.update(
+            rank
+            for rank, standing in group.standings.items()
+            if standing.has_entered(proved) is False
+        )
+    return sorted(moving)
+
+
+def _proved(group: ResolvedGroup, merged: Merged, table: UInt64) -> int:
+    """The highest number that some member finished, so that all have entered it; 0 if none."""
+    entered = [s.entered for s in group.standings.values() if s.entered is not None]
+    lowest = min(entered, default=0)
+    found = 0
+    sequences: Sequences | None = None
+    if group.doubtful:
+        return 0
+    for rank, standing in group.standings.items():
+        if standing.entered is None or standing.entered <= max(lowest, found):
+            continue
+        if merged.ranks[rank].gloo:
+            # It calls finished what timed out or failed.
+            continue
+        highest = min(standing.unfinished, default=standing.entered + 1) - 1
+        if highest <= max(lowest, found) or not standing.finished(highest):
+            continue
+        sequences = sequences or sequences_of(merged, group, table)
+        for seq in range(highest, max(lowest, found, highest - _LOOKED_AT), -1):
+            code = sequences.code(rank, seq)
+            if code != GAP and int(table[code][OPERATION]) in _HASHES:
+                found = seq
+                break
+    return found
+
+
+def without(merged: Merged, ranks: Iterable[int]) -> Merged:
+    """The same job, with nothing known of where ``ranks`` stand; what they did is kept."""
+    silent = {rank: replace(merged.ranks[rank], tells=False, pending=[]) for rank in ranks}
+    return Merged(merged.ranks | silent, merged.histories, merged.signatures)

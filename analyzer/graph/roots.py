@@ -1,0 +1,274 @@
+"""Follows waits to where they end: ranks that wait for nobody, rings, stalled operations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hanglab.analyzer.graph.waits import Waiting, Waits
+from hanglab.analyzer.matching.merging import Merged
+from hanglab.analyzer.matching.summary import Summary
+
+
+@dataclass
+class End:
+    """A rank at which waits end, and the operations in which others wait for it."""
+
+    rank: int
+    awaited: list[Waiting]
+    #: "outside", "stopped" or "unknown"
+    kind: str
+    #: It may be in an operation that its dump does not show.
+    hidden: bool = False
+
+
+@dataclass
+class Ring:
+    """Ranks that wait for each other, each for the next, with the operation in which it does."""
+
+    places: dict[int, Waiting]
+    certain: bool
+    #: Any one of them, had it gone on, would have freed all.
+    keys: tuple[int, ...]
+    #: All that are caught in this ring or in others that share ranks with it.
+    caught: tuple[int, ...]
+
+
+@dataclass
+class Blame:
+    ends: list[End] = field(default_factory=list)
+    rings: list[Ring] = field(default_factory=list)
+    stalled: list[Waiting] = field(default_factory=list)
+    #: Ranks without evidence of which it is not known whether they hold others up.
+    open: list[int] = field(default_factory=list)
+
+
+#: From so many ranks the shortest ring is looked for.
+_STARTS = 256
+
+
+def find_blame(merged: Merged, waits: Waits) -> Blame:
+    blame = Blame()
+    awaited: dict[int, list[Waiting]] = {}
+    for waiting in waits.operations.values():
+        for rank in {*waiting.absent, *waiting.behind, *waiting.unknown}:
+            if any(other not in waits.stopped for other in waiting.held_up_by(rank)):
+                awaited.setdefault(rank, []).append(waiting)
+    for rank in sorted(awaited):
+        end = _end_of(rank, awaited[rank], merged, waits)
+        if end is not None:
+            blame.ends.append(end)
+    firsts = {
+        id(waiting)
+        for rank in waits.by_rank
+        if rank not in waits.stopped and not merged.ranks[rank].dim
+        for waiting in waits.first(rank)
+    }
+    blame.stalled = [w for w in waits.operations.values() if w.stalled and id(w) in firsts]
+    held = {
+        rank
+        for waiting in waits.operations.values()
+        if id(waiting) in firsts and waiting.open
+        for rank in waiting.unknown
+    }
+    blame.ends = [end for end in blame.ends if end.kind != "unknown" or end.rank in held]
+    blame.open = sorted(held)
+    ends = {end.rank for end in blame.ends} | waits.stopped
+    blame.rings = _rings(merged, waits, ends)
+    return blame
+
+
+def _end_of(rank: int, awaited: list[Waiting], merged: Merged, waits: Waits) -> End | None:
+    summary = merged.ranks.get(rank)
+    if summary is None or not summary.tells:
+        return End(rank, awaited, "unknown")
+    if rank in waits.stopped:
+        return End(rank, awaited, "stopped")
+    if rank in waits.by_rank:
+        return None
+    strict = [waiting for waiting in awaited if rank in waiting.absent]
+    if not strict:
+        return End(rank, awaited, "unknown")
+    if may_hide(summary):
+        return End(rank, strict, "unknown")
+    hidden = any(part.hidden for part in summary.parts)
+    return End(rank, strict, "outside", hidden)
+
+
+def may_hide(summary: Summary) -> bool:
+    """Whether a rank may have unfinished operations that its dump does not show."""
+    if summary.cut and not _status_tells(summary):
+        return True
+    # Its status tells of an unfinished operation that no entry shows.
+    # Sends and receives have numbers of their own, so the higher one may be the older.
+    return not summary.gloo and any(done != queued for queued, done in summary.untied.values())
+
+
+def _status_tells(summary: Summary) -> bool:
+    """Whether statuses show all operations that a file that breaks off may hide."""
+    return (
+        summary.has_status
+        and not summary.gloo
+        and all(done == queued for queued, done in summary.untied.values())
+        and not any(part.p2p for part in summary.parts)
+    )
+
+
+def reaching(waits: Waits, goals: Iterable[int]) -> set[int]:
+    """Ranks that wait, directly or not, for one of ``goals``."""
+    holds: dict[int, list[Waiting]] = {}
+    for waiting in waits.operations.values():
+        if not waiting.explained:
+            for rank in {*waiting.absent, *waiting.behind, *waiting.unknown}:
+                holds.setdefault(rank, []).append(waiting)
+    found: set[int] = set()
+    todo = list(goals)
+    seen = set(todo)
+    # A rank that has not entered holds all waiters up; one that is held up by
+    # something older all but itself, so two such ranks together do.
+    visits: Counter[tuple[int, bool]] = Counter()
+    while todo:
+        blocker = todo.pop()
+        for waiting in holds.get(blocker, ()):
+            mark = id(waiting), blocker in waiting.not_entered
+            visits[mark] += 1
+            if visits[mark] > (1 if mark[1] else 2):
+                continue
+            for rank in waiting.held_up_by(blocker):
+                found.add(rank)
+                if rank not in seen:
+                    seen.add(rank)
+                    todo.append(rank)
+    return found
+
+
+def _rings(merged: Merged, waits: Waits, ends: set[int]) -> list[Ring]:
+    """Closed rings: nobody in them can be freed from outside of them."""
+    # What a ring of entries no longer shows may be what a rank is really held up by.
+    freed = set(ends) | {rank for rank in waits.by_rank if merged.ranks[rank].dim}
+    for waiting in waits.operations.values():
+        # Whoever is in an operation that is explained otherwise waits for no ring, nor does
+        # anybody provably who waits for ranks that may have come.
+        anybody = waiting.seq is None and waiting.peer is None
+        if waiting.explained or waiting.stalled or waiting.open or anybody:
+            freed.update(waiting.leaders)
+        freed.update(rank for rank in waiting.absent if rank not in waits.by_rank)
+    left = set(waits.by_rank) - freed - reaching(waits, freed)
+    edges: dict[int, set[int]] = {}
+    for rank in left:
+        edges[rank] = {
+            other
+            for waiting in waits.first(rank)
+            for other in waiting.blockers(rank)
+            if other in left
+        }
+    return [
+        _ring(component, {rank: edges[rank] & component for rank in component}, waits)
+        for component in _bottom_components(edges)
+        if len(component) > 1
+    ]
+
+
+def _ring(component: set[int], edges: dict[int, set[int]], waits: Waits) -> Ring:
+    cycle = _shortest_cycle(edges)
+    keys = [rank for rank in cycle if not _has_cycle(edges, rank)]
+    if keys and keys[0] != cycle[0]:
+        at = cycle.index(keys[0])
+        cycle = cycle[at:] + cycle[:at]
+    places = {}
+    for rank, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+        places[rank] = next(
+            waiting for waiting in waits.first(rank) if following in waiting.blockers(rank)
+        )
+    certain = all(waiting.certain for waiting in places.values())
+    return Ring(places, certain, tuple(keys), tuple(sorted(component)))
+
+
+def _shortest_cycle(edges: dict[int, set[int]]) -> list[int]:
+    best: list[int] = []
+    for start in sorted(edges)[:_STARTS]:
+        came: dict[int, int] = {}
+        level = [start]
+        while level and start not in came:
+            following = []
+            for node in level:
+                for target in sorted(edges[node]):
+                    if target not in came:
+                        came[target] = node
+                        following.append(target)
+            level = following
+        path = [start]
+        while (before := came[path[-1]]) != start:
+            path.append(before)
+        if not best or len(path) < len(best):
+            best = path[::-1]
+        if len(best) == 2:
+            break
+    return best
+
+
+def _has_cycle(edges: dict[int, set[int]], without: int) -> bool:
+    """Whether ranks still wait for each other once ``without`` is taken to go on."""
+    waiting = {
+        node: {target for target in targets if target != without}
+        for node, targets in edges.items()
+        if node != without
+    }
+    held_by: dict[int, list[int]] = {}
+    for node, targets in waiting.items():
+        for target in targets:
+            held_by.setdefault(target, []).append(node)
+    free = [node for node, targets in waiting.items() if not targets]
+    left = len(waiting)
+    while free:
+        node = free.pop()
+        left -= 1
+        for other in held_by.get(node, ()):
+            waiting[other].discard(node)
+            if not waiting[other]:
+                free.append(other)
+    return left > 0
+
+
+def _bottom_components(edges: dict[int, set[int]]) -> list[set[int]]:
+    """Strongly connected components that no edge leaves (Tarjan's algorithm, iterative)."""
+    number: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    on_stack: set[int] = set()
+    found: list[set[int]] = []
+    for start in sorted(edges):
+        if start in number:
+            continue
+        work = [(start, iter(sorted(edges[start])))]
+        number[start] = low[start] = len(number)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            node, targets = work[-1]
+            for target in targets:
+                if target not in number:
+                    number[target] = low[target] = len(number)
+                    stack.append(target)
+                    on_stack.add(target)
+                    work.append((target, iter(sorted(edges[target]))))
+                    break
+                if target in on_stack:
+                    low[node] = min(low[node], number[target])
+            else:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
+                if low[node] == number[node]:
+                    component = set()
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.add(member)
+                        if member == node:
+                            break
+                    if all(edges[member] <= component for member in component):
+                        found.append(component)
+    return found

@@ -1,0 +1,104 @@
+"""Receives that nobody will serve, and who left the send out.
+
+Whoever may still send could serve a receive from any source, so it waits for
+nobody in particular.  Where every possible sender waits for the receiver itself, nobody
+will; and the one of them that jumped ahead in its own order left its send out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.roots import reaching
+from hanglab.analyzer.graph.waits import Waiting, Waits
+from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.issue_order import find_breaker
+from hanglab.analyzer.matching.summary import Pending
+
+#: In larger groups senders are not told apart: every member would have to be read.
+_MEMBERS = 64
+#: So many others have to serve a rank for the one that does not to be the odd one out.
+_OTHERS = 2
+
+
+@dataclass(frozen=True)
+class Unserved:
+    """``rank`` is in ``waiting``, a receive from any source, and ``breaker`` in ``instead``."""
+
+    rank: int
+    waiting: Waiting
+    breaker: int
+    pending: Pending
+    instead: Waiting
+
+
+def find_unserved(waits: Waits, lookup: Lookup) -> Iterator[Unserved]:
+    for waiting in waits.operations.values():
+        if not _from_anybody(waiting) or _is_sent_to(waiting, waits):
+            continue
+        (rank,) = waiting.waiters
+        others = set(waiting.group.members) - {rank}
+        if len(others) >= _MEMBERS or not others <= reaching(waits, [rank]):
+            continue
+        first = {r: waits.by_rank[r][0] for r in others if r in waits.by_rank}
+        places = {r: pending.index for r, (pending, _) in first.items()}
+        places[rank] = waiting.waiters[rank].index
+        breaker = find_breaker(places, lookup)
+        if breaker is not None and breaker != rank:
+            yield Unserved(rank, waiting, breaker, *first[breaker])
+
+
+def _from_anybody(waiting: Waiting) -> bool:
+    if waiting.seq is not None or waiting.group.doubtful or not waiting.leaders:
+        return False
+    return all(p.op.endswith("recv") and p.src == ABSENT for p in waiting.waiters.values())
+
+
+def _is_sent_to(waiting: Waiting, waits: Waits) -> bool:
+    """Whether somebody is in a send to the receiver."""
+    return any(_senders_to(rank, waiting, waits) for rank in waiting.waiters)
+
+
+def is_passed_over(rank: int, waiting: Waiting, waits: Waits, lookup: Lookup) -> bool:
+    """Whether a rank takes from everybody in turn, and only its receive's source does not send.
+
+    Since its last collective it has taken from some and sent nothing; all others are in a
+    send to it.  Less proves nothing: the receive may be one too many, from the wrong
+    source, or too early because its rank left a collective out.
+    """
+    members = waiting.group.members
+    entries = lookup.entries(rank)
+    index = waiting.waiters[rank].index
+    others = set(members) - {rank, waiting.peer}
+    if len(others) < _OTHERS or entries is None or not 0 <= index < len(entries):
+        return False
+    name = waiting.group.group.name
+    sources: set[int | None] = set()
+    for row in range(index - 1, -1, -1):
+        operation = entries.operations[int(entries.operation[row])]
+        if operation.op == "send":
+            return False
+        if operation.op != "recv":
+            break
+        if entries.group_names[int(entries.group[row])].name == name:
+            known = 0 <= operation.src < len(members)
+            sources.add(members[operation.src] if known else None)
+    senders = _senders_to(rank, waiting, waits)
+    if not (sources and senders) or sources & {waiting.peer, None}:
+        return False
+    return others <= sources | senders
+
+
+def _senders_to(rank: int, waiting: Waiting, waits: Waits) -> set[int]:
+    """Who is in a send to ``rank`` in the group of ``waiting``."""
+    return {
+        sender
+        for other in waits.operations.values()
+        if other.seq is None
+        and other.peer == rank
+        and other.group is waiting.group
+        and other.op.endswith("send")
+        for sender in other.waiters
+    }

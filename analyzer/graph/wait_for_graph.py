@@ -1,0 +1,210 @@
+"""The picture of a job's communication at one moment, as matching leaves it.
+
+Everything later (heuristics, arbitration) reads this and not the dumps.  Ranks
+are global ranks.  A sequence number is the group's ``collective_seq_id``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from hanglab.analyzer.flight_recorder.columns import Arguments, Frame
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group: identity is the name **and** the member set."""
+
+    name: str
+    members: tuple[int, ...]
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One rank's part in one operation."""
+
+    rank: int
+    group: Group
+    #: None for point-to-point.
+    seq: int | None
+    op: str
+    arguments: Arguments = Arguments()
+    #: Innermost first; () without frames.
+    stack: tuple[Frame, ...] = ()
+    created_ns: int | None = None
+    #: Global rank of the other side of a send or receive, None for any source.
+    peer: int | None = None
+    #: True once it is proved to have finished.
+    completed: bool = False
+
+
+class Difference(str, Enum):
+    """In what the calls under one sequence number differ, gravest first."""
+
+    OPERATION = "operation"
+    CALL_SITE = "call_site"
+    SIZE = "size"
+    DTYPE = "dtype"
+    ROOT = "root"
+    REDUCE_OP = "reduce_op"
+    SPLITS = "splits"
+
+
+class Silence(str, Enum):
+    """Why it is not known what a member called under a number."""
+
+    UNTOLD = "untold"  # there is no dump, or it tells nothing of the group
+    OVERWRITTEN = "overwritten"  # its ring begins later
+    FINISHED = "finished"  # its dump shows unfinished operations only
+
+
+@dataclass
+class Divergence:
+    """The first sequence number of a group at which its members do not do the same."""
+
+    group: Group
+    seq: int
+    difference: Difference
+    #: The calls that are known under this number.
+    calls: dict[int, Call]
+    #: Ranks that deviate: the minority, or whoever leaves the order that the group kept before.
+    #: Empty where nothing tells the sides apart.
+    deviating: tuple[int, ...]
+    #: Every rank that could be meant where ``deviating`` is empty.
+    candidates: tuple[int, ...]
+    #: True where each deviating rank's later operations continue its peers' order
+    #: with some removed.
+    skipped: bool = False
+    #: True where every known member finished it all the same, so that the job went on for a while.
+    finished: bool = False
+    #: Members whose call under this number is not known, so that their voices are missing.
+    silent: dict[int, Silence] = field(default_factory=dict)
+    #: There may be further members, of which no dump tells.
+    unlisted: bool = False
+
+    @property
+    def undecided(self) -> bool:
+        """Whether what is missing could turn who is in the minority, and nothing else tells."""
+        return not self.deviating and bool(self.silent or self.unlisted)
+
+
+class WaitKind(str, Enum):
+    NOT_ENTERED = "not_entered"  # the other has not entered this operation
+    PEER = "peer"  # the other half of a send or receive is missing
+    STALLED = "stalled"  # everybody has entered, nothing completes
+    DEVICE = "device"  # a peer completed it, this rank did not: its device or process stopped
+
+
+@dataclass
+class Wait:
+    """``call`` is unfinished; it waits for ``on`` (global ranks, without the rank itself)."""
+
+    call: Call
+    kind: WaitKind
+    on: tuple[int, ...]
+
+
+@dataclass
+class Sink:
+    """A rank that others wait for and that waits for nobody itself.
+
+    ``outside``: it has nothing unfinished, so what it does is told by its stack.
+    Otherwise its operation is unfinished although a peer completed it, or
+    nothing is known of it at all (``unknown``).
+    """
+
+    rank: int
+    #: What the waiters wait for it to enter.
+    awaited: Call
+    outside: bool
+    unknown: bool = False
+    stopped_device: bool = False
+    victims: tuple[int, ...] = ()
+    #: Its last call that is known.
+    last: Call | None = None
+    #: It issued operations that its dump does not show (point-to-point on gloo), so it may
+    #: be in one of them.
+    hidden: bool = False
+
+
+@dataclass
+class Cycle:
+    """Ranks that wait for each other in a ring, with the call in which each one waits.
+
+    Each rank waits for the one after it, the last for the first.
+    """
+
+    ranks: tuple[int, ...]
+    calls: tuple[Call, ...]
+    #: True where every call of the ring is a send or receive.
+    p2p: bool
+    #: The rank that left the order of the others; empty where nothing tells them apart.
+    deviating: tuple[int, ...] = ()
+    #: Ranks of which any one, had it gone on, would have freed all.
+    candidates: tuple[int, ...] = ()
+    #: False where sends and receives could not be counted from their beginning.
+    certain: bool = True
+
+
+@dataclass
+class Unmatched:
+    """A send or receive whose other half never came, although its peer is past it."""
+
+    call: Call
+    #: Where the peer waits instead.
+    instead: Call | None = None
+    #: Who left the order kept before; empty where nothing tells the sides apart.
+    deviating: tuple[int, ...] = ()
+    #: Calls that wait for what went to, or was taken from, another rank.
+    missed: tuple[Call, ...] = ()
+    #: It is a receive of a rank that everybody else has served or is about to: the peer's send
+    #: was left out.
+    omitted: bool = False
+    #: That those of ``deviating`` did is no more than likely.
+    likely: bool = False
+
+
+@dataclass
+class Picture:
+    """``ranks`` are those with usable evidence, ``expected`` all that the job should have."""
+
+    ranks: tuple[int, ...]
+    expected: tuple[int, ...]
+    groups: list[Group] = field(default_factory=list)
+    divergences: list[Divergence] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    sinks: list[Sink] = field(default_factory=list)
+    cycles: list[Cycle] = field(default_factory=list)
+    unmatched: list[Unmatched] = field(default_factory=list)
+    #: Matched operations that everybody entered and nobody finished.
+    stalled: list[Wait] = field(default_factory=list)
+    #: The last call of each rank that is known, by creation.
+    last_calls: dict[int, Call] = field(default_factory=dict)
+    #: Unfinished operations per rank; a rank with none and with evidence has an empty list.
+    unfinished: dict[int, list[Call]] = field(default_factory=dict)
+    #: (group name, seq) up to which every member provably completed everything.
+    agreed: dict[Group, int] = field(default_factory=dict)
+    #: Evidence that would settle what stays open, such as "rank 5's dump".
+    would_decide: list[str] = field(default_factory=list)
+    #: Ranks without evidence that alone could be what holds some rank up.
+    open: tuple[int, ...] = ()
+    #: A member of a group is behind or not known at all, or a dump may not show all that has
+    #: not finished.
+    incomplete: bool = False
+    #: Nothing tells how many ranks the job has: there may be more than those expected.
+    endless: bool = False
+    #: Ranks whose dumps tell of nothing: of no operation, and of no group that there is.
+    blank: tuple[int, ...] = ()
+    #: Ranks whose sends and receives leave no entry.
+    silent_p2p: frozenset[int] = frozenset()
+    #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
+    moving: tuple[int, ...] = ()
+    #: Only the ranks that matter were read in full: the calls of others lack
+    #: arguments and stacks, and ``unfinished`` lacks most of them.
+    abridged: bool = False
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        return tuple(sorted(set(self.expected) - set(self.ranks)))

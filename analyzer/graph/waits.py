@@ -1,0 +1,333 @@
+"""Who waits for whom: ranks, the unfinished operations they are in, and who is not there yet.
+
+The graph has two kinds of nodes, so that an operation of thousands of ranks
+costs thousands of edges and not millions: a rank leads to the operations that
+it has not finished, an operation to the ranks that hold it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.matching.groups import Cast, ResolvedGroup
+from hanglab.analyzer.matching.merging import Merged
+from hanglab.analyzer.matching.signatures import ROOTED
+from hanglab.analyzer.matching.summary import Channel, Part, Pending, Summary
+
+#: Order of an operation that only a status tells of: nobody knows what came before it.
+_UNORDERED = 1 << 40
+#: So many unfinished operations of one status are believed.
+_FROM_STATUS = 64
+
+#: (index of the group, sequence number), or (index of the group, rank, index of the entry).
+Key = tuple[int, ...]
+
+
+@dataclass
+class Waiting:
+    """One unfinished operation, or one half of a send and receive."""
+
+    key: Key
+    group: ResolvedGroup
+    #: None for point-to-point.
+    seq: int | None
+    op: str
+    #: Rank -> its entry; the index of an entry is ABSENT where only a status tells of it.
+    waiters: dict[int, Pending] = field(default_factory=dict)
+    #: Known not to have entered it.
+    absent: list[int] = field(default_factory=list)
+    #: Nothing is known of them in this group.
+    unknown: list[int] = field(default_factory=list)
+    #: Provably through with it.
+    finished: list[int] = field(default_factory=list)
+    #: Have entered it behind an older operation that they have not finished.
+    behind: list[int] = field(default_factory=list)
+    #: Of the waiters, those that are held up here and not by something older.
+    leaders: set[int] = field(default_factory=set)
+    #: The other side of a send or receive; None for any source and for collectives.
+    peer: int | None = None
+    #: False where counts of sends and receives could only be guessed.
+    certain: bool = True
+    #: A divergence explains why it does not finish.
+    explained: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Only ranks of whom nothing is known can be what holds it up."""
+        return bool(self.unknown) and not (
+            self.absent or self.behind or self.finished or self.explained
+        )
+
+    def blockers(self, rank: int) -> Iterator[int]:
+        """Other ranks that hold ``rank`` up here, as far as is known."""
+        if self.explained:
+            return
+        yield from self.absent
+        if rank in self.leaders:
+            yield from (other for other in self.behind if other != rank)
+            if self.open:
+                yield from self.unknown
+
+    def held_up_by(self, rank: int) -> Iterator[int]:
+        """Waiters that ``rank`` holds up."""
+        if self.explained:
+            return
+        if rank in self.not_entered:
+            yield from self.waiters
+        elif rank in self.queued or (self.open and rank in self.unknown):
+            yield from (other for other in self.leaders if other != rank)
+
+    @cached_property
+    def not_entered(self) -> frozenset[int]:
+        return frozenset(self.absent)
+
+    @cached_property
+    def queued(self) -> frozenset[int]:
+        return frozenset(self.behind)
+
+    @property
+    def stalled(self) -> bool:
+        """Everybody has entered it, nobody is held up elsewhere, nobody has finished."""
+        return not (
+            self.absent or self.behind or self.unknown or self.finished or self.explained
+        ) and not (self.seq is None and self.peer is None)
+
+
+@dataclass
+class Waits:
+    operations: dict[Key, Waiting] = field(default_factory=dict)
+    #: Rank -> its unfinished operations, oldest first.
+    by_rank: dict[int, list[tuple[Pending, Waiting]]] = field(default_factory=dict)
+    #: Ranks whose operation did not finish although its peers' did.
+    stopped: set[int] = field(default_factory=set)
+    #: Ranks whose operations do not queue behind each other.
+    unordered: set[int] = field(default_factory=set)
+
+    def first(self, rank: int) -> list[Waiting]:
+        """What the rank is held up in: the oldest that it has not finished (a batch as a whole).
+
+        All that it has not finished, where its operations do not queue.
+        """
+        mine = self.by_rank.get(rank, [])
+        if rank in self.unordered:
+            return [waiting for _, waiting in mine]
+        return [waiting for pending, waiting in mine if pending.order == mine[0][0].order]
+
+
+def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
+    """``divergent`` maps a group's index to the number at which its members part."""
+    waits = Waits()
+    _collect(merged, cast, waits)
+    for mine in waits.by_rank.values():
+        mine.sort(key=lambda item: (item[0].order, item[0].index))
+    oldest = {rank: mine[0][0].order for rank, mine in waits.by_rank.items()}
+    # gloo has no streams: operations that overlap do not hold each other up.
+    unordered = {rank for rank in waits.by_rank if merged.ranks[rank].gloo}
+    waits.unordered = unordered
+    matcher = _Matcher(merged)
+    for key, waiting in waits.operations.items():
+        if waiting.group.doubtful:
+            waiting.unknown += [r for r in waiting.group.members if r not in waiting.waiters]
+        elif waiting.seq is None:
+            matcher.complete(waiting)
+        else:
+            _complete_collective(waiting)
+            waiting.explained = waiting.seq >= divergent.get(key[0], waiting.seq + 1)
+    for waiting in waits.operations.values():
+        waiting.leaders = {
+            rank
+            for rank, pending in waiting.waiters.items()
+            if (pending.order == oldest[rank] or rank in unordered) and not merged.ranks[rank].dim
+        }
+        if unordered.isdisjoint(waiting.waiters) and not waiting.group.doubtful:
+            _find_behind(waiting, waits, oldest)
+    for waiting in waits.operations.values():
+        _find_stopped(waiting, waits, oldest)
+    return waits
+
+
+def _collect(merged: Merged, cast: Cast, waits: Waits) -> None:
+    def enter(rank: int, place: int, pending: Pending) -> None:
+        key: Key
+        if pending.seq is not None:
+            key = (place, pending.seq)
+        else:
+            key = (place, rank, pending.index)
+        waiting = waits.operations.get(key)
+        if waiting is None:
+            group = cast.groups[place]
+            waiting = Waiting(key, group, pending.seq, pending.op)
+            waits.operations[key] = waiting
+        if rank not in waiting.waiters:
+            waiting.waiters[rank] = pending
+            waits.by_rank.setdefault(rank, []).append((pending, waiting))
+
+    posted: set[tuple[int, int, int | None]] = set()
+    for rank, summary in merged.ranks.items():
+        for pending in summary.pending:
+            place = cast.places[rank, pending.part]
+            if pending.posted:
+                posted.add((rank, place, pending.seq))
+            else:
+                enter(rank, place, pending)
+    for place, group in enumerate(cast.groups):
+        for rank, standing in group.standings.items():
+            for seq in sorted(standing.unfinished)[-_FROM_STATUS:]:
+                # Where only the rank's status tells of it, its peers know what it is.
+                known = waits.operations.get((place, seq))
+                if (known is not None and rank in known.waiters) or (rank, place, seq) in posted:
+                    continue
+                op = known.op if known is not None else ""
+                enter(rank, place, Pending(ABSENT, _UNORDERED, ABSENT, seq, op))
+
+
+def _complete_collective(waiting: Waiting) -> None:
+    seq = waiting.seq
+    assert seq is not None
+    for rank in waiting.group.members:
+        if rank in waiting.waiters:
+            continue
+        standing = waiting.group.standings.get(rank)
+        entered = standing.has_entered(seq) if standing is not None else None
+        if standing is None or entered is None:
+            waiting.unknown.append(rank)
+        elif not entered:
+            waiting.absent.append(rank)
+        elif standing.finished(seq):
+            waiting.finished.append(rank)
+        elif seq not in standing.unfinished:
+            waiting.unknown.append(rank)
+    if waiting.finished and waiting.absent and waiting.op not in ROOTED:
+        # Nobody finishes what another has not entered: this account is not to be trusted.
+        waiting.unknown += waiting.absent
+        waiting.absent = []
+
+
+def _find_behind(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> None:
+    if waiting.seq is not None:
+        if len(waiting.waiters) > 1 and not waiting.finished:
+            waiting.behind = [
+                rank
+                for rank, pending in waiting.waiters.items()
+                if oldest[rank] < pending.order < _UNORDERED
+            ]
+        return
+    peer = waiting.peer
+    if peer is None or waiting.absent or waiting.unknown or waiting.finished:
+        return
+    rank = waiting.key[1]
+    src, dst = waiting.waiters[rank].src, waiting.waiters[rank].dst
+    opposite = "recv" if waiting.op.endswith("send") else "send"
+    for pending, other in waits.by_rank.get(peer, []):
+        if (
+            other.group is waiting.group
+            and pending.op.endswith(opposite)
+            and (pending.src, pending.dst) in ((src, dst), (ABSENT, dst))
+        ):
+            if oldest[peer] < pending.order:
+                waiting.behind = [peer]
+            return
+
+
+def _find_stopped(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> None:
+    """A peer finished it and everybody has entered it: what holds a rank up is its own.
+
+    Unless that is queued behind an older operation that it has not finished.
+    """
+    if not waiting.finished or waiting.absent or waiting.explained:
+        return
+    if waiting.seq is None:
+        (rank, pending), *_ = waiting.waiters.items()
+        # A batch finishes as a whole: each member's peer must have.
+        batch = [w for p, w in waits.by_rank[rank] if p.order == pending.order]
+        if all(w.certain and w.finished for w in batch):
+            waits.stopped.add(rank)
+        return
+    if waiting.op in ROOTED:
+        alone = len(waiting.waiters) == 1 and not waiting.unknown
+    else:
+        alone = len(waiting.waiters) + len(waiting.unknown) <= len(waiting.finished)
+    if alone:
+        waits.stopped.update(
+            rank
+            for rank, pending in waiting.waiters.items()
+            if pending.order == oldest[rank] or rank in waits.unordered
+        )
+
+
+class _Matcher:
+    """Finds the other half of sends and receives, by peer and order."""
+
+    def __init__(self, merged: Merged) -> None:
+        self._merged = merged
+
+    def complete(self, waiting: Waiting) -> None:
+        (rank, pending), *_ = waiting.waiters.items()
+        members = waiting.group.members
+        sends = pending.op.endswith("send")
+        other = pending.dst if sends else pending.src
+        if not 0 <= other < len(members):
+            # From any source: whoever may still send could be the one.
+            return
+        peer = members[other]
+        waiting.peer = peer
+        if peer == rank:
+            return
+        summary = self._merged.ranks.get(peer)
+        if summary is None or not summary.tells or summary.cut:
+            waiting.unknown.append(peer)
+            return
+        theirs = waiting.group.standings.get(peer)
+        part = theirs.part if theirs is not None else None
+        if part is not None and part.hidden:
+            waiting.unknown.append(peer)
+            return
+        mine = waiting.group.standings[rank].part
+        assert mine is not None
+        channel = _channel(part.channels, pending, not sends) if part is not None else None
+        own_summary = self._merged.ranks[rank]
+        counted = _counted(own_summary, mine) and _counted(summary, part)
+        waiting.certain = counted or own_summary.gloo
+        if channel is None:
+            if part is None and not summary.whole and not summary.gloo:
+                waiting.certain = False
+            waiting.absent.append(peer)
+            return
+        if channel.src == ABSENT:
+            # It takes from anybody, so counts tell nothing: an open receive may be ours.
+            waiting.certain = False
+            if not channel.open:
+                waiting.absent.append(peer)
+            return
+        if counted:
+            if pending.position >= channel.posted:
+                waiting.absent.append(peer)
+            elif pending.position not in channel.open:
+                waiting.finished.append(peer)
+            return
+        own = _channel(mine.channels, pending, sends)
+        assert own is not None
+        if own.open.index(pending.position) >= len(channel.open):
+            waiting.absent.append(peer)
+
+
+def _counted(summary: Summary, part: Part | None) -> bool:
+    """Whether all sends and receives of a rank in a group are known."""
+    if part is not None and part.counted:
+        return True
+    # On gloo the ring may be whole, but has no point-to-point.
+    return summary.whole and not summary.gloo
+
+
+def _channel(channels: list[Channel], pending: Pending, sends: bool) -> Channel | None:
+    for channel in channels:
+        if channel.sends == sends and (channel.src, channel.dst) == (pending.src, pending.dst):
+            return channel
+    if not sends:
+        for channel in channels:
+            if not channel.sends and channel.src == ABSENT and channel.dst == pending.dst:
+                return channel
+    return None

@@ -1,0 +1,200 @@
+"""Sends and receives that went to another peer than the one that waits for them.
+
+In a ring of sends and receives somebody may wait for the very rank that is busy
+with somebody else.  That alone may be a matter of order; where the rank never
+had to do with that peer before, or nobody else of the group exchanges messages
+over that distance, it took the wrong peer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.roots import Ring
+from hanglab.analyzer.graph.waits import Waiting, Waits
+from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.signatures import call_site
+
+#: A rank has a peer that it usually exchanges messages with after so many.
+_USUAL = 2
+#: In larger groups distances are not compared: every member would have to be read.
+_MEMBERS = 64
+#: So many others have to keep to one distance for it to be the group's.
+_OTHERS = 3
+
+#: Whether it is a send, and the other rank within the group.
+_Use = tuple[bool, int]
+
+
+@dataclass(frozen=True)
+class Stray:
+    """``rank`` is in ``waiting`` while each of ``missed`` waits for its other half from it."""
+
+    rank: int
+    waiting: Waiting
+    missed: tuple[Waiting, ...]
+    #: Its own habit shows it, all of which is known.
+    sure: bool = False
+
+
+def find_stray(ring: Ring, waits: Waits, lookup: Lookup) -> Stray | None:
+    """The one rank of a ring that took the wrong peer; None where nothing proves it."""
+    candidates = [
+        Stray(rank, waiting, missed)
+        for rank, waiting in ring.places.items()
+        if waiting.peer is not None
+        and waiting.peer in waiting.absent
+        and (missed := _missed(rank, waiting, waits))
+    ]
+    if not candidates:
+        return None
+    strayed = [one for one in candidates if _against_habit(one, lookup)]
+    if strayed:
+        # Where another one is new to its call, too, they have something new to do together.
+        others = {r: w for r, w in ring.places.items() if w.seq is None and r != strayed[0].rank}
+        if any(_uses(r, w, lookup)[_own(r, w)] < _USUAL for r, w in others.items()):
+            return None
+        strayed = [
+            one
+            for one in strayed
+            if (_peer_is_in_message(one, ring) and not _is_faced(one, ring))
+            or _from_usual_place(one, lookup)
+        ]
+    else:
+        # A peer that is past all messages may have left its half of this one out.
+        strayed = [
+            one
+            for one in candidates
+            if _peer_is_in_message(one, ring)
+            and not _is_faced(one, ring)
+            and _off_distance(one, lookup)
+        ]
+    if len(strayed) != 1:
+        return None
+    (stray,) = strayed
+    return replace(stray, sure=_against_habit(stray, lookup) and _from_the_beginning(stray, lookup))
+
+
+def _from_the_beginning(stray: Stray, lookup: Lookup) -> bool:
+    """Whether the rank's buffer still holds all that it did: an older habit may be lost."""
+    entries = lookup.entries(stray.rank)
+    return entries is not None and len(entries) > 0 and int(entries.record_id[0]) == 0
+
+
+def _missed(rank: int, waiting: Waiting, waits: Waits) -> tuple[Waiting, ...]:
+    """Calls that wait for ``rank`` to do with them what it does with another."""
+    return tuple(
+        other
+        for other in waits.operations.values()
+        if other.seq is None
+        and other.group is waiting.group
+        and other.peer == rank
+        and rank in other.absent
+        and other.op.endswith("send") != waiting.op.endswith("send")
+    )
+
+
+def _uses(rank: int, waiting: Waiting, lookup: Lookup, before: int | None = None) -> Counter[_Use]:
+    """How often a rank has exchanged messages with each peer of the group, up to an entry."""
+    entries = lookup.entries(rank)
+    used: Counter[_Use] = Counter()
+    if entries is None:
+        return used
+    name = waiting.group.group.name
+    groups = [number for number, group in enumerate(entries.group_names) if group.name == name]
+    mine = entries.operation[:before][np.isin(entries.group[:before], groups)]
+    for number, count in zip(*np.unique(mine, return_counts=True), strict=True):
+        operation = entries.operations[int(number)]
+        if operation.src != ABSENT and operation.dst != ABSENT:
+            sends = operation.op.endswith("send")
+            used[sends, operation.dst if sends else operation.src] += int(count)
+    return used
+
+
+def _place(rank: int, waiting: Waiting) -> int:
+    return waiting.group.members.index(rank)
+
+
+def _own(rank: int, waiting: Waiting) -> _Use:
+    """What the rank does in ``waiting``; it may be from any source."""
+    pending = waiting.waiters[rank]
+    sends = waiting.op.endswith("send")
+    return sends, pending.dst if sends else pending.src
+
+
+def _expected(stray: Stray) -> list[_Use]:
+    sends = stray.waiting.op.endswith("send")
+    return [(sends, _place(missed.key[1], missed)) for missed in stray.missed]
+
+
+def _against_habit(stray: Stray, lookup: Lookup) -> bool:
+    """Whether the rank has this peer for the first time, and often had the one that waits."""
+    index = stray.waiting.waiters[stray.rank].index
+    mine = _uses(stray.rank, stray.waiting, lookup, before=max(index, 0))
+    return not mine[_own(stray.rank, stray.waiting)] and any(
+        mine[use] >= _USUAL for use in _expected(stray)
+    )
+
+
+def _is_faced(stray: Stray, ring: Ring) -> bool:
+    """Whether the other rank is busy with the very same one, so that both may mean it."""
+    peer = stray.waiting.peer
+    theirs = ring.places.get(peer) if peer is not None else None
+    return theirs is not None and theirs.peer == stray.rank
+
+
+def _peer_is_in_message(stray: Stray, ring: Ring) -> bool:
+    peer = stray.waiting.peer
+    theirs = ring.places.get(peer) if peer is not None else None
+    return theirs is not None and theirs.seq is None
+
+
+def _from_usual_place(stray: Stray, lookup: Lookup) -> bool:
+    """Whether the call comes from the line that usually serves one of those who wait."""
+    entries = lookup.entries(stray.rank)
+    index = stray.waiting.waiters[stray.rank].index
+    if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
+        return False
+    place = call_site(entries.stacks[int(entries.stack[index])])
+    sends, expected = stray.waiting.op.endswith("send"), {use[1] for use in _expected(stray)}
+    for row in range(index):
+        operation = entries.operations[int(entries.operation[row])]
+        stack = int(entries.stack[row])
+        other = operation.dst if sends else operation.src
+        if stack >= 0 and other in expected and operation.op.endswith("send" if sends else "recv"):
+            if call_site(entries.stacks[stack]) == place:
+                return True
+    return False
+
+
+def _off_distance(stray: Stray, lookup: Lookup) -> bool:
+    """Whether nobody else of the group sends that far, and enough as far as is waited for.
+
+    That is more than likely rather than sure: an exchange may be unlike all others.
+    """
+    group = stray.waiting
+    size = len(group.group.members)
+    if size > _MEMBERS:
+        return False
+
+    def distance(rank: int, use: _Use) -> int:
+        sends, other = use
+        way = other - _place(rank, group)
+        return (way if sends else -way) % size
+
+    own = distance(stray.rank, _own(stray.rank, stray.waiting))
+    others = {
+        rank: {distance(rank, use) for use in _uses(rank, group, lookup)}
+        for rank in group.group.members
+        if rank != stray.rank
+    }
+    if any(own in distances for distances in others.values()):
+        return False
+    return any(
+        sum(distance(stray.rank, use) in distances for distances in others.values()) >= _OTHERS
+        for use in _expected(stray)
+    )

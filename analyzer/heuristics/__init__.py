@@ -1,1 +1,0 @@
-"""Heuristics: pure functions from evidence to proposals, one cause family per file."""

@@ -1,0 +1,95 @@
+"""Whether what the members of an all_to_all send is what the others expect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence, Silence
+from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.groups import ResolvedGroup
+from hanglab.analyzer.matching.signatures import is_all_to_all, splits_of
+
+#: In larger groups the sizes are not compared.
+_MEMBERS = 256
+
+
+def find_misfit(group: ResolvedGroup, lookup: Lookup) -> Divergence | None:
+    """A divergence at the oldest unfinished all_to_all of the group whose sizes do not fit."""
+    unfinished = [min(s.unfinished) for s in group.standings.values() if s.unfinished]
+    if not unfinished or len(group.members) > _MEMBERS:
+        return None
+    seq = min(unfinished)
+    lookup.prefetch(group.members)
+    calls: dict[int, Call] = {}
+    for rank in group.members:
+        call = lookup.collective(rank, group, seq)
+        if call is not None and not is_all_to_all(call.op):
+            return None
+        if call is not None:
+            calls[rank] = call
+    if len(calls) < 2:
+        return None
+    pairs = _misfits(group.members, calls)
+    if not pairs and _total_differs(group.members, calls):
+        pairs = [(rank, rank) for rank in calls]
+    if not pairs:
+        return None
+    involved = sorted({rank for pair in pairs for rank in pair})
+    common = [rank for rank in involved if all(rank in pair for pair in pairs)]
+    alone = tuple(common) if len(pairs) > 1 and len(common) == 1 else ()
+    return Divergence(
+        group=group.group,
+        seq=seq,
+        difference=Difference.SPLITS,
+        calls=calls,
+        deviating=alone,
+        candidates=() if alone else tuple(involved),
+        silent=_silent(group, calls, seq),
+    )
+
+
+def _silent(group: ResolvedGroup, calls: Mapping[int, Call], seq: int) -> dict[int, Silence]:
+    """Members that may have entered and whose sizes, which could tell who of two is wrong, lack."""
+    found: dict[int, Silence] = {}
+    for rank in group.members:
+        standing = group.standings.get(rank)
+        late = standing is not None and standing.has_entered(seq) is False
+        if rank not in calls and not late:
+            found[rank] = Silence.UNTOLD
+    return found
+
+
+def _lengths(call: Call, members: int) -> tuple[list[int], list[int]] | None:
+    """What a call sends to, and takes from, each member; None where that is not known."""
+    known = splits_of(call.arguments)
+    if known is None:
+        inputs, outputs = call.arguments.input_sizes, call.arguments.output_sizes
+        known = [prod(shape) for shape in inputs], [prod(shape) for shape in outputs]
+    sent, received = known
+    return known if len(sent) == len(received) == members and members > 1 else None
+
+
+def _misfits(members: tuple[int, ...], calls: Mapping[int, Call]) -> list[tuple[int, int]]:
+    """Pairs (sender, receiver) of which one sends another amount than the other takes."""
+    lengths = {rank: _lengths(call, len(members)) for rank, call in calls.items()}
+    pairs = []
+    for i, sender in enumerate(members):
+        for j, receiver in enumerate(members):
+            mine, theirs = lengths.get(sender), lengths.get(receiver)
+            if mine is not None and theirs is not None and mine[0][j] != theirs[1][i]:
+                pairs.append((sender, receiver))
+    return pairs
+
+
+def _total_differs(members: tuple[int, ...], calls: Mapping[int, Call]) -> bool:
+    """Whether all send more, or less, than all take together."""
+    if len(calls) < len(members):
+        return False
+    sent = taken = 0
+    for call in calls.values():
+        if not call.arguments.input_sizes or not call.arguments.output_sizes:
+            return False
+        sent += sum(prod(shape) for shape in call.arguments.input_sizes)
+        taken += sum(prod(shape) for shape in call.arguments.output_sizes)
+    return sent != taken

@@ -1,0 +1,120 @@
+"""The second look: calls with arguments and stacks, of those ranks only that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
+from hanglab.analyzer.graph.wait_for_graph import Call, Group
+from hanglab.analyzer.matching.groups import ResolvedGroup, Standing
+from hanglab.analyzer.matching.summary import Pending
+
+
+class SecondLook(Protocol):
+    """Reads ranks' dumps once more; None, or no entry, for what cannot be had."""
+
+    def __call__(self, rank: int) -> RankDump | None: ...
+
+    def many(self, ranks: Collection[int]) -> Mapping[int, RankDump]: ...
+
+
+class InMemory:
+    """A second look at dumps that are at hand."""
+
+    def __init__(self, dumps: Mapping[int, RankDump]) -> None:
+        self._dumps = dumps
+
+    def __call__(self, rank: int) -> RankDump | None:
+        return self._dumps.get(rank)
+
+    def many(self, ranks: Collection[int]) -> Mapping[int, RankDump]:
+        return {rank: self._dumps[rank] for rank in ranks if rank in self._dumps}
+
+
+class Lookup:
+    """Reads each rank at most once, and none but those that it is asked for."""
+
+    def __init__(self, second_look: SecondLook | Callable[[int], RankDump | None]) -> None:
+        self._second_look = second_look
+        self._dumps: dict[int, RankDump | None] = {}
+
+    def prefetch(self, ranks: Iterable[int]) -> None:
+        """Read many ranks in one go where the second look can."""
+        wanted = [rank for rank in dict.fromkeys(ranks) if rank not in self._dumps]
+        many = getattr(self._second_look, "many", None)
+        if len(wanted) > 1 and many is not None:
+            found = many(wanted)
+            self._dumps.update((rank, found.get(rank)) for rank in wanted)
+
+    def dump(self, rank: int) -> RankDump | None:
+        if rank not in self._dumps:
+            self._dumps[rank] = self._second_look(rank)
+        return self._dumps[rank]
+
+    def entries(self, rank: int) -> Entries | None:
+        dump = self.dump(rank)
+        if dump is None or dump.entries is None or not len(dump.entries):
+            return None
+        return dump.entries
+
+    def at(self, rank: int, index: int, group: Group, *, completed: bool) -> Call | None:
+        """The call of the entry at ``index``."""
+        entries = self.entries(rank)
+        if entries is None or not 0 <= index < len(entries):
+            return None
+        operation = entries.operations[int(entries.operation[index])]
+        stack = int(entries.stack[index])
+        created = int(entries.created_ns[index])
+        p2p = bool(entries.is_p2p[index]) or operation.op in ("send", "recv")
+        peer: int | None = None
+        if p2p:
+            other = operation.dst if operation.op.endswith("send") else operation.src
+            peer = group.members[other] if 0 <= other < len(group.members) else None
+        return Call(
+            rank=rank,
+            group=group,
+            seq=None if p2p else int(entries.seq[index]),
+            op=operation.op,
+            arguments=entries.arguments[int(entries.argument[index])],
+            stack=entries.stacks[stack] if stack >= 0 else (),
+            created_ns=created if created > 0 else None,
+            peer=peer,
+            completed=completed,
+        )
+
+    def index_of(self, rank: int, name: str, seq: int) -> int:
+        """Where the rank's ring has a group's collective; ABSENT if it does not hold it."""
+        entries = self.entries(rank)
+        if entries is None:
+            return ABSENT
+        names = [i for i, group in enumerate(entries.group_names) if group.name == name]
+        mine = np.isin(entries.group, names) & (entries.seq == seq) & ~entries.is_p2p
+        rows = np.flatnonzero(mine)
+        return int(rows[-1]) if len(rows) else ABSENT
+
+    def collective(self, rank: int, resolved: ResolvedGroup, seq: int) -> Call | None:
+        """The rank's call under a sequence number; None if its ring does not hold it."""
+        index = self.index_of(rank, resolved.group.name, seq)
+        if index == ABSENT:
+            return None
+        standing = resolved.standings.get(rank, Standing(None))
+        return self.at(rank, index, resolved.group, completed=standing.finished(seq))
+
+    def pending(self, rank: int, pending: Pending, group: Group) -> Call:
+        """The call of an unfinished operation, as well as it is known."""
+        call = None
+        if pending.index != ABSENT:
+            call = self.at(rank, pending.index, group, completed=False)
+        return call or plain_call(rank, pending, group)
+
+
+def plain_call(rank: int, pending: Pending, group: Group) -> Call:
+    """A call without arguments and stack, from what the summary has."""
+    other = pending.dst if pending.op.endswith("send") else pending.src
+    peer = None
+    if pending.seq is None and 0 <= other < len(group.members):
+        peer = group.members[other]
+    return Call(rank=rank, group=group, seq=pending.seq, op=pending.op, peer=peer)

@@ -1,0 +1,211 @@
+"""Which entries of a dump have finished, by all that it says of them.
+
+The state alone lies: gloo never changes it, members of a batch keep theirs, an
+abort completes what it ends, and a status may know more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import (
+    Bool,
+    Entries,
+    GroupStatus,
+    Int32,
+    Int64,
+    RankDump,
+    State,
+)
+from hanglab.analyzer.matching.signatures import is_batch_end
+
+#: A completion this near to the timeout is the abort's doing.
+_FREED = 0.97
+_STATEFUL = frozenset({"nccl", "nccl2", "xccl", "ncclx", "rccl"})
+
+
+@dataclass
+class Completion:
+    """Arrays have shape ``(n,)``, one value per entry; lists have one per group."""
+
+    #: Number of the entry's group.
+    group: Int32
+    #: It is a send or a receive, or the end of a batch of such.
+    p2p: Bool
+    #: It closes a batch of coalesced operations.
+    ends: Bool
+    #: It has provably finished.
+    done: Bool
+    #: The file breaks off behind it, and what would tell whether it has finished is gone.
+    vague: Bool
+    #: Some entry is gloo's.
+    gloo: bool
+    #: What had finished was left out of the dump, as far as can be seen.
+    active_only: bool
+    #: Entries are missing between others.
+    sparse: bool
+    #: The group's status may count sends and receives, too.
+    mixed: list[bool] = field(default_factory=list)
+    pg_ids: list[int] = field(default_factory=list)
+
+
+def completed(dump: RankDump) -> Bool:
+    """Which entries of ``dump`` have provably finished, of shape ``(n,)``."""
+    entries = dump.entries
+    if entries is None or not len(entries):
+        return np.zeros(0, dtype=np.bool_)
+    numbers: dict[str, int] = {}
+    groups = [numbers.setdefault(group.name, len(numbers)) for group in entries.group_names]
+    return complete(entries, dump, np.array(groups, dtype=np.int32)[entries.group]).done
+
+
+def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
+    """``group`` numbers the entries' groups from 0 on, groups of one name alike."""
+    operations = entries.operations
+    ops = [operation.op for operation in operations]
+    is_p2p = np.array([op in ("send", "recv") for op in ops], dtype=np.bool_)
+    p2p = entries.is_p2p | is_p2p[entries.operation]
+    gloo = np.array([o.backend == "gloo" for o in operations], dtype=np.bool_)[entries.operation]
+    known_ids = entries.record_id[entries.record_id >= 0]
+    done, stopped = _own_account(entries, operations, gloo)
+    ends = np.array([is_batch_end(op) for op in ops], dtype=np.bool_)[entries.operation]
+    sparse = len(entries) > 1 and bool((np.diff(known_ids) > 1).any())
+    found = Completion(
+        group=group,
+        p2p=p2p,
+        ends=ends,
+        done=done,
+        vague=np.zeros(len(entries), dtype=np.bool_),
+        gloo=bool(gloo.any()),
+        active_only=_shows_active_only(entries, dump, sparse),
+        sparse=sparse,
+    )
+    for number in range(int(group.max()) + 1):
+        rows = np.flatnonzero(group == number)
+        mixed = bool(p2p[rows].any()) or (
+            not found.gloo and bool((entries.p2p_seq[rows] > 0).any())
+        )
+        found.mixed.append(mixed)
+        found.pg_ids.append(int(entries.pg_id[rows].max()))
+        _complete_group(entries, dump, found, rows, stopped)
+    if dump.damage and not ends[-1]:
+        found.vague = _last_number(entries, found) & ~done
+    return found
+
+
+def _last_number(entries: Entries, found: Completion) -> Bool:
+    """The last entry, and those that may be of one batch with it."""
+    number = entries.p2p_seq if found.p2p[-1] else entries.seq
+    same: Bool = (
+        (found.group == found.group[-1]) & (found.p2p == found.p2p[-1]) & (number == number[-1])
+    )
+    return same
+
+
+def _complete_group(
+    entries: Entries, dump: RankDump, found: Completion, rows: Int64, stopped: Bool
+) -> None:
+    p2p, done = found.p2p, found.done
+    collective = rows[~p2p[rows] & (entries.seq[rows] >= 0)]
+    status = dump.status.get(found.pg_ids[-1])
+    halted = collective[stopped[collective]]
+    if status is not None and not found.gloo and not found.mixed[-1]:
+        limit = status.completed or 0
+        if len(halted):
+            limit = min(limit, int(entries.seq[halted].min()) - 1)
+        done[collective[entries.seq[collective] <= limit]] = True
+    if len(halted):
+        done[collective[entries.seq[collective] >= int(entries.seq[halted].min())]] = False
+    _close_batches(entries, rows, p2p, found.ends, done)
+    if found.active_only:
+        # It was left out, since it had finished.
+        done[collective[endless(entries, collective, found.ends)]] = True
+    if not found.gloo:
+        _close_silent_batches(entries, rows, p2p, found.ends, done, status, found.active_only)
+
+
+def _own_account(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, Bool]:
+    """Per entry: it says that it finished; it says that it timed out or was aborted."""
+    completed = entries.state == State.COMPLETED
+    stateful = np.array([o.backend in _STATEFUL for o in operations], dtype=np.bool_)
+    keeps_state = stateful[entries.operation]
+    if not keeps_state.all() and bool((entries.state > State.SCHEDULED).any()):
+        keeps_state = ~gloo
+    done = completed | (entries.retired & ~keeps_state)
+    limit = entries.timeout_ms.astype(np.float64) * 1e6 * _FREED
+    freed = (
+        completed
+        & (entries.completed_ns > 0)
+        & (entries.timeout_ms > 0)
+        & ((entries.completed_ns - entries.created_ns) >= limit)
+    )
+    stopped = freed | (entries.retired & ~completed & keeps_state)
+    return done & ~freed, stopped
+
+
+def _shows_active_only(entries: Entries, dump: RankDump, sparse: bool) -> bool:
+    """Whether what has finished was left out of the dump, as far as can be seen."""
+    if bool((entries.state == State.COMPLETED).any()) or bool(entries.retired.any()):
+        return False
+    if sparse or any((status.completed or 0) > 0 for status in dump.status.values()):
+        return True
+    # Formats without statuses: a ring full of unfinished operations is less likely.
+    return not dump.status and int(entries.record_id[0]) > 0
+
+
+def _close_batches(entries: Entries, rows: Int64, p2p: Bool, ends: Bool, done: Bool) -> None:
+    """Members of a batch have finished once the entry that closes it has."""
+    for kind in (True, False):
+        mine = rows[p2p[rows] == kind]
+        numbers = (entries.p2p_seq if kind else entries.seq)[mine]
+        closed = numbers[ends[mine] & done[mine]]
+        if len(closed):
+            done[mine[np.isin(numbers, closed)]] = True
+
+
+def endless(entries: Entries, collective: Int64, ends: Bool) -> Bool:
+    """Which of the collectives belong to a batch whose end is not shown."""
+    numbers = entries.seq[collective]
+    counts = Counter(numbers.tolist())
+    shown = set(numbers[ends[collective]].tolist())
+    through = [number for number, count in counts.items() if count > 1 and number not in shown]
+    return np.isin(numbers, through)
+
+
+def _close_silent_batches(
+    entries: Entries,
+    rows: Int64,
+    p2p: Bool,
+    ends: Bool,
+    done: Bool,
+    status: GroupStatus | None,
+    active_only: bool,
+) -> None:
+    """Close batches whose end is not shown: members never change their state.
+
+    A dump of active entries leaves the end out once it has finished, and the
+    ring may have dropped the first members of the oldest batch.
+    """
+    mine = rows[p2p[rows] & ~done[rows]]
+    if not len(mine):
+        return
+    numbers = entries.p2p_seq[mine]
+    idle = active_only and status is not None and status.enqueued == status.completed
+    if status is not None and status.enqueued == int(numbers[-1]) <= int(entries.seq[mine[-1]]):
+        # The last one enqueued is a send or receive, the last one finished may be the
+        # collective of the same number.
+        idle = False
+    still_open = set(numbers[ends[mine]].tolist())
+    counts = Counter(numbers.tolist())
+    in_use = bool(still_open) or any(count > 1 for count in counts.values())
+    for row, number in zip(mine.tolist(), numbers.tolist(), strict=True):
+        if number in still_open:
+            continue
+        whole = counts[number] > 1 and (active_only or row + counts[number] < len(entries))
+        rest = active_only and in_use and row == 0
+        if idle or whole or rest:
+            done[row] = True

@@ -1,0 +1,378 @@
+"""The first number of a group at which its members do not do the same, and who deviates."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import Int32, Int64
+from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence
+from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.divergent_call_site import find_detour
+from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
+from hanglab.analyzer.matching.merging import History
+from hanglab.analyzer.matching.missing_votes import Voices, voices_under
+from hanglab.analyzer.matching.sequences import Sequences, Signature, calls_under
+from hanglab.analyzer.matching.signatures import (
+    OPERATION,
+    SITE,
+    SIZE,
+    UInt64,
+    alike,
+    argument_difference,
+    call_site,
+    difference,
+)
+from hanglab.analyzer.matching.summary import GAP
+
+#: So many suspicious numbers of a group are looked at closely.
+_SUSPECTS = 64
+#: So many histories of a group are compared with each other.
+_COMPARED = 64
+#: A call site may be ahead of its peers' by so many operations.
+_SHIFT = 256
+#: So many call sites in a row are no chance.
+_AGREEING = 3
+
+
+def find_divergence(sequences: Sequences, lookup: Lookup, *, stuck: bool) -> Divergence | None:
+    """``stuck`` says that some member waits in this group."""
+    if len(sequences.histories) < 2:
+        return None
+    hard = _hard_divergence(sequences, lookup)
+    if stuck:
+        soft = _shifted(sequences, lookup, hard.seq if hard is not None else None)
+        if soft is not None:
+            return soft
+        if hard is not None and not hard.deviating:
+            detour = find_detour(sequences, lookup, hard.seq)
+            if detour is not None and not _may_be_most(sequences, detour):
+                return detour
+    return hard
+
+
+def _may_be_most(sequences: Sequences, detour: Divergence) -> bool:
+    """Whether members that nobody heard of may have gone the same way."""
+    voices = voices_under(sequences, detour.seq)
+    known = len(sequences.group.members) - len(voices.silent)
+    return voices.may_outvote(len(detour.deviating), known)
+
+
+def _overlap(a: History, b: History) -> tuple[int, Int32, Int32]:
+    low = max(a.base, b.base)
+    high = max(low, min(a.base + len(a.codes), b.base + len(b.codes)))
+    return low, a.codes[low - a.base : high - a.base], b.codes[low - b.base : high - b.base]
+
+
+def _suspects(sequences: Sequences) -> list[int]:
+    """Sequence numbers at which some two members differ in what both know, call sites aside."""
+    histories = sequences.histories[:_COMPARED]
+    found: set[int] = set()
+    for i, a in enumerate(histories):
+        for b in histories[i + 1 :]:
+            low, mine, others = _overlap(a, b)
+            places = np.flatnonzero((mine != others) & (mine != GAP) & (others != GAP))
+            if not len(places):
+                continue
+            x, y = sequences.table[mine[places]], sequences.table[others[places]]
+            differ = (x != y) & (x != 0) & (y != 0)
+            differ[:, SITE] = False
+            found.update((places[differ.any(axis=1)] + low).tolist()[:_SUSPECTS])
+    return sorted(found)[:_SUSPECTS]
+
+
+@dataclass
+class _Side:
+    """Members that do the same under one number; the first of them is known best."""
+
+    call: Call
+    code: int
+    ranks: list[int]
+
+
+def _sides(sequences: Sequences, lookup: Lookup, seq: int) -> list[_Side]:
+    by_code: dict[int, list[int]] = {}
+    for rank in sequences.group.members:
+        code = sequences.code(rank, seq)
+        if code != GAP:
+            by_code.setdefault(code, []).append(rank)
+
+    def best_known(item: tuple[int, list[int]]) -> tuple[bool, int, list[int]]:
+        # A dump without stacks tells the operation alone, and can speak for no other's line.
+        code, ranks = item
+        return not _site(sequences, code), -len(ranks), ranks
+
+    sides: list[_Side] = []
+    for code, ranks in sorted(by_code.items(), key=best_known):
+        call = lookup.collective(ranks[0], sequences.group, seq)
+        if call is None:
+            continue
+        for side in sides:
+            if difference(side.call, call, sites=False) is None:
+                side.ranks += ranks
+                break
+        else:
+            sides.append(_Side(call, code, list(ranks)))
+    return sorted(sides, key=lambda side: (-len(side.ranks), min(side.ranks)))
+
+
+def _hard_divergence(sequences: Sequences, lookup: Lookup) -> Divergence | None:
+    for seq in _suspects(sequences):
+        sides = _sides(sequences, lookup, seq)
+        if len(sides) > 1:
+            return _judge(sequences, lookup, seq, sides)
+    return None
+
+
+def _judge(sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]) -> Divergence:
+    voices = voices_under(sequences, seq)
+    conforming = _conforming(sequences, seq, sides, voices)
+    ranks = sorted(rank for side in sides for rank in side.ranks)
+    deviating: tuple[int, ...] = ()
+    if conforming is not None:
+        others = [side for side in sides if side is not conforming]
+        deviating = tuple(sorted(rank for side in others for rank in side.ranks))
+    base = conforming or sides[0]
+    other = next(side for side in sides if side is not base)
+    kind = _kind(sequences, seq, base, other)
+    skipped = bool(deviating) and all(
+        _skips(sequences, seq, base.ranks[0], side, kind) for side in sides if side is not base
+    )
+    return Divergence(
+        group=sequences.group.group,
+        seq=seq,
+        difference=kind,
+        calls=calls_under(sequences, lookup, seq, ranks, deviating),
+        deviating=deviating,
+        candidates=() if deviating else tuple(ranks),
+        skipped=skipped,
+        finished=all(
+            standing.finished(seq)
+            for rank in ranks
+            if (standing := sequences.group.standings.get(rank)) is not None
+        ),
+        silent=voices.silent,
+        unlisted=voices.unlisted > 0,
+    )
+
+
+def _conforming(sequences: Sequences, seq: int, sides: list[_Side], voices: Voices) -> _Side | None:
+    """The side that does right: the majority, or who goes on as the group did before."""
+    known = sum(len(side.ranks) for side in sides)
+    if voices.outvote(len(sides[0].ranks), known):
+        return sides[0]
+    fitting = []
+    pattern: set[Hashable] = set()
+    common = _agreed_before(sequences, seq, [side.ranks[0] for side in sides])
+    for side in sides:
+        past = sequences.signatures(side.ranks[0], None, seq)
+        period = period_of(past) or 0
+        expected = continuation(past, 1) if common >= period else []
+        now = sequences.signature(side.code)
+        # Without call sites a pattern of operations proves too little.
+        if expected and now is not None and now[-1] and expected[0] == now:
+            fitting.append(side)
+            pattern = set(past[-period:])
+    if len(fitting) != 1:
+        return None
+    (steady,) = fitting
+    past = sequences.signatures(steady.ranks[0], None, seq)
+    for side in sides:
+        if side is steady:
+            continue
+        now = sequences.signature(side.code)
+        if _comes_rarely(past, pattern, now) or not voices.bear_out(
+            len(steady.ranks), len(side.ranks), known, jumped=now in pattern
+        ):
+            return None
+    return steady
+
+
+def _comes_rarely(
+    past: Sequence[Signature | None], pattern: Set[Hashable], now: Signature | None
+) -> bool:
+    """Whether the pattern was left for this operation before, and taken up again.
+
+    An evaluation every so many steps: the pattern of the steps does not say when it is due.
+    """
+    return now not in pattern and any(
+        alike(one, now) and before in pattern for before, one in itertools.pairwise(past)
+    )
+
+
+def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
+    """For how many numbers just before ``seq`` the ranks are known to have done the same."""
+    pasts = [sequences.signatures(rank, None, seq)[::-1] for rank in ranks]
+    count = 0
+    for together in zip(*pasts, strict=False):
+        if together[0] is None or any(other != together[0] for other in together):
+            break
+        count += 1
+    return count
+
+
+def _kind(sequences: Sequences, seq: int, base: _Side, other: _Side) -> Difference:
+    found = difference(base.call, other.call)
+    if found is Difference.CALL_SITE:
+        # The same place of the program may be two lines, if it has been so before.
+        pair = (_site(sequences, base.code), _site(sequences, other.code))
+        before = zip(
+            reversed(sequences.signatures(base.ranks[0], None, seq)),
+            reversed(sequences.signatures(other.ranks[0], None, seq)),
+            strict=False,
+        )
+        if any(x and y and (x[-1], y[-1]) == pair for x, y in before):
+            return argument_difference(base.call, other.call) or Difference.SIZE
+    assert found is not None
+    return found
+
+
+def _site(sequences: Sequences, code: int) -> int:
+    return int(sequences.table[code][SITE])
+
+
+def _skips(sequences: Sequences, seq: int, base: int, side: _Side, kind: Difference) -> bool:
+    """Whether a side goes on with its peers' operations, with some left out."""
+    mine = sequences.signatures(side.ranks[0], seq, None)
+    past = sequences.signatures(base, None, seq)
+    peers = sequences.signatures(base, seq, None)
+    peers += continuation(past + peers, len(past) + len(mine))
+    if not any(signature and signature[-1] for signature in mine):
+        # Without call sites on this side, compare the rest.
+        peers = [one and (*one[:-1], 0) for one in peers]
+    same_site = kind in (Difference.SIZE, Difference.DTYPE, Difference.ROOT, Difference.REDUCE_OP)
+    if same_site and len(mine) < 2 and mine and mine[0] and mine[0][-1]:
+        # One call from the same line with other arguments is just that.
+        return False
+    return left_out(mine, peers, same=alike) is not None
+
+
+def _shifted(sequences: Sequences, lookup: Lookup, before: int | None) -> Divergence | None:
+    """Members that call the same operation from the places of different ones.
+
+    Different lines for one operation are normal (a branch on the rank), as long
+    as the same lines go together.  A rank whose lines are all ahead of its
+    peers' from some number on has left something out there; behind, put
+    something in.
+    """
+    histories = sequences.histories[:_COMPARED]
+    best: tuple[int, History, History, int] | None = None
+    for a in histories:
+        for b in histories:
+            if a is b:
+                continue
+            low, mine, others = _overlap(a, b)
+            size = len(mine) if before is None else max(0, min(len(mine), before - low))
+            place = _first_break(sequences.table, mine[:size], others[:size])
+            if place is None or (best is not None and low + place >= best[0]):
+                continue
+            shift = _shift_of(sequences.table, a, b, low + place)
+            if shift:
+                best = (low + place, a, b, shift)
+    if best is None:
+        return None
+    seq, ahead, behind, shift = best
+    return _judge_shift(sequences, lookup, seq, ahead, behind)
+
+
+def _first_break(table: UInt64, mine: Int32, others: Int32) -> int | None:
+    """First place at which two call sites meet that used to go with other ones."""
+    differ = (mine != others) & (mine != GAP) & (others != GAP)
+    if not differ.any():
+        return None
+    known = (mine != GAP) & (others != GAP)
+    a = np.where(known, table[mine, SITE], 0)
+    b = np.where(known, table[others, SITE], 0)
+    partner: dict[int, int] = {}
+    reverse: dict[int, int] = {}
+    for place, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        if not x or not y:
+            continue
+        if partner.setdefault(x, y) != y or reverse.setdefault(y, x) != x:
+            return place
+    return None
+
+
+def _shift_of(table: UInt64, ahead: History, behind: History, seq: int) -> int:
+    """By how many operations ``ahead`` is ahead of ``behind`` from ``seq`` on; 0 if it is not."""
+    mine = ahead.codes[seq - ahead.base :]
+    others = behind.codes[seq - behind.base :]
+    for shift in range(1, min(_SHIFT, len(others) - 1) + 1):
+        size = min(len(mine), len(others) - shift)
+        # A few calls may agree by chance; then it has to be behind by just as many.
+        by_count = len(others) - len(mine) == shift
+        if not (size >= _AGREEING or (size > 0 and by_count)):
+            continue
+        if not _same(table, mine[:size], others[shift : shift + size]):
+            continue
+        # What repeats itself agrees with itself a step later, too.
+        later = min(size, len(mine) - 1)
+        if by_count or not _same(table, mine[1 : later + 1], others[1 : later + 1]):
+            return shift
+    return 0
+
+
+def _same(table: UInt64, mine: Int32, others: Int32) -> bool:
+    if (mine == GAP).any() or (others == GAP).any():
+        return False
+    columns: Int64 = np.array([OPERATION, SIZE, SITE])
+    return bool((table[mine][:, columns] == table[others][:, columns]).all())
+
+
+def _judge_shift(
+    sequences: Sequences, lookup: Lookup, seq: int, ahead: History, behind: History
+) -> Divergence | None:
+    members = set(sequences.group.members)
+    leaders = sorted(
+        rank for rank, (low, high) in ahead.windows.items() if low <= seq < high and rank in members
+    )
+    followers = sorted(
+        rank
+        for rank, (low, high) in behind.windows.items()
+        if low <= seq < high and rank in members
+    )
+    if not leaders or not followers:
+        return None
+    voices = voices_under(sequences, seq)
+    # Who does neither, or has not come yet, is on nobody's side.
+    known = len(members) - sum(rank in members for rank in voices.silent)
+    conforming: list[int] | None = None
+    if voices.outvote(max(len(leaders), len(followers)), known):
+        conforming = max(leaders, followers, key=len)
+    else:
+        fitting = []
+        for ranks, others in ((leaders, followers), (followers, leaders)):
+            past = sequences.signatures(ranks[0], None, seq)
+            expected = continuation(past, 1)
+            now, theirs = (sequences.signature(sequences.code(r[0], seq)) for r in (ranks, others))
+            pattern = set(past[-(period_of(past) or 0) :])
+            jumped = others is leaders and theirs in pattern
+            borne_out = not _comes_rarely(past, pattern, theirs) and voices.bear_out(
+                len(ranks), len(others), known, jumped=jumped
+            )
+            if expected and expected[0] == now and borne_out:
+                fitting.append(ranks)
+        conforming = fitting[0] if len(fitting) == 1 else None
+    deviating: tuple[int, ...] = ()
+    if conforming is not None:
+        deviating = tuple(leaders if conforming is followers else followers)
+    ranks = sorted(leaders + followers)
+    calls = calls_under(sequences, lookup, seq, ranks, deviating)
+    first, last = calls.get(leaders[0]), calls.get(followers[0])
+    if first is None or last is None or call_site(first.stack) is None:
+        return None
+    return Divergence(
+        group=sequences.group.group,
+        seq=seq,
+        difference=Difference.CALL_SITE,
+        calls=calls,
+        deviating=deviating,
+        candidates=() if deviating else tuple(ranks),
+        skipped=bool(deviating) and deviating == tuple(leaders),
+        finished=True,
+        silent=voices.silent,
+        unlisted=voices.unlisted > 0,
+    )

@@ -1,0 +1,77 @@
+"""A member that went somewhere it had never been, while its peers went on as always.
+
+One rank evaluates, logs or saves by itself: its operations come from a new place
+of the program and meet those of its peers' next step, and from there on no two
+operations that used to go together meet again.
+"""
+
+from __future__ import annotations
+
+from hanglab.analyzer.graph.wait_for_graph import Difference, Divergence
+from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.group_history import continuation
+from hanglab.analyzer.matching.merging import History
+from hanglab.analyzer.matching.sequences import Sequences, calls_under
+
+#: So many histories of a group are compared with each other.
+_COMPARED = 64
+
+
+def find_detour(sequences: Sequences, lookup: Lookup, before: int) -> Divergence | None:
+    """A detour that ends in the difference under the number ``before``; None without one."""
+    members = set(sequences.group.members)
+    histories = [h for h in sequences.histories[:_COMPARED] if members & set(h.windows)]
+    starts: dict[int, list[History]] = {}
+    for stray in histories:
+        for steady in histories:
+            if stray is steady:
+                continue
+            seq = _left_at(sequences, stray, steady, before)
+            if seq is not None and stray not in starts.setdefault(seq, []):
+                starts[seq].append(stray)
+    if not starts:
+        return None
+    seq = min(starts)
+    deviating = sorted({r for history in starts[seq] for r in _within(history, seq) & members})
+    if 2 * len(deviating) > len(members):
+        # They are too many to have gone astray.
+        return None
+    calls = calls_under(sequences, lookup, seq, sorted(members), tuple(deviating))
+    if not set(deviating) & calls.keys():
+        return None
+    return Divergence(
+        group=sequences.group.group,
+        seq=seq,
+        difference=Difference.CALL_SITE,
+        calls=calls,
+        deviating=tuple(deviating),
+        candidates=(),
+        skipped=False,
+        finished=True,
+    )
+
+
+def _within(history: History, seq: int) -> set[int]:
+    return {rank for rank, (low, high) in history.windows.items() if low <= seq < high}
+
+
+def _left_at(sequences: Sequences, stray: History, steady: History, before: int) -> int | None:
+    """The number at which ``stray`` left the way that ``steady`` kept to; None if it did not."""
+    low = max(stray.base, steady.base)
+    high = min(stray.base + len(stray.codes), steady.base + len(steady.codes), before + 1)
+    mine = [sequences.signature(int(c)) for c in stray.codes[low - stray.base : high - stray.base]]
+    others = [
+        sequences.signature(int(c)) for c in steady.codes[low - steady.base : high - steady.base]
+    ]
+    pairs = list(zip(mine, others, strict=False))
+    for place in range(1, len(pairs) - 1):
+        now = mine[place]
+        if now is None or not now[-1] or now == others[place] or now in mine[:place]:
+            continue
+        met = set(pairs[:place])
+        if any(pair in met or None in pair for pair in pairs[place:]):
+            continue
+        expected = [continuation(past[:place], 1) for past in (mine, others)]
+        if all(next(iter(one), None) == others[place] for one in expected):
+            return low + place
+    return None

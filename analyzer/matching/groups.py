@@ -1,0 +1,272 @@
+"""Which process groups there are, who belongs to them, and how far each member has come.
+
+A group is its name and its member set: split groups share a name, and gloo's
+dumps give no members at all.  A status is keyed by a number of the rank's own,
+which the entries of its peers tie to a name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.wait_for_graph import Group
+from hanglab.analyzer.matching.merging import Merged, group_key
+from hanglab.analyzer.matching.summary import Members, Part, Summary
+
+DEFAULT_NAME = "0"
+DEFAULT_DESCRIPTION = "default_pg"
+#: A number in a file's name is believed to be a rank if there are not many times fewer dumps.
+_FILLED = 2
+#: Where nothing says how many ranks there are, one in so many may have left no dump.
+_UNLISTED = 4
+
+
+@dataclass
+class Standing:
+    """How far one member has come in one group."""
+
+    #: Highest collective sequence number entered; None if not known.
+    entered: int | None
+    unfinished: frozenset[int] = frozenset()
+    part: Part | None = None
+    #: It may have entered more: its file breaks off.
+    at_least: bool = False
+
+    def has_entered(self, seq: int) -> bool | None:
+        """None where it is not known."""
+        if self.entered is None:
+            return None
+        if seq <= self.entered:
+            return True
+        return None if self.at_least else False
+
+    def finished(self, seq: int) -> bool:
+        """Whether it provably has."""
+        if self.entered is None or seq > self.entered or seq in self.unfinished:
+            return False
+        if self.part is None or not self.part.dim:
+            return True
+        return seq >= self.part.base > 0
+
+
+@dataclass
+class ResolvedGroup:
+    """A group with its members in group order, and what is known of each of them."""
+
+    group: Group
+    standings: dict[int, Standing] = field(default_factory=dict)
+    #: Members were guessed from who has entries, so there may be more.
+    guessed: bool = False
+    #: No dump gives members, and groups of one name may be several: who belongs together is open.
+    doubtful: bool = False
+    #: Some member used point-to-point on it.
+    p2p: bool = False
+    #: Keys of :attr:`Merged.histories` that belong here.
+    histories: list[tuple[str, Members | None]] = field(default_factory=list)
+    #: Ranks without a dump that may belong here, where members were guessed.
+    possible: tuple[int, ...] = ()
+    #: So many more members are allowed for where nothing says how many ranks the job has.
+    unlisted: int = 0
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        return self.group.members
+
+    def unknown(self) -> list[int]:
+        """Members of whom nothing is known in this group."""
+        return [
+            rank
+            for rank in self.members
+            if (standing := self.standings.get(rank)) is None or standing.entered is None
+        ]
+
+
+@dataclass
+class Cast:
+    """All groups, and which one each part of each rank belongs to."""
+
+    groups: list[ResolvedGroup]
+    #: (rank, index of the part) -> index of the group
+    places: dict[tuple[int, int], int]
+    expected: tuple[int, ...]
+    #: Nothing tells how many ranks the job has: there may be more after the last.
+    endless: bool = False
+    #: Ranks whose dumps tell of nothing.
+    blank: tuple[int, ...] = ()
+    #: Ranks whose sends and receives leave no entry.
+    silent_p2p: frozenset[int] = frozenset()
+    #: Some rank is known to have made such ones.
+    uses_p2p: bool = False
+
+
+def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
+    everybody, endless = _expected(merged, expected)
+    cast = Cast([], {}, everybody, endless, _blank(merged))
+    cast.silent_p2p = frozenset(r for r, summary in merged.ranks.items() if summary.silent_p2p)
+    cast.uses_p2p = any(part.hidden for s in merged.ranks.values() for part in s.parts)
+    index: dict[tuple[str, Members], int] = {}
+    descriptions: dict[int, Counter[str]] = {}
+    loose: dict[str, list[tuple[int, int]]] = {}
+    names: dict[str, list[int]] = {}
+
+    def enter(rank: int, number: int, part: Part, place: int) -> None:
+        cast.places[rank, number] = place
+        group = cast.groups[place]
+        summary = merged.ranks[rank]
+        # A status that can be read says all; without one, a cut file hides the rest.
+        sure = summary.has_status and not summary.gloo and not part.p2p
+        group.standings[rank] = (
+            Standing(part.entered, frozenset(part.unfinished), part, summary.cut and not sure)
+            if summary.tells
+            else Standing(None, part=part)
+        )
+        group.p2p = group.p2p or part.p2p
+        key = group_key(part)
+        if key not in group.histories:
+            group.histories.append(key)
+        if part.description:
+            descriptions.setdefault(place, Counter())[part.description] += 1
+
+    def create(name: str, members: Members, guessed: bool) -> int:
+        place = len(cast.groups)
+        cast.groups.append(ResolvedGroup(Group(name, tuple(members)), guessed=guessed))
+        names.setdefault(name, []).append(place)
+        return place
+
+    for rank, summary in merged.ranks.items():
+        for number, part in enumerate(summary.parts):
+            if not part.members:
+                loose.setdefault(part.name, []).append((rank, number))
+                continue
+            place = index.get((part.name, part.members))
+            if place is None:
+                place = index[part.name, part.members] = create(part.name, part.members, False)
+            enter(rank, number, part, place)
+    for name, owners in loose.items():
+        left = []
+        for rank, number in owners:
+            fitting = [p for p in names.get(name, ()) if rank in cast.groups[p].members]
+            if len(fitting) == 1:
+                enter(rank, number, merged.ranks[rank].parts[number], fitting[0])
+            else:
+                left.append((rank, number))
+        if not left:
+            continue
+        parts = [merged.ranks[rank].parts[number] for rank, number in left]
+        default = any(map(_is_default, parts))
+        members = everybody if default else tuple(sorted({rank for rank, _ in left}))
+        place = create(name, members, not default or expected is None)
+        # A gloo dump never gives members, but its groups do not share names.
+        cast.groups[place].doubtful = not default and not all(
+            merged.ranks[rank].gloo for rank, _ in left
+        )
+        for (rank, number), part in zip(left, parts, strict=True):
+            enter(rank, number, part, place)
+    _allow_for_others(merged, cast)
+    for place, group in enumerate(cast.groups):
+        if place in descriptions:
+            found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
+            group.group = Group(group.group.name, group.members, found[0][0])
+    _learn(merged, cast)
+    return cast
+
+
+def _blank(merged: Merged) -> tuple[int, ...]:
+    """Ranks that tell of nothing: not even of groups that, as peers show, are there to be used."""
+    blank = [rank for rank, summary in merged.ranks.items() if summary.blank]
+    if len(blank) < len(merged.ranks):
+        blank = [rank for rank in blank if not merged.ranks[rank].tells]
+    return tuple(sorted(blank))
+
+
+def _allow_for_others(merged: Merged, cast: Cast) -> None:
+    """Note who may belong to a group whose members were guessed from those that used it."""
+    absent = [rank for rank in cast.expected if rank not in merged.ranks]
+    for group in cast.groups:
+        if not group.guessed:
+            continue
+        sizes = {s.part.size for s in group.standings.values() if s.part is not None} - {0}
+        if sizes == {len(group.members)}:
+            continue
+        group.possible = tuple(rank for rank in absent if rank not in group.members)
+        if cast.endless:
+            group.unlisted = -(-len(group.members) // _UNLISTED)
+
+
+def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[tuple[int, ...], bool]:
+    """The ranks that the job should have, and whether there may be more of them."""
+    if expected is not None:
+        return tuple(sorted(set(expected) | set(merged.ranks))), False
+    seen = set(merged.ranks)
+    lists = {part.members for s in merged.ranks.values() for part in s.parts}
+    for members in lists | {s.nameless for s in merged.ranks.values()}:
+        seen.update(members or ())
+    default = [p for s in merged.ranks.values() for p in s.parts if _is_default(p)]
+    endless = not any(part.members for part in default) if default else not any(lists)
+    sizes = {part.size for part in default} - {0}
+    if endless and len(sizes) == 1 and max(seen, default=0) < min(sizes):
+        return tuple(range(sizes.pop())), False
+    for part in (part for s in merged.ranks.values() for part in s.parts):
+        if not part.members and _is_default(part):
+            # Without a list of members, they are the numbers up to the highest that is named.
+            named = [max(channel.src, channel.dst) for channel in part.channels]
+            most = max(seen)
+            seen.update(range(max(named, default=0) + 1))
+            if most < _FILLED * len(seen):
+                seen.update(range(most))
+    return tuple(sorted(seen)), endless
+
+
+def _is_default(part: Part) -> bool:
+    return part.name == DEFAULT_NAME or part.description == DEFAULT_DESCRIPTION
+
+
+def _learn(merged: Merged, cast: Cast) -> None:
+    """Tie statuses to groups by the numbers that peers give the same group."""
+    for group in cast.groups:
+        votes = {
+            standing.part.pg_id
+            for standing in group.standings.values()
+            if standing.part is not None and standing.part.pg_id != ABSENT
+        }
+        if len(votes) != 1:
+            continue
+        pg_id = votes.pop()
+        for rank in group.members:
+            summary = merged.ranks.get(rank)
+            if summary is None or not summary.tells:
+                continue
+            standing = group.standings.get(rank)
+            if standing is None:
+                standing = group.standings[rank] = Standing(None)
+            if standing.entered is None:
+                _take_status(summary, standing, pg_id, group)
+
+
+def _take_status(summary: Summary, standing: Standing, pg_id: int, group: ResolvedGroup) -> None:
+    if summary.whole:
+        standing.entered = 0
+        return
+    own = {part.pg_id for part in summary.parts if part is not standing.part}
+    if pg_id in own or not summary.has_status:
+        return
+    if group.p2p or any(s.part is not None and s.part.hidden for s in group.standings.values()):
+        # The status counts point-to-point operations as well.
+        return
+    # A group gets a status with its first operation.
+    enqueued, completed = summary.untied.get(pg_id, (0, 0))
+    enqueued, completed = max(enqueued, 0), max(completed, 0)
+    known = [s for s in group.standings.values() if s.entered is not None]
+    finished = max((min(s.unfinished, default=(s.entered or 0) + 1) - 1 for s in known), default=0)
+    entered = min((s.entered or 0 for s in known), default=0)
+    if enqueued < finished or completed > entered:
+        # Nobody finishes what a member has not entered: this number means another group.
+        return
+    if summary.gloo and completed != enqueued:
+        # Its threads write the last completed number without order: it may stay behind.
+        return
+    standing.entered = enqueued
+    standing.unfinished = frozenset(range(completed + 1, enqueued + 1))

@@ -1,0 +1,114 @@
+"""Each rank's own order of operations so far, and whether it broke it.
+
+Where two ranks wait for each other, neither group nor number tells who is
+wrong.  Their own past may: the one that goes on as in every step before is
+right, the one that jumped ahead in its own order is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from hanglab.analyzer.flight_recorder.columns import Entries, Operation
+from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.group_history import period_of
+from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
+from hanglab.analyzer.matching.summary import Pending
+
+#: So many entries before an operation are looked at.
+_PAST = 1024
+
+
+#: Name of the group, operation, sizes and call site.
+_Called = tuple[str, Operation, object, object]
+
+
+class Habit(Enum):
+    KEPT = "kept"
+    #: It did what it usually does later.
+    JUMPED = "jumped"
+    UNKNOWN = "unknown"
+
+
+def find_breaker(places: Mapping[int, int], lookup: Lookup) -> int | None:
+    """The one rank that jumped ahead in its own order while all others kept theirs.
+
+    ``places`` maps ranks to the index of the entry in which they wait.
+    """
+    habits = {rank: habit_at(lookup.entries(rank), index) for rank, index in places.items()}
+    jumped = [rank for rank, habit in habits.items() if habit is Habit.JUMPED]
+    kept = [rank for rank, habit in habits.items() if habit is Habit.KEPT]
+    return jumped[0] if len(jumped) == 1 and len(kept) == len(habits) - 1 else None
+
+
+def habit_at(entries: Entries | None, index: int) -> Habit:
+    """Whether the entry at ``index`` is what the rank's own pattern has next.
+
+    Not known where the order of its thread says other than that of all threads together:
+    threads may take turns for long and still be free to change them.
+    """
+    if entries is None or not 0 < index < len(entries):
+        return Habit.UNKNOWN
+    now, patterns = _patterns_at(entries, index)
+    kept = {now == pattern[0] for pattern in patterns}
+    if len(kept) != 1:
+        return Habit.UNKNOWN
+    return Habit.KEPT if kept.pop() else Habit.JUMPED
+
+
+def leaves_out(entries: Entries | None, index: int, group: str, other: Pending) -> bool:
+    """Whether a rank jumped, at the entry at ``index``, over the other half of ``other``.
+
+    ``other`` is a peer's send or receive in the group of that name.
+    """
+    if entries is None or habit_at(entries, index) is not Habit.JUMPED:
+        return False
+    now, (pattern, *_) = _patterns_at(entries, index)
+    sends = other.op.endswith("send")
+    return any(
+        call is not None
+        and call[0] == group
+        and call[1].op.endswith("recv" if sends else "send")
+        and (call[1].src, call[1].dst) == (other.src, other.dst)
+        for call in pattern[: pattern.index(now)]
+    )
+
+
+def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[list[_Called | None]]]:
+    """What an entry is, and what was repeated until then, if that tells of the entry.
+
+    By all threads together, and by the entry's own one where there are several.
+    """
+    now = _call(entries, index)
+    # Without call sites a pattern of operations proves too little.
+    if now is None:
+        return None, []
+    everything = list(range(max(0, index - _PAST), index))
+    mine = _thread(entries, index)
+    own = [row for row in everything if _thread(entries, row) == mine]
+    patterns = []
+    for rows in [everything] if len(own) == len(everything) else [everything, own]:
+        past = [_call(entries, row) for row in rows]
+        period = period_of(past)
+        if period is not None and now in past[-period:]:
+            patterns.append(past[-period:])
+    return now, patterns
+
+
+def _thread(entries: Entries, row: int) -> str:
+    """The number of the thread; a dump has its name before it, the boundary has not."""
+    number = int(entries.thread[row])
+    return entries.threads[number].rpartition(" ")[2] if 0 <= number < len(entries.threads) else ""
+
+
+def _call(entries: Entries, row: int) -> _Called | None:
+    """What a call is, its place in the program included; None without one."""
+    stack = int(entries.stack[row])
+    site = call_site(entries.stacks[stack]) if stack >= 0 else None
+    if site is None:
+        return None
+    operation = entries.operations[int(entries.operation[row])]
+    sizes = comparable_sizes(operation.op, entries.arguments[int(entries.argument[row])])
+    name = entries.group_names[int(entries.group[row])].name
+    return name, operation, sizes, site

@@ -1,0 +1,141 @@
+"""Summaries of ranks united: what all members of a group did, held once per way of doing it.
+
+Uniting is associative and loses nothing: from the histories and the windows,
+each rank's own sequence can be had again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import Int32
+from hanglab.analyzer.matching.signatures import UInt64
+from hanglab.analyzer.matching.summary import GAP, Members, Part, Summary
+
+#: Histories that lie further apart are not laid into one array.
+_FAR = 1 << 14
+#: So many histories of a group are searched for one that a rank agrees with.
+_SEARCHED = 16
+
+GroupKey = tuple[str, Members | None]
+
+
+@dataclass
+class History:
+    """Signatures by sequence number, the same for all ranks in ``windows`` where they have any."""
+
+    base: int
+    #: Index into :attr:`Merged.signatures`; GAP where no rank has an entry.
+    codes: Int32
+    #: Rank -> the sequence numbers that it has entries for, first and one past the last.
+    windows: dict[int, tuple[int, int]]
+
+    def agrees(self, other: History) -> bool:
+        low = max(self.base, other.base)
+        high = min(self.base + len(self.codes), other.base + len(other.codes))
+        if high <= low:
+            return low - high < _FAR
+        mine = self.codes[low - self.base : high - self.base]
+        others = other.codes[low - other.base : high - other.base]
+        if len(mine) == len(others) and np.array_equal(mine, others):
+            return True
+        return bool(((mine == others) | (mine == GAP) | (others == GAP)).all())
+
+    def take(self, other: History) -> None:
+        low = min(self.base, other.base)
+        high = max(self.base + len(self.codes), other.base + len(other.codes))
+        if low == self.base and high == self.base + len(self.codes):
+            part = self.codes[other.base - low : other.base - low + len(other.codes)]
+            gaps = part == GAP
+            if gaps.any():
+                self.codes = self.codes.copy()
+                part = self.codes[other.base - low : other.base - low + len(other.codes)]
+                part[gaps] = other.codes[gaps]
+        else:
+            codes = np.full(high - low, GAP, dtype=np.int32)
+            codes[other.base - low : other.base - low + len(other.codes)] = other.codes
+            part = codes[self.base - low : self.base - low + len(self.codes)]
+            known = self.codes != GAP
+            part[known] = self.codes[known]
+            self.base, self.codes = low, codes
+        self.windows.update(other.windows)
+
+
+@dataclass
+class Merged:
+    """Any number of ranks.  The summaries have lost their codes to ``histories``."""
+
+    ranks: dict[int, Summary] = field(default_factory=dict)
+    histories: dict[GroupKey, list[History]] = field(default_factory=dict)
+    #: Rows of the tables of signatures, each with its number.
+    signatures: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, summary: Summary) -> None:
+        """Take one rank in; a second summary of the same rank is left out."""
+        if summary.rank in self.ranks:
+            return
+        numbers = self._numbers(summary.table)
+        for part in summary.parts:
+            if part.codes is not None:
+                codes = _renumber(part.codes, numbers)
+                window = {summary.rank: (part.base, part.base + part.length)}
+                self._enter(group_key(part), History(part.base, codes, window))
+        self.ranks[summary.rank] = replace(
+            summary,
+            parts=[replace(part, codes=None) for part in summary.parts],
+            table=np.zeros((0, 5), dtype=np.uint64),
+        )
+
+    def unite(self, other: Merged) -> None:
+        """Take all ranks of another one in, which must share none with this one."""
+        self.ranks.update(other.ranks)
+        numbers = self._numbers(other.table())
+        for key, histories in other.histories.items():
+            for history in histories:
+                codes = _renumber(history.codes, numbers)
+                self._enter(key, History(history.base, codes, dict(history.windows)))
+
+    def table(self) -> UInt64:
+        """All signatures, of shape ``(k, 5)``."""
+        joined = b"".join(self.signatures)
+        return np.frombuffer(joined, dtype=np.uint64).reshape(-1, 5)
+
+    def _numbers(self, table: UInt64) -> Int32:
+        known = self.signatures
+        rows = [row.tobytes() for row in table]
+        return np.array([known.setdefault(row, len(known)) for row in rows] + [GAP], np.int32)
+
+    def _enter(self, key: GroupKey, history: History) -> None:
+        histories = self.histories.setdefault(key, [])
+        for known in histories[:_SEARCHED]:
+            if known.agrees(history):
+                known.take(history)
+                return
+        histories.append(history)
+
+
+def _renumber(codes: Int32, numbers: Int32) -> Int32:
+    # The last number is GAP's own, which is index -1.
+    return numbers[codes]
+
+
+def group_key(part: Part) -> GroupKey:
+    return part.name, part.members or None
+
+
+def merge(*parts: Summary | Merged) -> Merged:
+    """Unite summaries, and what was united before, into a new whole."""
+    return merge_all(parts)
+
+
+def merge_all(parts: Iterable[Summary | Merged]) -> Merged:
+    merged = Merged()
+    for part in parts:
+        if isinstance(part, Summary):
+            merged.add(part)
+        else:
+            merged.unite(part)
+    return merged

@@ -1,0 +1,76 @@
+"""Counts sends and receives from a collective that both sides remember.
+
+Where rings have lost the beginning, nobody knows which send belongs to which
+receive.  From a collective that both ranks have in their rings on, they can be
+counted again, as long as the counts agree at every later one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
+from hanglab.analyzer.graph.waits import Waiting
+from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.summary import Pending
+
+
+@dataclass
+class _Side:
+    """One rank's half of a channel."""
+
+    #: Indices of its entries.
+    rows: Int64
+    #: Collective (group, number) -> index of its entry.
+    marks: dict[tuple[str, int], int]
+
+    def before(self, index: int) -> int:
+        return int(np.searchsorted(self.rows, index))
+
+
+def recount(waiting: Waiting, lookup: Lookup) -> bool | None:
+    """Whether the other half of a send or receive has been posted; None if that stays unknown."""
+    (rank, pending), *_ = waiting.waiters.items()
+    if waiting.peer is None:
+        return None
+    sends = pending.op.endswith("send")
+    mine = _side(lookup.entries(rank), waiting, pending, sends)
+    theirs = _side(lookup.entries(waiting.peer), waiting, pending, not sends)
+    if mine is None or theirs is None:
+        return None
+    common = sorted(mine.marks.keys() & theirs.marks.keys(), key=lambda mark: mine.marks[mark])
+    offsets = [
+        theirs.before(theirs.marks[mark]) - mine.before(mine.marks[mark])
+        for mark in common
+        if mine.marks[mark] < pending.index
+    ]
+    if not offsets or any(offset != offsets[0] for offset in offsets):
+        return None
+    return mine.before(pending.index) + offsets[0] < len(theirs.rows)
+
+
+def _side(entries: Entries | None, waiting: Waiting, pending: Pending, sends: bool) -> _Side | None:
+    if entries is None or pending.index == ABSENT:
+        return None
+    names = [group.name for group in entries.group_names]
+    fitting = [
+        number
+        for number, operation in enumerate(entries.operations)
+        if operation.op.endswith("send" if sends else "recv")
+        and (operation.src, operation.dst) == (pending.src, pending.dst)
+    ]
+    groups = [number for number, name in enumerate(names) if name == waiting.group.group.name]
+    rows = np.flatnonzero(np.isin(entries.operation, fitting) & np.isin(entries.group, groups))
+    collective = np.flatnonzero(~entries.is_p2p & (entries.seq >= 0))
+    marks = {
+        (names[group], seq): index
+        for index, group, seq in zip(
+            collective.tolist(),
+            entries.group[collective].tolist(),
+            entries.seq[collective].tolist(),
+            strict=True,
+        )
+    }
+    return _Side(rows, marks)

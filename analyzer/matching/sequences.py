@@ -1,0 +1,78 @@
+"""What each member of one group did, number by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import Int32
+from hanglab.analyzer.graph.wait_for_graph import Call
+from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.groups import ResolvedGroup
+from hanglab.analyzer.matching.merging import History, Merged
+from hanglab.analyzer.matching.signatures import UInt64
+from hanglab.analyzer.matching.summary import GAP
+
+#: Calls of so many ranks are read in full.
+_CALLS = 64
+
+Signature = tuple[int, ...]
+
+
+@dataclass
+class Sequences:
+    """What each member of one group did, by sequence number."""
+
+    group: ResolvedGroup
+    histories: list[History]
+    table: UInt64
+
+    def of(self, rank: int) -> tuple[int, Int32]:
+        """First sequence number and codes of one rank."""
+        for history in self.histories:
+            window = history.windows.get(rank)
+            if window is not None:
+                low, high = window
+                return low, history.codes[low - history.base : high - history.base]
+        return 0, np.zeros(0, dtype=np.int32)
+
+    def code(self, rank: int, seq: int) -> int:
+        base, codes = self.of(rank)
+        return int(codes[seq - base]) if base <= seq < base + len(codes) else GAP
+
+    def signature(self, code: int) -> Signature | None:
+        """All that is known of a call, its call site last; None in a gap."""
+        return None if code == GAP else tuple(self.table[code].tolist())
+
+    def signatures(self, rank: int, low: int | None, high: int | None) -> list[Signature | None]:
+        """Signatures of one rank from ``low`` to one before ``high``."""
+        base, codes = self.of(rank)
+        start = 0 if low is None else max(0, low - base)
+        stop = len(codes) if high is None else max(0, high - base)
+        return [self.signature(code) for code in codes[start:stop].tolist()]
+
+
+def sequences_of(merged: Merged, group: ResolvedGroup, table: UInt64) -> Sequences:
+    members = set(group.standings)
+    histories = []
+    for key in group.histories:
+        for history in merged.histories.get(key, ()):
+            if members.isdisjoint(history.windows):
+                continue
+            histories.append(history)
+    return Sequences(group, histories, table)
+
+
+def calls_under(
+    sequences: Sequences, lookup: Lookup, seq: int, ranks: list[int], first: tuple[int, ...]
+) -> dict[int, Call]:
+    """Calls of ``ranks`` under one number, those of ``first`` before all others."""
+    calls = {}
+    chosen = [*first, *(rank for rank in ranks if rank not in first)][:_CALLS]
+    lookup.prefetch(chosen)
+    for rank in chosen:
+        call = lookup.collective(rank, sequences.group, seq)
+        if call is not None:
+            calls[rank] = call
+    return dict(sorted(calls.items()))

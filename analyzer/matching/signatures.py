@@ -1,0 +1,238 @@
+"""What must be equal in the calls of all ranks under one sequence number, and what need not be.
+
+Healthy shapes differ in many ways: a gather's root has outputs and the others
+have none, an uneven all_gather has inputs of any size, all_to_all may move
+anything anywhere.  A signature holds only what is equal in every healthy job,
+and leaves out what a dump does not know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hanglab.analyzer.facts.code_owners import CodeMap
+from hanglab.analyzer.flight_recorder.columns import Arguments, Frame, Operation
+from hanglab.analyzer.graph.wait_for_graph import Call, Difference
+
+UInt64 = npt.NDArray[np.uint64]
+
+#: Operations of which only the inputs, or only the outputs, are equal on all ranks.
+_INPUTS_ONLY = frozenset({"gather", "reduce_scatter", "reduce_scatter_v", "_reduce_oop"})
+_OUTPUTS_ONLY = frozenset({"scatter", "all_gather", "all_gather_v", "_broadcast_oop"})
+_BOTH = frozenset(
+    {
+        "_all_gather_base",
+        "all_gather_single",
+        "_reduce_scatter_base",
+        "reduce_scatter_single",
+    }
+)
+#: Operations that may finish on one rank although another has not entered them.
+ROOTED = frozenset({"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter"})
+_SPLITS = re.compile(r"in:\[([-\d, ]*)\] out:\[([-\d, ]*)\]")
+
+CODE = CodeMap()
+
+
+def is_all_to_all(op: str) -> bool:
+    return op.startswith(("all_to_all", "alltoall"))
+
+
+def is_batch_end(op: str) -> bool:
+    """The entry that closes a batch of coalesced operations."""
+    return op.endswith("coalesced") and op in (
+        "coalesced",
+        "ALLGATHER_coalesced",
+        "REDUCE_SCATTER_coalesced",
+    )
+
+
+Numels = tuple[int, ...]
+
+
+def _numels(sizes: Sequence[Sequence[int]]) -> Numels:
+    return tuple(prod(shape) for shape in sizes)
+
+
+def comparable_sizes(op: str, arguments: Arguments) -> tuple[Numels, ...] | None:
+    """Numbers of elements that are equal on all ranks; None where nothing can be compared."""
+    inputs, outputs = _numels(arguments.input_sizes), _numels(arguments.output_sizes)
+    if not inputs and not outputs:
+        return None
+    if is_all_to_all(op):
+        return None
+    if op in _INPUTS_ONLY:
+        return (inputs,) if inputs else None
+    if op in _OUTPUTS_ONLY:
+        return (outputs,) if outputs else None
+    if op in _BOTH:
+        return (inputs, outputs) if inputs and outputs else None
+    return (inputs or outputs,)
+
+
+def comparable_dtypes(arguments: Arguments) -> tuple[str, ...] | None:
+    found = set(arguments.input_dtypes) | set(arguments.output_dtypes)
+    found.discard("")
+    return tuple(sorted(found)) or None
+
+
+def difference(a: Call, b: Call, *, sites: bool = True) -> Difference | None:
+    """The gravest difference between two calls under one number; None if they go together."""
+    if a.op != b.op:
+        return Difference.OPERATION
+    site_a, site_b = call_site(a.stack), call_site(b.stack)
+    if sites and site_a and site_b and site_a != site_b:
+        return Difference.CALL_SITE
+    return argument_difference(a, b)
+
+
+def argument_difference(a: Call, b: Call) -> Difference | None:
+    mine, others = a.arguments, b.arguments
+    sizes = comparable_sizes(a.op, mine), comparable_sizes(b.op, others)
+    if None not in sizes and sizes[0] != sizes[1]:
+        return Difference.SIZE
+    dtypes = comparable_dtypes(mine), comparable_dtypes(others)
+    if None not in dtypes and dtypes[0] != dtypes[1]:
+        return Difference.DTYPE
+    if mine.root is not None and others.root is not None and mine.root != others.root:
+        return Difference.ROOT
+    if mine.reduce_op and others.reduce_op and mine.reduce_op != others.reduce_op:
+        return Difference.REDUCE_OP
+    return None
+
+
+def call_site(stack: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of user code; None without one."""
+    return CODE.innermost_user(stack)
+
+
+def _hash(text: str) -> int:
+    """A hash of 64 bits that is never 0 and is the same in every process."""
+    digest = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+@lru_cache(maxsize=4096)
+def operation_hash(op: str) -> int:
+    """What stands for an operation's name in a table of signatures."""
+    return _hash(op)
+
+
+@lru_cache(maxsize=65536)
+def _size_hash(op: str, arguments: Arguments) -> int:
+    sizes = comparable_sizes(op, arguments)
+    return 0 if sizes is None else _hash(str(sizes))
+
+
+@lru_cache(maxsize=65536)
+def _dtype_hash(arguments: Arguments) -> int:
+    dtypes = comparable_dtypes(arguments)
+    return 0 if dtypes is None else _hash(str(dtypes))
+
+
+def _extra_hash(arguments: Arguments) -> int:
+    if arguments.root is None and not arguments.reduce_op:
+        return 0
+    return _hash(f"{arguments.root} {arguments.reduce_op}")
+
+
+def _site_hash(stack: tuple[Frame, ...]) -> int:
+    frames = CODE.user_frames(stack) or list(stack)
+    if not frames:
+        return 0
+    return _hash("|".join(f"{f.file}:{f.line}:{f.function}" for f in frames))
+
+
+class _Signatures:
+    """Signatures by the identity of what they are of, which the dumps of one loader share.
+
+    To hash a stack takes longer than all else that is done for one.
+    """
+
+    def __init__(self) -> None:
+        #: What an identity belongs to is held, so that no other thing can have it.
+        self._known: dict[tuple[int, int, int], tuple[Any, tuple[int, ...]]] = {}
+        self._sites: dict[int, tuple[Any, int]] = {}
+
+    def __call__(
+        self, operation: Operation, arguments: Arguments, stack: tuple[Frame, ...]
+    ) -> tuple[int, ...]:
+        key = id(operation), id(arguments), id(stack)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+                self._sites.clear()
+            row = (
+                operation_hash(operation.op),
+                _size_hash(operation.op, arguments),
+                _dtype_hash(arguments),
+                _extra_hash(arguments),
+                self._site(stack),
+            )
+            known = self._known[key] = (operation, arguments, stack), row
+        return known[1]
+
+    def _site(self, stack: tuple[Frame, ...]) -> int:
+        known = self._sites.get(id(stack))
+        if known is None:
+            known = self._sites[id(stack)] = stack, _site_hash(stack)
+        return known[1]
+
+
+#: So many signatures are remembered.
+_REMEMBERED = 4096
+_SIGNATURES = _Signatures()
+
+#: Columns of a table of signatures, gravest first.
+OPERATION, SIZE, DTYPE, EXTRA, SITE = range(5)
+
+
+def signature_table(
+    operations: Sequence[Operation],
+    arguments: Sequence[Arguments],
+    stacks: Sequence[tuple[Frame, ...]],
+    keys: Sequence[tuple[int, int, int]],
+) -> UInt64:
+    """Signatures of the given (operation, argument, stack) indices, of shape ``(len(keys), 5)``.
+
+    Every column is a hash of 64 bits; 0 where it is not known or does not apply.
+    """
+    rows = [
+        _SIGNATURES(operations[i], arguments[j], stacks[k] if k >= 0 else ()) for i, j, k in keys
+    ]
+    return np.array(rows, dtype=np.uint64).reshape(len(keys), 5)
+
+
+def suspicious(a: UInt64, b: UInt64) -> bool:
+    """True if two signatures differ in something that both of them know."""
+    return bool(np.any((a != b) & (a != 0) & (b != 0)))
+
+
+def alike(a: tuple[int, ...] | None, b: tuple[int, ...] | None) -> bool:
+    """Whether two signatures are from one line and equal in whatever else both of them know.
+
+    A rank that died in a call may have taken with it what is read of one only later.
+    """
+    if a is None or b is None or a[SITE] != b[SITE]:
+        return False
+    return all(x == y or not (x and y) for x, y in zip(a[:SITE], b[:SITE], strict=True))
+
+
+def splits_of(arguments: Arguments) -> tuple[list[int], list[int]] | None:
+    """Input and output split sizes of an all_to_all, where the boundary saw them."""
+    found = _SPLITS.search(arguments.splits)
+    if not found:
+        return None
+    sent, received = (
+        [int(number) for number in part.split(",") if number.strip()] for part in found.groups()
+    )
+    return (sent, received) if sent and received else None

@@ -1,0 +1,122 @@
+"""What a heuristic hands to arbitration, and what it has in common with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.verdict import (
+    Cause,
+    CollectiveRef,
+    Effect,
+    Evidence,
+    Finding,
+    Location,
+    Status,
+)
+
+
+class Order(IntEnum):
+    """The order in which causes are decided: the first that is proved wins."""
+
+    EXIT = 1
+    PROCESS = 2
+    DIVERGENCE = 3
+    CYCLE = 4
+    OUTSIDE = 5
+    STALLED = 6
+    SLOW = 7
+
+
+@dataclass
+class Proposal:
+    """A finding, and where it stands in the order.
+
+    ``excludes`` are ranks whose own trouble this one explains although they
+    are no culprits: a rank that raised because its peer was gone, say.
+    """
+
+    finding: Finding
+    order: Order
+    excludes: frozenset[int] = frozenset()
+    #: Ranks that could be meant as well; they become alternatives.
+    alternatives: list[tuple[Cause, list[int], float]] = field(default_factory=list)
+
+
+Heuristic = Callable[[Known], Iterable[Proposal]]
+
+
+def propose(
+    known: Known,
+    order: Order,
+    cause: Cause,
+    culprits: Sequence[int],
+    *,
+    status: Status,
+    confidence: float,
+    summary: str,
+    evidence: Sequence[Evidence] = (),
+    location: Location | None = None,
+    collective: CollectiveRef | None = None,
+    victims: Sequence[int] | None = None,
+    effect: Effect | None = None,
+    excludes: Iterable[int] = (),
+    alternatives: Sequence[tuple[Cause, list[int], float]] = (),
+) -> Proposal:
+    """A proposal whose victims are, unless said otherwise, all other ranks."""
+    if victims is None:
+        victims = known.others(*culprits)
+    return Proposal(
+        finding=Finding(
+            status=status,
+            category=cause.category,
+            cause=cause,
+            culprits=sorted(culprits),
+            victims=sorted(victims),
+            collective=collective,
+            location=location,
+            confidence=confidence,
+            summary=summary,
+            evidence=list(evidence),
+            advice=advice_for(cause),
+            effect=effect,
+        ),
+        order=order,
+        excludes=frozenset(excludes),
+        alternatives=list(alternatives),
+    )
+
+
+def name_ranks(ranks: Sequence[int]) -> str:
+    """``rank 1``, ``ranks 1 and 3``, ``ranks 0-5``: ranks as people read them."""
+    ordered = sorted(set(ranks))
+    if not ordered:
+        return "no rank"
+    if len(ordered) == 1:
+        return f"rank {ordered[0]}"
+    runs: list[tuple[int, int]] = []
+    for rank in ordered:
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1] = (runs[-1][0], rank)
+        else:
+            runs.append((rank, rank))
+    parts: list[str] = []
+    for first, last in runs:
+        if last - first >= 2:
+            parts.append(f"{first}-{last}")
+        else:
+            parts += [str(rank) for rank in range(first, last + 1)]
+    if len(parts) == 1:
+        return f"ranks {parts[0]}"
+    return f"ranks {', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def name_line(location: Location | None) -> str:
+    """`` at train.py:18 (train_step)``, or nothing."""
+    if location is None:
+        return ""
+    base = location.file.rsplit("/", 1)[-1]
+    return f" at {base}:{location.line} ({location.function})"

@@ -1,0 +1,1 @@
+"""Jobs: what is planned, run, judged, and laid down of each."""

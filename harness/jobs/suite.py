@@ -1,0 +1,252 @@
+"""Many jobs: which ones are asked for, and running them side by side."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from hanglab.harness.jobs.outcome import Judgement, Outcome, exit_code
+from hanglab.harness.jobs.resources import Allotment
+from hanglab.harness.jobs.run import Request, Result, expectation, run
+from hanglab.harness.jobs.run_folder import ArtifactsError, RunFolder, Variant, write_json
+from hanglab.harness.launchers.selection import CONTAINERS, Launchers, launcher_of
+from hanglab.harness.scenarios.declaration import Scenario
+from hanglab.harness.scenarios.discovery import BrokenFile, Found
+from hanglab.harness.system import capabilities
+
+SCHEMA: Final = "hanglab.run/1"
+DEFAULT_DEADLINE_S: Final = 120.0
+#: A user's script pauses for longer than a scenario does: imports, data, checkpoints.
+SCRIPT_HANG_AFTER_S: Final = 5.0
+
+
+#: What only a root rank may do.
+_NOT_IN_CONTAINERS: Final = frozenset({"private_mounts", "private_storage", "root"})
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run; None leaves a thing to each scenario."""
+
+    backend: str = "gloo"
+    launcher: str = "local"
+    world_size: int | None = None
+    #: Containers to spread the ranks over.
+    nodes: int | None = None
+    jobs: int = 1
+    repeat: int = 1
+    seed: int = 0
+    control: bool = True
+    hang_after_s: float | None = None
+    deadline_s: float = DEFAULT_DEADLINE_S
+
+
+class Listener(Protocol):
+    """Hears how a suite gets on; called from several threads."""
+
+    def phase(self, request: Request, phase: str) -> None: ...
+
+    def result(self, result: Result) -> None: ...
+
+
+def plan(found: Found, options: Options) -> tuple[list[Request], list[Result]]:
+    """Jobs to run, and the results of those that cannot be: broken files and skips."""
+    requests: list[Request] = []
+    settled = [_broken(broken) for broken in found.broken]
+    for scenario in found.scenarios:
+        asked = requests_of(scenario, options)
+        refusal = refusal_of(scenario, asked[0])
+        if refusal is None:
+            requests += asked
+        else:
+            judgement = Judgement(Outcome.SKIPPED, refusal)
+            settled += [Result(scenario.name, request, judgement) for request in asked]
+    return requests, settled
+
+
+def requests_of(scenario: Scenario, options: Options) -> list[Request]:
+    """Fault and control of a scenario, as often as asked for."""
+    variants: tuple[Variant, ...] = ("fault", "control") if options.control else ("fault",)
+    return [
+        Request(
+            scenario=scenario,
+            variant=variant,
+            repetition=repetition,
+            seed=options.seed + repetition,
+            backend=options.backend,
+            world_size=options.world_size or scenario.world_size,
+            nodes=options.nodes or scenario.nodes,
+            launcher=launcher_of(scenario.needs, options.launcher),
+            hang_after_s=options.hang_after_s or scenario.hang_after_s,
+            deadline_s=options.deadline_s,
+        )
+        for repetition in range(options.repeat)
+        for variant in variants
+    ]
+
+
+def refusal_of(scenario: Scenario, request: Request) -> str | None:
+    """Why a scenario cannot run here as asked, or None.
+
+    Raises PoolTooSmall where the GPUs that it needs are there, but not for hanglab.
+    """
+    if request.backend not in scenario.backends:
+        return f"runs on {' and '.join(scenario.backends)} only"
+    refusal = scenario.refuses_world(request.world_size)
+    if refusal:
+        return refusal
+    if request.launcher == CONTAINERS:
+        barred = [need for need in scenario.needs if need in _NOT_IN_CONTAINERS]
+        if barred:
+            return f"needs {barred[0]}: ranks in containers are not root; use another launcher"
+    for need in _needs(scenario, request):
+        found = capabilities.capability(need)
+        if not found.available:
+            remedy = f"; {found.remedy}" if found.remedy else ""
+            return f"needs {need}: {found.reason}{remedy}"
+    return Allotment().refusal(scenario, request.backend)
+
+
+def _needs(scenario: Scenario, request: Request) -> list[str]:
+    needs = [request.backend, *scenario.needs]
+    if CONTAINERS in (request.launcher, *needs):
+        needs += [CONTAINERS, "image"]
+    needs += [fault.needs for fault in scenario.faults if fault.needs]
+    return list(dict.fromkeys(needs))
+
+
+def _broken(broken: BrokenFile) -> Result:
+    return Result(
+        broken.path.stem,
+        None,
+        Judgement(Outcome.HARNESS_ERROR, f"{broken.path.name}:{broken.line}: {broken.reason}"),
+        detail=broken.describe(),
+    )
+
+
+def run_all(
+    requests: Sequence[Request],
+    folder: RunFolder,
+    launchers: Launchers,
+    jobs: int,
+    stop: threading.Event,
+    listener: Listener,
+) -> list[Result]:
+    """Runs the jobs, ``jobs`` at a time, and gives their results in the order of the requests.
+
+    Once ``stop`` is set the running jobs are ended and the others not begun;
+    those have no result.
+    """
+    allotment = Allotment()
+
+    def one(request: Request) -> Result | None:
+        def tell(phase: str) -> None:
+            listener.phase(request, phase)
+
+        with allotment.lease(request, stop, tell) as environment:
+            if environment is None:
+                return None
+            result = _run_one(request, folder, launchers, stop, tell, environment)
+        listener.result(result)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(jobs, "job") as pool:
+        futures = [pool.submit(one, request) for request in requests]
+        try:
+            concurrent.futures.wait(futures)
+        except BaseException:
+            stop.set()
+            raise
+    return [result for future in futures if (result := future.result()) is not None]
+
+
+def _run_one(
+    request: Request,
+    folder: RunFolder,
+    launchers: Launchers,
+    stop: threading.Event,
+    tell: Callable[[str], None],
+    environment: Mapping[str, str],
+) -> Result:
+    name = request.scenario.name
+    try:
+        here = folder.job(name, request.variant, request.repetition)
+        return run(request, here, launchers[request.launcher], stop, tell, environment)
+    except ArtifactsError as failure:
+        judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
+        return Result(name, request, judgement, detail=failure.advice)
+
+
+def write_results(
+    folder: RunFolder, options: Options, results: Sequence[Result]
+) -> dict[str, object]:
+    """Writes the run's ``results.json`` and gives back its content."""
+    return write_entries(folder, options, [to_json(result) for result in results])
+
+
+def write_entries(
+    folder: RunFolder, options: Options, entries: Sequence[Mapping[str, object]]
+) -> dict[str, object]:
+    """The same of results that :func:`to_json` has made."""
+    content: dict[str, object] = {
+        "schema": SCHEMA,
+        "folder": str(folder.path),
+        "exit_code": exit_code(Outcome(entry["outcome"]) for entry in entries),
+        "backend": options.backend,
+        "launcher": options.launcher,
+        "seed": options.seed,
+        "results": entries,
+    }
+    write_json(folder.results, content)
+    return content
+
+
+def to_json(result: Result) -> dict[str, object]:
+    request = result.request
+    return {
+        "scenario": result.name,
+        "variant": request.variant if request else None,
+        "repetition": request.repetition if request else None,
+        "seed": request.seed if request else None,
+        "world_size": request.world_size if request else None,
+        "outcome": result.outcome.value,
+        "reason": result.judgement.reason,
+        "expected": expectation(request) if request else None,
+        "verdict": result.verdict,
+        "seconds": round(result.seconds, 3),
+        "artifacts": str(result.folder) if result.folder else None,
+        "detail": result.detail,
+    }
+
+
+def script_scenario(program: Path, options: Options, arguments: Sequence[str] = ()) -> Scenario:
+    """A plain script of which nothing is expected."""
+    return Scenario(
+        name=program.stem,
+        source=program,
+        line=1,
+        function=None,
+        program=program,
+        expect=None,
+        world_size=options.world_size or 4,
+        hang_after_s=options.hang_after_s or SCRIPT_HANG_AFTER_S,
+        arguments=tuple(arguments),
+    )
+
+
+__all__ = [
+    "Listener",
+    "Options",
+    "plan",
+    "refusal_of",
+    "requests_of",
+    "run_all",
+    "script_scenario",
+    "to_json",
+    "write_entries",
+    "write_results",
+]

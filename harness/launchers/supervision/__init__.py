@@ -1,0 +1,1 @@
+"""Supervision of jobs: processes that outlive hanglab and leave none of a job behind."""

@@ -1,0 +1,102 @@
+"""What all launchers share whose jobs run under a supervisor below a guardian."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Mapping
+
+from hanglab.harness.launchers import protocol
+from hanglab.harness.launchers.environment import RANK_VARIABLES, job_environment
+from hanglab.harness.launchers.protocol import Plan, SupervisorLost, SupervisorSilent
+from hanglab.harness.launchers.supervision.channel import Message
+from hanglab.harness.launchers.supervision.client import Guard, GuardianLost, new_runtime_dir
+from hanglab.harness.launchers.supervision.job import SupervisedJob
+
+Kind = frozenset[tuple[str, str]]
+
+
+class GuardedLauncher:
+    """Starts jobs through guardians of its own; safe to share among threads."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._guards: dict[Kind, Guard] = {}
+        self._lock = threading.Lock()
+
+    def command(self) -> list[str]:
+        """The guardian's program, to which the control socket's number is added."""
+        raise NotImplementedError
+
+    def kind_of(self, environment: Mapping[str, str]) -> Kind:
+        """Environments of different kinds need different guardians."""
+        return frozenset()
+
+    def order(self, plan: Plan, environment: dict[str, str]) -> Message:
+        """What the supervisor has to know besides what all orders say."""
+        raise NotImplementedError
+
+    def prepare(self, environment: Mapping[str, str] | None = None) -> None:
+        """Starts the guardian in the background, so that a later start need not wait for it.
+
+        ``environment`` is what the plan will add to that of this process.
+        """
+        self._guard({**os.environ, **(environment or {})})
+
+    def start(self, plan: Plan) -> SupervisedJob:
+        plan.log_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._start(plan)
+        except (GuardianLost, SupervisorLost):
+            # A guardian that died while it was idle costs one more start, not the job.
+            return self._start(plan)
+
+    def _start(self, plan: Plan) -> SupervisedJob:
+        runtime_dir = new_runtime_dir()
+        environment = job_environment(plan, os.environ, runtime_dir)
+        order = {
+            "world_size": plan.world_size,
+            "environment": environment,
+            "folder": os.getcwd(),
+            "log_dir": os.path.abspath(plan.log_dir),
+            "runtime_dir": str(runtime_dir),
+            "limit_s": plan.deadline_s + protocol.GRACE_S,
+            **self.order(plan, environment),
+        }
+        guard = self._guard(environment)
+        job = SupervisedJob(plan, runtime_dir, guard.adopt(runtime_dir))
+        try:
+            job.begin(order)
+        except SupervisorSilent:
+            # Jobs that it has handed to supervisors go on without it.
+            guard.kill()
+            job.end()
+            raise
+        except BaseException:  # Ctrl-C, too: nobody else could end the job
+            job.end()
+            raise
+        return job
+
+    def _guard(self, environment: Mapping[str, str]) -> Guard:
+        kind = self.kind_of(environment)
+        with self._lock:
+            guard = self._guards.get(kind)
+            if guard is not None and guard.alive():
+                return guard
+            if guard is not None:
+                guard.close()
+            own = {k: v for k, v in environment.items() if k not in RANK_VARIABLES}
+            # That of the job is gone before the guardian is.
+            own["TMPDIR"] = tempfile.gettempdir()
+            guard = self._guards[kind] = Guard(self.command(), own)
+            return guard
+
+    def close(self) -> None:
+        """Ends every job of this launcher, and its guardians; waits for that."""
+        with self._lock:
+            guards = list(self._guards.values())
+            self._guards.clear()
+        for guard in guards:
+            guard.close()

@@ -1,0 +1,265 @@
+"""``hanglab capture``: jobs that run already, recorded or not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from hanglab.harness.errors import HanglabError, UsageError
+from hanglab.harness.recording.agent import Agent
+from hanglab.harness.recording.session import dump_options
+from hanglab.recorder.agent.capture_socket import request_capture
+from hanglab.recorder.attach.tree import FoundRank, by_environment, environment_of, find_ranks
+from hanglab.recorder.system import procfs
+from hanglab.recorder.system.socket_folders import Runtime
+
+#: A job that computes all the time is watched for up to three times as long.
+_MOST = 4.0
+_ANSWER_S = 2.0
+#: For the agent to come up on a busy machine.
+_AGENT_S = 20.0
+_CAPTURE_S = 15.0
+_PACE_S = 0.05
+#: A flag in /proc/PID/stat, from the kernel's sched.h.
+_PF_KTHREAD = 0x00200000
+#: What tells ranks of one job from those of another with the same parent.
+_JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
+
+
+class NoSuchProcess(UsageError, ProcessLookupError):
+    """The process does not exist."""
+
+    advice = "`ps -ef` shows what runs; give the launcher's or a rank's process id."
+
+
+class NotYours(HanglabError, PermissionError):
+    """The process belongs to somebody else."""
+
+
+class NoRanks(HanglabError):
+    """Nothing there is a rank of a job."""
+
+    advice = (
+        "Ranks are Python processes with RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK in their "
+        "environment, or started by torch.multiprocessing.spawn; give the launcher's process id."
+    )
+
+
+def ranks_of(pid: int) -> list[FoundRank]:
+    """The ranks of the job that a process belongs to, on this host.
+
+    ``pid`` is a launcher, a rank, or anything above or below one.  Raises
+    NoSuchProcess, NotYours, NoRanks.
+    """
+    stat = procfs.stat(pid)
+    if stat is None or stat.state in "ZX":
+        raise NoSuchProcess(f"There is no process {pid}.")
+    _check_owner(pid)
+    found = find_ranks([pid, *_below(pid)], spawned=True)
+    if not any(rank.pid == pid for rank in found):
+        if found:
+            return found
+        above = _rank_above(pid)
+        if above is None:
+            raise NoRanks(f"Neither process {pid} nor any below it is a rank.")
+        pid = above
+    return _siblings(pid) or found
+
+
+def all_ranks() -> list[list[FoundRank]]:
+    """The ranks of every job on this host that this user may look at, by job.
+
+    Raises NoRanks.
+    """
+    mine = [pid for pid in _below(1, all_of_them=True) if _is_mine(pid)]
+    jobs: dict[tuple[object, ...], list[FoundRank]] = {}
+    for rank in find_ranks(mine, spawned=True):
+        jobs.setdefault(_job_of(rank), []).append(rank)
+    if not jobs:
+        raise NoRanks("No rank of any job runs here, as far as this user may look.")
+    return list(jobs.values())
+
+
+def recorded_case(ranks: Sequence[FoundRank]) -> Path | None:
+    """The Case into which these ranks are recorded already."""
+    cases = {rank.case for rank in ranks}
+    if len(cases) != 1 or not (case := cases.pop()):
+        return None
+    return Path(case) if (Path(case) / "hosts").is_dir() else None
+
+
+def ranks_of_case(case: Path) -> list[FoundRank]:
+    """The ranks of a Case that still run on this host.  Raises NoRanks."""
+    from hanglab.harness.recording.archives import open_case
+
+    reader = open_case(case, damaged=True)
+    found = []
+    for rank in reader.ranks:
+        if rank.process is None or procfs.stat(rank.process.pid) is None:
+            continue
+        environment = environment_of(rank.process.pid)
+        named = environment.get("HANGLAB_CASE", "")
+        if named and os.path.realpath(named) == os.path.realpath(reader.path):
+            found.append(
+                FoundRank(
+                    rank.process.pid,
+                    rank.rank,
+                    rank.process.world_size,
+                    rank.process.local_rank,
+                    rank.attempt,
+                    named,
+                    environment.get("HANGLAB_RUNTIME", ""),
+                )
+            )
+    if not found:
+        raise NoRanks(
+            f"No rank of {case} runs here any more.", f"`hanglab analyze {case}` reads the Case."
+        )
+    return found
+
+
+def capture_recorded(case: Path, ranks: Sequence[FoundRank], watch_s: float) -> Path:
+    """Have a recorded job captured into its own Case, by its agent or by a new one."""
+    runtime = Path(ranks[0].runtime or case)
+    words = "asked for by hanglab capture"
+    if request_capture(runtime, words, _MOST * max(watch_s, 60.0)):
+        return case
+    _watch(case, runtime, [], ranks, watch_s)
+    return case
+
+
+def capture_unrecorded(case: Path, ranks: Sequence[FoundRank], watch_s: float) -> Path:
+    """Attach to ranks from outside and capture them into a new Case."""
+    with Runtime() as runtime:
+        _watch(case, runtime, ranks, ranks, watch_s)
+    return case
+
+
+def _watch(
+    case: Path,
+    runtime: Path,
+    strangers: Sequence[FoundRank],
+    ranks: Sequence[FoundRank],
+    watch_s: float,
+) -> None:
+    """Watches until it shows whether the job moves, captures, and lets the Case be written."""
+    sizes = [rank.world_size for rank in ranks if rank.world_size]
+    with Runtime() as logs:
+        agent = Agent(
+            case,
+            runtime,
+            world_size=max(sizes) if sizes else len(ranks),
+            hang_after_s=watch_s,
+            log=logs / "agent.err",
+            options=dump_options(environment_of(ranks[0].pid)),
+        )
+        with contextlib.closing(agent):
+            for rank in strangers:
+                agent.adopt(rank)
+            begun = called = time.monotonic()
+            while not agent.poll():
+                time.sleep(_PACE_S)
+                if not agent.pids and time.monotonic() - called < _AGENT_S:
+                    begun = time.monotonic()
+                past = time.monotonic() - begun
+                if past < watch_s:
+                    continue
+                quiet_s = agent.quiet_s(_ANSWER_S)
+                if past > _MOST * watch_s or quiet_s is None or quiet_s < watch_s / 2:
+                    agent.capture("request", "asked for by hanglab capture")
+                    agent.wait_captured(_CAPTURE_S)
+                    break
+            agent.finish(ended_by_recorder=False)
+
+
+def _check_owner(pid: int) -> None:
+    if _is_mine(pid):
+        return
+    try:
+        uid = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        raise NoSuchProcess(f"There is no process {pid}.") from None
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    if _is_of_the_kernel(pid):
+        raise NoRanks(f"Process {pid} is a thread of the kernel.")
+    remedy = "Run hanglab as root." if uid == 0 else f"Run hanglab as {name} or as root."
+    if uid == os.geteuid() or os.geteuid() == 0:
+        remedy = "The kernel refuses it even so: allow it ptrace (CAP_SYS_PTRACE)."
+    raise NotYours(f"Process {pid} belongs to {name}, and its state may not be read.", remedy)
+
+
+def _is_of_the_kernel(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            # What follows the name, which may hold anything: state, ppid, ..., flags.
+            flags = int(file.read().rpartition(")")[2].split()[6])
+    except (OSError, ValueError, IndexError):
+        return False
+    return bool(flags & _PF_KTHREAD)
+
+
+def _is_mine(pid: int) -> bool:
+    """Whether its environment may be read, as everything else about it that matters."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            file.read(1)
+    except OSError:
+        return False
+    return True
+
+
+def _below(pid: int, all_of_them: bool = False) -> list[int]:
+    if all_of_them:
+        everyone = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+        stats = {one: procfs.stat(one) for one in everyone}
+        top = [one for one, stat in stats.items() if stat is not None and stat.ppid == 0]
+        return [one for root in top for one in (root, *procfs.descendants([root])[root])]
+    return procfs.descendants([pid])[pid]
+
+
+def _rank_above(pid: int) -> int | None:
+    """The rank that a process, such as a loader's worker, was started by."""
+    while (stat := procfs.stat(pid)) is not None and stat.ppid > 1:
+        pid = stat.ppid
+        if any(rank.pid == pid for rank in find_ranks([pid], spawned=True)):
+            # A worker has its rank's environment: the outermost one is the rank.
+            above = _rank_above(pid)
+            return above if above is not None and _same_rank(above, pid) else pid
+    return None
+
+
+def _same_rank(one: int, other: int) -> bool:
+    first, second = by_environment(one), by_environment(other)
+    return first is not None and second is not None and first.rank == second.rank
+
+
+def _siblings(pid: int) -> list[FoundRank]:
+    """The ranks of the same job below the parent of a rank, that one included."""
+    outer = _rank_above(pid)
+    if outer is not None and _same_rank(outer, pid):
+        pid = outer
+    stat = procfs.stat(pid)
+    if stat is None:
+        return []
+    around = [pid] if stat.ppid <= 1 else _below(stat.ppid)
+    found = find_ranks([one for one in around if _is_mine(one)], spawned=True)
+    mine = next((rank for rank in found if rank.pid == pid), None)
+    if mine is None:
+        return []
+    return [rank for rank in found if _job_of(rank) == _job_of(mine)]
+
+
+def _job_of(rank: FoundRank) -> tuple[object, ...]:
+    environment = environment_of(rank.pid)
+    names = tuple(environment.get(name, "") for name in _JOB_NAMES)
+    stat = procfs.stat(rank.pid)
+    # Ranks that srun or mpirun started may have parents of their own.
+    parent = stat.ppid if stat is not None and not any(names) else 0
+    return (rank.case, parent, *names)

@@ -1,0 +1,1 @@
+"""Results as people see them: progress, verdicts, tables and pictures."""

@@ -1,0 +1,1 @@
+"""Scenarios: how they are declared, found, and entered inside a rank."""

@@ -1,0 +1,236 @@
+"""What a scenario declares: the decorator, the verdict it expects, and the record of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.harness.faults.fault import Fault
+from hanglab.harness.scenarios.number_bounds import MOST_RANKS, is_whole
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+BACKENDS: Final = ("gloo", "nccl")
+DEFAULT_WORLD_SIZE: Final = 4
+#: Scenarios move all the time until their fault, so they need less patience than a user's script.
+DEFAULT_HANG_AFTER_S: Final = 1.5
+
+_SLOW = frozenset(
+    {
+        Cause.INPUT_STARVED,
+        Cause.SLOW_INPUT,
+        Cause.CPU_THROTTLED,
+        Cause.MEMORY_PRESSURE,
+        Cause.SLOW_LINK,
+        Cause.RANK0_WORK,
+        Cause.SLOW_COMPUTE,
+        Cause.SLOW_HOST,
+        Cause.GC_PAUSE,
+        Cause.IMBALANCE,
+        Cause.GPU_THROTTLED,
+    }
+)
+_FAILED = frozenset(
+    {
+        Cause.LOADER_WORKER_DIED,
+        Cause.OOM_KILLED,
+        Cause.GPU_OOM,
+        Cause.SHM_EXHAUSTED,
+        Cause.DISK_FULL,
+        Cause.FD_EXHAUSTED,
+        Cause.PIDS_EXHAUSTED,
+        Cause.STORE_LOST,
+        Cause.EXCEPTION,
+        Cause.CRASH,
+    }
+)
+#: gloo checks lengths and aborts where NCCL waits for ever.
+_FAILED_ON_GLOO = frozenset({Cause.SIZE_MISMATCH, Cause.DTYPE_MISMATCH})
+
+
+def default_status(cause: Cause, backend: str) -> Status:
+    """The status that belongs to a cause where the scenario does not say otherwise."""
+    if cause in _SLOW:
+        return Status.SLOW
+    if cause in _FAILED or (backend == "gloo" and cause in _FAILED_ON_GLOO):
+        return Status.FAILED
+    return Status.HUNG
+
+
+@dataclass(frozen=True, init=False)
+class Expect:
+    """The verdict that a scenario must get.
+
+    ``culprits`` are global ranks, or ``"all"`` for every rank of whatever world
+    size.  ``status`` is the one that belongs to the cause unless given, for all
+    backends or as ``{"gloo": ..., "nccl": ...}``.  ``group`` is the description
+    of the process group, not judged when left out.  ``location=None`` says that
+    the verdict must name no line; otherwise it must name the one that the
+    scenario's SEEN comment marks, or its FAULT comment where there is none.
+    ``also`` are the further findings of a scenario with several faults at once,
+    by cause and culprits; any of them may be the one that the verdict leads with.
+    """
+
+    cause: Cause
+    culprits: frozenset[int] | Literal["all"]
+    status: Status | Mapping[str, Status] | None
+    group: str | None
+    location: Literal["seen"] | None
+    also: tuple[Expect, ...]
+
+    def __init__(
+        self,
+        cause: Cause,
+        culprits: Collection[int] | Literal["all"],
+        *,
+        status: Status | Mapping[str, Status] | None = None,
+        group: str | None = None,
+        location: Literal["seen"] | None = "seen",
+        also: Sequence[Expect] = (),
+    ) -> None:
+        object.__setattr__(self, "cause", Cause(cause))
+        object.__setattr__(
+            self,
+            "culprits",
+            "all" if culprits == "all" else frozenset(_ranks(culprits)),
+        )
+        object.__setattr__(self, "status", status)
+        object.__setattr__(self, "group", group)
+        object.__setattr__(self, "location", location)
+        object.__setattr__(self, "also", tuple(also))
+
+    def status_on(self, backend: str) -> Status:
+        if isinstance(self.status, Status):
+            return self.status
+        if self.status is not None and backend in self.status:
+            return self.status[backend]
+        return default_status(self.cause, backend)
+
+    def culprits_of(self, world_size: int) -> list[int]:
+        return list(range(world_size)) if self.culprits == "all" else sorted(self.culprits)
+
+
+def _ranks(culprits: Collection[int] | str) -> list[int]:
+    ranks = [rank for rank in culprits if is_whole(rank)]
+    if len(ranks) != len(culprits) or any(rank < 0 for rank in ranks):
+        raise ValueError(f"culprits are ranks or 'all', not {culprits!r}")
+    return ranks
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A declared scenario, or a plain script of which nothing is expected."""
+
+    name: str
+    #: File that declares it, absolute.
+    source: Path
+    #: Line of the declaration.
+    line: int
+    #: Function to run; None where a script is run instead.
+    function: str | None
+    #: File that the ranks run: ``source``, or the script.
+    program: Path
+    #: None where nothing is judged.
+    expect: Expect | None
+    description: str = ""
+    #: File that the ranks run in the control, where that is another one.
+    control_program: Path | None = None
+    world_size: int = DEFAULT_WORLD_SIZE
+    #: The world sizes that it allows; () for every one that has its culprits.
+    world_sizes: tuple[int, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    needs: tuple[str, ...] = ()
+    #: Containers to spread the ranks over where they get some; None gives each rank its own.
+    nodes: int | None = None
+    #: GPUs that it cannot do without; ranks that are more share them.  NCCL always needs one.
+    gpus: int = 0
+    backends: tuple[str, ...] = BACKENDS
+    hang_after_s: float = DEFAULT_HANG_AFTER_S
+    reference: str = ""
+    arguments: tuple[str, ...] = ()
+    #: Lines of ``program`` that carry a FAULT comment.
+    fault_lines: tuple[int, ...] = ()
+    #: Lines of ``program`` at which the culprit may be seen at capture.
+    seen_lines: tuple[int, ...] = ()
+
+    @property
+    def category(self) -> str | None:
+        return self.expect.cause.category.value if self.expect else None
+
+    @property
+    def smallest_world(self) -> int:
+        """The fewest ranks that contain every rank which the declaration names."""
+        named = {fault.rank for fault in self.faults}
+        named |= {fault.condition.rank for fault in self.faults}
+        if self.expect is not None and self.expect.culprits != "all":
+            named |= self.expect.culprits
+        for further in self.expect.also if self.expect is not None else ():
+            named |= set() if further.culprits == "all" else further.culprits
+        return max(named, default=0) + 1
+
+    def refuses_world(self, size: int) -> str | None:
+        """Why it cannot run with ``size`` ranks, or None if it can."""
+        if not 1 <= size <= MOST_RANKS:
+            return f"runs with 1 to {MOST_RANKS} ranks, not with {size}"
+        if self.world_sizes and size not in self.world_sizes:
+            return f"runs with {_either(self.world_sizes)} ranks, not with {size}"
+        if size < self.smallest_world:
+            return f"needs at least {self.smallest_world} ranks, not {size}"
+        return None
+
+
+def _either(sizes: Sequence[int]) -> str:
+    words = [str(size) for size in sizes]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+
+
+def scenario(
+    *,
+    expect: Expect,
+    world_size: int = DEFAULT_WORLD_SIZE,
+    world_sizes: Sequence[int] = (),
+    faults: Sequence[Fault] = (),
+    needs: Sequence[str] = (),
+    nodes: int | None = None,
+    gpus: int = 0,
+    backends: Sequence[str] = BACKENDS,
+    hang_after: float = DEFAULT_HANG_AFTER_S,
+    reference: str = "",
+    script: str | None = None,
+    control_script: str | None = None,
+    arguments: Sequence[str] = (),
+    name: str | None = None,
+) -> Callable[[Function], Function]:
+    """Declares a scenario.  All arguments are literals: they are read without running the file.
+
+    ``faults`` are done from outside; without any, the fault is in the code,
+    marked ``# FAULT`` and switched by ``job.faulty``.  ``needs`` names
+    capabilities (``hanglab doctor`` lists them; with ``docker`` it always runs in
+    containers), ``nodes`` over how many containers the ranks are spread where they
+    run in some (one each without it), ``gpus`` how many GPUs it cannot
+    do without; with fewer than its ranks, ranks share them.  ``hang_after`` is how many
+    seconds without any movement count as stuck.  ``script`` is a plain script
+    beside this file to run instead of the function's body, with ``arguments``;
+    its control is ``control_script``, or itself with HANGLAB_FAULT=0.  ``name``
+    replaces the function's name, and is what a call that decorates nothing needs.
+    """
+
+    def declare(function: Function) -> Function:
+        return function
+
+    return declare
+
+
+__all__ = [
+    "BACKENDS",
+    "DEFAULT_HANG_AFTER_S",
+    "DEFAULT_WORLD_SIZE",
+    "Cause",
+    "Expect",
+    "Scenario",
+    "default_status",
+    "scenario",
+]

@@ -1,0 +1,1 @@
+"""Parts of the machine that scenarios need: capabilities, control groups, mounts."""

@@ -1,0 +1,110 @@
+"""What the Case says of the host and of the whole job, and of what it lacks."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from hanglab.recorder.agent.capture import Capture
+from hanglab.recorder.agent.rank_ends import UNTOLD
+from hanglab.recorder.agent.unregistered_ranks import ESCAPED
+from hanglab.recorder.agent.watched_rank import WatchedRank
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.records import Absence, Host, Job
+from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
+
+
+class Papers:
+    """Writes host.json, job.json, the end of standard error and the manifest.
+
+    Whatever cannot be written is noted as absent.  ``several``: job.json and the
+    manifest are left to whoever commands the agents of all hosts.
+    """
+
+    def __init__(
+        self,
+        case: Path,
+        host_folder: Path,
+        capture: Capture,
+        stderr: tuple[Path, int] | None,
+        several: bool,
+    ) -> None:
+        self._case = case
+        self._host_folder = host_folder
+        self._capture = capture
+        #: Standard error of the whole job, and the byte at which it begins there.
+        self._stderr = stderr
+        self._several = several
+
+    def write_host(self) -> None:
+        uname = os.uname()
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        host = Host(uname.nodename, len(os.sched_getaffinity(0)), memory, uname.release, clock())
+        try:
+            folders.make_private(self._case)
+            write_record(self._host_folder / folders.HOST, host)
+        except OSError as error:
+            self._capture.miss(folders.HOST, str(error.strerror))
+
+    def write_job(self, job: Job) -> None:
+        if self._several:
+            return
+        try:
+            write_record(self._case / folders.JOB, job)
+        except OSError as error:
+            self._capture.miss(folders.JOB, str(error.strerror))
+
+    def write_movements(self, ranks: list[WatchedRank]) -> None:
+        """Of those that no capture has written."""
+        for rank in ranks:
+            path = rank.folder / folders.MOVEMENT
+            if not path.exists():
+                try:
+                    write_record(path, rank.movement(time.monotonic()))
+                except OSError as error:
+                    self._capture.miss(folders.MOVEMENT, str(error.strerror), rank.rank)
+
+    def write_rank_stderr(self, folder: Path, rank: int, source: str | None) -> None:
+        """The end of what a rank that has a standard error of its own wrote there."""
+        if source is None:
+            return
+        try:
+            write_tail(folder / folders.STDERR, Path(source))
+        except OSError as error:
+            self._capture.miss(folders.STDERR, str(error.strerror), rank)
+
+    def write_manifest(self, ranks: list[WatchedRank]) -> list[str]:
+        """What went wrong with it."""
+        self._write_stderr()
+        if self._several:
+            return []
+        try:
+            write_manifest(self._case, "hanglab", self.absent(ranks))
+        except OSError as error:
+            return [f"manifest.json: {error}"]
+        return []
+
+    def absent(self, ranks: list[WatchedRank]) -> list[Absence]:
+        """What is missing in the end.
+
+        A rank may have registered after it was attached to, and how it ended may have
+        been told late.
+        """
+        recorded = {rank.rank for rank in ranks if (rank.folder / folders.PROGRESS).exists()}
+        ended = {rank.rank for rank in ranks if (rank.folder / folders.EXIT).exists()}
+        return [
+            absence
+            for absence in self._capture.absent
+            if not (absence.reason == ESCAPED and absence.rank in recorded)
+            and not (absence.reason == UNTOLD and absence.rank in ended)
+        ]
+
+    def _write_stderr(self) -> None:
+        if self._stderr is None:
+            return
+        source, start = self._stderr
+        try:
+            write_tail(self._host_folder / folders.STDERR, source, start=start)
+        except OSError as error:
+            self._capture.miss(folders.STDERR, str(error.strerror))

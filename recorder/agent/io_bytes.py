@@ -1,0 +1,79 @@
+"""Bytes that a rank and the processes below it read and write, as a sign that they move.
+
+What others make them read or write is none: peers keep the store busy that a rank may
+serve, and whoever looks at a file system, the recorder too, keeps its server busy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from hanglab.recorder.system import procfs
+
+#: Seconds between two looks for threads that serve a store, while there is I/O.
+_THREADS_S = 2.0
+#: Bytes between two looks that only data takes: a process that serves a file system answers
+#: questions after folders and room in some hundred bytes each, and reads in pieces of 128 KiB.
+_DATA_BYTES = 64 * 1024
+
+Bytes = tuple[int, int]
+
+
+class Traffic:
+    """Read and written by the process ``pid`` and by those below it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._seen: dict[int, Bytes] = {}
+        self._total: Bytes | None = None
+        self._store_threads: list[int] = []
+        self._threads_at = float("-inf")
+
+    def forget(self) -> None:
+        """Compare with nothing at the next look."""
+        self._seen = {}
+
+    def moved(self, below: Sequence[int]) -> bool:
+        """Whether there was any since the last look; ``below`` are the processes below."""
+        now = {}
+        for pid in (self._pid, *below):
+            found = self._of(pid)
+            if found is not None:
+                now[pid] = found
+        # A process that came or went is no movement by itself; bytes are.  Those of a store
+        # are known a little too high or too low where it is busy: only growth counts.
+        both = now.keys() & self._seen.keys()
+        moved = any(self._grown(pid, self._seen[pid], now[pid]) for pid in both)
+        for pid in both:
+            then = self._seen[pid]
+            now[pid] = max(now[pid][0], then[0]), max(now[pid][1], then[1])
+        self._seen = now
+        return moved
+
+    def _grown(self, pid: int, then: Bytes, now: Bytes) -> bool:
+        grown = max(now[0] - then[0], now[1] - then[1])
+        if grown <= 0:
+            return False
+        return grown > _DATA_BYTES or pid == self._pid or not self._serves_files(pid)
+
+    def _serves_files(self, pid: int) -> bool:
+        """Whether a process below serves a file system; what it has from the rank says nothing."""
+        return procfs.serves_files(pid) and not procfs.serves_files(self._pid)
+
+    def _of(self, pid: int) -> Bytes | None:
+        """Bytes of a process, without those of the store that it may keep for its peers.
+
+        Peers that wait at the store ask it again and again.
+        """
+        found = procfs.io_bytes(pid)
+        if found is None or pid != self._pid:
+            return found
+        if found != self._total and time.monotonic() - self._threads_at > _THREADS_S:
+            self._threads_at = time.monotonic()
+            self._store_threads = procfs.store_threads(pid)
+        self._total = found
+        for tid in self._store_threads:
+            read, written = procfs.thread_io_bytes(pid, tid)
+            found = found[0] - read, found[1] - written
+        return found

@@ -1,0 +1,81 @@
+"""How the ranks of this host ended, and which of them failed first."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from hanglab.recorder.agent.capture import ended, failing, told
+from hanglab.recorder.agent.exits import ExitWatch
+from hanglab.recorder.agent.watched_rank import WatchedRank
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.records import Exit
+from hanglab.recorder.case.writer import clock, write_record
+
+#: For a rank that vanished, the launcher may still tell how.
+_WAIT_S = 0.5
+
+UNTOLD = "nobody told how it ended"
+
+
+class Endings:
+    """Writes each rank's exit.json.  ``miss(what, reason, rank)`` notes what is absent."""
+
+    def __init__(self, runtime: Path, miss: Callable[[str, str, int | None], None]) -> None:
+        self.watch = ExitWatch(runtime)
+        self._miss = miss
+        #: Whoever ends from now on is ended by hanglab.
+        self.ending = False
+        #: When a rank was first seen to have failed (monotonic), and how.
+        self.failure: tuple[float, str] | None = None
+        self._vanished: dict[Path, float] = {}
+
+    def notice(self, ranks: list[WatchedRank], *, last: bool = False) -> None:
+        """Ranks that have ended without anybody having said how.  ``last``: nobody will."""
+        now = time.monotonic()
+        for rank in ranks:
+            status = rank.seen_status
+            if rank.exit is not None and status is not None and _untold(rank.exit):
+                end = ended(status, rank.exit.by_recorder)
+                self.note(rank, msgspec.structs.replace(end, at=rank.exit.at))
+            if not rank.gone or rank.exit is not None:
+                continue
+            since = self._vanished.setdefault(rank.folder, now)
+            if status is not None:
+                self.note(rank, ended(status, self.ending))
+            elif now - since < _WAIT_S and not last:
+                continue
+            elif self.ending:
+                self.note(rank, Exit(clock(), None, int(signal.SIGKILL), True))
+            else:
+                self.note(rank, Exit(clock()), vanished=rank.phase != "exiting")
+
+    def note(self, rank: WatchedRank, end: Exit, vanished: bool = False) -> None:
+        """The rank has ended so; ``vanished`` from the midst of its work."""
+        rank.exit = end
+        if _untold(end):
+            self._miss(folders.EXIT, UNTOLD, rank.rank)
+        self.write(rank.folder, rank.rank, end, vanished)
+
+    def write(self, folder: Path, rank: int, end: Exit, vanished: bool = False) -> None:
+        """The same of a rank that has no more than a folder."""
+        if not _untold(end):
+            try:
+                write_record(folder / folders.EXIT, end)
+            except OSError as error:
+                self._miss(folders.EXIT, f"could not be written: {error}", rank)
+        if vanished or failing(end):
+            self.failed(f"rank {rank} {told(end)}")
+
+    def failed(self, detail: str) -> None:
+        """A rank has failed, maybe on another host; the first that did counts."""
+        if self.failure is None:
+            self.failure = time.monotonic(), detail
+
+
+def _untold(end: Exit) -> bool:
+    return end.code is None and end.signal is None

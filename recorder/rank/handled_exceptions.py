@@ -1,0 +1,87 @@
+"""Exceptions that the job prints or logs and goes on: when they happened, and where from.
+
+A traceback on stderr has no time.  Whether an exception is why a rank left
+something out is a matter of what the rank did before it and since, so what
+passes through the ``traceback`` module is written down with the time.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from hanglab.recorder.rank.error_guard import GUARD
+
+#: (exception) -> None; what it raises is dropped.
+Note = Callable[[BaseException], None]
+
+_FUNCTIONS = ("print_exception", "format_exception")
+#: So many are written whatever their pace, then one a second.
+_FIRST = 64
+_PACE_NS = 1_000_000_000
+
+
+class HandledWatch:
+    """Wraps the functions of ``traceback`` that print_exc, format_exc and logging end in.
+
+    An exception that is formatted twice is noted twice: to know it again would be to
+    keep it, and all that its frames hold.
+    """
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._module: ModuleType | None = None
+        self._originals: dict[str, Any] = {}
+        self._count = 0
+        self._last_ns = 0
+
+    def install(self, module: ModuleType) -> None:
+        """``module`` is traceback.  Installing twice does nothing."""
+        if self._originals:
+            return
+        self._module = module
+        for name in _FUNCTIONS:
+            original = getattr(module, name, None)
+            if original is not None:
+                self._originals[name] = original
+                setattr(module, name, self._wrapper(original))
+
+    def uninstall(self) -> None:
+        while self._originals:
+            name, original = self._originals.popitem()
+            setattr(self._module, name, original)
+
+    def _wrapper(self, original: Any) -> Any:
+        # With its module: pickle looks it up by that name, and finds it.
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with GUARD:
+                self._look(args, kwargs)
+            return original(*args, **kwargs)
+
+        return wrapper
+
+    def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # Either (exception) or (type, exception, traceback).
+        given = [*args[:2], kwargs.get("value"), kwargs.get("exc")]
+        value = next((one for one in given if isinstance(one, BaseException)), None)
+        if value is None or value.__traceback__ is None:
+            return
+        now = time.monotonic_ns()
+        if self._count >= _FIRST and now - self._last_ns < _PACE_NS:
+            return
+        self._count += 1
+        self._last_ns = now
+        self._note(value)
+
+
+def ends_the_process(value: BaseException) -> bool:
+    """Whether it was caught by torch's spawn, which hands its text to the parent and exits."""
+    traceback = value.__traceback__
+    if traceback is None:
+        return False
+    code = traceback.tb_frame.f_code
+    return code.co_name == "_wrap" and code.co_filename.endswith("torch/multiprocessing/spawn.py")

@@ -1,0 +1,241 @@
+"""Whether a rank is slower than others, by habit: mean and tail as well as the median.
+
+A difference counts if it is large enough to matter, in milliseconds and as a
+share, and larger than what noise explains: that of the windows, or that between ranks
+stretch by stretch.  Either way it must show all through the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hanglab.recorder.slowness.paired_stretches import Pairs, against, in_step, pair, stretch_ms
+from hanglab.recorder.slowness.ratios import RESOLUTION_MS
+from hanglab.recorder.slowness.statistics import STRETCHES, Summary, median
+
+#: What shows a habit: most entries are slower, the sum of them is, or some of them stall.
+Habit = Literal["median", "mean", "stalls"]
+
+#: A difference below this many milliseconds an entry is never held against a rank.
+FLOOR_MS = 1.0
+#: How many times the noise a difference must be.
+CERTAIN = 4.0
+#: Fewer entries than these say nothing about the median, and about the mean.
+FEWEST = 5
+FEWEST_FOR_MEAN = 20
+#: Stalls: so many, and as many again for each of the three peers that have most; and so
+#: much of the time.  They come in clusters, so that their number alone is a poor guide.
+STALLS = 4
+STALLING_PEERS = 3
+STALLED_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Slowness:
+    """How much slower a rank is than its reference, per entry of the section."""
+
+    habit: Habit
+    own_ms: float
+    reference_ms: float
+    #: In units of the noise of both; infinite where neither has any.
+    certainty: float
+
+    @property
+    def excess_ms(self) -> float:
+        return self.own_ms - self.reference_ms
+
+    @property
+    def factor(self) -> float:
+        """How many times as long as the reference; infinite over nothing."""
+        return self.own_ms / self.reference_ms if self.reference_ms > 0 else math.inf
+
+
+def slower_than(
+    own: Summary,
+    reference: Summary,
+    factor: float,
+    floor_ms: float = FLOOR_MS,
+    *,
+    at_once: bool = False,
+) -> Slowness | None:
+    """Slowness of the median against one reference: more than ``factor`` times as long.
+
+    ``at_once`` says that both are of the same window of ranks that step together.
+    None where it is not slower, or where too little is known to say so.
+    """
+    if min(own.count, reference.count) < FEWEST:
+        return None
+    # One rank's short stretches are too noisy to be a reference.
+    full = len(own.stretch_medians) == STRETCHES
+    if at_once and full and in_step(own, [reference]):
+        pairs = pair(own.stretch_medians, reference.stretch_medians, stretch_ms(own))
+    else:
+        pairs = against(own.stretch_medians, reference.median, stretch_ms(own))
+    return _beyond(
+        "median",
+        own.median,
+        reference.median,
+        own.error,
+        reference.error,
+        pairs,
+        factor,
+        floor_ms,
+    )
+
+
+def beyond_waits(
+    slowness: Slowness, count: int, kept_ms: float | None, usual_ms: float | None, factor: float
+) -> bool:
+    """Whether a rank is still slow without what it waited for a processor beyond its peers.
+
+    ``kept_ms`` and ``usual_ms`` are these waits in the whole window, the rank's and its
+    reference's, ``count`` the entries of the section.  True where they are not known.
+    """
+    if kept_ms is None or usual_ms is None:
+        return True
+    kept = max(0.0, kept_ms - usual_ms) / count
+    return slowness.own_ms - kept > factor * slowness.reference_ms
+
+
+def habits(
+    by_rank: Mapping[int, Summary],
+    factor: float,
+    floor_ms: float = FLOOR_MS,
+    kept_ms: Mapping[int, float] | None = None,
+) -> dict[int, Slowness]:
+    """The ranks that are slower than their peers' middle, with what shows it best.
+
+    Compared with the median of all the others, so that one rank with less work
+    does not make culprits of the rest, and several culprits are found as long as
+    they are fewer than half.  ``kept_ms`` is how long ranks waited for a processor in the
+    window, as far as known: on a crowded machine that is no doing of theirs.
+    """
+    found: dict[int, Slowness] = {}
+    kept_ms = kept_ms or {}
+    for rank, own in by_rank.items():
+        peers = [summary for other, summary in by_rank.items() if other != rank]
+        if not peers:
+            continue
+        slowness = (
+            _slow_median(own, peers, factor, floor_ms)
+            or _slow_mean(own, peers, factor, floor_ms)
+            or _stalling(own, peers, floor_ms)
+        )
+        if slowness is None:
+            continue
+        others = [kept for other, kept in kept_ms.items() if other != rank]
+        usual_ms = median(others) if others else None
+        if beyond_waits(slowness, own.count, kept_ms.get(rank), usual_ms, factor):
+            found[rank] = slowness
+    return found
+
+
+def _slow_median(
+    own: Summary, peers: list[Summary], factor: float, floor_ms: float
+) -> Slowness | None:
+    if min(own.count, *(peer.count for peer in peers)) < FEWEST:
+        return None
+    return _beyond(
+        "median",
+        own.median,
+        _middle([peer.median for peer in peers]),
+        own.error,
+        _middle(_known([peer.error for peer in peers])),
+        _pairs(own, peers, lambda summary: summary.stretch_medians),
+        factor,
+        floor_ms,
+    )
+
+
+def _slow_mean(
+    own: Summary, peers: list[Summary], factor: float, floor_ms: float
+) -> Slowness | None:
+    if min(own.count, *(peer.count for peer in peers)) < FEWEST_FOR_MEAN:
+        return None
+    return _beyond(
+        "mean",
+        own.trimmed,
+        _middle([peer.trimmed for peer in peers]),
+        own.trimmed_error,
+        _middle(_known([peer.trimmed_error for peer in peers])),
+        # A mean of a few entries hangs on one of them: pairs of means prove nothing by themselves.
+        _pairs(own, peers, lambda summary: summary.stretch_means, sure=False),
+        factor,
+        floor_ms,
+    )
+
+
+def _pairs(
+    own: Summary,
+    peers: list[Summary],
+    stretches: Callable[[Summary], Sequence[float]],
+    sure: bool = True,
+) -> Pairs | None:
+    """Against the middle of the peers in each stretch; None where ranks are not in step."""
+    if not in_step(own, peers) or len({len(stretches(peer)) for peer in peers}) != 1:
+        return None
+    theirs = zip(*map(stretches, peers), strict=True)
+    usual = [_middle(list(at_once)) for at_once in theirs]
+    return pair(stretches(own), usual, stretch_ms(own), sure)
+
+
+def _stalling(own: Summary, peers: list[Summary], floor_ms: float) -> Slowness | None:
+    per_entry = own.stalled_ms / own.count
+    theirs = _middle([peer.stalled_ms / peer.count for peer in peers])
+    most = sorted(peer.stalls * own.count / peer.count for peer in peers)[-STALLING_PEERS:]
+    if (
+        own.stalls < STALLS * (1 + sum(most))
+        or per_entry - theirs < floor_ms
+        or per_entry < STALLED_SHARE * own.mean
+    ):
+        return None
+    usual = sum(most) / len(most)
+    # Stalls come by chance: a count of them is as noisy as its root.
+    certainty = (own.stalls - usual) / math.sqrt(own.stalls + usual)
+    return Slowness("stalls", own.mean, own.mean - per_entry + theirs, certainty)
+
+
+def _beyond(
+    habit: Habit,
+    own: float,
+    reference: float,
+    own_error: float | None,
+    reference_error: float | None,
+    pairs: Pairs | None,
+    factor: float,
+    floor_ms: float,
+) -> Slowness | None:
+    if pairs is not None and not pairs.last(factor):
+        return None
+    found = []
+    if own_error is not None and reference_error is not None:
+        found.append(_slowness(habit, own, reference, math.hypot(own_error, reference_error)))
+    if pairs is not None:
+        # By the usual ratio of a stretch; its error bears on what the reference would take.
+        level = own / max(pairs.usual, RESOLUTION_MS)
+        found.append(_slowness(habit, own, level, level * pairs.error))
+    sound = [
+        slowness
+        for slowness in found
+        if slowness.excess_ms >= floor_ms
+        and own > factor * slowness.reference_ms
+        and slowness.certainty >= CERTAIN
+    ]
+    return max(sound, key=lambda slowness: slowness.certainty, default=None)
+
+
+def _slowness(habit: Habit, own: float, reference: float, noise: float) -> Slowness:
+    excess = own - reference
+    return Slowness(habit, own, reference, excess / noise if noise > 0 else math.inf)
+
+
+def _middle(values: list[float]) -> float:
+    """The middle value, of two the greater: in doubt nobody is slow."""
+    return sorted(values)[len(values) // 2]
+
+
+def _known(errors: list[float | None]) -> list[float]:
+    return [error for error in errors if error is not None] or [0.0]

@@ -1,0 +1,1 @@
+"""Readings of the system that recorder and harness share: processes, control groups, disks."""

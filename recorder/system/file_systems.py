@@ -1,0 +1,287 @@
+"""Room on the file systems that ranks write to, asked for without ever waiting for one.
+
+A network file system that is gone blocks whoever asks it anything.  So another
+thread asks, which is given up for a new one when it gets no answer, and a question
+that has no answer yet is evidence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hanglab.recorder.case.host_records import Space
+from hanglab.recorder.system.kernel_files import descriptors, read
+
+#: Seconds that a sample waits for answers.
+_PATIENCE_S = 0.1
+#: The same where several do not come.
+_MOST_PATIENCE_S = 0.3
+#: Open files of one rank that are looked at, and folders of them that are asked for.
+_MOST_FILES = 256
+_MOST_FOLDERS = 16
+#: Places of one rank that are remembered.
+_MOST_PLACES = 32
+#: File systems whose room says nothing.
+_NOT_STORAGE = frozenset({"proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue"})
+
+
+class Place(NamedTuple):
+    """A folder in a mount namespace; processes may each have one of their own."""
+
+    namespace: str
+    path: str
+
+
+class Mounted(NamedTuple):
+    device: tuple[int, int]
+    point: str
+    filesystem: str
+    #: False where it shows only a part of its file system, as a bind mount does.
+    whole: bool
+
+
+class _Question:
+    """One statvfs."""
+
+    def __init__(self, path: str) -> None:
+        self.asked = time.monotonic()
+        self.answer: tuple[os.statvfs_result, tuple[int, int]] | None = None
+        self._path = path
+        self._done = threading.Event()
+
+    def ask(self) -> None:
+        with contextlib.suppress(OSError):
+            device = os.stat(self._path).st_dev
+            self.answer = os.statvfs(self._path), (os.major(device), os.minor(device))
+        self._done.set()
+
+    def wait(self, until: float) -> None:
+        self._done.wait(max(0.0, until - time.monotonic()))
+
+    @property
+    def pending(self) -> bool:
+        return not self._done.is_set()
+
+
+class _Asker:
+    """A thread that asks questions one after the other."""
+
+    def __init__(self) -> None:
+        self._batches: queue.SimpleQueue[list[_Question]] = queue.SimpleQueue()
+        self._ended = False
+        threading.Thread(target=self._run, name="hanglab-room", daemon=True).start()
+
+    def ask(self, questions: list[_Question]) -> None:
+        self._batches.put(questions)
+
+    def end(self) -> None:
+        """End once the question under way is answered, if ever."""
+        self._ended = True
+        self._batches.put([])
+
+    def _run(self) -> None:
+        while True:
+            questions = self._batches.get()
+            if self._ended:
+                return
+            for question in questions:
+                question.ask()
+                if self._ended:
+                    return
+
+
+class Rooms:
+    """Room of the file systems of this host's ranks."""
+
+    def __init__(self) -> None:
+        #: Questions without an answer yet.
+        self._pending: dict[Place, _Question] = {}
+        self._asker = _Asker()
+        self._temporary: dict[int, str] = {}
+        #: Places of each process so far: a file that could not be written is soon closed.
+        self._seen: dict[int, dict[tuple[str, Place], None]] = {}
+
+    def spaces(self, processes: dict[int, int]) -> list[Space]:
+        """``processes``: rank -> pid.  File systems shared by ranks are told of once."""
+        uses: dict[Place, set[str]] = {}
+        ranks: dict[Place, set[int]] = {}
+        through: dict[Place, int] = {}
+        for rank, pid in processes.items():
+            for use, place in self._places(pid):
+                uses.setdefault(place, set()).add(use)
+                ranks.setdefault(place, set()).add(rank)
+                through.setdefault(place, pid)
+        questions = self._asked(through)
+        self._pending = {place: q for place, q in questions.items() if q.pending}
+        mounted: dict[str, list[Mounted]] = {}
+        found: dict[tuple[str, str, str], Space] = {}
+        for place, question in questions.items():
+            if place.namespace not in mounted:
+                mounted[place.namespace] = mounts_of(
+                    read(f"/proc/{through[place]}/mountinfo") or ""
+                )
+            space = _space(place, question, mounted[place.namespace])
+            if space is None or space.filesystem in _NOT_STORAGE:
+                continue
+            key = (place.namespace, space.path, space.filesystem)
+            known = found.get(key, space)
+            found[key] = Space(
+                uses=sorted({*known.uses, *uses[place]}),
+                path=space.path,
+                ranks=sorted({*known.ranks, *ranks[place]}),
+                filesystem=space.filesystem,
+                size_bytes=known.size_bytes,
+                free_bytes=known.free_bytes,
+                inodes=known.inodes,
+                free_inodes=known.free_inodes,
+                unanswered_s=max(known.unanswered_s, space.unanswered_s),
+            )
+        return list(found.values())
+
+    def close(self) -> None:
+        self._asker.end()
+
+    def _asked(self, through: dict[Place, int]) -> dict[Place, _Question]:
+        """A question for each place, by a process that sees it; most of them answered.
+
+        One that does not come back keeps its thread: places of the same file system share
+        it, and another thread asks after the rest.
+        """
+        questions = {place: self._pending[place] for place in through if place in self._pending}
+        for place, question in list(questions.items()):
+            if question.pending:
+                questions |= _beside(place, question, through)
+        left = [place for place in through if place not in questions]
+        give_up = time.monotonic() + _MOST_PATIENCE_S
+        while left:
+            new = {place: _Question(f"/proc/{through[place]}/root{place.path}") for place in left}
+            questions |= new
+            self._asker.ask(list(new.values()))
+            until = time.monotonic() + _PATIENCE_S
+            for question in new.values():
+                question.wait(until)
+            left = [place for place in left if new[place].pending]
+            if left:
+                stuck = left[0]
+                self._asker.end()
+                self._asker = _Asker()
+                shared = _beside(stuck, new[stuck], dict.fromkeys(left, through[stuck]))
+                questions |= shared
+                left = [place for place in left if place not in shared]
+            if time.monotonic() >= give_up:
+                # Nobody has come to ask after these: the next sample will.
+                return {place: q for place, q in questions.items() if place not in left}
+        return questions
+
+    def _places(self, pid: int) -> list[tuple[str, Place]]:
+        """Where a process works, keeps temporary and shared memory files, and has files open."""
+        try:
+            namespace = os.readlink(f"/proc/{pid}/ns/mnt")
+            folder = os.readlink(f"/proc/{pid}/cwd")
+        except OSError:
+            return []
+        if pid not in self._temporary:
+            self._temporary[pid] = _temporary(pid)
+        found = [("cwd", folder), ("tmp", self._temporary[pid]), ("shm", "/dev/shm")]
+        found += [("file", folder) for folder in _folders_of_open_files(pid)]
+        seen = self._seen.setdefault(pid, {})
+        for use, path in found:
+            if len(seen) < _MOST_PLACES:
+                seen[use, Place(namespace, path)] = None
+        return [(use, place) for use, place in seen if place.namespace == namespace]
+
+
+def _beside(
+    stuck: Place, question: _Question, through: Mapping[Place, int]
+) -> dict[Place, _Question]:
+    """That place and those of ``through`` below the same mount, each with its question."""
+    mounted = mounts_of(read(f"/proc/{through[stuck]}/mountinfo") or "")
+    mount = _above(stuck.path, mounted)
+    # Below the root itself lie links to anywhere.
+    if mount is None or mount.point == "/":
+        return {stuck: question}
+    return {
+        place: question
+        for place in through
+        if place == stuck
+        or (place.namespace == stuck.namespace and _above(place.path, mounted) == mount)
+    }
+
+
+def _folders_of_open_files(pid: int) -> list[str]:
+    folders: dict[str, None] = {}
+    for name in descriptors(pid)[:_MOST_FILES]:
+        with contextlib.suppress(OSError):
+            path = os.readlink(f"/proc/{pid}/fd/{name}")
+            if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/memfd:")):
+                folders[os.path.dirname(path.removesuffix(" (deleted)"))] = None
+    return list(folders)[:_MOST_FOLDERS]
+
+
+def _temporary(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            words = file.read(1 << 20).split(b"\0")
+    except OSError:
+        return "/tmp"
+    for word in words:
+        if word.startswith(b"TMPDIR=/"):
+            return os.fsdecode(word[7:])
+    return "/tmp"
+
+
+def mounts_of(mountinfo: str) -> list[Mounted]:
+    """The mounts that a process sees, by its /proc/PID/mountinfo; the latest first."""
+    found = []
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, tail = left.split(), right.split()
+        if len(fields) < 5 or not tail:
+            continue
+        major, _, minor = fields[2].partition(":")
+        point = fields[4].replace("\\040", " ")
+        found.append(Mounted((int(major), int(minor)), point, tail[0], fields[3] == "/"))
+    return found[::-1]
+
+
+def _space(place: Place, question: _Question, mounted: list[Mounted]) -> Space | None:
+    if question.pending:
+        mount = _above(place.path, mounted)
+        return Space(
+            uses=[],
+            path=mount.point if mount else place.path,
+            ranks=[],
+            filesystem=mount.filesystem if mount else "",
+            unanswered_s=time.monotonic() - question.asked,
+        )
+    if question.answer is None:
+        return None
+    room, device = question.answer
+    same = [m for m in mounted if m.device == device]
+    mount = min(same, key=lambda m: (not m.whole, len(m.point)), default=None)
+    return Space(
+        uses=[],
+        path=mount.point if mount else place.path,
+        ranks=[],
+        filesystem=mount.filesystem if mount else "",
+        size_bytes=room.f_blocks * room.f_frsize,
+        free_bytes=room.f_bavail * room.f_frsize,
+        inodes=room.f_files or None,
+        free_inodes=room.f_favail if room.f_files else None,
+    )
+
+
+def _above(path: str, mounted: list[Mounted]) -> Mounted | None:
+    """What a path lies in, links aside; of several mounts at one point the latest."""
+    above = [m for m in mounted if _below(path, m.point)]
+    return max(above, key=lambda m: len(m.point), default=None)
+
+
+def _below(path: str, point: str) -> bool:
+    return path == point or path.startswith(point.rstrip("/") + "/")

@@ -1,0 +1,154 @@
+"""What /proc says of a process.  Everything returns None or less where it has gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import NamedTuple
+
+from hanglab.recorder.system.kernel_files import read as _read
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Stat(NamedTuple):
+    """The part of /proc/PID/stat that matters here."""
+
+    name: str
+    #: R, S, D, T, t, Z, X ...
+    state: str
+    ppid: int
+    #: User and system time, in seconds.
+    cpu_s: float
+    #: The same of its children that have ended, and that it has waited for.
+    reaped_s: float
+    threads: int
+    #: In clock ticks since boot: tells a process from a later one with its id.
+    started: int
+    rss_bytes: int
+    #: As waitpid gives it, of a zombie; 0 where it may not be read.
+    exit_status: int
+
+
+def stat(pid: int) -> Stat | None:
+    data = _read(f"/proc/{pid}/stat")
+    if data is None:
+        return None
+    # The name may hold spaces and parentheses.
+    head, _, tail = data.rpartition(")")
+    fields = tail.split()
+    if len(fields) < 50:
+        return None
+    return Stat(
+        name=head.partition("(")[2],
+        state=fields[0],
+        ppid=int(fields[1]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICK,
+        reaped_s=(int(fields[13]) + int(fields[14])) / _TICK,
+        threads=int(fields[17]),
+        started=int(fields[19]),
+        rss_bytes=int(fields[21]) * _PAGE,
+        exit_status=int(fields[49]),
+    )
+
+
+def wanted_s(pid: int) -> float | None:
+    """Seconds that the process's main thread has run or waited for a processor to run on.
+
+    On a crowded host a thread that never waits for anything else still gets only
+    a part of a core.
+    """
+    data = _read(f"/proc/{pid}/schedstat")
+    if data is None:
+        return None
+    fields = data.split()
+    return (int(fields[0]) + int(fields[1])) / 1e9 if len(fields) >= 2 else None
+
+
+def io_bytes(pid: int) -> tuple[int, int] | None:
+    """Bytes that the process has read and written by system calls, files and pipes alike."""
+    return _io(f"/proc/{pid}/io")
+
+
+#: Name of the thread that serves torch's store to all ranks; peers that wait keep it busy.
+_STORE_THREAD = "pt_tcpstore"
+
+
+def store_threads(pid: int) -> list[int]:
+    """Threads of the process that serve the job's store."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/task"):
+            if (_read(f"/proc/{pid}/task/{name}/comm") or "").startswith(_STORE_THREAD):
+                found.append(int(name))
+    return found
+
+
+def thread_io_bytes(pid: int, tid: int) -> tuple[int, int]:
+    """The same of one thread; nothing where it has gone."""
+    return _io(f"/proc/{pid}/task/{tid}/io") or (0, 0)
+
+
+#: What a process reads the questions from that the kernel has for a file system of its own.
+_FILE_SERVICE = "/dev/fuse"
+
+
+def serves_files(pid: int) -> bool:
+    """Whether the process serves a file system (FUSE), by its open files."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/{name}") == _FILE_SERVICE:
+                    return True
+    return False
+
+
+def _io(path: str) -> tuple[int, int] | None:
+    data = _read(path)
+    if data is None:
+        return None
+    values = {}
+    for line in data.splitlines():
+        name, _, value = line.partition(":")
+        if value.strip().isdecimal():
+            values[name] = int(value)
+    if "rchar" not in values or "wchar" not in values:
+        return None
+    return values["rchar"], values["wchar"]
+
+
+def wchan(pid: int) -> str:
+    """Where in the kernel the process sleeps; "" if it does not or nobody says."""
+    name = _read(f"/proc/{pid}/wchan") or ""
+    return "" if name == "0" else name
+
+
+def open_fds(pid: int) -> int | None:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+
+
+def command_line(pid: int) -> list[str]:
+    data = _read(f"/proc/{pid}/cmdline")
+    return data.split("\0")[:-1] if data else []
+
+
+def descendants(roots: list[int]) -> dict[int, list[int]]:
+    """Living and dead-but-unreaped descendants of each root, parents before children."""
+    children: dict[int, list[int]] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdecimal() and (found := stat(int(name))) is not None:
+                children.setdefault(found.ppid, []).append(int(name))
+    out = {}
+    for root in roots:
+        below: list[int] = []
+        front = [root]
+        while front:
+            front = [child for parent in front for child in sorted(children.get(parent, ()))]
+            below += front
+        out[root] = below
+    return out

@@ -1,0 +1,84 @@
+"""A rank that is late beyond its peers' time limit is named, by when each came to the operation."""
+
+from __future__ import annotations
+
+import pytest
+from views import C10D, job, raised, user, view
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.boundary import join
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case.progress_records import Operation, Progress
+from hanglab.recorder.case.records import Frame, Group, Movement
+
+SECOND = 1_000_000_000
+GROUP = Group("0", "default_pg", [0, 1, 2], "gloo")
+TIMED_OUT = "[/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 5000ms for recv operation"
+LOST = "[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:53674"
+
+
+def operation(index: int, at: float, waited_s: float | None, group: str = "0") -> Operation:
+    """One that took so long; None: it did not finish."""
+    entered = int(at * SECOND)
+    until = None if waited_s is None else int((at + waited_s) * SECOND)
+    return Operation(
+        index,
+        "allreduce",
+        group,
+        entered,
+        returned_ns=entered + 1,
+        wait_entered_ns=entered + 1,
+        wait_returned_ns=until,
+        completed=until is not None,
+        group_seq=index,
+        shape="[4]",
+    )
+
+
+def rank_of(rank: int, *operations: Operation, error: str, at: float, pause_s: float) -> RankView:
+    mine = view(rank)
+    mine.progress = Progress(1, rank, 0, 0, 0, None, len(operations), list(operations))
+    mine.groups = [GROUP]
+    mine.movement = Movement(quiet_s=0.2, longest_pause_s=pause_s, cpu_share=0.1)
+    frames = Frame("all_reduce", C10D, 1), user(20)
+    return raised(mine, "RuntimeError", error, *frames, at=int(at * SECOND))
+
+
+def patient(rank: int) -> RankView:
+    """It came at second 2 and gave up at second 7."""
+    first, second = operation(0, 1.0, 0.1), operation(1, 2.0, None)
+    return rank_of(rank, first, second, error=TIMED_OUT, at=7.0, pause_s=4.8)
+
+
+def verdict_on(*views: RankView):  # type: ignore[no-untyped-def]
+    known = job(views, trigger="exit")
+    dumps = [join(v.rank, None, v.progress, v.groups, "") for v in views]
+    found = [dump for dump in dumps if dump is not None]
+    known.dumps = {dump.rank: dump for dump in found}
+    known.picture = build_picture(found, expected=list(known.ranks))
+    return conclude(known)
+
+
+@pytest.mark.parametrize(
+    ("pause_s", "cause"), [(0.05, Cause.RANK0_WORK), (5.2, Cause.MISSING_RANK)]
+)
+def test_who_comes_when_its_peers_have_given_up_is_late(pause_s: float, cause: Cause) -> None:
+    own = operation(0, 1.0, 0.1), operation(1, 7.3, None)
+    late = rank_of(2, *own, error=LOST, at=7.4, pause_s=pause_s)
+    verdict = verdict_on(patient(0), patient(1), late)
+    assert (verdict.status, verdict.cause, verdict.culprits) == (Status.FAILED, cause, [2])
+    assert verdict.collective is not None and verdict.collective.seq == 2
+    assert "5.3 s after its peers" in verdict.evidence[0].detail
+
+
+def test_who_came_in_time_is_not_late() -> None:
+    verdict = verdict_on(patient(0), patient(1), patient(2))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+
+
+def test_who_waited_elsewhere_meanwhile_is_a_victim_too() -> None:
+    own = operation(0, 1.0, 6.2), operation(1, 7.3, None)
+    held_up = rank_of(2, *own, error=LOST, at=7.4, pause_s=0.05)
+    assert verdict_on(patient(0), patient(1), held_up).culprits == []

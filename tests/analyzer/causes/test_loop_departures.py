@@ -1,0 +1,170 @@
+"""Rings of waits that began with a rank that left its peers' loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from views import C10D, job, progress, user, view
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.graph.wait_for_graph import Call, Cycle, Group, Unmatched, Wait, WaitKind
+from hanglab.analyzer.verdict import Cause
+from hanglab.recorder.case.progress_records import Operation
+from hanglab.recorder.case.records import CodeLoop, CodeShape, Frame
+
+FILE = "/home/me/train.py"
+#: The loop's line with an operation, and one behind the loop.
+INSIDE, BEHIND = 20, 30
+
+
+def standing(
+    rank: int,
+    line: int,
+    *,
+    passed: int,
+    counter: int | None = None,
+    epoch: int | None = None,
+    outer: bool = False,
+) -> RankView:
+    """In an all_reduce at ``line``, after ``passed`` operations in the loop of lines 15 to 25."""
+    mine = progress(view(rank, Frame("all_reduce", C10D, 3245), user(line)), -1)
+    loops = [CodeLoop(15, 25, counter)]
+    if outer:
+        loops.insert(0, CodeLoop(12, 35, epoch))
+    mine.shapes = [CodeShape(FILE, "train", 10, 40, loops)]
+    assert mine.progress is not None
+    mine.progress.operations = [
+        Operation(
+            index=i, method="allreduce", group="0", entered_ns=i, returned_ns=i,
+            wait_entered_ns=i, wait_returned_ns=i, completed=True,
+            file=FILE, line=INSIDE, function="train",
+        )
+        for i in range(passed)
+    ]  # fmt: skip
+    mine.progress.operations_total = passed
+    return mine
+
+
+def ring(views: Sequence[RankView], first: int, second: int) -> Evidence:
+    """``first`` waits for ``second`` in group 5, everybody else for ``first`` in the world."""
+    known = job(views)
+    world, pair = known.picture.groups[0], Group("5", (first, second), "pair")
+    calls = {r: Call(r, world, 7, "all_reduce") for r in known.ranks}
+    calls[first] = Call(first, pair, 1, "all_reduce")
+    known.picture.waits = [
+        Wait(call, WaitKind.NOT_ENTERED, (second if rank == first else first,))
+        for rank, call in calls.items()
+    ]
+    known.picture.cycles = [
+        Cycle((first, second), (calls[first], calls[second]), False, candidates=(first, second))
+    ]
+    return known
+
+
+@pytest.mark.parametrize(
+    ("counters", "cause", "confidence", "words"),
+    [
+        ((None, None), Cause.UNEVEN_INPUTS, 0.7, "sooner than the others, and"),
+        ((4, 6), Cause.UNEVEN_INPUTS, 0.95, "sooner than the others (loop counter 4"),
+        ((6, 6), Cause.SKIPPED_COLLECTIVE, 0.85, "after as many steps as the others (loop"),
+    ],
+)
+def test_one_rank_past_the_loop_of_all_others(
+    counters: tuple[int | None, int | None], cause: Cause, confidence: float, words: str
+) -> None:
+    gone = standing(3, BEHIND, passed=5, counter=counters[0])
+    views = [standing(r, INSIDE, passed=7, counter=counters[1]) for r in range(3)]
+    verdict = conclude(ring([*views, gone], 3, 1))
+    assert (verdict.cause, verdict.culprits, verdict.confidence) == (cause, [3], confidence)
+    assert verdict.victims == [0, 1, 2]
+    assert f"has left a loop {words}" in verdict.summary
+    assert verdict.location is not None
+    assert (verdict.location.rank, verdict.location.line) == (3, BEHIND)
+    assert [finding.cause for finding in verdict.findings] == [cause]
+
+
+def test_two_that_left_early_are_both_named() -> None:
+    views = [standing(r, INSIDE, passed=7) for r in range(2)]
+    views += [standing(r, BEHIND, passed=5) for r in (2, 3)]
+    verdict = conclude(ring(views, 3, 1))
+    assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [2, 3])
+
+
+def test_those_who_passed_the_loop_as_often_as_anybody_have_not_left_too_soon() -> None:
+    """Another group has done all its steps; of this one, 3 left and 2 waits for it."""
+    views = [standing(r, BEHIND, passed=20) for r in (0, 1)]
+    views += [standing(2, INSIDE, passed=16), standing(3, BEHIND, passed=15)]
+    verdict = conclude(ring(views, 3, 2))
+    assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [3])
+
+
+def innocent(case: str) -> list[RankView]:
+    others = [standing(r, INSIDE, passed=7) for r in range(3)]
+    if case == "inside as well":
+        return [*others, standing(3, INSIDE + 2, passed=5)]
+    if case == "never inside":
+        return [*others, standing(3, BEHIND, passed=0)]
+    if case == "passed it as often":
+        return [*others, standing(3, BEHIND, passed=7)]
+    if case == "most are past it":
+        return [others[0], *(standing(r, BEHIND, passed=5) for r in (1, 2, 3))]
+    if case == "more steps":
+        others = [standing(r, INSIDE, passed=7, counter=6) for r in range(3)]
+        return [*others, standing(3, BEHIND, passed=5, counter=9)]
+    if case == "merely in the outer loop":
+        others = [standing(r, INSIDE, passed=7, outer=True) for r in range(3)]
+        return [*others, standing(3, BEHIND, passed=5, outer=True)]
+    if case == "in the same step of the outer loop":
+        others = [standing(r, INSIDE, passed=7, epoch=2, outer=True) for r in range(3)]
+        gone = standing(3, BEHIND, passed=5, epoch=2, outer=True)
+        # The ring of its boundary has lost the beginning: it may have passed it as often.
+        assert gone.progress is not None
+        gone.progress.operations_total = 9
+        return [*others, gone]
+    assert case == "another iteration of the outer loop"
+    others = [standing(r, INSIDE, passed=7, counter=1, epoch=2, outer=True) for r in range(3)]
+    return [*others, standing(3, BEHIND, passed=5, counter=0, epoch=1, outer=True)]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "inside as well",
+        "never inside",
+        "passed it as often",
+        "most are past it",
+        "more steps",
+        "merely in the outer loop",
+        "in the same step of the outer loop",
+        "another iteration of the outer loop",
+    ],
+)
+def test_a_ring_stays_one_of_groups_where_nobody_is_proved_to_have_left(case: str) -> None:
+    verdict = conclude(ring(innocent(case), 3, 1))
+    assert (verdict.cause, verdict.culprits) == (Cause.GROUP_ORDER, [1, 3])
+
+
+@pytest.mark.parametrize(("counters", "confidence"), [((4, 6), 0.95), ((None, None), 0.7)])
+def test_the_same_iteration_of_the_outer_loop_lets_the_inner_one_tell(
+    counters: tuple[int | None, int | None], confidence: float
+) -> None:
+    mine, theirs = counters
+    views = [standing(r, INSIDE, passed=7, counter=theirs, epoch=2, outer=True) for r in range(3)]
+    gone = standing(3, BEHIND, passed=5, counter=mine, epoch=2, outer=True)
+    verdict = conclude(ring([*views, gone], 3, 1))
+    assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [3])
+    assert verdict.confidence == confidence
+
+
+def test_a_message_that_was_left_out_in_the_loop_is_no_uneven_input() -> None:
+    """Its ring has a receive: the other half says more than the loop without a counter."""
+    views = [standing(r, INSIDE, passed=7, counter=3) for r in range(3)]
+    known = ring([*views, standing(3, BEHIND, passed=5, counter=3)], 3, 1)
+    (cycle,) = known.picture.cycles
+    receive = Call(1, known.picture.groups[0], None, "recv", peer=3)
+    known.picture.cycles = [Cycle((3, 1), (cycle.calls[0], receive), False)]
+    known.picture.unmatched = [Unmatched(receive, cycle.calls[0], omitted=True)]
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [3])

@@ -1,0 +1,17 @@
+"""How groups are named to people."""
+
+from __future__ import annotations
+
+import pytest
+
+from hanglab.analyzer.causes.synchronization.wording import name_call
+from hanglab.analyzer.graph.wait_for_graph import Call, Group
+
+
+@pytest.mark.parametrize(
+    ("description", "told"),
+    [("tp", "tp"), ("", "7"), ("undefined", "ranks 1 and 3")],
+)
+def test_a_group_without_a_description_is_known_by_its_members(description: str, told: str) -> None:
+    group = Group("7", (1, 3), description)
+    assert name_call(Call(1, group, 36, "broadcast")) == f"broadcast ({told}, number 36)"

@@ -1,0 +1,126 @@
+"""A rank that gloo aborted over a size, known only by its last words and its peers' buffers."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from views import C10D, ended, job, progress, raised, user, view
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.flight_recorder.columns import Arguments
+from hanglab.analyzer.graph.wait_for_graph import Call
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case.progress_records import Operation
+from hanglab.recorder.case.records import Frame
+
+WORDS = (
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+    "  what():  [enforce fail at /gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. "
+    "{} vs {}. Received data size doesn't match expected size.\n"
+)
+LOST = "[/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:38309: Connection reset"
+
+
+def verdict_on(words: str, sizes: tuple[int, ...] = (394752,), other: tuple[int, ...] = ()):  # type: ignore[no-untyped-def]
+    aborted = ended(view(1), code=None, signal=signal.SIGABRT)
+    aborted.stderr = words
+    peers = [
+        raised(view(r), "RuntimeError", LOST, Frame("all_reduce", C10D, 1), user(20), at=2000)
+        for r in (0, 2, 3)
+    ]
+    known = job([aborted, *peers], trigger=None)
+    group = known.picture.groups[0]
+    for rank in (0, 2, 3):
+        mine = other if other and rank == 3 else sizes
+        given = Arguments(input_sizes=(mine,), input_dtypes=("Float",))
+        known.picture.last_calls[rank] = Call(rank, group, 4, "all_reduce", given)
+    return conclude(known)
+
+
+def test_the_aborted_rank_expected_less_than_all_others_send() -> None:
+    # 394752 floats in eight pieces: run with DistributedDataParallel on four ranks.
+    verdict = verdict_on(WORDS.format(197376, 65920))
+    assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.SIZE_MISMATCH)
+    assert verdict.culprits == [1] and verdict.location is None
+    assert verdict.confidence < 0.9 and verdict.alternatives
+    assert verdict.collective is not None and verdict.collective.seq == 4
+
+
+def test_what_was_noted_before_the_call_outlives_the_buffer() -> None:
+    # 104 floats in two halves, run with all_gather on four ranks; rank 3 was asked to end.
+    aborted = ended(view(1), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(208, 192)
+    peers = [
+        raised(view(r), "RuntimeError", LOST, Frame("all_gather", C10D, 1), user(20), at=2000)
+        for r in (0, 2)
+    ]
+    known = job([aborted, *peers, ended(view(3), code=None, signal=signal.SIGTERM)], trigger=None)
+    group = known.picture.groups[0]
+    sized = Arguments(input_sizes=((13, 8),), input_dtypes=("Float",))
+    line = (user(13, "gather"),)
+    for rank in range(4):
+        given = sized if rank in (0, 2) else Arguments()
+        known.picture.last_calls[rank] = Call(rank, group, 2, "all_gather", given, line)
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (Cause.SIZE_MISMATCH, [1])
+    assert verdict.location is not None and verdict.location.line == 13
+    known.picture.last_calls[1] = Call(1, group, 2, "all_reduce", Arguments(), line)
+    assert conclude(known).cause is not Cause.SIZE_MISMATCH
+
+
+def without_buffers(lines: tuple[int, int], own: int = 30, *, inside: bool = True):  # type: ignore[no-untyped-def]
+    """Three ranks: rank 2 was aborted at line ``own``, the others lost it at theirs."""
+    aborted = progress(ended(view(2), code=None, signal=signal.SIGABRT), 5)
+    aborted.stderr = WORDS.format(88, 4)
+    assert aborted.progress is not None
+    over = None if inside else 3
+    aborted.progress.operations = [Operation(0, "allreduce", "0", 1, 2, 2, over)]
+    peers = [
+        raised(view(r), "RuntimeError", f"{LOST} by peer", user(line), at=2000)
+        for r, line in enumerate(lines)
+    ]
+    known = job([*peers, aborted], trigger=None)
+    call = Call(2, known.picture.groups[0], 126, "all_reduce", Arguments(), (user(own),))
+    known.picture.last_calls[2] = call
+    return conclude(known)
+
+
+def test_without_any_buffer_the_lines_tell_who_was_elsewhere() -> None:
+    verdict = without_buffers((10, 10))
+    assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.COLLECTIVE_MISMATCH)
+    assert verdict.culprits == [2] and verdict.confidence <= 0.6
+    assert verdict.location is not None and verdict.location.line == 30
+
+
+@pytest.mark.parametrize(
+    ("lines", "own", "inside"),
+    [
+        # The peers were in different operations: any of them may have sent it.
+        ((10, 12), 30, True),
+        # All stood at one line.
+        ((30, 30), 30, True),
+        # What was noted of it is over: what it was in never passed the boundary.
+        ((10, 10), 30, False),
+    ],
+)
+def test_without_any_buffer_it_is_not_accused_of_another_line(
+    lines: tuple[int, int], own: int, inside: bool
+) -> None:
+    verdict = without_buffers(lines, own, inside=inside)
+    assert verdict.cause is not Cause.COLLECTIVE_MISMATCH
+    assert "hangs" not in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        # What came is no piece of what the peers send.
+        (WORDS.format(197380, 65920), ()),
+        # The peers do not agree: any of them may have sent it.
+        (WORDS.format(197376, 65920), (1000,)),
+        ("terminate called without an active exception\n", ()),
+    ],
+)
+def test_otherwise_it_is_not_accused_of_a_size(words: str, other: tuple[int, ...]) -> None:
+    assert verdict_on(words, other=other).cause is not Cause.SIZE_MISMATCH

@@ -1,0 +1,52 @@
+"""A job of which every rank is still in init_process_group."""
+
+from __future__ import annotations
+
+import pytest
+from views import C10D, ended, job, user, view
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.verdict import Status
+from hanglab.recorder.case.records import Frame
+
+
+def joining(rank: int) -> RankView:
+    return view(
+        rank,
+        Frame("_create_c10d_store", "/x/site-packages/torch/distributed/rendezvous.py", 190),
+        Frame("init_process_group", C10D, 1700),
+        user(7, "main"),
+        answered=False,
+    )
+
+
+def unformed(views: list[RankView], expected: int) -> Evidence:
+    known = job(views)
+    known.picture.groups.clear()
+    known.picture.waits.clear()
+    known.picture.sinks.clear()
+    known.inputs.missing_ranks = list(range(len(views), expected))
+    return known
+
+
+def test_all_ranks_are_said_to_be_there() -> None:
+    verdict = conclude(unformed([joining(rank) for rank in range(3)], 3))
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert verdict.summary.startswith("All ranks are still in init_process_group")
+    assert verdict.victims == [0, 1, 2]
+    assert [e.rank for e in verdict.evidence] == [0, 1, 2]
+    assert "train.py:7" in verdict.evidence[0].detail
+    assert "MASTER_ADDR" in verdict.advice
+    assert verdict.inputs.would_decide
+
+
+@pytest.mark.parametrize("elsewhere", ["ended", "training", "never heard of"])
+def test_not_where_one_is_elsewhere(elsewhere: str) -> None:
+    views = [joining(0), joining(1)]
+    if elsewhere == "ended":
+        views.append(ended(joining(2), code=0))
+    elif elsewhere == "training":
+        views.append(view(2, user(30)))
+    verdict = conclude(unformed(views, 3))
+    assert "All ranks" not in verdict.summary

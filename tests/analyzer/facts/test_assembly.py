@@ -1,0 +1,121 @@
+"""What of a Case counts as evidence: nothing that came after the capture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hanglab.analyzer.facts.assembly import from_case
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.records import (
+    Clock,
+    Exit,
+    Job,
+    ProcessSample,
+    Python,
+    Raised,
+    RankProcess,
+    Trigger,
+)
+from hanglab.recorder.case.writer import append_records, write_record
+from hanglab.recorder.rank.progress_file import ProgressFile
+
+CAPTURED = Clock(5_000, 5_000)
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Path:
+    """The folder of rank 0 of a Case that was captured at 5,000."""
+    folder = folders.make_private(folders.rank_folder(tmp_path, "host", 0))
+    start = Clock(1_000, 1_000)
+    write_record(folder / folders.PROCESS, RankProcess(7, 0, 1, start, Python("3.11")))
+    write_record(tmp_path / folders.JOB, Job(1, start, 1.5, Trigger("no_progress", CAPTURED, 2.0)))
+    return folder
+
+
+def view_of(rank: Path):  # type: ignore[no-untyped-def]
+    return from_case(rank.parents[3]).ranks[0]
+
+
+@pytest.mark.parametrize(("at", "count"), [(4_000, 1), (6_000, 0)])
+def test_exceptions_after_the_capture_are_no_evidence(rank: Path, at: int, count: int) -> None:
+    append_records(rank / folders.EXCEPTIONS, [Raised(Clock(at, at), "E", "e", [])])
+    append_records(rank / folders.HANDLED, [Raised(Clock(at, at), "E", "e", [])])
+    view = view_of(rank)
+    assert (len(view.exceptions), len(view.handled)) == (count, count)
+
+
+@pytest.mark.parametrize(
+    ("at", "code", "state", "known"),
+    [
+        (4_000, 1, "S", True),
+        (6_000, 1, "S", False),
+        # It had gone already; somebody told of it late.
+        (6_000, 1, "Z", True),
+        # It came to its end all the same: it had not hung.
+        (6_000, 0, "S", True),
+    ],
+)
+def test_an_end_after_the_capture_proves_nothing_bad(
+    rank: Path, at: int, code: int, state: str, known: bool
+) -> None:
+    write_record(rank / folders.EXIT, Exit(Clock(at, at), code))
+    append_records(
+        rank / folders.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", state, cpu_s=0.0)]
+    )
+    assert (view_of(rank).ended is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "interrupted", "step"),
+    [
+        ("no_progress", 1, None, 4),
+        # All ended well: nothing had hung, and the whole job counts.
+        ("no_progress", 0, None, 9),
+        ("request", 0, None, 9),
+        # Whoever is interrupted ends for that reason, however well.
+        ("interrupt", 0, None, 4),
+        ("no_progress", 0, Clock(5_500, 5_500), 4),
+    ],
+)
+def test_progress_is_that_of_the_capture(
+    rank: Path, kind: str, code: int, interrupted: Clock | None, step: int
+) -> None:
+    trigger = Trigger(kind, CAPTURED, 2.0)  # type: ignore[arg-type]
+    job = Job(1, Clock(1_000, 1_000), 1.5, trigger, interrupted=interrupted)
+    write_record(rank.parents[3] / folders.JOB, job)
+    write_record(rank / folders.EXIT, Exit(Clock(6_000, 6_000), code))
+    append_records(
+        rank / folders.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", "S", cpu_s=0.0)]
+    )
+    for name, number in ((folders.PROGRESS_CAPTURED, 4), (folders.PROGRESS, 9)):
+        progress = ProgressFile(rank / name)
+        progress.identify(0, 0, 1)
+        progress.step(number)
+    view = view_of(rank)
+    assert view.progress is not None
+    assert view.progress.step == step
+    assert (view.ended is None) is (step == 4)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("impossible", [2**62, -3])
+@pytest.mark.parametrize("whose", ["the job's", "the rank's"])
+def test_an_impossible_number_of_ranks_is_told_and_not_unfolded(
+    rank: Path, whose: str, impossible: int
+) -> None:
+    case = rank.parents[3]
+    start = Clock(1_000, 1_000)
+    if whose == "the job's":
+        write_record(case / folders.JOB, Job(impossible, start))
+        altered, expected = case / folders.JOB, (0, 1)
+        write_record(rank / folders.PROCESS, RankProcess(7, 0, 2, start, Python("3.11")))
+    else:
+        write_record(case / folders.JOB, Job(None, start))
+        write_record(rank / folders.PROCESS, RankProcess(7, 0, impossible, start, Python("3.11")))
+        altered, expected = rank / folders.PROCESS, (0,)
+    evidence = from_case(case)
+    assert tuple(evidence.picture.expected) == expected
+    assert [unusable.file for unusable in evidence.inputs.unusable] == [str(altered)]
+    assert str(impossible) in evidence.inputs.unusable[0].reason

@@ -1,0 +1,68 @@
+"""Ranks that share one standard error are not taken for the authors of each other's words."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.stderr_per_rank import keep_own_words
+from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
+from hanglab.recorder.case.records import Clock, Exit
+
+SURVIVED = 'Traceback (most recent call last):\n  File "a.py", line 8, in f\nValueError: bad\n'
+ABORTED = (
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  32 vs 16\n"
+)
+CRASHED = (
+    "Fatal Python error: Segmentation fault\n\n"
+    "Current thread 0x00007f01 (most recent call first):\n"
+    '  File "a.py", line 9 in boom\n'
+)
+
+
+def named(rank: int, text: str) -> str:
+    return "".join(f"[rank{rank}]: {line}\n" for line in text.splitlines())
+
+
+def test_a_traceback_that_anybody_may_have_printed_is_nobody_s() -> None:
+    views = [RankView(rank, host="a", stderr=SURVIVED) for rank in range(3)]
+    keep_own_words(views, {"a": SURVIVED + "W1122 the launcher's\n"})
+    assert [view.stderr for view in views] == ["", "", ""]
+
+
+def test_torch_s_names_tell_them_apart() -> None:
+    text = SURVIVED + named(0, SURVIVED.replace("bad", "mine")) + named(1, SURVIVED)
+    views = [RankView(rank, host="a", stderr=text) for rank in range(3)]
+    keep_own_words(views, {})
+    found = [printed_tracebacks(view.stderr) for view in views]
+    assert [[one.message for one in mine] for mine in found] == [["mine"], ["bad"], []]
+
+
+def test_streams_of_their_own_are_left_alone() -> None:
+    views = [RankView(0, host="a", stderr=SURVIVED), RankView(1, host="a", stderr="warning\n")]
+    keep_own_words(views, {"a": ""})
+    assert [view.stderr for view in views] == [SURVIVED, "warning\n"]
+
+
+def test_an_only_rank_wrote_it_all() -> None:
+    views = [RankView(0, host="a", stderr=SURVIVED), RankView(1, host="b", stderr=SURVIVED)]
+    keep_own_words(views, {"a": SURVIVED, "b": SURVIVED})
+    assert [view.stderr for view in views] == [SURVIVED, SURVIVED]
+
+
+@pytest.mark.parametrize(("text", "kept"), [(ABORTED, ABORTED), (CRASHED, CRASHED)])
+def test_last_words_are_those_of_the_only_rank_that_died_of_a_signal(text: str, kept: str) -> None:
+    dead = Exit(Clock(1, 1), None, int(signal.SIGABRT))
+    views = [RankView(0, host="a"), RankView(1, host="a", exit=dead)]
+    common = SURVIVED + text + named(0, SURVIVED) + SURVIVED
+    keep_own_words(views, {"a": common})
+    assert views[1].stderr == kept
+    assert printed_tracebacks(views[0].stderr)[0].message == "bad"
+    if text is CRASHED:
+        fatal = fatal_error(views[1].stderr)
+        assert fatal is not None and fatal.frames[0].line == 9
+    two = [RankView(rank, host="a", exit=dead) for rank in range(2)]
+    keep_own_words(two, {"a": text})
+    assert [view.stderr for view in two] == ["", ""]

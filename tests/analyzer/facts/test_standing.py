@@ -1,0 +1,118 @@
+"""Places are told from the stacks of real threads that really wait there."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from hanglab.analyzer.facts.code_owners import CodeMap
+from hanglab.analyzer.facts.stack_position import Place, stand
+from hanglab.recorder.case.records import Frame, ThreadStack
+
+
+@contextmanager
+def waiting(body: Callable[[], object]) -> Iterator[threading.Thread]:
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    yield thread
+
+
+def stack_of(thread: threading.Thread, until: str) -> ThreadStack:
+    """The thread's stack, once a function named ``until`` is its innermost."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        frame = sys._current_frames().get(thread.ident or 0)
+        frames = []
+        while frame is not None:
+            code = frame.f_code
+            frames.append(Frame(code.co_name, code.co_filename, frame.f_lineno))
+            frame = frame.f_back
+        if frames and frames[0].function == until:
+            return ThreadStack(frames=frames)
+    raise AssertionError(f"the thread never came into {until}")
+
+
+def test_queue_condition_join_and_a_bare_lock_are_told_apart() -> None:
+    box: queue.Queue[int] = queue.Queue()
+    event = threading.Event()
+    lock = threading.Lock()
+    lock.acquire()
+
+    def take() -> None:
+        box.get()
+
+    def wait() -> None:
+        event.wait()
+
+    def hold() -> None:
+        lock.acquire()
+        lock.release()
+
+    with waiting(take) as a, waiting(wait) as b, waiting(hold) as c:
+        try:
+            code = CodeMap()
+            assert stand(stack_of(a, "wait"), code).place is Place.QUEUE
+            at_event = stand(stack_of(b, "wait"), code)
+            assert at_event.place is Place.CONDITION
+            assert at_event.user is not None and at_event.user.function == "wait"
+            at_lock = stand(stack_of(c, "hold"), code)
+            assert at_lock.place is Place.USER
+            assert at_lock.innermost_is_user
+        finally:
+            box.put(1)
+            event.set()
+            lock.release()
+            for thread in (a, b, c):
+                thread.join(10)
+
+
+C10D = "/x/site-packages/torch/distributed/distributed_c10d.py"
+LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
+USER = Frame("main", "/home/me/train.py", 7)
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [
+        ([Frame("all_reduce", C10D, 1), USER], Place.COMMUNICATION),
+        (
+            [Frame("_store_based_barrier", C10D, 1), Frame("new_group", C10D, 2), USER],
+            Place.GROUP_CREATION,
+        ),
+        (
+            [Frame("_store_based_barrier", C10D, 1), Frame("init_process_group", C10D, 2), USER],
+            Place.RENDEZVOUS,
+        ),
+        ([Frame("destroy_process_group", C10D, 2), USER], Place.TEARDOWN),
+        (
+            [
+                Frame("select", "/usr/lib/python3.11/selectors.py", 1),
+                Frame("_try_get_data", LOADER, 1),
+                USER,
+            ],
+            Place.LOADER,
+        ),
+        # a dataset that runs in the rank itself: the loader is around it
+        (
+            [Frame("__getitem__", "/home/me/data.py", 3), Frame("__next__", LOADER, 1), USER],
+            Place.LOADER,
+        ),
+        (
+            [
+                Frame("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py", 1),
+                Frame("_shutdown", "/usr/lib/python3.11/threading.py", 2),
+            ],
+            Place.TEARDOWN,
+        ),
+        ([USER], Place.USER),
+        ([], Place.UNKNOWN),
+    ],
+)
+def test_frames_of_torch_tell_the_place(frames: list[Frame], place: Place) -> None:
+    assert stand(ThreadStack(frames=frames), CodeMap()).place is place

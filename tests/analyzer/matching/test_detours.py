@@ -1,0 +1,45 @@
+"""One rank goes where it never was: an evaluation, a look, a checkpoint of its own."""
+
+from __future__ import annotations
+
+from test_divergence import Step, picture_of, rows
+
+from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.verdict import Cause
+
+#: Gathers of the forward pass, of the backward pass, and a reduction.
+STEP: Step = (
+    ("all_gather", 8, 10),
+    ("all_gather", 8, 10),
+    ("all_gather", 8, 20),
+    ("reduce", 8, 20),
+)
+#: The forward pass from another line.
+LOOK: Step = (("all_gather", 8, 30), ("all_gather", 8, 30))
+
+
+def test_the_rank_that_strayed_is_named_and_not_the_one_that_went_on() -> None:
+    # What comes after the look is not the old order, shifted: it needs one gather less.
+    stray = rows([*STEP, *STEP, *STEP, *LOOK, *STEP[1:3]])
+    steady = rows([*STEP, *STEP, *STEP, *STEP])
+    for ranks, culprit in (((stray, steady), 0), ((steady, stray), 1)):
+        (finding,) = synchronization_findings(picture_of(*ranks))
+        assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [culprit])
+        assert finding.collective is not None and finding.collective.seq == 13
+
+
+def test_nobody_strayed_where_both_left_their_ways() -> None:
+    stray = rows([*STEP, *STEP, *STEP, *LOOK, ("reduce", 8, 31)])
+    other = rows([*STEP, *STEP, *STEP, ("all_gather", 8, 40), ("all_gather", 8, 40), STEP[2]])
+    (finding,) = synchronization_findings(picture_of(stray, other))
+    assert finding.culprits == [0, 1]
+    assert finding.confidence <= 0.5
+
+
+def test_a_branch_on_the_rank_is_no_detour_where_the_ranks_meet_again() -> None:
+    # Rank 0 logs from another line, in step with its peer; later the peer leaves something out.
+    logging = (("all_gather", 8, 30), *STEP[1:])
+    careful = rows([*STEP, *STEP, *logging, *STEP, *STEP[:3], ("reduce", 8, 20)])
+    careless = rows([*STEP, *STEP, *STEP, *STEP, *STEP[:2], STEP[3]])
+    (finding,) = synchronization_findings(picture_of(careful, careless))
+    assert finding.culprits != [0]

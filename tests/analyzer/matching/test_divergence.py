@@ -1,0 +1,204 @@
+"""Who deviates, and whether it left something out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from picture_rows import Row, columns, world
+
+from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph.wait_for_graph import Difference, Picture
+from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
+from hanglab.analyzer.matching.signatures import alike
+from hanglab.analyzer.verdict import Cause
+
+#: (operation, elements, line) of one step of a program.
+Step = Sequence[tuple[str, int, int]]
+STEP: Step = (("all_reduce", 8, 10), ("broadcast", 4, 11), ("all_reduce", 2, 12))
+
+
+def rows(calls: Step, *, stuck: bool = True, frames: bool = True) -> list[Row]:
+    return [
+        Row(
+            op,
+            seq,
+            inputs=((size,),),
+            line=line if frames else 0,
+            done=not stuck or seq < len(calls),
+        )
+        for seq, (op, size, line) in enumerate(calls, start=1)
+    ]
+
+
+def picture_of(*ranks: list[Row]) -> Picture:
+    return build_picture(
+        [columns(r, mine, members=world(len(ranks))) for r, mine in enumerate(ranks)]
+    )
+
+
+def test_the_majority_is_right() -> None:
+    good, bad = rows([*STEP, STEP[0]]), rows([*STEP, ("all_gather", 8, 30)])
+    (finding,) = synchronization_findings(picture_of(good, bad, good))
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+    assert finding.location is not None
+    assert (finding.location.line, finding.location.function) == (30, "step")
+
+
+def test_a_skip_is_told_by_the_pattern_of_the_steps() -> None:
+    good, bad = rows([*STEP, *STEP, STEP[0]]), rows([*STEP, *STEP, STEP[1]])
+    (finding,) = synchronization_findings(picture_of(good, good, bad))
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
+    assert finding.location is not None and finding.location.line == 11
+
+
+def test_between_two_ranks_the_pattern_decides() -> None:
+    good, bad = rows([*STEP, *STEP, STEP[0]]), rows([*STEP, *STEP, STEP[1]])
+    for ranks, culprit in (((good, bad), 1), ((bad, good), 0)):
+        (finding,) = synchronization_findings(picture_of(*ranks))
+        assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [culprit])
+
+
+def test_between_two_ranks_without_a_pattern_nobody_is_accused_alone() -> None:
+    (finding,) = synchronization_findings(picture_of(rows([STEP[0]]), rows([STEP[1]])))
+    assert finding.culprits == [0, 1]
+    assert finding.confidence <= 0.5
+
+
+def test_between_two_ranks_what_comes_every_so_often_may_have_been_due() -> None:
+    step, evaluation, other = ("all_reduce", 8, 10), ("all_gather", 4, 7), ("all_gather", 4, 30)
+    past: Step = [*[step] * 9, evaluation, *[step] * 20]
+    for ranks in ((0, 1), (1, 0)):
+        sides = (rows([*past, evaluation]), rows([*past, step]))
+        (finding,) = synchronization_findings(picture_of(*(sides[r] for r in ranks)))
+        assert finding.culprits == [0, 1] and finding.confidence <= 0.5
+    # What the group has never done, or did once before its steps began, was not.
+    for once in ([*[step] * 30], [other, *[step] * 30]):
+        (finding,) = synchronization_findings(picture_of(rows([*once, other]), rows([*once, step])))
+        assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [0])
+
+
+def test_between_two_ranks_without_lines_nobody_is_accused_alone() -> None:
+    good = rows([*STEP, *STEP, STEP[0]], frames=False)
+    bad = rows([*STEP, *STEP, STEP[1]], frames=False)
+    (finding,) = synchronization_findings(picture_of(good, bad))
+    assert finding.culprits == [0, 1]
+
+
+def test_later_operations_show_a_skip_without_a_pattern() -> None:
+    calls: Step = [("all_reduce", n, 10 + n) for n in range(1, 8)]
+    good = [Row(r.op, r.seq, inputs=r.inputs, line=r.line, done=r.seq < 4) for r in rows(calls)]
+    shifted = calls[:3] + calls[4:]
+    bad = [Row(r.op, r.seq, inputs=r.inputs, line=r.line, done=r.seq < 4) for r in rows(shifted)]
+    (finding,) = synchronization_findings(picture_of(good, good, bad))
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
+    assert finding.collective is not None and finding.collective.seq == 4
+
+
+@pytest.mark.parametrize("frames", [True, False])
+def test_other_arguments_from_the_same_line_are_no_skip(frames: bool) -> None:
+    good = rows([*STEP, STEP[0]], frames=frames)
+    bad = rows([*STEP, ("all_reduce", 5, 10)], frames=frames)
+    (finding,) = synchronization_findings(picture_of(good, bad, good))
+    assert (finding.cause, finding.culprits) == (Cause.SIZE_MISMATCH, [1])
+
+
+@pytest.mark.parametrize("bare", [0, 2])
+def test_a_dump_without_lines_does_not_speak_for_its_side(bare: int) -> None:
+    good = rows([*STEP, STEP[0]])
+    bad = rows([*STEP, ("all_reduce", 5, 30)])
+    ranks = [good, bad, good]
+    ranks[bare] = rows([*STEP, STEP[0]], frames=False)
+    (finding,) = synchronization_findings(picture_of(*ranks))
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+
+
+def test_a_skip_that_all_finished_shows_in_the_lines() -> None:
+    # Same operation and size from two lines: nothing fails until one rank ends short.
+    step: Step = (("all_reduce", 8, 10), ("all_reduce", 8, 20))
+    calls = [*step, *step, *step, *step]
+    short = [*calls[:4], *calls[5:]]
+    bad = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(short)]
+    picture = picture_of(rows(calls), rows(calls), bad)
+    (divergence,) = picture.divergences
+    assert (divergence.seq, divergence.difference) == (5, Difference.CALL_SITE)
+    assert (divergence.deviating, divergence.skipped) == ((2,), True)
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
+
+
+def test_an_insertion_that_all_finished_accuses_the_one_that_inserted() -> None:
+    step: Step = (("all_reduce", 8, 10), ("all_reduce", 8, 20))
+    calls = [*step, *step, *step]
+    longer = [*calls[:4], ("all_reduce", 8, 77), *calls[4:]]
+    good = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(calls)]
+    picture = picture_of(good, rows(longer), good)
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+
+
+def test_a_skip_among_equal_calls_leaves_a_rank_outside() -> None:
+    calls: Step = [("all_reduce", 8, 10)] * 6
+    good = rows(calls)
+    bad = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(calls[:-1])]
+    picture = picture_of(good, bad, good)
+    assert not picture.divergences
+    (finding,) = synchronization_findings(picture)
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
+
+
+def test_a_branch_on_the_rank_is_no_divergence() -> None:
+    root: Step = [("broadcast", 8, 10), ("all_reduce", 8, 12)] * 4
+    others: Step = [("broadcast", 8, 14), ("all_reduce", 8, 12)] * 4
+    stuck = picture_of(rows(root), rows(others), rows(others)[:-1])
+    assert not stuck.divergences
+    assert [finding.culprits for finding in synchronization_findings(stuck)] == [[2]]
+
+
+def test_a_difference_that_harmed_nobody_is_no_finding() -> None:
+    a = rows([("all_reduce", 8, 10), ("all_reduce", 4, 11)], stuck=False)
+    b = rows([("all_reduce", 8, 10), ("all_reduce", 5, 11)], stuck=False)
+    picture = picture_of(a, a, b)
+    assert [d.finished for d in picture.divergences] == [True]
+    assert synchronization_findings(picture) == []
+
+
+def test_the_order_of_another_group_settles_a_tie() -> None:
+    # 2 and 3 part in the world; 0 and 1, who have yet to come there, wait for 3 in group 1.
+    members = {"0": range(4), "1": [0, 1, 3]}
+    waits = [Row("all_reduce", 1, "1", done=False)]
+    dumps = [
+        columns(0, waits, members=members),
+        columns(1, waits, members=members),
+        columns(2, [Row("barrier", 1, inputs=(), done=False)], members=members),
+        columns(3, [Row("all_reduce", 1, done=False)], members=members),
+    ]
+    (finding,) = synchronization_findings(build_picture(dumps))
+    assert finding.culprits == [3]
+
+
+def test_patterns() -> None:
+    assert period_of("abcabc") == 3
+    assert period_of("xxabab") == 2
+    assert period_of("aaaa") == 1
+    assert period_of("abcd") is None
+    # A step that begins with a repetition is no pattern of that repetition alone.
+    assert period_of("xaabaabaa") == 3
+    assert period_of(["a", None, "a", None]) is None
+    assert continuation("abab", 3) == ["a", "b", "a"]
+    assert left_out("bc", "abc") == 1
+    assert left_out("cd", "abcd") == 2
+    assert left_out("ab", "abc") is None
+    assert left_out("xb", "abc") is None
+
+
+def test_what_died_with_a_rank_does_not_hide_that_it_went_on_in_the_pattern() -> None:
+    # Operation, size, dtype, reduce operation, line: the fourth is read after the call.
+    reduction, loss = (1, 64, 2, 5, 19), (1, 8, 2, 5, 24)
+    unread = (*loss[:3], 0, loss[4])
+    peers = [reduction, loss, reduction]
+    assert left_out([unread], peers, same=alike) == 1
+    assert left_out([(*loss[:3], 7, 24)], peers, same=alike) is None
+    assert left_out([(*loss[:4], 25)], peers, same=alike) is None
+    assert not alike(None, loss)

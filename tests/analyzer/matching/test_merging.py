@@ -1,0 +1,47 @@
+"""Summaries merge in any order and grouping to the same picture, in one process or in many."""
+
+from __future__ import annotations
+
+import pickle
+from random import Random
+
+import pytest
+
+from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.graph import picture
+from hanglab.analyzer.matching.merging import Merged, merge
+from hanglab.analyzer.matching.summary import summarise
+from hanglab.analyzer.program.trials import random_trial
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_merging_is_associative_and_commutative(seed: int) -> None:
+    random = Random(seed)
+    trial = random_trial(random, largest=16)
+    if trial is None:
+        return
+    dumps = {dump.rank: dump for dump in trial.dumps()}
+    expected = range(trial.run.program.world_size)
+    straight = picture(merge(*map(summarise, dumps.values())), dumps.get, expected=expected)
+    ranks = list(dumps)
+    random.shuffle(ranks)
+    pieces: list[Merged] = []
+    for rank in ranks:
+        summary = pickle.loads(pickle.dumps(summarise(dumps[rank])))
+        pieces.append(merge(summary))
+    while len(pieces) > 1:
+        at = random.randrange(len(pieces) - 1)
+        pieces[at : at + 2] = [merge(pieces[at], pieces[at + 1])]
+    if not pieces:
+        return
+    shuffled = picture(pieces[0], dumps.get, expected=expected)
+    assert synchronization_findings(shuffled) == synchronization_findings(straight)
+    assert shuffled.sinks == straight.sinks
+    assert shuffled.waits == straight.waits
+    assert shuffled.agreed == straight.agreed
+
+
+def test_a_summary_is_small() -> None:
+    trial = next(t for seed in range(99) if (t := random_trial(Random(seed))) is not None)
+    for dump in trial.dumps():
+        assert len(pickle.dumps(summarise(dump))) < 20_000
