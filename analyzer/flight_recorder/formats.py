@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 from hanglab.analyzer.flight_recorder.columns import Entries, RankDump
 from hanglab.analyzer.flight_recorder.content import read_content
 from hanglab.analyzer.flight_recorder.decoding import Decoded, decode_pickle
+from hanglab.analyzer.flight_recorder.entry_kinds import Mistaken
 from hanglab.analyzer.flight_recorder.errors import DumpError, RefusedDump
 from hanglab.analyzer.flight_recorder.json_text import decode_json
 from hanglab.analyzer.flight_recorder.pattern_reader import Likenesses
-from hanglab.analyzer.flight_recorder.repeated_entries import Mistaken, thin
+from hanglab.analyzer.flight_recorder.repeated_entries import thin
 
 _MAGIC = {
     b"\x89PNG": "a PNG picture",

@@ -16,10 +16,11 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Entries
 from hanglab.analyzer.flight_recorder.decoding import Decoded
+from hanglab.analyzer.flight_recorder.entry_kinds import Thinned
 from hanglab.analyzer.flight_recorder.memo_queries import Marks
 from hanglab.analyzer.flight_recorder.pattern_learning import Decode, learn_pattern
+from hanglab.analyzer.flight_recorder.pattern_scan import Scan, find_entries
 from hanglab.analyzer.flight_recorder.patterns import Pattern
-from hanglab.analyzer.flight_recorder.repeated_entries import Scan, Thinned, find_entries
 
 #: Dumps that are kept, and so many of them are made for nothing before no more are.
 _KEPT = 12
@@ -99,7 +100,7 @@ class Likenesses:
 
     def learn(self, data: bytes, thinned: Thinned, entries: Entries, decode: Decode) -> None:
         """Keep what has been read of ``data``, of which ``thinned`` and ``entries`` were made."""
-        if self._idle >= _KEPT or len(data) > _LONGEST:
+        if self._idle >= _KEPT or len(data) > _LONGEST or find_entries(data) is None:
             return
         self._idle += 1
         pattern = learn_pattern(data, thinned, entries, self._marks, decode)

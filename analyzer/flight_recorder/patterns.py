@@ -16,7 +16,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     Int32,
     Int64,
 )
-from hanglab.analyzer.flight_recorder.repeated_entries import Mistaken, UInt8
+from hanglab.analyzer.flight_recorder.entry_kinds import Mistaken, UInt8
 
 #: Bytes that are compared before all are.
 _GLANCE = 2048

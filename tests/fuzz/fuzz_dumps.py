@@ -20,7 +20,7 @@ import atheris
 with atheris.instrument_imports(include=["hanglab.analyzer.flight_recorder"]):
     from hanglab.analyzer.flight_recorder.errors import DumpError
     from hanglab.analyzer.flight_recorder.formats import read_dump
-    from hanglab.analyzer.flight_recorder.repeated_entries import find_entries
+    from hanglab.analyzer.flight_recorder.pattern_scan import find_entries
 
 from rings_of_dumps import ring
 from soundness import check_alike, check_short_way, check_sound

@@ -9,9 +9,10 @@ import numpy as np
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump, State
 from hanglab.analyzer.flight_recorder.content import read_content
 from hanglab.analyzer.flight_recorder.decoding import Decoded, decode_pickle
+from hanglab.analyzer.flight_recorder.entry_kinds import Mistaken
 from hanglab.analyzer.flight_recorder.errors import DumpError
 from hanglab.analyzer.flight_recorder.pattern_reader import Likenesses
-from hanglab.analyzer.flight_recorder.repeated_entries import Mistaken, thin
+from hanglab.analyzer.flight_recorder.repeated_entries import thin
 
 #: Column, its type, the table that it points into.
 _COLUMNS = {

@@ -1,0 +1,388 @@
+"""Entries by their kinds: what those of one kind have in common, and the numbers of each.
+
+The bytes before, between and behind the numbers are compared for all entries at once,
+so every entry is proved to hold the operations that were walked over in the first of
+its kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, fields, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Float64, Int32, Int64
+from hanglab.analyzer.flight_recorder.pickle_walk import NUMBERS, Keys, Kind, Walk, kind_of, walk
+
+_LONG, _FLOAT = 0x8A, ord("G")
+#: How a number of that many bytes is to be read, by its opcode.
+_FORMS = {
+    (ord("K"), 1): "<u1",
+    (ord("M"), 2): "<u2",
+    (ord("J"), 4): "<i4",
+    (_LONG, 8): "<i8",
+    (_FLOAT, 8): ">f8",
+}
+
+#: Of a value that is remembered: under an index that is given, or under the next free one.
+PUT = rb"(?:q.|r.{4}|\x94)?"
+
+UInt8 = npt.NDArray[np.uint8]
+
+
+class Mistaken(Exception):
+    """The kept entries do not say what was read out of the bytes."""
+
+
+@dataclass
+class Thinned:
+    """``data`` is the pickle with ``kept`` of its ``n`` entries left."""
+
+    data: bytes
+    #: Places of the kept entries among all, ascending.
+    kept: Int64
+    #: For each entry the index of the kept one that it is like; shape ``(n,)``.
+    like: Int32
+    #: Columns of shape ``(n,)``; those of kept entries may be wrong.
+    numbers: dict[str, Int64 | Float64]
+    #: Where the first entry begins, and where all later ones do.
+    begin: int
+    starts: Int64
+    #: By column, where the numbers of all but the last entry stand, 0 where one has none.
+    spots: dict[str, Int64]
+
+    def expand(self, entries: Entries) -> Entries:
+        """All entries, from the kept ones.  Raises Mistaken."""
+        if len(entries) != len(self.kept):
+            raise Mistaken("another number of entries")
+        columns: dict[str, Any] = {}
+        for column in fields(entries):
+            values = getattr(entries, column.name)
+            if not isinstance(values, np.ndarray):
+                continue
+            numbers = self.numbers.get(column.name)
+            if numbers is None:
+                columns[column.name] = values[self.like]
+                continue
+            # Of kinds with members other than the kept one, both accounts must agree.
+            shared = np.bincount(self.like, minlength=len(self.kept)) > 1
+            read = numbers[self.kept[shared]]
+            if not np.array_equal(read, values[shared], equal_nan=column.name == "duration_ms"):
+                raise Mistaken(column.name)
+            numbers[self.kept] = values
+            columns[column.name] = numbers
+        record = columns["record_id"]
+        if (record[1:] < record[:-1]).any():
+            raise Mistaken("out of order")
+        return replace(entries, **columns)
+
+
+@dataclass
+class Ring:
+    """A pickle by its parts: what precedes the entries, the first, most of them, the last."""
+
+    data: bytes
+    begin: int
+    starts: Int64
+    prefix: Walk
+    first: Walk
+    last: Walk
+    keys: Keys
+
+    @classmethod
+    def of(cls, data: bytes, begin: int) -> Ring | None:
+        prefix = walk(data, 2, begin, {})
+        opening = re.compile(rb"\}" + PUT + rb"\([X\x8c]", re.DOTALL).match(data, begin)
+        if prefix is None or opening is None:
+            return None
+        key = _first_key(data, opening.end() - 1, prefix.memoized, begin)
+        if key is None:
+            return None
+        get = b"h%c" % key if key < 256 else b"j" + key.to_bytes(4, "little")
+        starts = _starts(data, b"(" + get, begin + 1)
+        if len(starts) < 2 or data[-1:] != b".":
+            return None
+        first = walk(data, begin, int(starts[0]), {})
+        if first is None:
+            return None
+        keys = _keys(data, int(starts[0]), prefix, first)
+        last = walk(data, int(starts[-1]), len(data) - 1, dict(keys))
+        return None if last is None else cls(data, begin, starts, prefix, first, last, keys)
+
+    def kinds(self) -> tuple[Int64, list[Kind]] | None:
+        """For each entry but the first and the last the index of its kind; None if too many."""
+        bulk, ends = self.starts[:-1], self.starts[1:]
+        d = np.frombuffer(self.data, dtype=np.uint8)
+        blank = bytearray(self.data)
+        view, text = np.frombuffer(blank, dtype=np.uint8), memoryview(blank)
+        numbers: defaultdict[bytes, int] = defaultdict(count().__next__)
+        kind: Int64 = np.empty(len(bulk), dtype=np.int64)
+        lengths = ends - bulk
+        if len(_LAYOUTS) > _MOST_LAYOUTS:
+            _LAYOUTS.clear()
+        order = np.argsort(lengths, kind="stable")
+        bounds = np.flatnonzero(np.diff(lengths[order])) + 1
+        for rows in np.split(order, bounds):
+            size = int(lengths[rows[0]])
+            known = _LAYOUTS.setdefault((self.keys, size), [])
+            tried = 0
+            while len(rows):
+                if tried == len(known):
+                    start = int(bulk[rows[0]])
+                    like = kind_of(self.data[start : start + size], self.keys)
+                    if like is None or len(numbers) * 2 > len(bulk):
+                        return None
+                    known.append(_Layout.of(like))
+                layout = known[tried]
+                tried += 1
+                starts = bulk[rows]
+                alike = (d[starts[:, None] + layout.places] == layout.opcodes).all(axis=1)
+                fit = np.flatnonzero(alike)
+                if not len(fit):
+                    continue
+                spots = starts[fit][:, None] + layout.mask
+                view[spots] = 0
+                pieces = [bytes(text[s : s + size]) for s in starts[fit].tolist()]
+                fits = {piece: _fits(piece, self.keys, layout) for piece in set(pieces)}
+                mine = np.fromiter(map(fits.__getitem__, pieces), np.bool_, len(pieces))
+                if not mine.all():
+                    view[spots[~mine]] = d[spots[~mine]]
+                    pieces = [piece for piece in pieces if fits[piece]]
+                    fit = fit[mine]
+                kind[rows[fit]] = np.fromiter(
+                    map(numbers.__getitem__, pieces), np.int64, len(pieces)
+                )
+                rows = np.delete(rows, fit)
+        if len(numbers) * 2 > len(bulk):
+            return None
+        found = [kind_of(piece, self.keys) for piece in numbers]
+        return kind, [like for like in found if like is not None]
+
+    def thinned(self, kind: Int64, kinds: list[Kind]) -> Thinned | None:
+        _, place, like = np.unique(kind, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(place))
+        like, place = rank[like], np.sort(place)
+        kinds = [kinds[k] for k in kind[place].tolist()]
+        kept = self._kept(like, place, kinds)
+        if kept is None:
+            return None
+        spots, numbers = self._numbers(like, kinds)
+        if "record_id" not in numbers:
+            return None
+        total = len(self.starts) + 1
+        all_like = np.empty(total, dtype=np.int32)
+        all_like[0], all_like[-1] = 0, len(place) + 1
+        all_like[1:-1] = like + 1
+        return Thinned(
+            data=kept,
+            kept=np.concatenate(([0], place + 1, [total - 1])),
+            like=all_like,
+            numbers=numbers,
+            begin=self.begin,
+            starts=self.starts,
+            spots=spots,
+        )
+
+    def _kept(self, like: Int64, place: Int64, kinds: list[Kind]) -> bytes | None:
+        """The pickle with the first entry of each kind; None if the memo would differ."""
+        data, bulk = self.data, self.starts[:-1]
+        parts: list[Walk | Kind] = [self.prefix, self.first, self.last, *kinds]
+        explicit = any(part.puts for part in parts)
+        implicit = any(part.memoized for part in parts)
+        if explicit and (implicit or not self._ascend(like, kinds)):
+            return None
+        ends = self.starts[1:]
+        pieces = [data[: int(self.starts[0])]]
+        if not implicit:
+            pieces += [data[s:e] for s, e in zip(bulk[place], ends[place], strict=True)]
+            return b"".join([*pieces, data[int(self.starts[-1]) :]])
+        # The places of the memo that the others would have filled are filled with nothing.
+        before = self.prefix.memoized + self.first.memoized
+        each = np.array([k.memoized for k in kinds], dtype=np.int64)[like]
+        base = before + np.concatenate(([0], np.cumsum(each)))
+        filled = [(0, before)]
+        at = before
+        for number, start, end in zip(
+            place.tolist(), bulk[place].tolist(), ends[place].tolist(), strict=True
+        ):
+            pieces += [_fill(int(base[number]) - at), data[start:end]]
+            at = int(base[number + 1])
+            filled.append((int(base[number]), at))
+        pieces += [_fill(int(base[-1]) - at), data[int(self.starts[-1]) :]]
+        filled.append((int(base[-1]), int(base[-1]) + self.last.memoized))
+        gets = self.last.gets.union(*(k.gets for k in kinds if k.highest_get >= before))
+        begins = np.array([begin for begin, _ in filled])
+        for get in gets:
+            if get >= filled[int(np.searchsorted(begins, get, side="right")) - 1][1]:
+                return None
+        return b"".join(pieces)
+
+    def _ascend(self, like: Int64, kinds: list[Kind]) -> bool:
+        """Whether each memo index is higher than the one before, so that none is used twice."""
+        counts = np.array([len(kind.puts) for kind in kinds], dtype=np.int64)
+        every = [put for kind in kinds for put in kind.puts]
+        begins = np.cumsum(counts) - counts
+        each = counts[like]
+        within = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+        which = np.repeat(begins[like], each) + within
+        at, size = np.array(every or [(0, 1)], dtype=np.int64).T
+        places = np.repeat(self.starts[:-1], each) + at[which]
+        short = np.frombuffer(self.data, dtype=np.uint8)[places]
+        long = _everywhere(self.data, "<u4")[np.minimum(places, len(self.data) - 4)]
+        indices = np.concatenate(
+            (
+                _puts(self.data, 2, self.prefix),
+                _puts(self.data, self.begin, self.first),
+                np.where(size[which] == 1, short, long),
+                _puts(self.data, int(self.starts[-1]), self.last),
+            )
+        )
+        return bool((np.diff(indices.astype(np.int64)) > 0).all())
+
+    def _numbers(
+        self, like: Int64, kinds: list[Kind]
+    ) -> tuple[dict[str, Int64], dict[str, Int64 | Float64]]:
+        """Where numbers stand, and what they are, by column."""
+        spots: dict[str, Int64] = {}
+        numbers: dict[str, Int64 | Float64] = {}
+        by_column: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
+        for index, kind in enumerate(kinds):
+            for n in kind.numbers:
+                by_column[n.column].append((index, n.at, n.opcode, n.size))
+        firsts = {n.column: n.at + self.begin for n in self.first.numbers}
+        for column, found in by_column.items():
+            table = np.zeros((len(kinds), 3), dtype=np.int64)
+            table[:, 0] = -1
+            for index, *entry in found:
+                table[index] = entry
+            at, opcode, size = table[like].T
+            there = at >= 0
+            opcodes = np.where(there, self.starts[:-1] + at, 0)
+            spots[column] = np.concatenate(([firsts.get(column, 0)], opcodes))
+            values: Int64 | Float64
+            if column == "duration_ms":
+                values = np.full(len(like) + 2, np.nan)
+            else:
+                values = np.full(len(like) + 2, ABSENT, dtype=np.int64)
+            for code, width in {(o, s) for _, _, o, s in found}:
+                if (code == _FLOAT) != (column == "duration_ms"):
+                    return {}, {}
+                if width:
+                    rows = np.flatnonzero((opcode == code) & (size == width) & there)
+                    values[rows + 1] = self._read(opcodes[rows], code, width)
+            numbers[column] = values
+        return spots, numbers
+
+    def _read(self, opcodes: Int64, opcode: int, width: int) -> npt.NDArray[Any]:
+        """The numbers at ``opcodes``."""
+        form = _FORMS.get((opcode, width))
+        if form is not None:
+            values: npt.NDArray[Any] = _everywhere(self.data, form)[
+                opcodes + (2 if opcode == _LONG else 1)
+            ]
+            return values
+        # Python writes as few bytes of a long integer as will do.
+        ends = opcodes + 2 + width
+        d = np.frombuffer(self.data, dtype=np.uint8)
+        padded = np.where(d[ends - 1] >= 128, -1, 0).astype(np.int64)
+        for place in range(1, width + 1):
+            padded = (padded << 8) | d[ends - place]
+        return padded
+
+
+def _fill(places: int) -> bytes:
+    return b"N" + b"\x94" * places + b"0" if places else b""
+
+
+def _puts(data: bytes, begin: int, part: Walk) -> Int64:
+    """Explicit memo indices of a stretch."""
+    found = [
+        int.from_bytes(data[begin + at : begin + at + size], "little") for at, size in part.puts
+    ]
+    return np.array(found, dtype=np.int64)
+
+
+def _everywhere(data: bytes, form: str) -> npt.NDArray[Any]:
+    """One number from every byte of ``data`` on."""
+    size = np.dtype(form).itemsize
+    view: npt.NDArray[Any] = np.ndarray((len(data) - size + 1,), form, data, 0, (1,))
+    return view
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where entries of one length have the bytes that may differ, and the opcodes before these."""
+
+    fixed: tuple[int, ...]
+    mask: Int64
+    places: Int64
+    opcodes: UInt8
+
+    @classmethod
+    def of(cls, kind: Kind) -> _Layout:
+        opcodes = [(n.at, n.opcode) for n in kind.numbers]
+        opcodes += [(at - 1, ord("q") if size == 1 else ord("r")) for at, size in kind.puts]
+        places, codes = zip(*opcodes, strict=True) if opcodes else ((), ())
+        return cls(
+            kind.mask,
+            np.array(kind.mask, dtype=np.int64),
+            np.array(places, dtype=np.int64),
+            np.array(codes, dtype=np.uint8),
+        )
+
+
+def _starts(data: bytes, opening: bytes, begin: int) -> Int64:
+    """Where dictionaries begin whose first key is got, by what may stand before ``opening``."""
+    found = [m.start() for m in re.compile(re.escape(opening)).finditer(data, begin + 6)]
+    at = np.array(found, dtype=np.int64)
+    d = np.frombuffer(data, dtype=np.uint8)
+    starts: Int64 = np.full(len(at), -1, dtype=np.int64)
+    for put, ahead in ((None, 1), (0x94, 2), (ord("q"), 3), (ord("r"), 6)):
+        fits = d[at - ahead] == ord("}")
+        if put is not None:
+            fits &= d[at - ahead + 1] == put
+        starts = np.where(fits & (starts < 0), at - ahead, starts)
+    return starts[starts >= 0]
+
+
+#: Layouts by keys and length of entries; those of one program's ranks come again.
+_LAYOUTS: dict[tuple[Keys, int], list[_Layout]] = {}
+_MOST_LAYOUTS = 4096
+
+
+def _fits(piece: bytes, keys: Keys, layout: _Layout) -> bool:
+    kind = kind_of(piece, keys)
+    return kind is not None and kind.mask == layout.fixed
+
+
+def _first_key(data: bytes, at: int, memoized: int, begin: int) -> int | None:
+    """The place in the memo of the text at ``at``, the first key of the first entry."""
+    head = 5 if data[at] == ord("X") else 2
+    after = at + head + int.from_bytes(data[at + 1 : at + head], "little")
+    put = data[after : after + 1]
+    if put == b"q":
+        return data[after + 1]
+    if put == b"r":
+        return int.from_bytes(data[after + 1 : after + 5], "little")
+    # The entry itself is remembered before its keys are.
+    return memoized + (data[begin + 1] == 0x94) if put == b"\x94" else None
+
+
+def _keys(data: bytes, end: int, prefix: Walk, first: Walk) -> Keys:
+    """Memo places of the names of columns."""
+    base = 0 if first.puts else prefix.memoized
+    found = {base + index: NUMBERS[text] for text, index in first.keys if text in NUMBERS}
+    if first.puts:
+        # An operation that was timed may come later than the first.
+        for name in set(NUMBERS) - {text for text, _ in first.keys}:
+            literal = b"X" + len(name).to_bytes(4, "little") + name
+            at = data.find(literal, end) + len(literal)
+            if at >= len(literal) and data[at : at + 1] in (b"q", b"r"):
+                size = 1 if data[at : at + 1] == b"q" else 4
+                found[int.from_bytes(data[at + 1 : at + 1 + size], "little")] = NUMBERS[name]
+    return tuple(sorted(found.items()))
