@@ -10,7 +10,8 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python
 	$$name -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null && { echo $$name; break; }; done)
 
-.PHONY: help run test test-long gpu image lint types format benchmarks environment clean
+.PHONY: help run test test-long gpu corpus corpus-check corpus-accept image lint types format \
+	benchmarks environment clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -29,6 +30,23 @@ gpu: $(READY)  ## Run every scenario on NCCL, and the tests of its dumps (GPU_OP
 	$(BIN)/python -m pytest scenarios tests/nccl --hanglab --hanglab-backend nccl -n auto \
 		--hanglab-artifacts artifacts --junitxml artifacts/junit.xml $(GPU_OPTIONS)
 
+# Checked and accepted is the one in the repository, or CORPUS=artifacts/corpus.
+CORPUS ?= tests/corpus
+corpus: $(READY)  ## Collect a larger corpus in artifacts/corpus, from runs of every scenario
+	rm -rf artifacts/corpus
+	for launcher in local torchrun; do \
+		$(BIN)/hanglab run --jobs $(JOBS) --launcher $$launcher; \
+		$(BIN)/python -m tools.corpus --corpus artifacts/corpus runs runs/latest || exit 1; \
+	done
+	$(BIN)/python -m tools.corpus --corpus artifacts/corpus trials --seeds 2000
+	$(BIN)/python -m tools.corpus --corpus artifacts/corpus check --accept
+
+corpus-check: $(READY)  ## Compare the verdicts on the corpus with those accepted
+	$(BIN)/python -m tools.corpus --corpus $(CORPUS) check
+
+corpus-accept: $(READY)  ## Accept the verdicts on the corpus, and list what changes
+	$(BIN)/python -m tools.corpus --corpus $(CORPUS) check --accept
+
 # Settings: IMAGE, BASE_IMAGE, WHEELS (a folder), CA_BUNDLE (a file), EXTRAS, PIP_INDEX_URL and more;
 # docs/containers.md says what each is for.
 WHEELS ?= $(wildcard $(PIP_FIND_LINKS))
@@ -44,7 +62,8 @@ lint: $(READY)  ## Check style and the layers
 	$(BIN)/lint-imports --no-cache
 
 types: $(READY)  ## Check types
-	$(BIN)/mypy -p hanglab.analyzer -p hanglab.harness -p hanglab.recorder -p hanglab.scenarios
+	$(BIN)/mypy -p hanglab.analyzer -p hanglab.harness -p hanglab.recorder -p hanglab.scenarios \
+		-p tools.corpus
 
 format: $(READY)  ## Put the code into its format
 	$(BIN)/ruff check --fix-only --select I .
