@@ -39,6 +39,7 @@ corpus: $(READY)  ## Collect a larger corpus in artifacts/corpus, from runs of e
 		$(BIN)/python -m tools.corpus --corpus artifacts/corpus runs runs/latest || exit 1; \
 	done
 	$(BIN)/python -m tools.corpus --corpus artifacts/corpus trials --seeds 2000
+	$(BIN)/python -m tools.corpus --corpus artifacts/corpus damaged --seeds 1000
 	$(BIN)/python -m tools.corpus --corpus artifacts/corpus check --accept
 
 corpus-check: $(READY)  ## Compare the verdicts on the corpus with those accepted

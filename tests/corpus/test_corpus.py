@@ -15,6 +15,7 @@ import pytest
 from hanglab.analyzer.verdict import Cause, Status
 from tools.corpus.__main__ import CORPUS, check
 from tools.corpus.comparison import Agreement, compare_with_truth, differences
+from tools.corpus.damage import add_damaged
 from tools.corpus.entries import (
     Entry,
     Truth,
@@ -39,6 +40,7 @@ def copy_entries(corpus: Path, names: Iterable[str]) -> None:
             shutil.copy(path, target)
 
 
+@pytest.mark.timeout(600)  # ten seconds, unless the machine does much else
 def test_verdicts_are_those_accepted(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(CORPUS, jobs=os.cpu_count() or 1) == 0, capsys.readouterr().out
 
@@ -53,7 +55,7 @@ def test_every_entry_says_its_truth_origin_and_licence() -> None:
         for truth in entry.truth or ():
             assert Status(truth.status) and (truth.cause is None or Cause(truth.cause)), name
     origins = {name.partition("/")[0] for name in names}
-    assert {"local", "torchrun", "rendered", "torch"} <= origins
+    assert {"local", "torchrun", "rendered", "torch", "damaged", "hostile", "fuzz"} == origins
 
 
 def test_the_corpus_stays_small() -> None:
@@ -164,6 +166,32 @@ def test_trials_are_rendered_alike_every_time(tmp_path: Path) -> None:
         )
         shutil.rmtree(first / "dumps")
         shutil.rmtree(again / "dumps")
+
+
+def test_damage_is_named_and_leaves_the_truth_and_the_other_files(tmp_path: Path) -> None:
+    copy_entries(tmp_path, [FAULT, "torch/gloo_plain"])
+    names = add_damaged(tmp_path, range(12))
+    assert len(names) == 12 == len(entry_names(tmp_path)) - 2
+    for number, name in enumerate(names):
+        entry = read_entry(tmp_path, name)
+        of, _, files = entry.source.replace(": ", ", ", 1).split(", ", 2)
+        whole, damaged = tmp_path / f"whole{number}", tmp_path / f"damaged{number}"
+        unpack_entry(tmp_path, of, whole)
+        unpack_entry(tmp_path, name, damaged)
+        changed = {
+            path.relative_to(whole).as_posix()
+            for path in whole.rglob("*")
+            if path.is_file() and not _has_same(damaged / path.relative_to(whole), path)
+        }
+        # A cut may leave all of a file, and an empty one has nothing to lose.
+        assert changed <= set(files.split(", "))
+        assert entry.verdict is None
+        assert entry.truth == read_entry(tmp_path, of).truth
+    assert check(tmp_path, jobs=2, accept=True) == 0
+
+
+def _has_same(path: Path, other: Path) -> bool:
+    return path.exists() and path.read_bytes() == other.read_bytes()
 
 
 HUNG: dict[str, Any] = {

@@ -3,6 +3,7 @@
 python -m tools.corpus check [--accept]     compare with the frozen verdicts
 python -m tools.corpus runs RUNS            add the Cases of a run of scenarios
 python -m tools.corpus trials --seeds N     add dumps of random trials
+python -m tools.corpus damaged --seeds N    add damaged copies of entries that are there
 python -m tools.corpus add NAME FOLDER ...  add one folder
 
 What is added has no verdict until ``check --accept``.  Exit code 1 if one differs.
@@ -21,6 +22,7 @@ import msgspec
 
 from tools.corpus.analysis import analyze_entries
 from tools.corpus.comparison import Agreement, compare_with_truth, differences
+from tools.corpus.damage import add_damaged
 from tools.corpus.entries import (
     Entry,
     Truth,
@@ -82,6 +84,7 @@ def _options() -> argparse.ArgumentParser:
     checking.add_argument("--accept", action="store_true", help="freeze today's verdicts")
     commands.add_parser("runs").add_argument("runs", type=Path, help="such as runs/latest")
     commands.add_parser("trials").add_argument("--seeds", type=int, required=True)
+    commands.add_parser("damaged").add_argument("--seeds", type=int, required=True)
     adding = commands.add_parser("add")
     adding.add_argument("name", help="ORIGIN/NAME")
     adding.add_argument("folder", type=Path)
@@ -99,6 +102,8 @@ def main() -> int:
         names = add_runs(options.corpus, options.runs)
     elif options.command == "trials":
         names = add_trials(options.corpus, range(options.seeds))
+    elif options.command == "damaged":
+        names = add_damaged(options.corpus, range(options.seeds))
     else:
         names = [options.name]
         truth = msgspec.json.decode(options.truth, type=list[Truth] | None)
