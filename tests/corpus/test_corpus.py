@@ -108,6 +108,10 @@ def test_a_refusal_is_frozen_too(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert str(tmp_path) not in answer["error"]
 
 
+def test_a_corpus_without_entries_is_no_success(tmp_path: Path) -> None:
+    assert check(tmp_path / "misspelt", jobs=1) == 1
+
+
 def test_files_and_their_times_come_back(tmp_path: Path) -> None:
     folder = tmp_path / "dumps"
     (folder / "host").mkdir(parents=True)

@@ -39,9 +39,13 @@ CORPUS = Path(__file__).parents[2] / "tests" / "corpus"
 
 def check(corpus: Path, jobs: int, *, accept: bool = False) -> int:
     """Print what differs and, by origin, how many verdicts agree with the truth."""
+    names = entry_names(corpus)
+    if not names:
+        print(f"{corpus} holds no entry; `make corpus` collects some.")
+        return 1
     differing = 0
     scores: defaultdict[str, Counter[Agreement]] = defaultdict(Counter)
-    for name, answer in analyze_entries(corpus, entry_names(corpus), jobs):
+    for name, answer in analyze_entries(corpus, names, jobs):
         entry = read_entry(corpus, name)
         scores[name.partition("/")[0]][compare_with_truth(answer, entry.truth)] += 1
         if answer == entry.verdict:
@@ -57,7 +61,7 @@ def check(corpus: Path, jobs: int, *, accept: bool = False) -> int:
         else:
             differing += 1
     _print_scores(scores)
-    print(f"{sum(map(Counter.total, scores.values()))} entries, {differing} differ")
+    print(f"{len(names)} entries, {differing} differ")
     return 1 if differing else 0
 
 
