@@ -32,6 +32,7 @@ from hanglab.recorder.rank.arguments import (
 )
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.error_guard import is_the_jobs
+from hanglab.recorder.rank.hooks import Hooks
 from hanglab.recorder.rank.operation_cells import Cell, cells, slot_object
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.signature_cache import Shortcuts
@@ -79,36 +80,27 @@ class Boundary:
         # Reading a reduce operation takes longer than recording all the rest, so
         # it is read later, by the recorder's thread, from the options.
         self._reductions: deque[Cell] = deque(maxlen=64)
-        #: (class, attribute, original entry of the class's __dict__)
-        self._wrapped: list[tuple[type, str, Any]] = []
+        self._hooks = Hooks()
 
     def install(self, process_group: type, work: type) -> None:
         """Wrap every method that this torch has.  Wrapping twice does nothing."""
-        if self._wrapped:
+        if self._hooks:
             return
         self.add(process_group)
-        self._wrap(work, "wait", self._wait_wrapper(work.wait))  # type: ignore[attr-defined]
+        self._hooks.put(work, "wait", self._wait_wrapper(work.wait))  # type: ignore[attr-defined]
 
     def add(self, owner: type) -> None:
         """Wrap the methods of one more class whose calls are operations."""
-        if any(wrapped[0] is owner for wrapped in self._wrapped):
+        if self._hooks.has(owner):
             return
         for name, method in METHODS.items():
             if name in owner.__dict__:
                 wrapper = self._method_wrapper(name, method, getattr(owner, name))
-                self._wrap(owner, name, wrapper)
-
-    def _wrap(self, owner: type, name: str, wrapper: Callable[..., Any]) -> None:
-        # getattr would give an object without the binding, and restoring it would
-        # leave a method that gets no self.
-        self._wrapped.append((owner, name, owner.__dict__[name]))
-        setattr(owner, name, wrapper)
+                self._hooks.put(owner, name, wrapper)
 
     def uninstall(self) -> None:
         """Put the original methods back."""
-        while self._wrapped:
-            owner, name, original = self._wrapped.pop()
-            setattr(owner, name, original)
+        self._hooks.remove()
 
     def enter(self, method: str, splits: str, frame: Any) -> tuple[Cell, int]:
         """Record a call that is no method of a group; returns its cell and number."""

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from hanglab.recorder.rank.error_guard import GUARD
+from hanglab.recorder.rank.hooks import Hooks
 
 #: Calls that raise are written as they come up to so many; of more, the latest at the end.
 _MOST = 64
@@ -42,26 +43,22 @@ class DepartureWatch:
         self._raising = 0
         #: The latest of those that are too many.
         self._late: dict[str, Any] | None = None
-        #: Where each was, under which name, the original and what stands there now.
-        self._wrapped: list[tuple[Any, str, Any, Any]] = []
+        self._hooks = Hooks()
 
     def install(self) -> None:
         """Wrapping twice does nothing."""
-        if self._wrapped:
+        if self._hooks:
             return
-        self._wrap(sys, "exit", self._caller("sys.exit", sys.exit))
-        self._wrap(os, "_exit", self._caller("os._exit", os._exit))
+        self._hooks.put(sys, "exit", self._caller("sys.exit", sys.exit))
+        self._hooks.put(os, "_exit", self._caller("os._exit", os._exit))
         with contextlib.suppress(ImportError):
             from _sitebuiltins import Quitter
 
-            self._wrap(Quitter, "__call__", self._quitter(Quitter.__call__))
+            self._hooks.put(Quitter, "__call__", self._quitter(Quitter.__call__))
 
     def uninstall(self) -> None:
         """Put the originals back, unless somebody has replaced ours meanwhile."""
-        while self._wrapped:
-            owner, name, original, ours = self._wrapped.pop()
-            if vars(owner).get(name) is ours:
-                setattr(owner, name, original)
+        self._hooks.remove()
 
     def end(self) -> None:
         """The main program is through, or what it raised to end has reached the top."""
@@ -71,10 +68,6 @@ class DepartureWatch:
         if self._late is not None:
             self._put(self._late)
         self._put(_departure("end", None, None))
-
-    def _wrap(self, owner: Any, name: str, ours: Any) -> None:
-        self._wrapped.append((owner, name, vars(owner)[name], ours))
-        setattr(owner, name, ours)
 
     def _caller(self, how: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

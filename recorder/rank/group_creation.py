@@ -15,6 +15,7 @@ from typing import Any
 
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.error_guard import GUARD, is_the_jobs
+from hanglab.recorder.rank.hooks import Hooks
 
 #: What ``new_group`` and its relatives all end in; a private name of torch.
 _CREATOR = "_new_group_with_tag"
@@ -40,24 +41,19 @@ class GroupCalls:
         self._boundary = boundary
         self._group_seen = group_seen
         self._letting_go = letting_go
-        self._shutdown: tuple[type, Any] | None = None
-        self._module: ModuleType | None = None
-        #: Functions of the module that were wrapped, by name.
-        self._originals: dict[str, Callable[..., Any]] = {}
+        self._hooks = Hooks()
 
     def install(self, module: ModuleType, process_group: type) -> None:
         """``module`` is torch.distributed.distributed_c10d.  Installing twice does nothing."""
-        if self._shutdown is None and "shutdown" in process_group.__dict__:
-            self._shutdown = process_group, process_group.__dict__["shutdown"]
-            process_group.shutdown = self._shutdown_wrapper(process_group.shutdown)  # type: ignore[attr-defined]
-        if self._originals:
+        if self._hooks:
             return
-        self._module = module
+        if "shutdown" in process_group.__dict__:
+            shutdown = self._shutdown_wrapper(process_group.shutdown)  # type: ignore[attr-defined]
+            self._hooks.put(process_group, "shutdown", shutdown)
         for name, wrapper in ((_CREATOR, self._creator), (_DEFAULT, self._updater)):
             original = getattr(module, name, None)
             if original is not None:
-                self._originals[name] = original
-                setattr(module, name, wrapper(original))
+                self._hooks.put(module, name, wrapper(original))
 
     def _creator(self, original: Callable[..., Any]) -> Callable[..., Any]:
         boundary = self._boundary
@@ -108,14 +104,7 @@ class GroupCalls:
         return shutdown
 
     def uninstall(self) -> None:
-        if self._shutdown is not None:
-            owner, original = self._shutdown
-            owner.shutdown = original  # type: ignore[attr-defined]
-            self._shutdown = None
-        while self._originals:
-            name, function = self._originals.popitem()
-            setattr(self._module, name, function)
-        self._module = None
+        self._hooks.remove()
 
 
 def _members(ranks: Any) -> str:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from hanglab.recorder.rank.error_guard import GUARD
+from hanglab.recorder.rank.hooks import Hooks
 
 #: (exception) -> None; what it raises is dropped.
 Note = Callable[[BaseException], None]
@@ -33,26 +34,21 @@ class HandledWatch:
 
     def __init__(self, note: Note) -> None:
         self._note = note
-        self._module: ModuleType | None = None
-        self._originals: dict[str, Any] = {}
+        self._hooks = Hooks()
         self._count = 0
         self._last_ns = 0
 
     def install(self, module: ModuleType) -> None:
         """``module`` is traceback.  Installing twice does nothing."""
-        if self._originals:
+        if self._hooks:
             return
-        self._module = module
         for name in _FUNCTIONS:
             original = getattr(module, name, None)
             if original is not None:
-                self._originals[name] = original
-                setattr(module, name, self._wrapper(original))
+                self._hooks.put(module, name, self._wrapper(original))
 
     def uninstall(self) -> None:
-        while self._originals:
-            name, original = self._originals.popitem()
-            setattr(self._module, name, original)
+        self._hooks.remove()
 
     def _wrapper(self, original: Any) -> Any:
         # With its module: pickle looks it up by that name, and finds it.

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from hanglab.recorder.rank.error_guard import GUARD
+from hanglab.recorder.rank.hooks import Hooks
 from hanglab.recorder.rank.loader_queues import LoaderQueues
 from hanglab.recorder.rank.sections import INPUT, OpenSection
 
@@ -39,33 +40,27 @@ class LoaderWatch:
         #: By process id, every worker that was started and not yet found to have ended.
         self.workers: dict[int, Any] = {}
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._wrapped: list[tuple[type, str, Any]] = []
+        self._hooks = Hooks()
 
     def install(self, dataloader: ModuleType) -> None:
         """``dataloader`` is torch.utils.data.dataloader.  Installing twice does nothing."""
-        if self._wrapped:
+        if self._hooks:
             return
         base = dataloader._BaseDataLoaderIter
-        self._wrap(base, "__next__", self._next_wrapper(base.__dict__["__next__"]))
+        self._hooks.put(base, "__next__", self._next_wrapper(base.__dict__["__next__"]))
         workers = dataloader._MultiProcessingDataLoaderIter
-        self._wrap(workers, "__init__", self._init_wrapper(workers.__dict__["__init__"]))
+        self._hooks.put(workers, "__init__", self._init_wrapper(workers.__dict__["__init__"]))
         end = workers.__dict__.get("_shutdown_workers")
         if end is not None:
-            self._wrap(workers, "_shutdown_workers", self._end_wrapper(end))
+            self._hooks.put(workers, "_shutdown_workers", self._end_wrapper(end))
 
     def uninstall(self) -> None:
-        while self._wrapped:
-            owner, name, original = self._wrapped.pop()
-            setattr(owner, name, original)
+        self._hooks.remove()
 
     def serving(self) -> Iterator[Any]:
         """The worker processes that a live iterator still counts on."""
         for iterator in list(self._iterators):
             yield from _serving(iterator)
-
-    def _wrap(self, owner: type, name: str, wrapper: Callable[..., Any]) -> None:
-        self._wrapped.append((owner, name, owner.__dict__[name]))
-        setattr(owner, name, wrapper)
 
     def _next_wrapper(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         section = self._section

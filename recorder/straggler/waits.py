@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from hanglab.recorder.rank.arguments import METHODS
+from hanglab.recorder.rank.hooks import Hooks
 from hanglab.recorder.rank.imports import AfterImport
 
 #: Fields of a thread's record: nanoseconds in communication and waiting for input, so
@@ -42,8 +43,7 @@ class Waits:
         self.by_thread: dict[int, Record] = {}
         self._users = 0
         self._imports = AfterImport()
-        #: (owner, attribute, the original entry of its __dict__, what we put there)
-        self._wrapped: list[tuple[Any, str, Any, Any]] = []
+        self._hooks = Hooks()
 
     def record(self) -> Record:
         """The present thread's, made at its first call."""
@@ -68,18 +68,11 @@ class Waits:
         if self._users:
             return
         self._imports.stop()
-        while self._wrapped:
-            owner, name, original, ours = self._wrapped.pop()
-            # Whoever wrapped it after us keeps us below; we then only pass through.
-            if owner.__dict__.get(name) is ours:
-                setattr(owner, name, original)
+        self._hooks.remove()
 
     def _wrap(self, owner: Any, name: str, field: int, counts: int) -> None:
-        if any(o is owner and n == name for o, n, *_ in self._wrapped):
-            return
-        ours = self._timed(getattr(owner, name), field, counts)
-        self._wrapped.append((owner, name, owner.__dict__[name], ours))
-        setattr(owner, name, ours)
+        if not self._hooks.has(owner, name):
+            self._hooks.put(owner, name, self._timed(getattr(owner, name), field, counts))
 
     def _wrap_groups(self, module: ModuleType) -> None:
         from torch._C._distributed_c10d import ProcessGroup, Work

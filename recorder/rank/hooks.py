@@ -1,0 +1,37 @@
+"""Hooks: attributes of classes and modules that are replaced for a while."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Hooks:
+    """What was replaced where, so that all of it can be put back.
+
+    Whoever replaces an attribute after us keeps us below: what he put there stays when
+    ours is to go, and ours has to go on calling the original.
+    """
+
+    def __init__(self) -> None:
+        #: (owner, attribute, the original entry of its __dict__, what was put there)
+        self._placed: list[tuple[Any, str, Any, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._placed)
+
+    def has(self, owner: Any, name: str | None = None) -> bool:
+        """Whether an attribute of ``owner``, or the one called ``name``, was replaced."""
+        return any(o is owner and name in (None, n) for o, n, *_ in self._placed)
+
+    def put(self, owner: Any, name: str, ours: Any) -> None:
+        # getattr would give an object without the binding, and restoring it would
+        # leave a method that gets no self.
+        self._placed.append((owner, name, vars(owner)[name], ours))
+        setattr(owner, name, ours)
+
+    def remove(self) -> None:
+        """Put the originals back, unless somebody has replaced ours meanwhile."""
+        while self._placed:
+            owner, name, original, ours = self._placed.pop()
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, original)
