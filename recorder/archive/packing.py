@@ -90,8 +90,9 @@ def unpack(source: Path, target: Path) -> int:
     Raises UnsafeArchive, OSError; then nothing is left at ``target``.
     """
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    os.mkdir(temporary, 0o700)
     try:
+        # Within: a signal may end the process as soon as it is there.
+        os.mkdir(temporary, 0o700)
         count = _extract_all(source, temporary)
         os.mkdir(target, 0o700)
         # Onto an empty folder: whatever came there meanwhile is not overwritten.
