@@ -19,6 +19,7 @@ from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_picture
 from hanglab.analyzer.graph.dump_folder import picture_of_folder
 from hanglab.analyzer.verdict import Inputs, Unusable
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.integrity import differences
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
 from hanglab.recorder.case.records import (
@@ -41,13 +42,10 @@ _CHECKED_BYTES = 64 << 20
 def _buffers(ranks: Sequence[RankCase], unusable: list[Unusable]) -> dict[int, RankDump]:
     """Each rank's Flight Recorder dump: the one with stacks, unless the other knows more."""
     asked = [
-        (data, rank.rank, str(rank.folder / name))
+        (data, rank.rank, str(rank.folder / file.name))
         for rank in ranks
-        for name, data in (
-            ("flight_recorder_stacks.pickle", rank.flight_recorder_stacks),
-            ("flight_recorder.pickle", rank.flight_recorder),
-        )
-        if data is not None
+        for file in (files.FLIGHT_RECORDER_STACKS, files.FLIGHT_RECORDER)
+        if (data := rank.read(file)) is not None
     ]
     best: dict[int, RankDump] = {}
     for (_, rank_number, source), loaded in zip(asked, load_many(asked), strict=True):
@@ -89,11 +87,12 @@ def _drop_own_frames(dump: RankDump, code: CodeMap) -> None:
 
 def _stacks(rank: RankCase) -> list[StackSample]:
     """Samples of its stacks; where nobody could take one, what a trace of it shows."""
-    stacks = _bare_names(rank.stacks)
-    if rank.process is None or any(sample.kind == "rank" for sample in stacks):
+    stacks = _bare_names(rank.read(files.STACKS))
+    process = rank.read(files.PROCESS)
+    if process is None or any(sample.kind == "rank" for sample in stacks):
         return stacks
-    for data in rank.traces:
-        stack = stack_of_trace(data, rank.process.pid, rank.process.python, rank.code)
+    for data in rank.read(files.TRACES):
+        stack = stack_of_trace(data, process.pid, process.python, rank.read(files.CODE))
         if stack is not None:
             return [*stacks, stack]
     return stacks
@@ -114,7 +113,8 @@ def _exit(rank: RankCase, end: Exit | None, job: Job | None) -> Exit | None:
     trigger = job.trigger if job is not None else None
     if end is None or trigger is None or end.at.wall_ns <= trigger.at.wall_ns:
         return end
-    lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in rank.processes)
+    processes = rank.read(files.PROCESSES)
+    lived = any(s.kind == "rank" and s.capture and s.state not in "ZX" for s in processes)
     interrupted = _interrupted(job)
     let_be = interrupted is None or end.at.wall_ns <= interrupted.wall_ns
     well = not end.code and end.signal is None and let_be
@@ -141,41 +141,43 @@ def _state(rank: RankCase, job: Job | None, ended_well: bool) -> RankCase:
 
 
 def _ended_well(ranks: Sequence[RankCase]) -> bool:
-    ends = [rank.exit for rank in ranks]
+    ends = [rank.read(files.EXIT) for rank in ranks]
     return all(end is not None and end.code == 0 and not end.by_recorder for end in ends)
 
 
 def _view(rank: RankCase, job: Job | None) -> RankView:
     trigger = job.trigger if job is not None else None
     ahead = ahead_of_job(job, rank.host)
-    ends = on_job_clock([rank.exit] if rank.exit is not None else [], ahead)
+    end = rank.read(files.EXIT)
+    ends = on_job_clock([end] if end is not None else [], ahead)
     return RankView(
         rank=rank.rank,
         host=rank.host,
         clock_ahead_ns=ahead,
-        process=rank.process,
-        progress=rank.progress,
-        groups=rank.groups,
+        process=rank.read(files.PROCESS),
+        progress=rank.read(files.PROGRESS),
+        groups=rank.read(files.GROUPS),
         stacks=_stacks(rank),
-        processes=rank.processes,
-        movement=rank.movement,
+        processes=rank.read(files.PROCESSES),
+        movement=rank.read(files.MOVEMENT),
         exit=_exit(rank, ends[0] if ends else None, job),
-        exceptions=_until(on_job_clock(rank.exceptions, ahead), trigger),
-        handled=_until(on_job_clock(rank.handled, ahead), trigger),
-        departures=_until(on_job_clock(rank.departures, ahead), trigger),
-        children=on_job_clock(rank.children, ahead),
-        waits=rank.waits,
-        stderr=rank.stderr,
-        shapes=rank.code,
-        lines=rank.lines,
-        connections=rank.connections,
+        exceptions=_until(on_job_clock(rank.read(files.EXCEPTIONS), ahead), trigger),
+        handled=_until(on_job_clock(rank.read(files.HANDLED), ahead), trigger),
+        departures=_until(on_job_clock(rank.read(files.DEPARTURES), ahead), trigger),
+        children=on_job_clock(rank.read(files.CHILDREN), ahead),
+        waits=rank.read(files.WAITS),
+        stderr=rank.read(files.STDERR),
+        shapes=rank.read(files.CODE),
+        lines=rank.read(files.LINES),
+        connections=rank.read(files.CONNECTIONS),
+        case=rank,
     )
 
 
 def _hosts(reader: CaseReader) -> dict[str, HostView]:
     return {
-        name: HostView(name, reader.samples(name), reader.nccl_status(name), reader.container(name))
-        for name in reader.hosts
+        name: HostView(name, host.samples, host.read(files.NCCL_RAS), host.read(files.CONTAINER))
+        for name, host in reader.hosts.items()
     }
 
 
@@ -207,7 +209,8 @@ def from_case(path: Path) -> Evidence:
         if joined is not None:
             _drop_own_frames(joined, view.code)
             dumps.append(joined)
-    keep_own_words(views.values(), {host: reader.stderr(host) for host in reader.hosts})
+    stderr = {name: host.read(files.HOST_STDERR) for name, host in reader.hosts.items()}
+    keep_own_words(views.values(), stderr)
     hosts = _hosts(reader)
     size = reader.world_size
     expected = range(size) if size else sorted(views)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from hanglab.analyzer.facts.code_owners import CodeMap, Owner
 from hanglab.analyzer.facts.host import HostView
@@ -18,8 +19,10 @@ from hanglab.analyzer.facts.stack_position import (
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph.wait_for_graph import Call, Picture, Sink
 from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
+from hanglab.recorder.case.file_kinds import EvidenceFile
 from hanglab.recorder.case.host_records import ConnectionSample, RankLoad
 from hanglab.recorder.case.progress_records import Progress
+from hanglab.recorder.case.reader import RankCase
 from hanglab.recorder.case.records import (
     ChildExit,
     CodeShape,
@@ -36,6 +39,8 @@ from hanglab.recorder.case.records import (
     StackSample,
     ThreadWait,
 )
+
+Content = TypeVar("Content")
 
 #: Flight Recorder's number of the group that all ranks are in.
 DEFAULT_GROUP = 0
@@ -70,6 +75,12 @@ class RankView:
     connections: list[ConnectionSample] = field(default_factory=list)
     #: True where the rank's own Flight Recorder buffer was had.
     answered: bool = False
+    #: The rank in its Case, as it was at the capture; None for a bare folder of dumps.
+    case: RankCase | None = None
+
+    def read(self, file: EvidenceFile[Content]) -> Content:
+        """A file of the rank's that nothing here stands for; empty without a Case."""
+        return file.empty if self.case is None else self.case.read(file)
 
     @cached_property
     def code(self) -> CodeMap:

@@ -8,6 +8,7 @@ from pathlib import Path
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.flight_recorder import DumpError, Loaded, load_folder, load_many
 from hanglab.analyzer.verdict import Unusable
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader, NotACase
 
@@ -28,10 +29,10 @@ def load_dumps(path: Path, *, ranks: Collection[int] | None = None) -> Loaded:
     for rank in case.ranks:
         if ranks is not None and rank.rank not in ranks:
             continue
-        for name in ("flight_recorder_stacks", "flight_recorder"):
-            data = getattr(rank, name)
+        for file in (files.FLIGHT_RECORDER_STACKS, files.FLIGHT_RECORDER):
+            data = rank.read(file)
             if data is not None:
-                items.append((data, rank.rank, str(rank.folder / f"{name}.pickle")))
+                items.append((data, rank.rank, str(rank.folder / file.name)))
     loaded = Loaded()
     taken: set[int] = set()
     for (_, _, source), result in zip(items, load_many(items), strict=True):

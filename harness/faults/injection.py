@@ -15,6 +15,7 @@ from hanglab.harness.faults.conditions import FromTheStart, Seen
 from hanglab.harness.faults.fault import Fault, NotYet
 from hanglab.harness.faults.outside.node_fault import NodeFault
 from hanglab.harness.probes.probe import Reading, Watch, look_until
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
 from hanglab.recorder.system import procfs
@@ -239,7 +240,7 @@ class _ProgressFiles:
         return counters
 
     def _open_new(self) -> None:
-        for path in self._hosts.glob(f"*/{folders.RANKS}/*/{folders.PROGRESS}"):
+        for path in self._hosts.glob(f"*/{folders.RANKS}/*/{files.PROGRESS.name}"):
             parsed = folders.parse_rank_folder(path.parent.name)
             if parsed is not None and parsed[0] not in self._files:
                 with contextlib.suppress(OSError):

@@ -67,6 +67,7 @@ def first_error(case: Path, ending: Ending) -> str:
 
 def _raised_at(case: Path) -> dict[int, int]:
     """Wall time at which each rank's first exception reached the top, by the Case."""
+    from hanglab.recorder.case import evidence_files as files
     from hanglab.recorder.case.reader import CaseReader, NotACase
 
     try:
@@ -74,7 +75,7 @@ def _raised_at(case: Path) -> dict[int, int]:
     except NotACase:
         return {}
     return {
-        rank.rank: min(raised.at.wall_ns for raised in rank.exceptions)
+        rank.rank: min(raised.at.wall_ns for raised in exceptions)
         for rank in ranks
-        if rank.exceptions
+        if (exceptions := rank.read(files.EXCEPTIONS))
     }

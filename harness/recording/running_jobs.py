@@ -95,21 +95,22 @@ def recorded_case(ranks: Sequence[FoundRank]) -> Path | None:
 def ranks_of_case(case: Path) -> list[FoundRank]:
     """The ranks of a Case that still run on this host.  Raises NoRanks."""
     from hanglab.harness.recording.archives import open_case
+    from hanglab.recorder.case import evidence_files as files
 
     reader = open_case(case, damaged=True)
     found = []
     for rank in reader.ranks:
-        if rank.process is None or procfs.stat(rank.process.pid) is None:
+        if (process := rank.read(files.PROCESS)) is None or procfs.stat(process.pid) is None:
             continue
-        environment = environment_of(rank.process.pid)
+        environment = environment_of(process.pid)
         named = environment.get("HANGLAB_CASE", "")
         if named and os.path.realpath(named) == os.path.realpath(reader.path):
             found.append(
                 FoundRank(
-                    rank.process.pid,
+                    process.pid,
                     rank.rank,
-                    rank.process.world_size,
-                    rank.process.local_rank,
+                    process.world_size,
+                    process.local_rank,
                     rank.attempt,
                     named,
                     environment.get("HANGLAB_RUNTIME", ""),

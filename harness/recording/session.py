@@ -114,12 +114,12 @@ class Session:
                 self._close()
 
     def _host_folder(self) -> Path:
+        from hanglab.recorder.case import evidence_files as files
         from hanglab.recorder.case import folders
-        from hanglab.recorder.rank.flight_recorder_switches import DUMPS_FOLDER
 
         host = folders.host_folder(self._request.case, socket.gethostname())
         with contextlib.suppress(OSError):
-            folders.make_private(host / DUMPS_FOLDER)
+            folders.make_private(host / files.TIMEOUT_DUMPS.name)
         return host
 
     # The agent.  None of this may disturb the command.

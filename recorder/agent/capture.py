@@ -24,10 +24,10 @@ from hanglab.recorder.agent.samples import (
 from hanglab.recorder.agent.stacks import NoStacks, native_threads_of
 from hanglab.recorder.agent.torch_dumps import TorchDumps
 from hanglab.recorder.agent.watched_rank import WatchedRank
-from hanglab.recorder.case import folders
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import RankCase
 from hanglab.recorder.case.records import Absence, ChildExit, Exit, StackSample
-from hanglab.recorder.case.writer import append_records, clock, write_record, write_tail
+from hanglab.recorder.case.writer import clock, write, write_tail
 from hanglab.recorder.system import procfs
 
 #: Seconds within which a rank must have written its buffer, and then the one with stacks.
@@ -69,21 +69,21 @@ class Capture:
             host.ask()
         for rank in ranks:
             # Before the capture itself makes them busy.
-            self._write(rank, folders.MOVEMENT, self._write_movement, now)
-            self._write(rank, folders.PROCESSES, self._write_processes)
-            self._write(rank, folders.PROGRESS_CAPTURED, self._keep_progress)
+            self._write(rank, files.MOVEMENT.name, self._write_movement, now)
+            self._write(rank, files.PROCESSES.name, self._write_processes)
+            self._write(rank, files.PROGRESS.snapshot_name, self._keep_progress)
         if ranks:
             with ThreadPoolExecutor(4, "hanglab-capture") as pool:
                 for future in [pool.submit(self._take_one, rank) for rank in ranks]:
                     future.result()
         for rank in ranks:
-            self._write(rank, folders.PROCESSES, self._write_processes)
-            self._write(rank, folders.CHILDREN, self._write_dead_children)
-            self._write(rank, folders.STDERR, self._write_stderr, shared)
+            self._write(rank, files.PROCESSES.name, self._write_processes)
+            self._write(rank, files.CHILDREN.name, self._write_dead_children)
+            self._write(rank, files.STDERR.name, self._write_stderr, shared)
         if self._native:
             # Last, as it takes longest and changes nothing of the rest.
             for rank in ranks:
-                self._write(rank, folders.NATIVE_STACKS, self._write_native)
+                self._write(rank, files.NATIVE_STACKS.name, self._write_native)
         if host is not None:
             host.wait()
 
@@ -96,7 +96,7 @@ class Capture:
         """What a rank took with it that had ended when the others were captured."""
         if rank.exit is None or rank.exit.by_recorder:
             return
-        for what in (folders.FLIGHT_RECORDER, folders.STACKS, folders.PROCESSES):
+        for what in (files.FLIGHT_RECORDER.name, files.STACKS.name, files.PROCESSES.name):
             if not (rank.folder / what).exists() and not any(
                 (absence.what, absence.rank) == (what, rank.rank) for absence in self.absent
             ):
@@ -115,16 +115,16 @@ class Capture:
         if refusal and self._dumps.ask(rank) is not None and self._dumps.keep(rank, force=True):
             refusal = ""
         # Now it says which operations have finished that nobody has waited for yet.
-        self._write(rank, folders.PROGRESS_CAPTURED, self._keep_progress)
-        self._write(rank, folders.FLIGHT_RECORDER_CAPTURED, self._keep_documents)
+        self._write(rank, files.PROGRESS.snapshot_name, self._keep_progress)
+        self._write(rank, files.FLIGHT_RECORDER.snapshot_name, self._keep_documents)
         samples = self._stacks(rank)
         if refusal:
             refusal = _explained(refusal, samples)
-            self.miss(folders.FLIGHT_RECORDER, refusal, rank.rank)
+            self.miss(files.FLIGHT_RECORDER.name, refusal, rank.rank)
         try:
-            append_records(rank.folder / folders.STACKS, [*rank.samples, *samples])
+            write(rank.folder, files.STACKS, [*rank.samples, *samples])
         except OSError as error:
-            self.miss(folders.STACKS, f"could not be written: {error.strerror}", rank.rank)
+            self.miss(files.STACKS.name, f"could not be written: {error.strerror}", rank.rank)
 
     def _dump(self, rank: WatchedRank) -> str:
         """Have the rank write its buffer; the reason if it did not, else ""."""
@@ -152,7 +152,7 @@ class Capture:
         except NoReply as reason:
             if answered == 0:
                 return str(reason)
-            self.miss(folders.FLIGHT_RECORDER_STACKS, str(reason), rank.rank)
+            self.miss(files.FLIGHT_RECORDER_STACKS.name, str(reason), rank.rank)
         return ""
 
     def _stacks(self, rank: WatchedRank) -> list[StackSample]:
@@ -160,29 +160,29 @@ class Capture:
         try:
             samples.append(rank_stacks(rank, self._runtime, capture=True))
         except NoStacks as reason:
-            self.miss(folders.STACKS, str(reason), rank.rank)
+            self.miss(files.STACKS.name, str(reason), rank.rank)
         for pid in rank.descendants[:MOST_DESCENDANTS]:
             try:
                 samples.append(child_stacks(rank, pid))
             except NoStacks as reason:
                 # Other children need not be Python at all.
                 if kind_of(rank, pid) == "worker" and procfs.stat(pid) is not None:
-                    self.miss(folders.STACKS, f"worker {pid}: {reason}", rank.rank)
+                    self.miss(files.STACKS.name, f"worker {pid}: {reason}", rank.rank)
         return samples
 
     def _write_native(self, rank: WatchedRank) -> None:
         """Stacks with native frames, which are asked for because they take seconds."""
         stat = rank.stat()
         if stat is None or stat.state in "ZXTtD":
-            self.miss(folders.NATIVE_STACKS, "the process cannot be paused", rank.rank)
+            self.miss(files.NATIVE_STACKS.name, "the process cannot be paused", rank.rank)
             return
         try:
             threads = native_threads_of(rank.pid)
         except NoStacks as reason:
-            self.miss(folders.NATIVE_STACKS, str(reason), rank.rank)
+            self.miss(files.NATIVE_STACKS.name, str(reason), rank.rank)
             return
         sample = StackSample(clock(), rank.pid, "rank", threads, "py-spy --native")
-        append_records(rank.folder / folders.NATIVE_STACKS, [sample])
+        write(rank.folder, files.NATIVE_STACKS, [sample])
 
     def _keep_progress(self, rank: WatchedRank) -> None:
         snapshots.keep_progress(rank.folder)
@@ -191,14 +191,14 @@ class Capture:
         snapshots.keep_documents(rank.folder)
 
     def _write_movement(self, rank: WatchedRank, now: float) -> None:
-        write_record(rank.folder / folders.MOVEMENT, rank.movement(now))
+        write(rank.folder, files.MOVEMENT, rank.movement(now))
 
     def _write_processes(self, rank: WatchedRank) -> None:
-        append_records(rank.folder / folders.PROCESSES, process_samples(rank, capture=True))
+        write(rank.folder, files.PROCESSES, process_samples(rank, capture=True))
 
     def _write_dead_children(self, rank: WatchedRank) -> None:
         """Children that are dead and that the rank itself has not told of."""
-        told = {child.pid for child in _evidence(rank).children}
+        told = {child.pid for child in _evidence(rank).read(files.CHILDREN)}
         found = []
         for pid in rank.descendants:
             stat = procfs.stat(pid)
@@ -208,7 +208,7 @@ class Capture:
                 found.append(
                     ChildExit(end.at, pid, kind, end.code, end.signal, stat.name)  # type: ignore[arg-type]
                 )
-        append_records(rank.folder / folders.CHILDREN, found)
+        write(rank.folder, files.CHILDREN, found)
 
     def _write_stderr(self, rank: WatchedRank, shared: set[stderr_files.File]) -> None:
         file = stderr_files.stderr_file(rank.pid)
@@ -217,7 +217,7 @@ class Capture:
         # The host's is written anew by whoever was told where the job's own begins.
         folder = rank.folder.parent.parent if file in shared else rank.folder
         with contextlib.suppress(FileNotFoundError, PermissionError, ProcessLookupError):
-            write_tail(folder / folders.STDERR, stderr_files.stderr_path(rank.pid))
+            write_tail(folder / files.STDERR.name, stderr_files.stderr_path(rank.pid))
 
 
 def ended(status: int, by_recorder: bool = False) -> Exit:

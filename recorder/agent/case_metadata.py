@@ -10,9 +10,10 @@ from hanglab.recorder.agent.capture import Capture
 from hanglab.recorder.agent.rank_ends import UNTOLD
 from hanglab.recorder.agent.unregistered_ranks import ESCAPED
 from hanglab.recorder.agent.watched_rank import WatchedRank
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Absence, Host, Job
-from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
+from hanglab.recorder.case.writer import clock, write, write_manifest, write_tail
 
 
 class Papers:
@@ -43,36 +44,35 @@ class Papers:
         host = Host(uname.nodename, len(os.sched_getaffinity(0)), memory, uname.release, clock())
         try:
             folders.make_private(self._case)
-            write_record(self._host_folder / folders.HOST, host)
+            write(self._host_folder, files.HOST, host)
         except OSError as error:
-            self._capture.miss(folders.HOST, str(error.strerror))
+            self._capture.miss(files.HOST.name, str(error.strerror))
 
     def write_job(self, job: Job) -> None:
         if self._several:
             return
         try:
-            write_record(self._case / folders.JOB, job)
+            write(self._case, files.JOB, job)
         except OSError as error:
-            self._capture.miss(folders.JOB, str(error.strerror))
+            self._capture.miss(files.JOB.name, str(error.strerror))
 
     def write_movements(self, ranks: list[WatchedRank]) -> None:
         """Of those that no capture has written."""
         for rank in ranks:
-            path = rank.folder / folders.MOVEMENT
-            if not path.exists():
+            if not (rank.folder / files.MOVEMENT.name).exists():
                 try:
-                    write_record(path, rank.movement(time.monotonic()))
+                    write(rank.folder, files.MOVEMENT, rank.movement(time.monotonic()))
                 except OSError as error:
-                    self._capture.miss(folders.MOVEMENT, str(error.strerror), rank.rank)
+                    self._capture.miss(files.MOVEMENT.name, str(error.strerror), rank.rank)
 
     def write_rank_stderr(self, folder: Path, rank: int, source: str | None) -> None:
         """The end of what a rank that has a standard error of its own wrote there."""
         if source is None:
             return
         try:
-            write_tail(folder / folders.STDERR, Path(source))
+            write_tail(folder / files.STDERR.name, Path(source))
         except OSError as error:
-            self._capture.miss(folders.STDERR, str(error.strerror), rank)
+            self._capture.miss(files.STDERR.name, str(error.strerror), rank)
 
     def write_manifest(self, ranks: list[WatchedRank]) -> list[str]:
         """What went wrong with it."""
@@ -91,8 +91,8 @@ class Papers:
         A rank may have registered after it was attached to, and how it ended may have
         been told late.
         """
-        recorded = {rank.rank for rank in ranks if (rank.folder / folders.PROGRESS).exists()}
-        ended = {rank.rank for rank in ranks if (rank.folder / folders.EXIT).exists()}
+        recorded = {rank.rank for rank in ranks if (rank.folder / files.PROGRESS.name).exists()}
+        ended = {rank.rank for rank in ranks if (rank.folder / files.EXIT.name).exists()}
         return [
             absence
             for absence in self._capture.absent
@@ -105,6 +105,6 @@ class Papers:
             return
         source, start = self._stderr
         try:
-            write_tail(self._host_folder / folders.STDERR, source, start=start)
+            write_tail(self._host_folder / files.STDERR.name, source, start=start)
         except OSError as error:
-            self._capture.miss(folders.STDERR, str(error.strerror))
+            self._capture.miss(files.STDERR.name, str(error.strerror))

@@ -7,7 +7,8 @@ import mmap
 import os
 from pathlib import Path
 
-from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case import layout
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
 
 #: Of the smallest file that a rank may have.
@@ -58,7 +59,7 @@ class CounterFile:
     def _read(self) -> Counters | None:
         if self._mapping is None:
             with contextlib.suppress(OSError, ValueError):
-                fd = os.open(self._folder / folders.PROGRESS, os.O_RDONLY | os.O_NOFOLLOW)
+                fd = os.open(self._folder / files.PROGRESS.name, os.O_RDONLY | os.O_NOFOLLOW)
                 try:
                     # Not in the middle of its being allocated; it is never cut.
                     if os.fstat(fd).st_size >= _BYTES:

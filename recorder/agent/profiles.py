@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from hanglab.recorder.agent.watched_rank import WatchedRank
-from hanglab.recorder.case import folders
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import NotProgress, read_progress
 from hanglab.recorder.profiling import agent_notes, wire
 from hanglab.recorder.profiling.access_control import MIN_TOKEN, Refused, is_loopback
@@ -187,7 +187,7 @@ class Profiles:
         """Ranks that the job's own straggler detector has just called slow."""
         ranks: set[int] = set()
         for rank in self._ranks():
-            ranks |= self._flags.look(rank.folder / folders.STRAGGLER)
+            ranks |= self._flags.look(rank.folder / files.STRAGGLER.name)
         return ranks
 
     def _slow(self) -> str:
@@ -195,7 +195,7 @@ class Profiles:
         since, self._looked_ns = self._looked_ns, now
         for rank in self._ranks():
             try:
-                progress = read_progress((rank.folder / folders.PROGRESS).read_bytes())
+                progress = read_progress((rank.folder / files.PROGRESS.name).read_bytes())
             except (OSError, NotProgress):
                 continue
             slow = slow_stretch(progress, self._slow_factor or 0.0, since, now)

@@ -12,9 +12,9 @@ import msgspec
 from hanglab.recorder.agent.capture import ended, failing, told
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.watched_rank import WatchedRank
-from hanglab.recorder.case import folders
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.records import Exit
-from hanglab.recorder.case.writer import clock, write_record
+from hanglab.recorder.case.writer import clock, write
 
 #: For a rank that vanished, the launcher may still tell how.
 _WAIT_S = 0.5
@@ -58,16 +58,16 @@ class Endings:
         """The rank has ended so; ``vanished`` from the midst of its work."""
         rank.exit = end
         if _untold(end):
-            self._miss(folders.EXIT, UNTOLD, rank.rank)
+            self._miss(files.EXIT.name, UNTOLD, rank.rank)
         self.write(rank.folder, rank.rank, end, vanished)
 
     def write(self, folder: Path, rank: int, end: Exit, vanished: bool = False) -> None:
         """The same of a rank that has no more than a folder."""
         if not _untold(end):
             try:
-                write_record(folder / folders.EXIT, end)
+                write(folder, files.EXIT, end)
             except OSError as error:
-                self._miss(folders.EXIT, f"could not be written: {error}", rank)
+                self._miss(files.EXIT.name, f"could not be written: {error}", rank)
         if vanished or failing(end):
             self.failed(f"rank {rank} {told(end)}")
 

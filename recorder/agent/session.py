@@ -28,6 +28,7 @@ from hanglab.recorder.agent.unregistered_ranks import UNRECORDED, Strays
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.attach.registration import register
 from hanglab.recorder.attach.tree import FoundRank, has_torch
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Exit, Job, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock
@@ -269,9 +270,6 @@ class Session:
         self._job.trigger = None
         for rank in self._watcher.ranks:
             snapshots.forget(rank.folder)
-            for name in (folders.STACKS, folders.PROCESSES, folders.MOVEMENT):
-                with contextlib.suppress(OSError):
-                    (rank.folder / name).unlink()
 
     # Obeying.
 
@@ -334,7 +332,7 @@ class Session:
             return
         # Whoever is asked for by somebody is at work, as far as it has torch.
         rank.joined = has_torch(command.pid)
-        self._capture.miss(folders.PROGRESS, UNRECORDED, command.rank)
+        self._capture.miss(files.PROGRESS.name, UNRECORDED, command.rank)
         self._watcher.adopt(rank)
         self._follow(rank)
 

@@ -1,4 +1,4 @@
-"""Keeping what a capture saw of a rank, since the rank writes on in the same files.
+"""Snapshots of what a capture saw of a rank, since the rank writes on in the same files.
 
 A rank that is interrupted after the capture ends: its progress goes on, and at its
 end it writes its buffers anew.  Where it hung would be hidden by what it did later.
@@ -10,12 +10,12 @@ import contextlib
 import filecmp
 import os
 from pathlib import Path
+from typing import Any
 
 from hanglab.recorder.case import folders
+from hanglab.recorder.case.evidence_files import PROGRESS, evidence_files
+from hanglab.recorder.case.file_kinds import EvidenceFile, Scope
 from hanglab.recorder.case.progress import NotProgress, read_counters
-
-#: What a rank replaces whole, where it writes it at all.
-_DOCUMENTS = {name: kept for name, kept in folders.CAPTURED.items() if name != folders.PROGRESS}
 
 
 def keep_progress(folder: Path) -> None:
@@ -24,10 +24,10 @@ def keep_progress(folder: Path) -> None:
     Raises OSError.
     """
     try:
-        data = (folder / folders.PROGRESS).read_bytes()
+        data = (folder / PROGRESS.name).read_bytes()
     except FileNotFoundError:  # the rank could not have one
         return
-    kept = folder / folders.PROGRESS_CAPTURED
+    kept = folder / PROGRESS.snapshot_name
     if _phase(data) == "exiting" and kept.exists() and _phase(kept.read_bytes()) != "exiting":
         return
     folders.write_whole(kept, data)
@@ -39,30 +39,38 @@ def keep_documents(folder: Path) -> None:
     It replaces these files whole, so a second name for each takes no room until then.
     Raises OSError.
     """
-    for name, kept in _DOCUMENTS.items():
-        if not (folder / name).exists():
+    for file in _documents():
+        path, kept = folder / file.name, folder / file.snapshot_name
+        if not path.exists():
             continue
         with contextlib.suppress(FileNotFoundError):
-            (folder / kept).unlink()
+            kept.unlink()
         try:
-            os.link(folder / name, folder / kept)
+            os.link(path, kept)
         except OSError:  # a file system without second names
-            folders.write_whole(folder / kept, (folder / name).read_bytes())
+            folders.write_whole(kept, path.read_bytes())
 
 
 def drop_doubles(folder: Path) -> None:
     """Remove what was kept of documents that are still the same."""
-    for name, kept in _DOCUMENTS.items():
+    for file in _documents():
+        kept = folder / file.snapshot_name
         with contextlib.suppress(OSError):
-            if filecmp.cmp(folder / name, folder / kept, shallow=False):
-                (folder / kept).unlink()
+            if filecmp.cmp(folder / file.name, kept, shallow=False):
+                kept.unlink()
 
 
 def forget(folder: Path) -> None:
-    """The capture counts no longer."""
-    for kept in folders.CAPTURED.values():
-        with contextlib.suppress(OSError):
-            (folder / kept).unlink()
+    """Remove what the capture made: it counts no longer."""
+    for file in evidence_files(Scope.RANK):
+        for name in file.names if file.of_capture else file.names[1:]:
+            with contextlib.suppress(OSError):
+                (folder / name).unlink()
+
+
+def _documents() -> list[EvidenceFile[Any]]:
+    """Files that the rank replaces whole, where it writes them at all."""
+    return [file for file in evidence_files(Scope.RANK) if file.snapshot and file is not PROGRESS]
 
 
 def _phase(data: bytes) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hanglab.recorder.agent.watched_rank import WatchedRank
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 
 #: Seconds within which torch must have begun to answer its pipe; it looks at it every second.
@@ -68,7 +69,7 @@ class TorchDumps:
     def keep(self, rank: WatchedRank, force: bool = False) -> bool:
         """Take torch's own dump for the rank's buffer, if it could not be had otherwise."""
         source = self.path(rank.rank)
-        target = rank.folder / folders.FLIGHT_RECORDER
+        target = rank.folder / files.FLIGHT_RECORDER.name
         if source is None or (target.exists() and not force):
             return False
         with contextlib.suppress(OSError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.attach.registration import process_age, register
 from hanglab.recorder.attach.tree import FoundRank, environment_of, find_ranks
-from hanglab.recorder.case import folders
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.rank import OWNER
 from hanglab.recorder.system import procfs
 
@@ -81,8 +81,8 @@ class Strays:
             self._refused.add(found.pid)
             self._capture.miss("rank", f"{ESCAPED}; {error.strerror}", found.rank)
             return None
-        if not (rank.folder / folders.PROGRESS).exists():
-            self._capture.miss(folders.PROGRESS, ESCAPED, found.rank)
+        if not (rank.folder / files.PROGRESS.name).exists():
+            self._capture.miss(files.PROGRESS.name, ESCAPED, found.rank)
         return rank
 
 

@@ -15,6 +15,7 @@ from hanglab.recorder.agent.external_traffic import Family
 from hanglab.recorder.agent.io_bytes import Traffic
 from hanglab.recorder.agent.stacks import Position
 from hanglab.recorder.agent.stderr_files import stderr_file
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import Counters
 from hanglab.recorder.case.records import Exit, Movement, RankProcess, StackSample
@@ -220,7 +221,7 @@ def find_ranks(host_folder: Path, known: set[Path]) -> list[WatchedRank]:
         if folder in known or folders.parse_rank_folder(entry.name) is None:
             continue
         try:
-            data = (folder / folders.PROCESS).read_bytes()
+            data = (folder / files.PROCESS.name).read_bytes()
             found.append(WatchedRank(folder, msgspec.json.decode(data, type=RankProcess)))
         except (OSError, msgspec.MsgspecError):
             continue

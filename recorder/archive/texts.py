@@ -115,6 +115,11 @@ class Texts:
         public = "." not in name and _BUILTIN.fullmatch(name) and name in _BUILTINS
         return name if public or name in _BUILTINS else "Exception"
 
+    def raised(self, text: str) -> str:
+        """An exception's ``type: message``."""
+        type_, colon, message = text.partition(": ")
+        return self.exception_type(type_) + colon + self.phrase(message)
+
     def lines(self, text: str) -> str:
         """Standard error: tracebacks without source lines, and lines with a public phrase."""
         kept = []

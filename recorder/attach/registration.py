@@ -9,9 +9,10 @@ from pathlib import Path
 
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.attach.tree import FoundRank, environment_of, mapped_files
-from hanglab.recorder.case import folders, user_code
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case import user_code
 from hanglab.recorder.case.records import Clock, Python, RankProcess
-from hanglab.recorder.case.writer import clock, write_record
+from hanglab.recorder.case.writer import clock, write
 from hanglab.recorder.rank import process
 from hanglab.recorder.system import procfs
 
@@ -23,8 +24,8 @@ def register(case: Path, host: str, found: FoundRank) -> WatchedRank:
     """Describe the process from outside, in a folder of its own.  Raises OSError."""
     folder, attempt = process.claim_folder(case, host, found.rank, found.attempt, found.pid)
     record = describe(found, attempt)
-    if not (folder / folders.PROCESS).exists():
-        write_record(folder / folders.PROCESS, record)
+    if not (folder / files.PROCESS.name).exists():
+        write(folder, files.PROCESS, record)
     watched = WatchedRank(folder, record)
     watched.outside = True
     return watched

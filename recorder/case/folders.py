@@ -1,4 +1,4 @@
-"""Names of a Case's files and folders, and writing them so that only their owner can read them.
+"""Folders of a Case, and its files written so that only their owner can read them.
 
 Standard library only: the part that runs inside ranks uses this.
 """
@@ -8,56 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Final
 
 MANIFEST: Final = "manifest.json"
-JOB: Final = "job.json"
 HOSTS: Final = "hosts"
-HOST: Final = "host.json"
-CONTAINER: Final = "container.json"
-SAMPLES: Final = "samples.jsonl"
-NCCL_RAS: Final = "nccl_ras.json"
 RANKS: Final = "ranks"
-
-PROCESS: Final = "process.json"
-PROGRESS: Final = "progress.bin"
-GROUPS: Final = "groups.json"
-FLIGHT_RECORDER: Final = "flight_recorder.pickle"
-FLIGHT_RECORDER_STACKS: Final = "flight_recorder_stacks.pickle"
-EXCEPTIONS: Final = "exceptions.jsonl"
-HANDLED: Final = "handled.jsonl"
-DEPARTURES: Final = "departures.jsonl"
-ELASTIC_ERROR: Final = "elastic_error.json"
-WAITS: Final = "waits.json"
-STACKS: Final = "stacks.jsonl"
-NATIVE_STACKS: Final = "native_stacks.jsonl"
-PROCESSES: Final = "processes.jsonl"
-MOVEMENT: Final = "movement.json"
-CHILDREN: Final = "children.jsonl"
-EXIT: Final = "exit.json"
-CODE: Final = "code.json"
-LINES: Final = "lines.json"
-STRAGGLER: Final = "straggler.jsonl"
-STDERR: Final = "stderr.txt"
-#: Folder of a rank's profiler traces.
-TRACES: Final = "traces"
-CONNECTIONS: Final = "connections.jsonl"
-
-PROGRESS_CAPTURED: Final = "progress_captured.bin"
-FLIGHT_RECORDER_CAPTURED: Final = "flight_recorder_captured.pickle"
-FLIGHT_RECORDER_STACKS_CAPTURED: Final = "flight_recorder_stacks_captured.pickle"
-WAITS_CAPTURED: Final = "waits_captured.json"
-#: What a rank writes on or anew after the capture, and its state at the capture.
-CAPTURED: Final = {
-    PROGRESS: PROGRESS_CAPTURED,
-    FLIGHT_RECORDER: FLIGHT_RECORDER_CAPTURED,
-    FLIGHT_RECORDER_STACKS: FLIGHT_RECORDER_STACKS_CAPTURED,
-    WAITS: WAITS_CAPTURED,
-}
 
 #: Bytes of a rank's stderr that are kept, from its end.
 STDERR_BYTES: Final = 64 * 1024
+
+#: Files that could not be used, and why.
+Problems = list[tuple[Path, str]]
 
 
 def host_folder(case: Path | str, host: str) -> Path:
@@ -125,3 +88,30 @@ def append_line(path: Path, data: bytes) -> None:
         os.write(fd, data + b"\n")
     finally:
         os.close(fd)
+
+
+def read_regular(path: Path, limit: int, problems: Problems) -> bytes | None:
+    """Content of a regular file; None, and a problem unless it is merely absent."""
+    try:
+        # A FIFO would block, a link could lead out of the Case.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append((path, f"cannot be opened: {error.strerror}"))
+        return None
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        # fdopen() would refuse a folder, and leave it open.
+        os.close(fd)
+        problems.append((path, "is not a regular file"))
+        return None
+    try:
+        with os.fdopen(fd, "rb") as file:
+            if status.st_size > limit:
+                problems.append((path, f"has {status.st_size} bytes, more than {limit}"))
+                return None
+            return file.read(limit)
+    except OSError as error:
+        problems.append((path, f"cannot be read: {error.strerror}"))
+        return None

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from hanglab.recorder.case import text_kinds as text
 from hanglab.recorder.case.records import Clock
 
 
@@ -24,13 +25,13 @@ class Pressure(msgspec.Struct, frozen=True):
     some_s: float
     full_percent: float | None = None
     full_s: float | None = None
-    group: str = ""
+    group: text.DataPath = ""
 
 
 class CpuGroup(msgspec.Struct, frozen=True):
     """A control group that bounds processor time, and the ranks in it.  Counters grow."""
 
-    path: str
+    path: text.DataPath
     version: int
     ranks: list[int]
     #: Processors' worth of time per period; None without a limit.
@@ -44,7 +45,7 @@ class CpuGroup(msgspec.Struct, frozen=True):
 class MemoryGroup(msgspec.Struct, frozen=True):
     """A control group that bounds memory, and the ranks in it.  Counters grow."""
 
-    path: str
+    path: text.DataPath
     version: int
     ranks: list[int]
     used_bytes: int | None = None
@@ -63,7 +64,7 @@ class MemoryGroup(msgspec.Struct, frozen=True):
 class PidsGroup(msgspec.Struct, frozen=True):
     """A control group that bounds the number of tasks, and the ranks in it."""
 
-    path: str
+    path: text.DataPath
     version: int
     ranks: list[int]
     count: int | None = None
@@ -80,10 +81,10 @@ class Space(msgspec.Struct, frozen=True):
     answered a question for its size; its sizes are None then.
     """
 
-    uses: list[str]
-    path: str
+    uses: list[text.Public]
+    path: text.DataPath
     ranks: list[int]
-    filesystem: str = ""
+    filesystem: text.Public = ""
     size_bytes: int | None = None
     #: What a process without privileges may still use.
     free_bytes: int | None = None
@@ -96,12 +97,12 @@ class SleepingThread(msgspec.Struct, frozen=True):
     """A thread that sleeps uninterruptibly or inside a file's system call."""
 
     tid: int
-    state: str
-    wchan: str = ""
+    state: text.Public
+    wchan: text.Public = ""
     #: Name of the system call, "" if unknown.
-    syscall: str = ""
+    syscall: text.Public = ""
     #: File that the call is about, where it names one.
-    target: str = ""
+    target: text.DataPath = ""
 
 
 class RankLoad(msgspec.Struct):
@@ -110,7 +111,7 @@ class RankLoad(msgspec.Struct):
     rank: int
     attempt: int
     pid: int
-    state: str = ""
+    state: text.Public = ""
     fds: int | None = None
     fd_limit: int | None = None
     #: RLIMIT_NPROC, of all processes and threads of the user together.
@@ -124,7 +125,7 @@ class RankLoad(msgspec.Struct):
     run_s: float | None = None
     wait_s: float | None = None
     #: Processors that it may use, as in ``0-3,8``.
-    cpus: str = ""
+    cpus: text.Public = ""
     #: Threads that the kernel keeps, or that are inside a call on a file; at the capture only.
     sleeping: list[SleepingThread] = []
 
@@ -133,8 +134,8 @@ class Gpu(msgspec.Struct):
     """One GPU as NVML sees it.  Shares are percent, power watts, clocks MHz."""
 
     index: int
-    uuid: str
-    name: str
+    uuid: text.Setting
+    name: text.Public
     ranks: list[int] = []
     utilization: int | None = None
     memory_used_bytes: int | None = None
@@ -145,7 +146,7 @@ class Gpu(msgspec.Struct):
     clock_limit_mhz: int | None = None
     temperature: int | None = None
     #: Why the clock is lower than it could be: NVML's reasons, lower case, without ``gpu_idle``.
-    throttled: list[str] = []
+    throttled: list[text.Public] = []
     #: Uncorrected ECC errors since the driver was loaded.
     ecc_errors: int | None = None
 
@@ -167,7 +168,7 @@ class HostSample(msgspec.Struct):
     ranks: list[RankLoad] = []
     gpus: list[Gpu] = []
     #: What the kernel has said since the sample before, of the kinds that matter here.
-    kernel: list[str] = []
+    kernel: list[text.Message] = []
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -177,9 +178,9 @@ class Connection(msgspec.Struct, frozen=True):
     milliseconds; what only TCP_INFO tells is None where it could not be asked.
     """
 
-    local: str
-    remote: str
-    state: str
+    local: text.Endpoint
+    remote: text.Endpoint
+    state: text.Public
     #: Bytes that the process has sent and the peer has not acknowledged; of a listener its backlog.
     send_queue: int = 0
     #: Bytes that have come and the process has not read; of a listener connections not accepted.
@@ -211,5 +212,5 @@ class ConnectionSample(msgspec.Struct):
     at: Clock
     connections: list[Connection]
     #: ``sock_diag`` (with TCP_INFO) or ``proc``.
-    source: str = "sock_diag"
+    source: text.Public = "sock_diag"
     capture: bool = False

@@ -1,4 +1,4 @@
-"""Whether a Case is still as its recorder left it."""
+"""Comparison of a Case with its manifest: is it still as its recorder left it?"""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import stat
 from pathlib import Path
 
-from hanglab.recorder.case import folders
+from hanglab.recorder.case.evidence_files import evidence_files
+from hanglab.recorder.case.file_kinds import MappedFile
 from hanglab.recorder.case.reader import CaseReader
 
 
@@ -27,7 +28,7 @@ def differences(reader: CaseReader, most_bytes: int | None = None) -> list[tuple
 
     Empty where there is no manifest: then nobody says what the files were.  Of
     a job that was still running when the manifest was written, files may have
-    grown since, and progress files change all the time.  Of a Case of more than
+    grown since, and what a rank has in its memory changes all the time.  Of a Case of more than
     ``most_bytes`` only sizes are compared.
     """
     manifest = reader.manifest
@@ -35,13 +36,14 @@ def differences(reader: CaseReader, most_bytes: int | None = None) -> list[tuple
         return []
     over = reader.job is None or reader.job.ended is not None
     whole = most_bytes is None or sum(entry.size for entry in manifest.files) <= most_bytes
+    mapped = {file.name for file in evidence_files() if isinstance(file, MappedFile)}
     wrong = []
     for entry in manifest.files:
         path = reader.path / entry.path
         if not _below(entry.path):
             wrong.append((entry.path, "is no path within the Case"))
             continue
-        if not over and path.name == folders.PROGRESS:
+        if not over and path.name in mapped:
             continue
         reason = _compare(path, entry.size, entry.sha256 if whole else None, grows=not over)
         if reason:

@@ -7,52 +7,26 @@ or empty, and a line in ``problems`` says why where a file was there.
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.host_records import ConnectionSample, HostSample
-from hanglab.recorder.case.progress import NotProgress, read_progress
-from hanglab.recorder.case.progress_records import Progress
-from hanglab.recorder.case.records import (
-    FORMAT,
-    Absence,
-    ChildExit,
-    CodeShape,
-    Container,
-    Departure,
-    Exit,
-    Group,
-    Host,
-    Job,
-    LineCount,
-    Manifest,
-    Movement,
-    ProcessSample,
-    Raised,
-    RankProcess,
-    StackSample,
-    StragglerLine,
-    ThreadWait,
-)
+from hanglab.recorder.case.file_kinds import EvidenceFile, JsonDocument, Scope
+from hanglab.recorder.case.folders import Problems
+from hanglab.recorder.case.host_records import HostSample
+from hanglab.recorder.case.records import FORMAT, Absence, Manifest
 
-T = TypeVar("T")
-
-#: No file of a Case is read beyond these sizes, in bytes.
-JSON_LIMIT = 64 << 20
-BUFFER_LIMIT = 1 << 30
-PROGRESS_LIMIT = 64 << 20
+R = TypeVar("R")
 
 #: More ranks than any job has.  Readers list all ranks of a job, so that a larger number in a
 #: Case, which nothing but an altered or damaged file holds, could take all memory.
 MOST_RANKS = 1 << 20
 
-Problems = list[tuple[Path, str]]
+_MANIFEST = JsonDocument(
+    folders.MANIFEST, Scope.JOB, "every file with size and checksum", lambda: Manifest
+)
 
 
 class NotACase(ValueError):
@@ -68,8 +42,37 @@ class NotACase(ValueError):
         self.advice = advice
 
 
-class RankCase:
-    """One attempt of one rank.  Its evidence is decoded when first asked for, then kept."""
+class EvidenceFolder:
+    """The evidence files of a job, of one of its hosts, or of one attempt of a rank."""
+
+    def __init__(self, folder: Path, scope: Scope, problems: Problems) -> None:
+        self.folder = folder
+        #: What could not be used, filled as evidence is read.
+        self.problems = problems
+        self._scope = scope
+        self._decoded: dict[EvidenceFile[Any], Any] = {}
+
+    def read(self, file: EvidenceFile[R]) -> R:
+        """Content of a file, None or empty without one.
+
+        Decoded when first asked for, then kept, but for large ones that others decode.
+        Raises ValueError for a file that lies in folders of another kind.
+        """
+        if file.scope is not self._scope:
+            raise ValueError(f"{file.name} is a file of each {file.scope.value}.")
+        if not file.kept_decoded:
+            return file.load(self._path(file), self.problems)
+        if file not in self._decoded:
+            self._decoded[file] = file.load(self._path(file), self.problems)
+        content: R = self._decoded[file]
+        return content
+
+    def _path(self, file: EvidenceFile[Any]) -> Path:
+        return self.folder / file.name
+
+
+class RankCase(EvidenceFolder):
+    """One attempt of one rank."""
 
     def __init__(
         self,
@@ -81,11 +84,10 @@ class RankCase:
         captured: bool = False,
     ) -> None:
         """``captured``: as it was at the capture, whatever it wrote later."""
-        self.folder = folder
+        super().__init__(folder, Scope.RANK, problems)
         self.host = host
         self.rank = rank
         self.attempt = attempt
-        self.problems = problems
         self._captured = captured
 
     @cached_property
@@ -93,146 +95,37 @@ class RankCase:
         """The same as it was at the capture, where what it wrote later was kept apart."""
         return RankCase(self.folder, self.host, self.rank, self.attempt, self.problems, True)
 
-    @cached_property
-    def process(self) -> RankProcess | None:
-        return self._document(folders.PROCESS, RankProcess)
+    def _path(self, file: EvidenceFile[Any]) -> Path:
+        if self._captured and file.snapshot:
+            snapshot = self.folder / file.snapshot_name
+            if os.path.lexists(snapshot):
+                return snapshot
+        return super()._path(file)
 
-    @cached_property
-    def progress(self) -> Progress | None:
-        data = self._bytes(folders.PROGRESS, PROGRESS_LIMIT)
-        if data is None:
-            return None
-        try:
-            return read_progress(data)
-        except NotProgress as error:
-            self._problem(folders.PROGRESS, str(error))
-            return None
 
-    @cached_property
-    def groups(self) -> list[Group]:
-        return self._document(folders.GROUPS, list[Group]) or []
+class HostCase(EvidenceFolder):
+    """One host, without its ranks."""
+
+    def __init__(self, folder: Path, problems: Problems) -> None:
+        super().__init__(folder, Scope.HOST, problems)
 
     @property
-    def flight_recorder(self) -> bytes | None:
-        """torch's own pickle, without stacks; read anew each time."""
-        return self._bytes(folders.FLIGHT_RECORDER, BUFFER_LIMIT)
-
-    @property
-    def flight_recorder_stacks(self) -> bytes | None:
-        """torch's own pickle, with stacks; read anew each time."""
-        return self._bytes(folders.FLIGHT_RECORDER_STACKS, BUFFER_LIMIT)
-
-    @cached_property
-    def exceptions(self) -> list[Raised]:
-        return self._lines(folders.EXCEPTIONS, Raised)
-
-    @cached_property
-    def handled(self) -> list[Raised]:
-        return self._lines(folders.HANDLED, Raised)
-
-    @cached_property
-    def elastic_error(self) -> str:
-        """Error file that torch.distributed.elastic had the rank write, as it is; "" without."""
-        data = self._bytes(folders.ELASTIC_ERROR, JSON_LIMIT)
-        return "" if data is None else data.decode("utf-8", "replace")
-
-    @cached_property
-    def waits(self) -> list[ThreadWait]:
-        return self._document(folders.WAITS, list[ThreadWait]) or []
-
-    @cached_property
-    def stacks(self) -> list[StackSample]:
-        return self._lines(folders.STACKS, StackSample)
-
-    @cached_property
-    def native_stacks(self) -> list[StackSample]:
-        return self._lines(folders.NATIVE_STACKS, StackSample)
-
-    @cached_property
-    def processes(self) -> list[ProcessSample]:
-        return self._lines(folders.PROCESSES, ProcessSample)
-
-    @cached_property
-    def movement(self) -> Movement | None:
-        return self._document(folders.MOVEMENT, Movement)
-
-    @cached_property
-    def children(self) -> list[ChildExit]:
-        return self._lines(folders.CHILDREN, ChildExit)
-
-    @cached_property
-    def exit(self) -> Exit | None:
-        return self._document(folders.EXIT, Exit)
-
-    @cached_property
-    def departures(self) -> list[Departure]:
-        return self._lines(folders.DEPARTURES, Departure)
-
-    @cached_property
-    def code(self) -> list[CodeShape]:
-        return self._document(folders.CODE, list[CodeShape]) or []
-
-    @cached_property
-    def lines(self) -> list[LineCount]:
-        return self._document(folders.LINES, list[LineCount]) or []
-
-    @cached_property
-    def connections(self) -> list[ConnectionSample]:
-        return self._lines(folders.CONNECTIONS, ConnectionSample)
-
-    @cached_property
-    def straggler(self) -> list[StragglerLine]:
-        return self._lines(folders.STRAGGLER, StragglerLine)
-
-    @property
-    def traces(self) -> list[bytes]:
-        """Profiler traces taken of the rank, latest first; read anew each time."""
-        try:
-            names = sorted(
-                (e.name for e in os.scandir(self.folder / folders.TRACES) if _is_trace(e.name)),
-                reverse=True,
-            )
-        except OSError:
-            return []
-        found = (self._bytes(f"{folders.TRACES}/{name}", JSON_LIMIT) for name in names)
-        return [data for data in found if data is not None]
-
-    @cached_property
-    def stderr(self) -> str:
-        data = self._bytes(folders.STDERR, JSON_LIMIT)
-        return "" if data is None else data.decode("utf-8", "replace")
-
-    def _path(self, name: str) -> Path:
-        kept = folders.CAPTURED.get(name) if self._captured else None
-        if kept is not None and os.path.lexists(self.folder / kept):
-            return self.folder / kept
-        return self.folder / name
-
-    def _bytes(self, name: str, limit: int) -> bytes | None:
-        return read_regular(self._path(name), limit, self.problems)
-
-    def _document(self, name: str, type_: type[T]) -> T | None:
-        return _document(self._path(name), type_, self.problems)
-
-    def _problem(self, name: str, reason: str) -> None:
-        self.problems.append((self._path(name), reason))
-
-    def _lines(self, name: str, type_: type[T]) -> list[T]:
-        return _lines(self.folder / name, type_, self.problems)
+    def samples(self) -> list[HostSample]:
+        """Oldest first: those kept in memory are written later than some that are newer."""
+        return sorted(self.read(files.SAMPLES), key=lambda sample: sample.at.mono_ns)
 
 
-class CaseReader:
+class CaseReader(EvidenceFolder):
     """A Case on disk.
 
-    ``ranks`` holds the latest attempt of each rank, by rank; ``all_attempts``
-    all of them.  A folder without manifest but with hosts is read too: the
-    recorder may have died.  Raises NotACase.
+    ``hosts`` are by name; ``ranks`` holds the latest attempt of each rank, by rank;
+    ``all_attempts`` all of them.  A folder without manifest but with hosts is read too:
+    the recorder may have died.  Raises NotACase.
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        #: What could not be used, filled as evidence is read.
-        self.problems: Problems = []
+        super().__init__(Path(path), Scope.JOB, [])
+        self.path = self.folder
         hosts = self.path / folders.HOSTS
         if not _is_folder(self.path):
             raise NotACase(f"{self.path} is not a folder.")
@@ -241,18 +134,18 @@ class CaseReader:
                 f"{self.path} holds neither {folders.MANIFEST} nor {folders.HOSTS}/, so it is no "
                 "Case."
             )
-        self.manifest = _document(self.path / folders.MANIFEST, Manifest, self.problems)
+        self.manifest = self.read(_MANIFEST)
         if self.manifest is not None and self.manifest.format > FORMAT:
             raise NotACase(
                 f"{self.path} is a Case of the newer format {self.manifest.format}; this hanglab "
                 f"reads format {FORMAT}.",
                 "Read it with a newer hanglab.",
             )
-        self.job = _document(self.path / folders.JOB, Job, self.problems)
-        self.hosts: dict[str, Host | None] = {}
+        self.job = self.read(files.JOB)
+        self.hosts: dict[str, HostCase] = {}
         self.all_attempts: list[RankCase] = []
         for host in _folders_in(hosts):
-            self.hosts[host.name] = _document(host / folders.HOST, Host, self.problems)
+            self.hosts[host.name] = HostCase(host, self.problems)
             for folder in _folders_in(host / folders.RANKS):
                 parsed = folders.parse_rank_folder(folder.name)
                 if parsed:
@@ -263,29 +156,6 @@ class CaseReader:
         self.all_attempts.sort(key=lambda r: (r.rank, r.attempt))
         self.ranks = list({r.rank: r for r in self.all_attempts}.values())
 
-    def samples(self, host: str) -> list[HostSample]:
-        """Samples of a host, oldest first; ``host`` is a key of ``hosts``."""
-        path = self.path / folders.HOSTS / host / folders.SAMPLES
-        found = _lines(path, HostSample, self.problems)
-        return sorted(found, key=lambda sample: sample.at.mono_ns)
-
-    def stderr(self, host: str) -> str:
-        """The end of what the recorded command wrote on a host, its ranks included."""
-        data = read_regular(
-            self.path / folders.HOSTS / host / folders.STDERR, JSON_LIMIT, self.problems
-        )
-        return "" if data is None else data.decode("utf-8", "replace")
-
-    def container(self, host: str) -> Container | None:
-        """What the container engine says of a host, if that is a container."""
-        path = self.path / folders.HOSTS / host / folders.CONTAINER
-        return _document(path, Container, self.problems)
-
-    def nccl_status(self, host: str) -> dict[str, Any] | None:
-        """What NCCL's RAS service answered on a host, if it did."""
-        path = self.path / folders.HOSTS / host / folders.NCCL_RAS
-        return _document(path, dict[str, Any], self.problems)
-
     @property
     def absent(self) -> list[Absence]:
         return self.manifest.absent if self.manifest is not None else []
@@ -294,13 +164,13 @@ class CaseReader:
     def world_size(self) -> int | None:
         """Number of ranks that the job should have, as far as anything in the Case says."""
         if self.job is not None:
-            size = self._possible(self.job.world_size, self.path / folders.JOB)
+            size = self._possible(self.job.world_size, self.path / files.JOB.name)
             if size is not None:
                 return size
         sizes = [
-            self._possible(rank.process.world_size, rank.folder / folders.PROCESS)
+            self._possible(process.world_size, rank.folder / files.PROCESS.name)
             for rank in self.ranks
-            if rank.process is not None
+            if (process := rank.read(files.PROCESS)) is not None
         ]
         return max((size for size in sizes if size is not None), default=None)
 
@@ -310,10 +180,6 @@ class CaseReader:
             return size
         self.problems.append((path, f"says that the job has {size} ranks, which cannot be"))
         return None
-
-
-def _is_trace(name: str) -> bool:
-    return name.endswith(".pt.trace.json")
 
 
 def _is_folder(path: Path) -> bool:
@@ -331,59 +197,3 @@ def _folders_in(path: Path) -> list[Path]:
     except OSError:
         return []
     return sorted(found)
-
-
-def read_regular(path: Path, limit: int, problems: Problems) -> bytes | None:
-    """Content of a regular file; None, and a problem unless it is merely absent."""
-    try:
-        # A FIFO would block, a link could lead out of the Case.
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        problems.append((path, f"cannot be opened: {error.strerror}"))
-        return None
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        # fdopen() would refuse a folder, and leave it open.
-        os.close(fd)
-        problems.append((path, "is not a regular file"))
-        return None
-    try:
-        with os.fdopen(fd, "rb") as file:
-            if status.st_size > limit:
-                problems.append((path, f"has {status.st_size} bytes, more than {limit}"))
-                return None
-            return file.read(limit)
-    except OSError as error:
-        problems.append((path, f"cannot be read: {error.strerror}"))
-        return None
-
-
-def _document(path: Path, type_: type[T], problems: Problems) -> T | None:
-    data = read_regular(path, JSON_LIMIT, problems)
-    if data is None:
-        return None
-    decode: Callable[[bytes], T] = msgspec.json.Decoder(type_).decode
-    try:
-        return decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        problems.append((path, f"is damaged: {error}"))
-        return None
-
-
-def _lines(path: Path, type_: type[T], problems: Problems) -> list[T]:
-    """Records of JSON lines; a damaged line is a problem and left out."""
-    data = read_regular(path, JSON_LIMIT, problems)
-    if data is None:
-        return []
-    decoder = msgspec.json.Decoder(type_)
-    records = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            records.append(decoder.decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            problems.append((path, f"line {number} is damaged: {error}"))
-    return records

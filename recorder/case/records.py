@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from hanglab.recorder.case import text_kinds as text
+
 FORMAT = 1
 
 TriggerKind = Literal["no_progress", "exit", "timeout_dump", "deadline", "request", "interrupt"]
@@ -57,7 +59,7 @@ class Trigger(msgspec.Struct, frozen=True):
     kind: TriggerKind
     at: Clock
     quiet_s: float = 0.0
-    detail: str = ""
+    detail: text.Message = ""
 
 
 class Job(msgspec.Struct):
@@ -75,7 +77,7 @@ class Job(msgspec.Struct):
     interrupted: Clock | None = None
     #: Of a job on several hosts: by how many nanoseconds the wall clock of each is ahead of the
     #: one that this document was written by, but for the time that a message took.
-    clocks_ahead_ns: dict[str, int] = {}
+    clocks_ahead_ns: dict[text.HostName, int] = {}
 
 
 class Python(msgspec.Struct):
@@ -109,23 +111,23 @@ class RankProcess(msgspec.Struct):
     attempt: int = 0
     argv: list[str] = []
     #: Only names on the recorder's allow-list.
-    environment: dict[str, str] = {}
+    environment: dict[text.Public, text.Setting] = {}
 
 
 class Group(msgspec.Struct):
     """``groups.json`` holds a list of these: the process groups that the rank is a member of."""
 
     #: The group's name in Flight Recorder dumps.
-    id: str
-    description: str
+    id: text.GroupName
+    description: text.GroupName
     #: Global ranks of the members, in group order.
     ranks: list[int]
-    backend: str = ""
+    backend: text.Public = ""
 
 
 class Frame(msgspec.Struct, frozen=True):
-    function: str
-    file: str
+    function: text.FunctionName
+    file: text.CodeFile
     line: int
 
 
@@ -133,7 +135,7 @@ class ThreadStack(msgspec.Struct):
     """Stack of one thread, innermost frame first."""
 
     frames: list[Frame]
-    name: str = ""
+    name: text.ThreadName = ""
     os_thread_id: int | None = None
     main: bool = False
     #: Running on a processor or runnable, as far as the sampler could tell.
@@ -149,7 +151,7 @@ class StackSample(msgspec.Struct):
     kind: ProcessKind
     threads: list[ThreadStack]
     #: ``py-spy``, ``in-rank`` or ``faulthandler``.
-    source: str = "py-spy"
+    source: text.Public = "py-spy"
     #: True for the sample taken at capture, False for those before it.
     capture: bool = True
 
@@ -162,7 +164,7 @@ class ProcessSample(msgspec.Struct):
     ppid: int
     kind: ProcessKind
     #: State letter of /proc/PID/stat (R, S, D, T, t, Z, X), "" if unknown.
-    state: str
+    state: text.Public
     #: User and system time used so far, in seconds.
     cpu_s: float
     threads: int = 0
@@ -170,8 +172,8 @@ class ProcessSample(msgspec.Struct):
     io_read_bytes: int | None = None
     io_write_bytes: int | None = None
     open_fds: int | None = None
-    wchan: str = ""
-    name: str = ""
+    wchan: text.Public = ""
+    name: text.ThreadName = ""
     capture: bool = True
 
 
@@ -189,7 +191,7 @@ class Movement(msgspec.Struct):
     #: Share of one core that the rank's process used, or waited for, during ``quiet_s``.
     cpu_share: float
     #: What moved last: ``operations``, ``steps``, ``sections``, ``io``, ``stack`` or "".
-    last_signal: str = ""
+    last_signal: text.Public = ""
     #: Number of stack samples taken during ``quiet_s``.
     stack_samples: int = 0
     #: The same as ``quiet_s`` by the clock: longer where the recorder could not look, too.
@@ -202,8 +204,8 @@ class Movement(msgspec.Struct):
 class FullDisk(msgspec.Struct, frozen=True):
     """A writable file system without room when a write failed."""
 
-    path: str
-    filesystem: str
+    path: text.DataPath
+    filesystem: text.Public
     size_bytes: int
     free_bytes: int
     no_inodes: bool = False
@@ -213,14 +215,14 @@ class Raised(msgspec.Struct):
     """A line of ``exceptions.jsonl``: an exception that reached the top of a thread."""
 
     at: Clock
-    type: str
-    message: str
+    type: text.ExceptionType
+    message: text.Message
     #: Innermost frame first.
     frames: list[Frame]
-    thread: str = "MainThread"
+    thread: text.ThreadName = "MainThread"
     main: bool = True
     #: What led to it, the latest first, each as ``type: message``.
-    because: list[str] = []
+    because: list[text.RaisedText] = []
     full: list[FullDisk] = []
 
 
@@ -230,14 +232,14 @@ class ThreadWait(msgspec.Struct):
     #: ``condition``, ``queue``, ``future``, ``pool``, ``thread``, ``process``, ``selector``,
     #: ``loop`` (an event loop), or ``lock`` (any wait for a futex outside of the
     #: standard library's Python code).
-    kind: str
+    kind: text.Public
     #: True where the wait has no timeout.
     forever: bool
     main: bool = False
     os_thread_id: int | None = None
     #: The thread that is to end, its id in the kernel and its name.
     thread: int | None = None
-    thread_name: str = ""
+    thread_name: text.ThreadName = ""
     #: Files and sockets that an event loop listens to, besides its own pipe.
     watches: int | None = None
 
@@ -270,10 +272,10 @@ class Departure(msgspec.Struct):
 class Host(msgspec.Struct):
     """``host.json``: the machine that the agent runs on."""
 
-    name: str
+    name: text.HostName
     cpus: int
     memory_bytes: int
-    kernel: str
+    kernel: text.KernelRelease
     clock: Clock
 
 
@@ -281,9 +283,9 @@ class Container(msgspec.Struct):
     """``container.json``: what the container engine says of a host that is a container."""
 
     at: Clock
-    id: str
+    id: text.Setting
     #: ``running``, ``paused``, ``restarting``, ``exited``, ``dead`` ...
-    status: str
+    status: text.Public
     #: Of the container's first process; None while it runs.
     exit_code: int | None = None
     #: Whether the kernel has ended a process of it for want of memory, as far as the engine knows.
@@ -295,7 +297,7 @@ class Container(msgspec.Struct):
     pids: int | None = None
     shm_bytes: int | None = None
     #: Its addresses, and in how many networks it is.
-    addresses: list[str] = []
+    addresses: list[text.IpAddress] = []
     networks: int = 0
 
 
@@ -307,7 +309,7 @@ class ChildExit(msgspec.Struct):
     kind: ProcessKind
     code: int | None = None
     signal: int | None = None
-    name: str = ""
+    name: text.ThreadName = ""
 
 
 class CodeLoop(msgspec.Struct, frozen=True):
@@ -326,8 +328,8 @@ class CodeShape(msgspec.Struct):
     Lines are inclusive, loops outermost first.
     """
 
-    file: str
-    function: str
+    file: text.CodeFile
+    function: text.FunctionName
     first_line: int
     last_line: int
     loops: list[CodeLoop] = []
@@ -344,13 +346,13 @@ class LineCount(msgspec.Struct, frozen=True):
     innermost one that was open.
     """
 
-    file: str
-    function: str
+    file: text.CodeFile
+    function: text.FunctionName
     line: int
     count: int
     below: Literal["", "communication", "input"] = ""
     within: Literal["", "input"] = ""
-    section: str = ""
+    section: text.SectionName = ""
 
 
 class TimingSummary(msgspec.Struct, frozen=True, array_like=True):

@@ -7,11 +7,15 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, TypeVar, overload
 
 import msgspec
 
 from hanglab.recorder.case import folders
+from hanglab.recorder.case.file_kinds import JsonDocument, JsonFile, JsonLines, JsonList
 from hanglab.recorder.case.records import FORMAT, Absence, Clock, FileEntry, Manifest
+
+T = TypeVar("T")
 
 
 def clock() -> Clock:
@@ -19,18 +23,24 @@ def clock() -> Clock:
     return Clock(time.time_ns(), time.monotonic_ns())
 
 
-def write_record(path: Path, record: object) -> None:
-    """Write one JSON document, whole or not at all.  Raises OSError."""
+@overload
+def write(folder: Path, file: JsonDocument[T], content: T) -> None: ...
+@overload
+def write(folder: Path, file: JsonList[T] | JsonLines[T], content: Iterable[T]) -> None: ...
+def write(folder: Path, file: JsonFile[Any, Any], content: Any) -> None:
+    """Write a document of this folder, whole or not at all, or add lines.  Raises OSError."""
+    data = file.encode(content)
+    if not isinstance(file, JsonLines):
+        write_bytes(folder / file.name, data)
+    elif data:
+        folders.make_private(folder)
+        folders.append_line(folder / file.name, data[:-1])
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all, and the folder that it lies in.  Raises OSError."""
     folders.make_private(path.parent)
-    folders.write_whole(path, msgspec.json.encode(record))
-
-
-def append_records(path: Path, records: Iterable[object]) -> None:
-    """Append JSON lines.  Raises OSError."""
-    lines = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-    if lines:
-        folders.make_private(path.parent)
-        folders.append_line(path, lines[:-1])
+    folders.write_whole(path, data)
 
 
 def write_tail(path: Path, source: Path, limit: int = folders.STDERR_BYTES, start: int = 0) -> None:
@@ -46,8 +56,7 @@ def write_tail(path: Path, source: Path, limit: int = folders.STDERR_BYTES, star
         data = file.read(limit)
     if start > first:
         data = data[data.find(b"\n") + 1 :]
-    folders.make_private(path.parent)
-    folders.write_whole(path, data)
+    write_bytes(path, data)
 
 
 def write_manifest(case: Path, recorder: str, absent: Iterable[Absence] = ()) -> Manifest:
@@ -70,7 +79,7 @@ def write_manifest(case: Path, recorder: str, absent: Iterable[Absence] = ()) ->
                 absences.append(Absence(relative, f"could not be read: {error.strerror}"))
     files.sort(key=lambda entry: entry.path)
     manifest = Manifest(FORMAT, recorder, clock(), files, absences)
-    write_record(case / folders.MANIFEST, manifest)
+    write_bytes(case / folders.MANIFEST, msgspec.json.encode(manifest))
     return manifest
 
 

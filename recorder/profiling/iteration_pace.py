@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from hanglab.recorder.agent.stacks import NoStacks, threads_of
-from hanglab.recorder.case import folders
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import (
     Counters,
     NotProgress,
@@ -17,7 +19,7 @@ from hanglab.recorder.case.progress import (
     read_progress,
 )
 from hanglab.recorder.case.records import StackSample
-from hanglab.recorder.case.writer import clock, write_record
+from hanglab.recorder.case.writer import clock, write_bytes
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.system import procfs
 
@@ -86,7 +88,8 @@ class Standstills:
         try:
             threads = threads_of(pid, stopped=stat is not None and stat.state in "TtD")
             sample = StackSample(clock(), pid, "rank", threads, capture=False)
-            write_record(folder / folders.TRACES / f"{order}.stacks.json", sample)
+            path = folder / files.TRACES.name / f"{order}.stacks.json"
+            write_bytes(path, msgspec.json.encode(sample))
         except (NoStacks, OSError):
             # The trace has them, too.
             return
@@ -97,7 +100,7 @@ class Standstills:
         if folder is None:
             return Pace()
         try:
-            progress = read_progress((folder / folders.PROGRESS).read_bytes())
+            progress = read_progress((folder / files.PROGRESS.name).read_bytes())
         except (OSError, NotProgress):
             return Pace()
         totals = [total for total in progress.section_totals if total.kind == "update"]
@@ -176,7 +179,7 @@ def by_stack(pid: int, thorough: bool = True) -> str:
 
 def _counters(folder: Path, like: Counters | None = None) -> Counters | None:
     with contextlib.suppress(OSError, NotProgress):
-        with open(folder / folders.PROGRESS, "rb") as file:
+        with open(folder / files.PROGRESS.name, "rb") as file:
             found = read_counters(file.read())
         if like is not None:
             # The recorder's own beat is no movement of the job.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hanglab.recorder.case import folders
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.profiling import fabric
 from hanglab.recorder.profiling.access_control import Refused, is_loopback, server_tls
 from hanglab.recorder.profiling.fabric_socket import FabricSocket, Received, remove_dead_clients
@@ -85,7 +85,7 @@ class ProfilingService:
 
         def home(client: Client) -> Path | None:
             folder = rank_folder(client)
-            return folder / folders.TRACES if folder is not None else None
+            return folder / files.TRACES.name if folder is not None else None
 
         self.orders = Orders(self.registry, settings.root, settings.host, standstills.known, home)
         self.requests = Requests(

@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from hanglab.recorder.case import evidence_files as files
+
 #: Entries that the buffer keeps; the default of torch 2.11 and later, which have it on.
 _ENTRIES = "2000"
 #: Each in the order in which torch looks for them.
@@ -18,9 +20,6 @@ _BUFFER = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 _DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _ON_TIMEOUT = ("TORCH_FR_DUMP_ON_TIMEOUT", "TORCH_NCCL_DUMP_ON_TIMEOUT")
 _PIPE = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",)
-
-#: Folder of the dumps that torch writes by itself, below that of the host.
-DUMPS_FOLDER = "timeout_dumps"
 
 
 def switches(environment: Mapping[str, str], runtime: Path, host: Path) -> dict[str, str]:
@@ -32,7 +31,7 @@ def switches(environment: Mapping[str, str], runtime: Path, host: Path) -> dict[
     settings = {
         _BUFFER: _ENTRIES,
         _ON_TIMEOUT: "1",
-        _DUMPS: os.path.abspath(host / DUMPS_FOLDER / "rank_"),
+        _DUMPS: os.path.abspath(host / files.TIMEOUT_DUMPS.name / "rank_"),
         _PIPE: os.path.abspath(runtime / "dump_"),
     }
     added: dict[str, str] = {}

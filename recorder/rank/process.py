@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, user_code
 
 #: Names of the environment that may stand in a Case: they say how the job was
@@ -105,7 +106,7 @@ def claim_folder(
     while True:
         folder = folders.rank_folder(case, host, rank, attempt)
         try:
-            owner = json.loads((folder / folders.PROCESS).read_bytes()).get("pid")
+            owner = json.loads((folder / files.PROCESS.name).read_bytes()).get("pid")
         except FileNotFoundError:
             return folders.make_private(folder), attempt
         except (ValueError, AttributeError):

@@ -13,8 +13,10 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case import user_code as ownership
+from hanglab.recorder.case.file_kinds import EvidenceFile, JsonLines
 from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.rank import dump, process
 from hanglab.recorder.rank.bare_backends import Backends
@@ -109,13 +111,13 @@ class RankRecorder:
         )
         self._description = process.description(rank, world_size, local_rank, self.attempt)
         self._description["python"]["native"] = self._progress.native is not None
-        self._write(folders.PROCESS, self._description)
+        self._write(files.PROCESS, self._description)
 
     def _new_progress(self) -> ProgressFile:
         try:
-            return ProgressFile(self.folder / folders.PROGRESS)
+            return ProgressFile(self.folder / files.PROGRESS.name)
         except OSError as error:
-            self.problems.append(f"{folders.PROGRESS}: {error.strerror}")
+            self.problems.append(f"{files.PROGRESS.name}: {error.strerror}")
             return ProgressFile(None)
 
     def start(self) -> None:
@@ -190,7 +192,7 @@ class RankRecorder:
         facts = process.torch_facts()
         if facts["torch"] is not None:
             self._description["python"].update(facts)
-            self._write(folders.PROCESS, self._description)
+            self._write(files.PROCESS, self._description)
 
     def _answer(self, command: str) -> list[Callable[[], dict[str, Any]]]:
         if command == "dump":
@@ -200,7 +202,7 @@ class RankRecorder:
         return [lambda: {"problems": [f"unknown command {command!r}"]}]
 
     def _dump_buffer(self) -> dict[str, Any]:
-        problems = self._dump_to(folders.FLIGHT_RECORDER, stacks=False)
+        problems = self._dump_to(files.FLIGHT_RECORDER.name, stacks=False)
         return {"done": "buffer", "problems": problems}
 
     def _dump_rest(self) -> dict[str, Any]:
@@ -209,7 +211,7 @@ class RankRecorder:
             self._boundary.read_completions()
         self._write_groups()
         self._write_standing()
-        problems = self._dump_to(folders.FLIGHT_RECORDER_STACKS, stacks=True)
+        problems = self._dump_to(files.FLIGHT_RECORDER_STACKS.name, stacks=True)
         slots = self._progress.slots
         slots[Slot.DUMPS] += 1
         return {"done": "all", "problems": [*self.problems, *problems]}
@@ -219,7 +221,7 @@ class RankRecorder:
         with GUARD:
             self._note_shapes(standing_code(self._program))
         with GUARD:
-            self._write(folders.WAITS, thread_waits(tuple(ownership.stdlib_folders())))
+            self._write(files.WAITS, thread_waits(tuple(ownership.stdlib_folders())))
         self._write_lines()
 
     def _note_shapes(self, shapes: list[dict[str, Any]]) -> None:
@@ -227,14 +229,14 @@ class RankRecorder:
         for shape in shapes:
             self._shapes[shape["file"], shape["function"], shape["first_line"]] = shape
         if shapes:
-            self._write(folders.CODE, list(self._shapes.values()))
+            self._write(files.CODE, list(self._shapes.values()))
 
     def _write_raised(self, traceback: TracebackType | None) -> None:
         if os.getpid() == self._pid:
             self._note_shapes(raised_code(traceback, self._program))
 
     def _write_lines(self) -> None:
-        self._write(folders.LINES, self._lines.rows())
+        self._write(files.LINES, self._lines.rows())
 
     def _dump_to(self, name: str, stacks: bool) -> list[str]:
         try:
@@ -256,22 +258,19 @@ class RankRecorder:
 
     # What is written as it happens.
 
-    def _write(self, name: str, record: object) -> None:
+    def _write(self, file: EvidenceFile[Any], record: object) -> None:
+        """Write a document, or add a line."""
+        path, data = self.folder / file.name, json.dumps(record).encode()
         try:
-            with self._writing:
-                folders.write_whole(self.folder / name, json.dumps(record).encode())
+            if isinstance(file, JsonLines):
+                folders.append_line(path, data)
+            else:
+                with self._writing:
+                    folders.write_whole(path, data)
         except OSError as error:
             if is_the_jobs(error):
                 raise
-            self._problem(f"{name}: {error.strerror}")
-
-    def _append(self, name: str, record: object) -> None:
-        try:
-            folders.append_line(self.folder / name, json.dumps(record).encode())
-        except OSError as error:
-            if is_the_jobs(error):
-                raise
-            self._problem(f"{name}: {error.strerror}")
+            self._problem(f"{file.name}: {error.strerror}")
 
     def _problem(self, text: str) -> None:
         if text not in self.problems and len(self.problems) < 32:
@@ -279,19 +278,19 @@ class RankRecorder:
 
     def _write_groups(self) -> None:
         self._groups.changed = False
-        self._write(folders.GROUPS, self._groups.rows())
+        self._write(files.GROUPS, self._groups.rows())
 
     def _write_children(self, workers: Iterable[Any] = ()) -> None:
         self._children.look(workers)
 
     def _write_child(self, child: dict[str, Any]) -> None:
-        self._append(folders.CHILDREN, child)
+        self._write(files.CHILDREN, child)
 
     def _write_exception(self, raised: dict[str, Any]) -> None:
         if os.getpid() != self._pid:
             return
         self._release_spare()
-        self._append(folders.EXCEPTIONS, raised)
+        self._write(files.EXCEPTIONS, raised)
         self._children.look_at_all()
         self._keep_elastic_error()
         self.dump()
@@ -300,7 +299,7 @@ class RankRecorder:
         if departure["how"] == "os._exit" and (rows := dump.counters()):
             # Nothing of Python runs after that: no dump will be written.
             self._progress.counters(rows)
-        self._append(folders.DEPARTURES, departure)
+        self._write(files.DEPARTURES, departure)
 
     def _release_spare(self) -> None:
         if self._spare >= 0:
@@ -313,14 +312,14 @@ class RankRecorder:
         if ends_the_process(value):
             self._exceptions.note(value, value.__traceback__, thread.name, main)
         elif os.getpid() == self._pid:
-            self._append(folders.HANDLED, describe(value, value.__traceback__, thread.name, main))
+            self._write(files.HANDLED, describe(value, value.__traceback__, thread.name, main))
 
     def _keep_elastic_error(self) -> None:
         """Copy what torch's elastic ``record`` wrote of an exception, if it did."""
         path = os.environ.get("TORCHELASTIC_ERROR_FILE")
         if path:
             with contextlib.suppress(OSError), open(path, "rb") as file:
-                folders.write_whole(self.folder / folders.ELASTIC_ERROR, file.read(1 << 20))
+                folders.write_whole(self.folder / files.ELASTIC_ERROR.name, file.read(1 << 20))
 
     # The end.
 

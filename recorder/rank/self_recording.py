@@ -19,8 +19,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
-from hanglab.recorder.rank.flight_recorder_switches import DUMPS_FOLDER, switches
+from hanglab.recorder.rank.flight_recorder_switches import switches
 from hanglab.recorder.system import socket_folders
 
 HANG_AFTER = 30.0
@@ -149,11 +150,12 @@ def _new_case(out: str | os.PathLike[str] | None) -> Path:
 
 def _start_agent(case: Path, runtime: Path, hang_after: float, lock: int) -> None:
     host = folders.host_folder(case, socket.gethostname())
-    folders.make_private(host / DUMPS_FOLDER)
+    folders.make_private(host / files.TIMEOUT_DUMPS.name)
     command = [sys.executable, "-m", "hanglab.recorder.agent"]
     command += ["--case", str(case), "--runtime", str(runtime), "--hang-after", str(hang_after)]
     command += ["--alone", str(os.getppid())]
-    for name, value in (("--dumps", host / DUMPS_FOLDER / "rank_"), ("--pipes", runtime / "dump_")):
+    dumps = host / files.TIMEOUT_DUMPS.name / "rank_"
+    for name, value in (("--dumps", dumps), ("--pipes", runtime / "dump_")):
         command += [name, str(value)]
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("HANGLAB_")

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import hanglab.recorder as recorder
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.window import Window
@@ -48,7 +49,7 @@ def write_report(report: Report) -> None:
 
 def _append(folder: Path, line: bytes) -> None:
     with contextlib.suppress(OSError):
-        folders.append_line(folder / folders.STRAGGLER, line)
+        folders.append_line(folder / files.STRAGGLER.name, line)
 
 
 def _now() -> dict[str, int]:

@@ -18,10 +18,11 @@ from hanglab.harness.recording import archives
 from hanglab.recorder.archive.buffers import UnsafeBuffer, redact_buffer
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.archive.texts import Texts
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Container, Python, ThreadWait
-from hanglab.recorder.case.writer import write_manifest, write_record
+from hanglab.recorder.case.writer import write, write_manifest
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -140,10 +141,10 @@ def test_what_the_engine_says_of_a_container_stays_without_its_names(tmp_path):
     known = Container(
         Clock(1, 2), SECRET, "paused", oom_killed=True, addresses=["172.18.0.2"], networks=1
     )
-    write_record(case / "hosts" / "h" / "container.json", known)
+    write(case / "hosts" / "h", files.CONTAINER, known)
     write_manifest(case, "test", [])
     archives.redact(case, tmp_path / "copy", False)
-    kept = CaseReader(tmp_path / "copy").container("host1")
+    kept = CaseReader(tmp_path / "copy").hosts["host1"].read(files.CONTAINER)
     assert kept is not None
     assert (kept.status, kept.oom_killed, kept.addresses) == ("paused", True, ["192.0.2.1"])
     assert SECRET not in kept.id
@@ -151,12 +152,12 @@ def test_what_the_engine_says_of_a_container_stays_without_its_names(tmp_path):
 
 def test_that_nothing_was_waited_for_at_the_capture_stays(tmp_path):
     folder = folders.make_private(folders.rank_folder(tmp_path / "case", "host", 0))
-    write_record(folder / folders.WAITS, [ThreadWait("queue", True)])
-    write_record(folder / folders.WAITS_CAPTURED, [])
+    write(folder, files.WAITS, [ThreadWait("queue", True)])
+    (folder / files.WAITS.snapshot_name).write_text("[]")
     write_manifest(tmp_path / "case", "test", [])
     archives.redact(tmp_path / "case", tmp_path / "copy", False)
     (rank,) = CaseReader(tmp_path / "copy").ranks
-    assert (len(rank.waits), rank.as_captured.waits) == (1, [])
+    assert (len(rank.read(files.WAITS)), rank.as_captured.read(files.WAITS)) == (1, [])
 
 
 def test_buffer_with_code_in_it_is_not_run(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from hanglab.harness.launchers.docker.recording import JointRecording
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.recording.agent import AgentDied
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Container
@@ -114,7 +115,7 @@ def test_a_paused_node_is_not_waited_for(
     case = CaseReader(tmp_path)
     (absence,) = case.absent
     assert (absence.host, absence.reason) == ("node2", "the container is paused")
-    container = case.container("node2")
+    container = case.hosts["node2"].read(files.CONTAINER)
     assert container is not None and container.status == "paused"
 
 
@@ -133,9 +134,12 @@ def test_the_end_of_a_node_is_told_to_the_others(
     assert recording.wait_captured(5.0)
     recording.finish(ended_by_recorder=True)
     (rank,) = CaseReader(tmp_path).ranks
-    assert rank.exit is not None
-    assert (rank.exit.signal, rank.exit.by_recorder) == (signal.SIGKILL, False)
-    assert rank.stderr == "last words\n"
+    assert rank.read(files.EXIT) is not None
+    assert (rank.read(files.EXIT).signal, rank.read(files.EXIT).by_recorder) == (
+        signal.SIGKILL,
+        False,
+    )
+    assert rank.read(files.STDERR) == "last words\n"
 
 
 def test_an_agent_that_fails_is_an_error(recording: JointRecording) -> None:

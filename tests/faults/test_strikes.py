@@ -14,6 +14,7 @@ from hanglab.harness.faults.outside.kill_rank import KillRank
 from hanglab.harness.faults.outside.limits import NodeTasks
 from hanglab.harness.faults.outside.port_taken import PortTaken
 from hanglab.harness.launchers.docker.nodes import Nodes
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
 
@@ -29,7 +30,7 @@ def write_progress(case: Path, rank: int, step: int) -> None:
     slots = [0] * 512
     slots[Slot.MAGIC], slots[Slot.VERSION] = layout.MAGIC, layout.VERSION
     slots[Slot.RANK], slots[Slot.STEP] = rank, step
-    (folder / folders.PROGRESS).write_bytes(struct.pack("<512q", *slots))
+    (folder / files.PROGRESS.name).write_bytes(struct.pack("<512q", *slots))
 
 
 @pytest.mark.stages("outside_processes")

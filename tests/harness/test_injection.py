@@ -25,6 +25,7 @@ from hanglab.harness.faults.terminate import Terminate
 from hanglab.harness.launchers.docker.nodes import Nodes
 from hanglab.harness.probes.files import FilesProbe
 from hanglab.harness.probes.probe import Reading
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
 
@@ -39,7 +40,7 @@ def write_progress(case: Path, rank: int, step: int, operations: int) -> None:
     slots[Slot.RANK] = rank
     slots[Slot.STEP] = step
     slots[Slot.OPERATIONS_TOTAL] = operations
-    (folder / folders.PROGRESS).write_bytes(struct.pack("<512q", *slots))
+    (folder / files.PROGRESS.name).write_bytes(struct.pack("<512q", *slots))
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_damaged_progress_files_are_passed_over(tmp_path: Path) -> None:
     injector = Injector([Kill(rank=0, at_step=0)], tmp_path, 1)
     folder = folders.rank_folder(tmp_path, "host", 0)
     folder.mkdir(parents=True)
-    (folder / folders.PROGRESS).write_bytes(b"short")
+    (folder / files.PROGRESS.name).write_bytes(b"short")
     injector.poll({0: os.getpid()})
     assert injector.pending
     injector.close()

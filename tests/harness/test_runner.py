@@ -19,6 +19,7 @@ from hanglab.harness.launchers.protocol import LaunchError, Plan, RankExit
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.recording.agent import Agent
 from hanglab.harness.scenarios.declaration import Expect, Scenario
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
 
@@ -138,7 +139,7 @@ def test_ranks_that_failed_count_although_word_of_it_comes_late(tmp_path: Path) 
     assert [(gone["rank"], gone["code"]) for gone in truth["exits"]] == [(0, 1), (1, 1)]
     assert result.judgement.reason == "the control failed by itself, on rank 0, 1"
     for rank in CaseReader(folder.case).ranks:
-        assert rank.exit is not None and not rank.exit.by_recorder
+        assert rank.read(files.EXIT) is not None and not rank.read(files.EXIT).by_recorder
     assert not json.loads((folder.case / "job.json").read_text())["ended_by_recorder"]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hanglab.recorder import profile as ask_from_inside
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
 pytest.importorskip("torch", reason="recorded jobs need torch: pip install hanglab[run]")
@@ -103,7 +104,7 @@ def test_traces_of_a_recorded_job_come_here_and_into_the_case(tmp_path: Path) ->
         nobody = run(tmp_path, "profile", "--ranks", "7")
         assert nobody.returncode == 1
         assert "ranks 7" in nobody.stdout
-    traces = {rank.rank: rank.traces for rank in CaseReader(case).ranks}
+    traces = {rank.rank: rank.read(files.TRACES) for rank in CaseReader(case).ranks}
     assert [len(traces[rank]) for rank in (0, 1)] == [1, 2]
 
 
@@ -112,7 +113,8 @@ def test_job_asks_for_a_trace_of_itself_and_a_slow_step_does(tmp_path: Path) -> 
     with recorded(case, tmp_path, str(INSIDE), options=("--profile-slow", "5")) as process:
         assert process.wait(120) == 0, case.with_suffix(".log").read_text()
     ranks = {
-        rank.rank: [json.loads(data) for data in rank.traces] for rank in CaseReader(case).ranks
+        rank.rank: [json.loads(data) for data in rank.read(files.TRACES)]
+        for rank in CaseReader(case).ranks
     }
     # The slow step has a trace of all ranks, what the job asked for one of rank 1.
     assert [len(ranks[rank]) for rank in (0, 1)] == [1, 2]

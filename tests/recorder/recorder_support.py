@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.rank import process
@@ -135,11 +136,11 @@ class Agent:
 def play_rank(case: Path, pid: int) -> ProgressFile:
     """Register a process as rank 0, as if it recorded itself."""
     folder = folders.make_private(folders.rank_folder(case, os.uname().nodename, 0))
-    progress = ProgressFile(folder / folders.PROGRESS)
+    progress = ProgressFile(folder / files.PROGRESS.name)
     progress.identify(0, 0, 1)
     progress.counters([(0, 1, 1)])
     description = {**process.description(0, 1, 0, 0), "pid": pid}
-    folders.write_whole(folder / folders.PROCESS, json.dumps(description).encode())
+    folders.write_whole(folder / files.PROCESS.name, json.dumps(description).encode())
     return progress
 
 

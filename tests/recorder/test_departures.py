@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.rank import hook_dir
 
@@ -78,7 +79,10 @@ def run(script: Path, case: Path | None) -> subprocess.CompletedProcess[bytes]:
 
 def departures(case: Path) -> list[tuple[str, int | None, int | None]]:
     (rank,) = CaseReader(case).ranks
-    return [(one.how, one.code, one.frame.line if one.frame else None) for one in rank.departures]
+    return [
+        (one.how, one.code, one.frame.line if one.frame else None)
+        for one in rank.read(files.DEPARTURES)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hanglab.recorder.agent import snapshots
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.case.reader import CaseReader, RankCase
@@ -28,17 +29,20 @@ def write(rank: RankCase, name: str, data: bytes) -> None:
 
 
 def test_progress_at_the_capture_is_kept(rank: RankCase) -> None:
-    progress = ProgressFile(rank.folder / folders.PROGRESS)
+    progress = ProgressFile(rank.folder / files.PROGRESS.name)
     progress.identify(0, 0, 1)
     progress.step(7)
     snapshots.keep_progress(rank.folder)
     progress.step(8)
-    assert rank.progress is not None and rank.progress.step == 8
-    assert rank.as_captured.progress is not None and rank.as_captured.progress.step == 7
+    assert rank.read(files.PROGRESS) is not None and rank.read(files.PROGRESS).step == 8
+    assert (
+        rank.as_captured.read(files.PROGRESS) is not None
+        and rank.as_captured.read(files.PROGRESS).step == 7
+    )
 
 
 def test_a_rank_that_leaves_meanwhile_does_not_take_it_along(rank: RankCase) -> None:
-    progress = ProgressFile(rank.folder / folders.PROGRESS)
+    progress = ProgressFile(rank.folder / files.PROGRESS.name)
     progress.identify(0, 0, 1)
     snapshots.keep_progress(rank.folder)
     progress.step(8)
@@ -46,7 +50,7 @@ def test_a_rank_that_leaves_meanwhile_does_not_take_it_along(rank: RankCase) -> 
     progress.slots[Slot.PHASE] = layout.EXITING
     progress.step(9)
     snapshots.keep_progress(rank.folder)
-    then = rank.as_captured.progress
+    then = rank.as_captured.read(files.PROGRESS)
     assert then is not None and (then.phase, then.step) == ("running", 8)
 
 
@@ -57,31 +61,31 @@ def test_a_rank_without_progress_has_nothing_to_be_kept(rank: RankCase) -> None:
 
 
 def test_documents_are_kept_where_the_rank_replaces_them(rank: RankCase) -> None:
-    for name in (folders.FLIGHT_RECORDER, folders.FLIGHT_RECORDER_STACKS, folders.WAITS):
+    for name in (files.FLIGHT_RECORDER.name, files.FLIGHT_RECORDER_STACKS.name, files.WAITS.name):
         write(rank, name, b"[]")
     snapshots.keep_documents(rank.folder)
-    write(rank, folders.FLIGHT_RECORDER, b"later")
+    write(rank, files.FLIGHT_RECORDER.name, b"later")
     snapshots.drop_doubles(rank.folder)
-    assert rank.as_captured.flight_recorder == b"[]"
-    assert rank.as_captured.flight_recorder_stacks == b"[]"
-    assert rank.flight_recorder == b"later"
+    assert rank.as_captured.read(files.FLIGHT_RECORDER) == b"[]"
+    assert rank.as_captured.read(files.FLIGHT_RECORDER_STACKS) == b"[]"
+    assert rank.read(files.FLIGHT_RECORDER) == b"later"
     names = {path.name for path in rank.folder.iterdir()}
     assert names == {
-        folders.FLIGHT_RECORDER,
-        folders.FLIGHT_RECORDER_CAPTURED,
-        folders.FLIGHT_RECORDER_STACKS,
-        folders.WAITS,
+        files.FLIGHT_RECORDER.name,
+        files.FLIGHT_RECORDER.snapshot_name,
+        files.FLIGHT_RECORDER_STACKS.name,
+        files.WAITS.name,
     }
 
 
 def test_a_later_capture_replaces_what_was_kept(rank: RankCase) -> None:
     for data in (b"first", b"second"):
-        write(rank, folders.FLIGHT_RECORDER, data)
+        write(rank, files.FLIGHT_RECORDER.name, data)
         snapshots.keep_documents(rank.folder)
-    write(rank, folders.FLIGHT_RECORDER, b"later")
-    assert rank.as_captured.flight_recorder == b"second"
+    write(rank, files.FLIGHT_RECORDER.name, b"later")
+    assert rank.as_captured.read(files.FLIGHT_RECORDER) == b"second"
     snapshots.forget(rank.folder)
-    assert rank.as_captured.flight_recorder == b"later"
+    assert rank.as_captured.read(files.FLIGHT_RECORDER) == b"later"
 
 
 @pytest.fixture
@@ -107,19 +111,19 @@ def little_room() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_second_names")
 def test_without_second_names_copies_are_kept_as_long_as_they_differ(rank: RankCase) -> None:
-    for name in (folders.FLIGHT_RECORDER, folders.WAITS):
+    for name in (files.FLIGHT_RECORDER.name, files.WAITS.name):
         write(rank, name, b"[]")
     snapshots.keep_documents(rank.folder)
-    write(rank, folders.FLIGHT_RECORDER, b"later")
+    write(rank, files.FLIGHT_RECORDER.name, b"later")
     snapshots.drop_doubles(rank.folder)
-    assert rank.as_captured.flight_recorder == b"[]"
-    assert not (rank.folder / folders.WAITS_CAPTURED).exists()
-    assert (rank.folder / folders.FLIGHT_RECORDER_CAPTURED).stat().st_mode & 0o777 == 0o600
+    assert rank.as_captured.read(files.FLIGHT_RECORDER) == b"[]"
+    assert not (rank.folder / files.WAITS.snapshot_name).exists()
+    assert (rank.folder / files.FLIGHT_RECORDER.snapshot_name).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.usefixtures("no_second_names")
 def test_half_a_copy_is_none(rank: RankCase) -> None:
-    write(rank, folders.FLIGHT_RECORDER, bytes(100))
+    write(rank, files.FLIGHT_RECORDER.name, bytes(100))
     with pytest.raises(OSError, match="File too large"), little_room():
         snapshots.keep_documents(rank.folder)
-    assert [path.name for path in rank.folder.iterdir()] == [folders.FLIGHT_RECORDER]
+    assert [path.name for path in rank.folder.iterdir()] == [files.FLIGHT_RECORDER.name]

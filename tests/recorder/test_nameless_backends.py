@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from hanglab.recorder.case import folders
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import read_progress
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.rank import hook_dir
@@ -61,27 +61,27 @@ def recorded(tmp_path: Path, text: str, world_size: int) -> RankCase:
 
 def test_operations_are_recorded_like_those_of_groups(tmp_path: Path) -> None:
     rank = recorded(tmp_path, PROGRAM, 1)
-    assert rank.progress is not None
-    found = [(o.method, o.group, o.completed, o.line) for o in rank.progress.operations]
+    assert rank.read(files.PROGRESS) is not None
+    found = [(o.method, o.group, o.completed, o.line) for o in rank.read(files.PROGRESS).operations]
     assert found == [("allreduce", "", True, 9), ("broadcast", "", True, 10)]
-    assert [o.shape for o in rank.progress.operations] == ["[3]", "[3]"]
-    (group,) = rank.groups
+    assert [o.shape for o in rank.read(files.PROGRESS).operations] == ["[3]", "[3]"]
+    (group,) = rank.read(files.GROUPS)
     assert (group.id, group.ranks, group.backend) == ("", [0], "gloo")
 
 
 def test_members_are_told_only_where_they_are_known(tmp_path: Path) -> None:
     # Of a job of two ranks this backend has one, and nothing says which.
     rank = recorded(tmp_path, PROGRAM, 2)
-    assert rank.progress is not None and rank.progress.operations_total == 2
-    assert rank.groups == []
+    assert rank.read(files.PROGRESS) is not None and rank.read(files.PROGRESS).operations_total == 2
+    assert rank.read(files.GROUPS) == []
 
 
 def test_a_group_s_own_backend_is_known_by_the_group(tmp_path: Path) -> None:
     rank = recorded(tmp_path, PROGRAM + IN_A_GROUP, 1)
-    assert rank.progress is not None
-    found = [(o.method, o.group) for o in rank.progress.operations][2:]
+    assert rank.read(files.PROGRESS) is not None
+    found = [(o.method, o.group) for o in rank.read(files.PROGRESS).operations][2:]
     assert found == [("allreduce", "0"), ("allreduce", "0")]
-    assert sorted(group.id for group in rank.groups) == ["", "0"]
+    assert sorted(group.id for group in rank.read(files.GROUPS)) == ["", "0"]
 
 
 class Bare:
@@ -112,7 +112,7 @@ class Refusing(Bare):
 def test_a_backend_without_options_is_recorded_from_its_first_operation_on(
     tmp_path: Path, kind: type[Bare]
 ) -> None:
-    progress = ProgressFile(tmp_path / folders.PROGRESS)
+    progress = ProgressFile(tmp_path / files.PROGRESS.name)
     progress.identify(0, 0, 1)
     groups = Groups(0)
     boundary = Boundary(
@@ -127,6 +127,6 @@ def test_a_backend_without_options_is_recorded_from_its_first_operation_on(
         assert [backend.allreduce([]), backend.allreduce([])] == ["done", "done"]
     finally:
         boundary.uninstall()
-    found = read_progress((tmp_path / folders.PROGRESS).read_bytes()).operations
+    found = read_progress((tmp_path / files.PROGRESS.name).read_bytes()).operations
     assert [(o.method, o.group) for o in found] == [("allreduce", ""), ("allreduce", "")]
     assert [row["ranks"] for row in groups.rows()] == [[0]]

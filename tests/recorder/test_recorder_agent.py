@@ -17,6 +17,7 @@ from recorder_support import Agent, play_rank, short_folder, wait_for
 from hanglab.recorder.agent import samples, stacks
 from hanglab.recorder.agent.stacks import NoStacks, position, threads_of
 from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Frame, ThreadStack
@@ -65,7 +66,7 @@ def test_counters_that_move_are_movement(start_agent, sleeper, tmp_path):
     assert agent.wait("captured")["trigger"]["kind"] == "request"
     assert agent.finish()["problems"] == []
     case = CaseReader(tmp_path / "case")
-    movement = case.ranks[0].movement
+    movement = case.ranks[0].read(files.MOVEMENT)
     assert movement is not None and movement.last_signal == "steps"
     assert ("flight_recorder.pickle", 0) in {(a.what, a.rank) for a in case.absent}
 

@@ -8,13 +8,13 @@ import signal
 import pytest
 from recorder_support import Job, wait_for
 
-from hanglab.recorder.case.folders import PROGRESS
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import read_progress
 from hanglab.recorder.case.progress_records import Operation
 
 
 def operations(job: Job, rank: int) -> list[Operation]:
-    progress = job.rank(rank).progress
+    progress = job.rank(rank).read(files.PROGRESS)
     return [] if progress is None else progress.operations
 
 
@@ -64,8 +64,8 @@ def test_group_sequence_number_is_one_less_than_the_entrys_operation_id(job):
     (job.runtime / "store.go").touch()
     job.status(0)
     case = job.rank(0)
-    assert case.flight_recorder is not None
-    entries = pickle.loads(case.flight_recorder)["entries"]
+    assert case.read(files.FLIGHT_RECORDER) is not None
+    entries = pickle.loads(case.read(files.FLIGHT_RECORDER))["entries"]
     recorded = {
         (o.group, o.group_seq + 1): o.method
         for o in operations(job, 0)
@@ -92,11 +92,11 @@ def test_groups_with_members_and_counters(job):
     (job.runtime / "store.go").touch()
     job.status(1)
     case = job.rank(1)
-    assert [(g.id, g.description, g.ranks, g.backend) for g in case.groups] == [
+    assert [(g.id, g.description, g.ranks, g.backend) for g in case.read(files.GROUPS)] == [
         ("0", "default_pg", [0, 1], "gloo"),
         ("1", "pair", [0, 1], "gloo"),
     ]
-    progress = case.progress
+    progress = case.read(files.PROGRESS)
     assert progress is not None
     assert {c.pg_id for c in progress.counters} == {0, 1}
     assert progress.phase == "exiting"
@@ -110,16 +110,16 @@ def test_progress_survives_a_kill(job):
     before = operations(job, 0)
     job.kill(0)
     assert job.status(0) == signal.SIGKILL
-    progress = job.rank(0).progress
+    progress = job.rank(0).read(files.PROGRESS)
     assert progress is not None
     assert [o.method for o in progress.operations] == [o.method for o in before]
     assert progress.phase == "running"
     assert [section.section for section in progress.open_sections] == ["waiting"]
-    assert job.rank(0).groups, "membership must be on disk before the end"
+    assert job.rank(0).read(files.GROUPS), "membership must be on disk before the end"
 
 
 def test_progress_is_readable_while_it_is_written(job):
-    path = job.rank(0).folder / PROGRESS
+    path = job.rank(0).folder / files.PROGRESS.name
     beats = set()
 
     def seen_two_beats() -> bool:

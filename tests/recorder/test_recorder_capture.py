@@ -9,6 +9,8 @@ import time
 import pytest
 from recorder_support import wait_for
 
+from hanglab.recorder.case import evidence_files as files
+
 STATES = "states_program.py"
 
 
@@ -22,7 +24,7 @@ def start(start_job, roles: str, hang_after: float = 0.8):
 def functions(case, kind: str = "rank") -> set[str]:
     return {
         frame.function
-        for sample in case.stacks
+        for sample in case.read(files.STACKS)
         if sample.kind == kind and sample.capture
         for thread in sample.threads
         for frame in thread.frames
@@ -41,12 +43,14 @@ def test_hang_is_captured(start_job):
     assert case.problems == []
     assert [absence for absence in case.absent if absence.what != "gpu"] == []
     for rank in case.ranks:
-        assert rank.flight_recorder and rank.flight_recorder_stacks
-        assert rank.movement is not None and rank.movement.quiet_s >= 0.8
-        assert rank.movement.stack_samples >= 3
-        assert len([s for s in rank.stacks if not s.capture]) >= 3
-        assert {s.state for s in rank.processes} <= {"S", "R"}
-        assert not any(t.name.startswith("hanglab") for s in rank.stacks for t in s.threads)
+        assert rank.read(files.FLIGHT_RECORDER) and rank.read(files.FLIGHT_RECORDER_STACKS)
+        assert rank.read(files.MOVEMENT) is not None and rank.read(files.MOVEMENT).quiet_s >= 0.8
+        assert rank.read(files.MOVEMENT).stack_samples >= 3
+        assert len([s for s in rank.read(files.STACKS) if not s.capture]) >= 3
+        assert {s.state for s in rank.read(files.PROCESSES)} <= {"S", "R"}
+        assert not any(
+            t.name.startswith("hanglab") for s in rank.read(files.STACKS) for t in s.threads
+        )
     assert "sleep_for_ever" in functions(case.ranks[3])
     assert "play" in functions(case.ranks[0])
     listed = {entry.path for entry in case.manifest.files}
@@ -71,15 +75,18 @@ def test_each_state_is_named_in_one_job(start_job):
     by_rank = {rank.rank: rank for rank in case.ranks}
     reasons = {(a.rank, a.what): a.reason for a in case.absent}
     assert "stopped" in reasons[1, "flight_recorder.pickle"]
-    assert "T" in {s.state for s in by_rank[1].processes}
+    assert "T" in {s.state for s in by_rank[1].read(files.PROCESSES)}
     assert functions(by_rank[1]), "a stopped process is readable from outside"
     assert "lock" in reasons[2, "flight_recorder.pickle"]
-    assert any(t.owns_gil for s in by_rank[2].stacks for t in s.threads)
-    assert by_rank[3].exit is not None and by_rank[3].exit.signal == 9
-    assert by_rank[3].progress is not None and by_rank[3].progress.step == 4
-    assert by_rank[4].progress is not None and by_rank[4].progress.phase == "exiting"
+    assert any(t.owns_gil for s in by_rank[2].read(files.STACKS) for t in s.threads)
+    assert by_rank[3].read(files.EXIT) is not None and by_rank[3].read(files.EXIT).signal == 9
+    assert by_rank[3].read(files.PROGRESS) is not None and by_rank[3].read(files.PROGRESS).step == 4
+    assert (
+        by_rank[4].read(files.PROGRESS) is not None
+        and by_rank[4].read(files.PROGRESS).phase == "exiting"
+    )
     assert "sleep_for_ever" in functions(by_rank[4])
-    assert by_rank[4].flight_recorder
+    assert by_rank[4].read(files.FLIGHT_RECORDER)
     assert "SIGKILL" in reasons[3, "stacks.jsonl"]
     assert "SIGKILL" in reasons[3, "flight_recorder.pickle"]
     # Whatever a rank does not have, the Case says why.
@@ -96,12 +103,16 @@ def test_native_frames_are_had_on_request(start_job, monkeypatch):
     job.agent.wait("captured", patience=150)
     job.agent.finish(ended_by_recorder=True)
     zero, one = job.read().ranks
-    names = {f.function for s in zero.native_stacks for t in s.threads for f in t.frames}
+    names = {
+        f.function for s in zero.read(files.NATIVE_STACKS) for t in s.threads for f in t.frames
+    }
     assert any("gloo" in name or "c10d" in name for name in names), sorted(names)[:40]
     assert "sleep_for_ever" in {
-        f.function for s in one.native_stacks for t in s.threads for f in t.frames
+        f.function for s in one.read(files.NATIVE_STACKS) for t in s.threads for f in t.frames
     }
-    assert "gloo" not in {f.function for s in zero.stacks for t in s.threads for f in t.frames}
+    assert "gloo" not in {
+        f.function for s in zero.read(files.STACKS) for t in s.threads for f in t.frames
+    }
 
 
 def test_exception_is_written_and_survivors_are_captured(start_job):
@@ -115,13 +126,17 @@ def test_exception_is_written_and_survivors_are_captured(start_job):
     job.agent.finish(ended_by_recorder=True)
     case = job.read()
     zero, one = case.ranks
-    (raised,) = one.exceptions
+    (raised,) = one.read(files.EXCEPTIONS)
     assert (raised.type, raised.message) == ("RuntimeError", "the reason of it all")
     assert raised.frames[0].function == "play" and raised.main
-    assert one.exit is not None and one.exit.code == 1
-    assert "the reason of it all" in one.stderr
-    assert one.flight_recorder and one.progress is not None and one.progress.phase == "exiting"
-    assert "sleep_for_ever" in functions(zero) and zero.flight_recorder
+    assert one.read(files.EXIT) is not None and one.read(files.EXIT).code == 1
+    assert "the reason of it all" in one.read(files.STDERR)
+    assert (
+        one.read(files.FLIGHT_RECORDER)
+        and one.read(files.PROGRESS) is not None
+        and one.read(files.PROGRESS).phase == "exiting"
+    )
+    assert "sleep_for_ever" in functions(zero) and zero.read(files.FLIGHT_RECORDER)
 
 
 def test_a_rank_that_vanishes_untold_is_noticed(start_job):
@@ -142,14 +157,17 @@ def test_moving_functions_are_movement(start_job):
     case = job.read()
     assert case.job is not None and case.job.trigger is not None
     assert case.job.trigger.detail == "enough"
-    assert case.ranks[1].movement is not None and case.ranks[1].movement.quiet_s < 0.6
+    assert (
+        case.ranks[1].read(files.MOVEMENT) is not None
+        and case.ranks[1].read(files.MOVEMENT).quiet_s < 0.6
+    )
 
 
 def test_busy_rank_gets_more_time(start_job):
     job = start(start_job, "wb", hang_after=0.5)
     event = job.agent.wait("captured")
     job.agent.finish(ended_by_recorder=True)
-    movement = job.read().ranks[1].movement
+    movement = job.read().ranks[1].read(files.MOVEMENT)
     assert movement is not None
     # On a starved machine the loop may not get most of a core.
     if movement.cpu_share >= 0.8:
@@ -160,7 +178,7 @@ def test_a_rank_whose_child_computes_gets_more_time(start_job):
     job = start(start_job, "wc", hang_after=0.4)
     event = job.agent.wait("captured")
     job.agent.finish(ended_by_recorder=True)
-    waits, computes = (rank.movement for rank in job.read().ranks)
+    waits, computes = (rank.read(files.MOVEMENT) for rank in job.read().ranks)
     assert waits is not None and waits.share_below == 0.0
     assert computes is not None and computes.cpu_share < 0.5
     # A build or a loader's worker may take long; on a starved machine it gets less of a core.

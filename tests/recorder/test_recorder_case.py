@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.progress import NotProgress, read_counters, read_progress
 from hanglab.recorder.case.reader import CaseReader, NotACase
-from hanglab.recorder.case.records import Absence, Clock, Exit, Job, Movement
+from hanglab.recorder.case.records import Absence, Clock, Exit, Job
 from hanglab.recorder.case.user_code import UserCode, own_folders, site_folders, stdlib_folders
-from hanglab.recorder.case.writer import append_records, write_manifest, write_record, write_tail
+from hanglab.recorder.case.writer import write, write_manifest, write_tail
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import INPUT, section_type
 
@@ -115,7 +116,7 @@ def test_damaged_progress_never_breaks_the_reader(data):
 
 def write_rank(case: Path, rank: int, attempt: int = 0) -> Path:
     folder = folders.rank_folder(case, "host-a", rank, attempt)
-    write_record(folder / folders.EXIT, Exit(Clock(1, 2), code=rank))
+    write(folder, files.EXIT, Exit(Clock(1, 2), code=rank))
     return folder
 
 
@@ -124,13 +125,12 @@ def test_case_round_trip(tmp_path):
     first = write_rank(case, 0)
     write_rank(case, 1, 0)
     write_rank(case, 1, 1)
-    write_record(case / folders.JOB, Job(2, Clock(1, 2)))
-    movements = [Movement(1.0, 2.0, 0.5), Movement(2.0, 2.0, 0.5)]
-    append_records(first / folders.STACKS, [])
-    append_records(first / "extra.jsonl", movements)
+    write(case, files.JOB, Job(2, Clock(1, 2)))
+    write(first, files.STACKS, [])
+    (first / "extra.bin").write_bytes(b"extra")
     log = tmp_path / "log"
     log.write_bytes(b"x" * 50 + b"\n" + b"y" * 100_000 + b"\nlast\n")
-    write_tail(first / folders.STDERR, log)
+    write_tail(first / files.STDERR.name, log)
     absent = Absence("stacks.jsonl", "because", "host-a", 1)
     manifest = write_manifest(case, "test", [absent])
     found = CaseReader(case)
@@ -141,10 +141,10 @@ def test_case_round_trip(tmp_path):
     ]
     assert len(found.all_attempts) == 3
     assert found.absent == [absent] and found.world_size == 2
-    assert found.ranks[0].stderr == "last\n"
-    assert found.ranks[1].exit is not None and found.ranks[1].exit.code == 1
-    assert found.ranks[0].progress is None and found.ranks[0].stacks == []
-    assert found.ranks[0].flight_recorder is None
+    assert found.ranks[0].read(files.STDERR) == "last\n"
+    assert found.ranks[1].read(files.EXIT) is not None and found.ranks[1].read(files.EXIT).code == 1
+    assert found.ranks[0].read(files.PROGRESS) is None and found.ranks[0].read(files.STACKS) == []
+    assert found.ranks[0].read(files.FLIGHT_RECORDER) is None
     for entry in manifest.files:
         assert (case / entry.path).stat().st_size == entry.size
     assert case.stat().st_mode & 0o777 == 0o700
@@ -171,21 +171,29 @@ def test_what_is_no_case_is_said(tmp_path):
 @pytest.mark.timeout(20)
 def test_damage_is_a_problem_and_no_exception(tmp_path):
     folder = write_rank(tmp_path / "case", 0)
-    (folder / folders.PROGRESS).write_bytes(b"HANGLAB1")
-    (folder / folders.MOVEMENT).write_bytes(b"[" * 100_000)
-    (folder / folders.STACKS).write_bytes(b'{"at": 1}\n\xff\xfe\n\n')
-    os.mkfifo(folder / folders.FLIGHT_RECORDER)
+    (folder / files.PROGRESS.name).write_bytes(b"HANGLAB1")
+    (folder / files.MOVEMENT.name).write_bytes(b"[" * 100_000)
+    (folder / files.STACKS.name).write_bytes(b'{"at": 1}\n\xff\xfe\n\n')
+    os.mkfifo(folder / files.FLIGHT_RECORDER.name)
     (tmp_path / "secret").write_text("secret")
-    (folder / folders.STDERR).symlink_to(tmp_path / "secret")
+    (folder / files.STDERR.name).symlink_to(tmp_path / "secret")
     (folder.parent / "7.0").symlink_to(tmp_path)
-    (tmp_path / "case" / folders.JOB).write_text("null")
+    (tmp_path / "case" / files.JOB.name).write_text("null")
     case = CaseReader(tmp_path / "case")
     (rank,) = case.ranks
-    assert rank.progress is None and rank.movement is None and rank.stacks == []
-    assert rank.flight_recorder is None and rank.stderr == "" and case.job is None
+    assert (
+        rank.read(files.PROGRESS) is None
+        and rank.read(files.MOVEMENT) is None
+        and rank.read(files.STACKS) == []
+    )
+    assert (
+        rank.read(files.FLIGHT_RECORDER) is None
+        and rank.read(files.STDERR) == ""
+        and case.job is None
+    )
     assert {path.name for path, _ in case.problems} == {
-        folders.PROGRESS, folders.MOVEMENT, folders.STACKS, folders.FLIGHT_RECORDER,
-        folders.STDERR, folders.JOB,
+        files.PROGRESS.name, files.MOVEMENT.name, files.STACKS.name, files.FLIGHT_RECORDER.name,
+        files.STDERR.name, files.JOB.name,
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from recorder_support import wait_for
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import read_progress
 
 
@@ -24,7 +25,7 @@ def test_resources_of_each_rank(start_job, tmp_path):
     wait_for(looked_at, "four looks at each rank's processors")
     enough.touch()
     assert [job.status(rank) for rank in (0, 1)] == [0, 0]
-    first, second = (job.rank(r).progress for r in (0, 1))
+    first, second = (job.rank(r).read(files.PROGRESS) for r in (0, 1))
 
     # Only rank 1 makes garbage in cycles, three times, and the runs stand there singly.
     long = [pause for pause in second.pauses if pause.collected >= 60_000]

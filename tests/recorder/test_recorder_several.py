@@ -13,6 +13,7 @@ import pytest
 from recorder_support import Agent, short_folder, wait_for
 
 from hanglab.recorder.agent.remote_ranks import Elsewhere
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.rank import process
 from hanglab.recorder.rank.progress_file import ProgressFile
@@ -21,11 +22,11 @@ from hanglab.recorder.rank.progress_file import ProgressFile
 def play_rank(case: Path, host: str, rank: int, pid: int) -> ProgressFile:
     """Register a process as a rank of some host that has entered an operation."""
     folder = folders.make_private(folders.rank_folder(case, host, rank))
-    progress = ProgressFile(folder / folders.PROGRESS)
+    progress = ProgressFile(folder / files.PROGRESS.name)
     progress.identify(rank, 0, 2)
     progress.counters([(0, 1, 1)])
     description = {**process.description(rank, 2, 0, 0), "pid": pid}
-    folders.write_whole(folder / folders.PROCESS, json.dumps(description).encode())
+    folders.write_whole(folder / files.PROCESS.name, json.dumps(description).encode())
     return progress
 
 
@@ -91,6 +92,6 @@ def test_it_rests_when_all_do_and_waits_for_an_order(
     absent = agent.finish()["absent"]
     assert ("flight_recorder.pickle", 0) in {(one["what"], one["rank"]) for one in absent}
     # That is for whoever commands them all.
-    assert not (tmp_path / folders.JOB).exists()
+    assert not (tmp_path / files.JOB.name).exists()
     assert not (tmp_path / folders.MANIFEST).exists()
-    assert (next(tmp_path.glob("hosts/*/ranks/0.0")) / folders.STACKS).exists()
+    assert (next(tmp_path.glob("hosts/*/ranks/0.0")) / files.STACKS.name).exists()

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from recorder_support import wait_for
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import user_code
 from hanglab.recorder.rank import handled_exceptions
 from hanglab.recorder.rank.handled_exceptions import HandledWatch
@@ -155,5 +156,7 @@ def test_the_elastic_launcher_s_error_file_is_kept(start_job, tmp_path) -> None:
         "states_program.py", 2, {"ROLES": "sx", "TORCHELASTIC_ERROR_FILE": os.fspath(error)}
     )
     assert job.status(1) == 1 << 8
-    assert "the reason" in job.rank(1).elastic_error
-    assert [raised.message for raised in job.rank(1).exceptions] == ["the reason of it all"]
+    assert "the reason" in job.rank(1).read(files.ELASTIC_ERROR)
+    assert [raised.message for raised in job.rank(1).read(files.EXCEPTIONS)] == [
+        "the reason of it all"
+    ]

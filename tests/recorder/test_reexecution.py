@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.rank import hook_dir
 from hanglab.recorder.rank.progress_file import ProgressFile
@@ -52,11 +53,20 @@ def test_one_rank_before_and_after(tmp_path: Path) -> None:
     before, after = done.stdout.split()
     assert before == after
     (rank,) = CaseReader(tmp_path / "case").all_attempts
-    assert rank.progress is not None and rank.process is not None
-    assert (rank.process.pid, rank.progress.pid) == (int(before), int(before))
+    assert rank.read(files.PROGRESS) is not None and rank.read(files.PROCESS) is not None
+    assert (rank.read(files.PROCESS).pid, rank.read(files.PROGRESS).pid) == (
+        int(before),
+        int(before),
+    )
     # Nothing of the first program is left to be taken for the second one's.
-    assert rank.progress.steps == [(step, at) for step, at in rank.progress.steps if step < 2]
-    assert (rank.progress.step, len(rank.progress.steps), rank.progress.phase) == (1, 2, "exiting")
+    assert rank.read(files.PROGRESS).steps == [
+        (step, at) for step, at in rank.read(files.PROGRESS).steps if step < 2
+    ]
+    assert (
+        rank.read(files.PROGRESS).step,
+        len(rank.read(files.PROGRESS).steps),
+        rank.read(files.PROGRESS).phase,
+    ) == (1, 2, "exiting")
 
 
 def test_whoever_watches_survives_it(tmp_path: Path) -> None:

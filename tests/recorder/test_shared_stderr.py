@@ -16,6 +16,7 @@ from recorder_support import short_folder
 from hanglab.recorder.agent.capture import Capture
 from hanglab.recorder.agent.stderr_files import stderr_file
 from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.rank import process
@@ -42,7 +43,7 @@ class Ranks:
             self.processes.append(child)
             folder = folders.make_private(folders.rank_folder(self._case, "host", rank))
             description = {**process.description(rank, len(logs), rank, 0), "pid": child.pid}
-            folders.write_whole(folder / folders.PROCESS, json.dumps(description).encode())
+            folders.write_whole(folder / files.PROCESS.name, json.dumps(description).encode())
         while sum((self._folder / log).read_text().count("\n") for log in set(logs)) < len(logs):
             assert all(child.poll() is None for child in self.processes)
         return find_ranks(folders.host_folder(self._case, "host"), set())
@@ -53,8 +54,8 @@ class Ranks:
 
     def stderr(self) -> tuple[list[str], str]:
         """What is credited to each rank, and to the host."""
-        host = folders.host_folder(self._case, "host") / folders.STDERR
-        ranks = [rank.stderr for rank in CaseReader(self._case).ranks]
+        host = folders.host_folder(self._case, "host") / files.STDERR.name
+        ranks = [rank.read(files.STDERR) for rank in CaseReader(self._case).ranks]
         return ranks, host.read_text() if host.exists() else ""
 
 

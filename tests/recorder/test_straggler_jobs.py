@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from recorder_support import Job, wait_for
 
+from hanglab.recorder.case import evidence_files as files
+
 StartJob = Callable[..., Job]
 
 
@@ -166,12 +168,12 @@ def test_reports_are_evidence_of_a_recorded_job(start_job: StartJob) -> None:
     ended_well(job)
     for rank in range(2):
         case = job.rank(rank)
-        (window,) = [line for line in case.straggler if line.kind == "window"]
+        (window,) = [line for line in case.read(files.STRAGGLER) if line.kind == "window"]
         assert window.number == 1 and window.rank == rank
         work = window.sections["sleep"].work
         assert work is not None and work.count == 10
         assert work.median == pytest.approx(10 * (rank + 1), rel=0.2)
         assert window.sections["reduce"].communication_ms > 0
-        totals = {t.section: t.count for t in case.progress.section_totals}  # type: ignore[union-attr]
+        totals = {t.section: t.count for t in case.read(files.PROGRESS).section_totals}  # type: ignore[union-attr]
         assert totals["sleep"] == 10 and totals["empty"] == 10
     assert job.read().problems == []

@@ -29,6 +29,7 @@ from recording_support import (
 )
 
 from hanglab.analyzer.engine import analyze
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = pytest.mark.timeout(300)
@@ -79,10 +80,14 @@ def test_job_that_nobody_records(tmp_path, which):
     reader = CaseReader(case)
     assert [rank.rank for rank in reader.ranks] == [0, 1]
     for rank in reader.ranks:
-        functions = {f.function for s in rank.stacks for t in s.threads for f in t.frames}
+        functions = {
+            f.function for s in rank.read(files.STACKS) for t in s.threads for f in t.frames
+        }
         assert "work" in functions
-        assert [s.state for s in rank.processes if s.kind == "rank"][-1] in "SR"
-        assert rank.process is not None and rank.process.python.torch_version
+        assert [s.state for s in rank.read(files.PROCESSES) if s.kind == "rank"][-1] in "SR"
+        assert (
+            rank.read(files.PROCESS) is not None and rank.read(files.PROCESS).python.torch_version
+        )
     assert trigger_of(case)[0] == "no_progress"
     reasons = {(a.what, a.rank) for a in reader.absent}
     assert {("progress.bin", 0), ("progress.bin", 1), ("flight_recorder.pickle", 0)} <= reasons
@@ -150,9 +155,12 @@ def test_ranks_share_one_case_and_one_agent(tmp_path, temporary):
         hosts = list((case / "hosts").iterdir())
         assert len(hosts) == 1 and len(list((hosts[0] / "ranks").iterdir())) == 2
     reader = CaseReader(case)
-    assert {e.section for r in reader.ranks if r.progress for e in r.progress.section_events} == {
-        "forward"
-    }
+    assert {
+        e.section
+        for r in reader.ranks
+        if r.read(files.PROGRESS)
+        for e in r.read(files.PROGRESS).section_events
+    } == {"forward"}
     wait_for(lambda: _over(case), "the agent to end")
 
 
@@ -170,7 +178,7 @@ def test_job_that_ends_well_leaves_a_case(tmp_path, temporary):
         assert [out for out, _ in outputs] == ["done 8.0\n", "done 8.0\n"]
         wait_for(lambda: _over(case), "the agent to end")
     reader = CaseReader(case)
-    assert [bool(rank.flight_recorder) for rank in reader.ranks] == [True, True]
+    assert [bool(rank.read(files.FLIGHT_RECORDER)) for rank in reader.ranks] == [True, True]
     assert trigger_of(case) == ("", "")
 
 

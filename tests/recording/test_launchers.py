@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 from recording_support import PROGRAMS, free_port, hanglab, program, started, wait_for
 
 from hanglab.analyzer.engine import analyze
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.system import procfs
 
@@ -54,13 +55,21 @@ def test_hang_is_captured_and_everything_ended(tmp_path, launcher):
     assert (verdict.status.value, verdict.culprits, verdict.victims) == ("hung", [1], [0])
     ranks = CaseReader(case).ranks
     assert [rank.rank for rank in ranks] == [0, 1]
-    assert all(rank.flight_recorder and rank.progress and rank.stacks for rank in ranks)
-    assert all(rank.process is not None and rank.process.world_size == 2 for rank in ranks)
+    assert all(
+        rank.read(files.FLIGHT_RECORDER) and rank.read(files.PROGRESS) and rank.read(files.STACKS)
+        for rank in ranks
+    )
+    assert all(
+        rank.read(files.PROCESS) is not None and rank.read(files.PROCESS).world_size == 2
+        for rank in ranks
+    )
     wait_for(lambda: not any(map(runs, ranks)), "all ranks to be gone, whoever started them")
 
 
 def runs(rank: RankCase) -> bool:
-    stat = procfs.stat(rank.process.pid) if rank.process is not None else None
+    stat = (
+        procfs.stat(rank.read(files.PROCESS).pid) if rank.read(files.PROCESS) is not None else None
+    )
     return stat is not None and stat.state not in "ZX"
 
 

@@ -24,6 +24,7 @@ from recording_support import (
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = pytest.mark.timeout(300)
@@ -40,7 +41,9 @@ def test_spawned_ranks_that_hang_are_captured_and_ended(tmp_path):
     assert (verdict.status.value, verdict.culprits, verdict.victims) == ("hung", [1], [0])
     reader = CaseReader(case)
     assert [rank.rank for rank in reader.ranks] == [0, 1]
-    assert all(rank.flight_recorder and rank.progress for rank in reader.ranks)
+    assert all(
+        rank.read(files.FLIGHT_RECORDER) and rank.read(files.PROGRESS) for rank in reader.ranks
+    )
     assert reader.job is not None and reader.job.ended_by_recorder
     modes = {path.stat().st_mode & 0o077 for path in [case, *case.rglob("*")]}
     assert modes == {0}, "a Case is its owner's alone"
@@ -66,7 +69,7 @@ def test_launcher_tells_how_its_ranks_ended(tmp_path):
     case = tmp_path / "case"
     command = program("spawned_program.py", "die", str(tmp_path / "store"))
     hanglab("record", "--out", case, "--", *command, cwd=tmp_path)
-    ends = {rank.rank: rank.exit for rank in CaseReader(case).ranks}
+    ends = {rank.rank: rank.read(files.EXIT) for rank in CaseReader(case).ranks}
     assert ends[1] is not None and ends[1].code == 7
     assert ends[0] is not None, "spawn ends the others by a signal and collects them as well"
     assert analyze(case).culprits == [1]
@@ -123,7 +126,9 @@ def test_ctrl_c_captures_first_and_exits_with_130(tmp_path):
     assert process.returncode == 130
     assert trigger_of(case) == ("interrupt", "hanglab was sent SIGINT")
     ranks = CaseReader(case).ranks
-    assert [bool(rank.flight_recorder and rank.stacks) for rank in ranks] == [True, True]
+    assert [
+        bool(rank.read(files.FLIGHT_RECORDER) and rank.read(files.STACKS)) for rank in ranks
+    ] == [True, True]
 
 
 def test_termination_is_passed_on(tmp_path):
@@ -164,16 +169,20 @@ def test_capture_is_dropped_if_the_job_goes_on(tmp_path):
         for line in process.stderr:
             if "left as it is" in line:
                 break
-        assert trigger_of(case)[0] == "no_progress" and CaseReader(case).ranks[0].stacks
+        assert trigger_of(case)[0] == "no_progress" and CaseReader(case).ranks[0].read(files.STACKS)
         with pipe.open("wb") as file:
             file.write(b"go on")
-        wait_for(lambda: not CaseReader(case).ranks[0].stacks, "the capture to be dropped")
+        wait_for(
+            lambda: not CaseReader(case).ranks[0].read(files.STACKS), "the capture to be dropped"
+        )
         stop.touch()
         out, err = process.communicate(timeout=280)
     assert (process.returncode, out) == (0, "done\n"), err
     reader = CaseReader(case)
-    assert trigger_of(case) == ("", "") and not reader.ranks[0].stacks
-    assert reader.ranks[0].exit is not None and reader.ranks[0].exit.code == 0
+    assert trigger_of(case) == ("", "") and not reader.ranks[0].read(files.STACKS)
+    assert (
+        reader.ranks[0].read(files.EXIT) is not None and reader.ranks[0].read(files.EXIT).code == 0
+    )
     assert analyze(case).status.value == "healthy"
 
 
@@ -200,17 +209,22 @@ def hung_and_interrupted(tmp_path, then):
 
 def test_what_a_rank_does_when_it_is_interrupted_does_not_hide_where_it_hung(tmp_path):
     away = hung_and_interrupted(tmp_path, "tidy").ranks[1]
-    assert away.progress is not None
-    assert (away.progress.phase, away.progress.operations_total) == ("exiting", 4)
-    then = away.as_captured.progress
+    assert away.read(files.PROGRESS) is not None
+    assert (away.read(files.PROGRESS).phase, away.read(files.PROGRESS).operations_total) == (
+        "exiting",
+        4,
+    )
+    then = away.as_captured.read(files.PROGRESS)
     assert then is not None
     assert (then.phase, then.operations_total) == ("running", 3)
-    assert away.as_captured.flight_recorder != away.flight_recorder
+    assert away.as_captured.read(files.FLIGHT_RECORDER) != away.read(files.FLIGHT_RECORDER)
 
 
 def test_a_hung_job_that_ends_well_because_it_is_interrupted_is_not_healthy(tmp_path):
     reader = hung_and_interrupted(tmp_path, "swallow")
-    assert [rank.exit.code for rank in reader.ranks if rank.exit is not None] == [0, 0]
+    assert [
+        rank.read(files.EXIT).code for rank in reader.ranks if rank.read(files.EXIT) is not None
+    ] == [0, 0]
     assert reader.job is not None and reader.job.interrupted is not None
 
 
@@ -236,9 +250,12 @@ def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):
     reader = CaseReader(case)
     ranks = {rank.rank: rank for rank in reader.ranks}
     assert sorted(ranks) == [0, 1]
-    assert ranks[0].flight_recorder and not ranks[1].flight_recorder
-    assert ranks[1].process is not None and ranks[1].process.python.torch_version
-    frames = [f.file for s in ranks[1].stacks for t in s.threads for f in t.frames]
+    assert ranks[0].read(files.FLIGHT_RECORDER) and not ranks[1].read(files.FLIGHT_RECORDER)
+    assert (
+        ranks[1].read(files.PROCESS) is not None
+        and ranks[1].read(files.PROCESS).python.torch_version
+    )
+    frames = [f.file for s in ranks[1].read(files.STACKS) for t in s.threads for f in t.frames]
     assert str(script) in frames
     assert any(
         a.rank == 1 and a.what == "progress.bin" and "start-up hook" in a.reason

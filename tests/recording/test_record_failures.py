@@ -26,6 +26,7 @@ from recording_support import (
     wait_for,
 )
 
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = pytest.mark.timeout(300)
@@ -62,7 +63,10 @@ def test_losses_and_weights_are_the_same_bit_for_bit(tmp_path, plain):
     case = tmp_path / "case"
     done = hanglab("record", "--out", case, "--", *seeded(tmp_path, 1), cwd=tmp_path)
     assert output_of(done) == plain
-    assert [rank.progress is not None for rank in CaseReader(case).ranks] == [True, True]
+    assert [rank.read(files.PROGRESS) is not None for rank in CaseReader(case).ranks] == [
+        True,
+        True,
+    ]
 
 
 def test_unwritable_folder(tmp_path, plain):
@@ -139,7 +143,7 @@ def test_killed_agent(tmp_path, plain):
     assert (process.returncode, "\n".join(sorted(out.splitlines()))) == (0, plain)
     assert "goes on without it" in err and "Traceback" not in err
     reader = CaseReader(case)
-    assert [rank.progress is not None for rank in reader.ranks] == [True, True]
+    assert [rank.read(files.PROGRESS) is not None for rank in reader.ranks] == [True, True]
     assert any(absence.what == "agent" for absence in reader.absent)
 
 
@@ -168,7 +172,7 @@ def test_killed_hanglab(tmp_path, plain, temporary):
     assert "\n".join(sorted((tmp_path / "out").read_text().splitlines())) == plain
     wait_for((tmp_path / "case" / "manifest.json").exists, "the agent to put the Case in order")
     ranks = CaseReader(tmp_path / "case").ranks
-    assert [rank.progress is not None for rank in ranks] == [True, True]
+    assert [rank.read(files.PROGRESS) is not None for rank in ranks] == [True, True]
 
 
 def test_what_a_killed_hanglab_leaves_the_next_one_removes(tmp_path, temporary):
@@ -217,7 +221,9 @@ def test_no_right_to_look_into_processes(tmp_path):
     )
     assert done.returncode == 124, done.stderr
     ranks = CaseReader(case).ranks
-    assert [{sample.source for sample in rank.stacks} for rank in ranks] == [{"in-rank"}] * 2
+    assert [{sample.source for sample in rank.read(files.STACKS)} for rank in ranks] == [
+        {"in-rank"}
+    ] * 2
 
 
 def test_verdict_that_cannot_be_written_does_not_cost_the_exit_code(tmp_path):

@@ -14,9 +14,10 @@ import msgspec
 
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.recording.agent import AgentDied
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import Absence, Clock, Container, Exit, Job, Trigger, TriggerKind
-from hanglab.recorder.case.writer import clock, write_manifest, write_record, write_tail
+from hanglab.recorder.case.writer import clock, write, write_manifest, write_tail
 
 #: An agent that has said nothing for so many seconds after it was asked is not waited for.
 _SILENT_S = 6.0
@@ -158,7 +159,7 @@ class JointRecording:
             if agent.lost
         ]
         with suppress(OSError):
-            write_record(self._case / folders.JOB, self._job)
+            write(self._case, files.JOB, self._job)
             write_manifest(self._case, "hanglab", absent)
 
     def close(self) -> None:
@@ -266,7 +267,7 @@ class JointRecording:
             self._facts[number] = now
             folder = folders.host_folder(self._case, self._name(number))
             with suppress(OSError):
-                write_record(folder / folders.CONTAINER, now)
+                write(folder, files.CONTAINER, now)
 
     def _write_exit(self, number: int, rank: int, end: Exit, stderr: Path) -> None:
         folder = folders.rank_folder(self._case, self._name(number), rank)
@@ -274,6 +275,6 @@ class JointRecording:
         wall_ns = end.at.wall_ns + self._ahead.get(number, 0)
         end = msgspec.structs.replace(end, at=Clock(wall_ns, end.at.mono_ns))
         with suppress(OSError):
-            if not (folder / folders.EXIT).exists():
-                write_record(folder / folders.EXIT, end)
-            write_tail(folder / folders.STDERR, stderr)
+            if not (folder / files.EXIT.name).exists():
+                write(folder, files.EXIT, end)
+            write_tail(folder / files.STDERR.name, stderr)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hanglab.harness.errors import HanglabError
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
 from hanglab.recorder.case.records import StragglerLine, TimingSummary
@@ -127,7 +128,7 @@ def load_history(path: Path) -> History:
         case = CaseReader(path)
     except NotACase as error:
         raise HanglabError(str(error), error.advice) from error
-    told = {rank.rank: rank.straggler for rank in case.ranks}
+    told = {rank.rank: rank.read(files.STRAGGLER) for rank in case.ranks}
     history = _from_detector(told) or _from_progress(case.ranks)
     if history is None:
         raise NothingToCompare(f"{path} holds no section of any rank.")
@@ -168,7 +169,7 @@ def _from_detector(told: Mapping[int, list[StragglerLine]]) -> History | None:
             )
         )
     return History(
-        tuple(sorted(told)), tuple(windows), "straggler.jsonl", tuple(dict.fromkeys(remarks))
+        tuple(sorted(told)), tuple(windows), files.STRAGGLER.name, tuple(dict.fromkeys(remarks))
     )
 
 
@@ -178,7 +179,7 @@ def _summary(told: TimingSummary) -> Summary:
 
 def _from_progress(ranks: Iterable[RankCase]) -> History | None:
     """By processor time: how much of a section's wall time was waiting is not recorded."""
-    found = {r.rank: r.progress for r in ranks if r.progress is not None}
+    found = {r.rank: p for r in ranks if (p := r.read(files.PROGRESS)) is not None}
     plain = {
         rank: [e for e in p.section_events if e.section not in _input_sections(p)]
         for rank, p in found.items()
@@ -205,7 +206,7 @@ def _from_progress(ranks: Iterable[RankCase]) -> History | None:
     return History(
         tuple(sorted(found)),
         tuple(windows),
-        "progress.bin",
+        files.PROGRESS.name,
         ("No straggler detector ran in this job: processor time of the recorded sections.",),
     )
 

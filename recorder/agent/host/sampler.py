@@ -19,10 +19,10 @@ from typing import Protocol
 from hanglab.recorder.agent.host import nccl_ras, sockets
 from hanglab.recorder.agent.host.gpu import Gpus
 from hanglab.recorder.agent.host.process_limits import load_of
-from hanglab.recorder.case import folders
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.host_records import ConnectionSample, HostSample
 from hanglab.recorder.case.records import RankProcess
-from hanglab.recorder.case.writer import append_records, clock, write_record
+from hanglab.recorder.case.writer import clock, write
 from hanglab.recorder.system.cgroups import Groups
 from hanglab.recorder.system.file_systems import Rooms
 from hanglab.recorder.system.kernel_files import numbers, read
@@ -74,7 +74,6 @@ class HostSampler:
     """
 
     def __init__(self, host_folder: Path, miss: Miss) -> None:
-        self._path = host_folder / folders.SAMPLES
         self._host_folder = host_folder
         self._miss = miss
         self._ranks: tuple[Sampled, ...] = ()
@@ -118,7 +117,7 @@ class HostSampler:
     def wait(self) -> None:
         """Until the sample asked for, and those kept before it, are written; at most 1.5 s."""
         if not self._done.wait(_DEADLINE_S):
-            self._miss(folders.SAMPLES, f"no sample within {_DEADLINE_S} s", None)
+            self._miss(files.SAMPLES.name, f"no sample within {_DEADLINE_S} s", None)
 
     def close(self) -> None:
         """End, and leave what has been kept."""
@@ -130,7 +129,7 @@ class HostSampler:
         try:
             host = _Host()
         except Exception as error:
-            self._miss(folders.SAMPLES, f"{type(error).__name__}: {error}", None)
+            self._miss(files.SAMPLES.name, f"{type(error).__name__}: {error}", None)
             self._done.set()
             return
         for what, reason in host.missing():
@@ -149,7 +148,7 @@ class HostSampler:
                 try:
                     self._take(host, ranks, asked)
                 except Exception as error:
-                    self._miss(folders.SAMPLES, f"{type(error).__name__}: {error}", None)
+                    self._miss(files.SAMPLES.name, f"{type(error).__name__}: {error}", None)
             if asked:
                 self._done.set()
             now, cost = time.monotonic(), time.thread_time() - began
@@ -188,22 +187,22 @@ class HostSampler:
                     kept.pop()
                 kept.append(latest)
             elif capture:
-                self._miss(folders.CONNECTIONS, "the process has gone", rank.rank)
+                self._miss(files.CONNECTIONS.name, "the process has gone", rank.rank)
         for problem in problems:
-            self._miss(folders.CONNECTIONS, problem, None)
+            self._miss(files.CONNECTIONS.name, problem, None)
 
     def _write(self, samples: list[HostSample]) -> None:
         try:
-            append_records(self._path, samples)
+            write(self._host_folder, files.SAMPLES, samples)
         except OSError as error:
-            self._miss(folders.SAMPLES, f"could not be written: {error.strerror}", None)
+            self._miss(files.SAMPLES.name, f"could not be written: {error.strerror}", None)
 
     def _write_kept(self) -> None:
         self._write([sample for sample, written in self._kept if not written])
         self._kept.clear()
         for folder, samples in self._connections.items():
             with contextlib.suppress(OSError):
-                append_records(folder / folders.CONNECTIONS, samples)
+                write(folder, files.CONNECTIONS, samples)
         self._connections.clear()
 
     def _ask_nccl(self, ranks: tuple[Sampled, ...]) -> None:
@@ -218,12 +217,12 @@ class HostSampler:
                 if address in asked:
                     continue
                 asked.add(address)
-                write_record(self._host_folder / folders.NCCL_RAS, nccl_ras.ask(*address))
+                write(self._host_folder, files.NCCL_RAS, nccl_ras.ask(*address))
                 return
             except (nccl_ras.NoAnswer, OSError) as reason:
                 refusals.append(str(reason))
         if refusals:
-            self._miss(folders.NCCL_RAS, refusals[0], None)
+            self._miss(files.NCCL_RAS.name, refusals[0], None)
 
 
 class _Host:

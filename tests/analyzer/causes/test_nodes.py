@@ -15,6 +15,7 @@ from hanglab.analyzer.causes.network.store_lost import store_lost
 from hanglab.analyzer.engine import analyze, conclude
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.records import (
     ChildExit,
@@ -28,7 +29,7 @@ from hanglab.recorder.case.records import (
     RankProcess,
     Trigger,
 )
-from hanglab.recorder.case.writer import append_records, write_manifest, write_record
+from hanglab.recorder.case.writer import write, write_manifest
 
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
@@ -41,9 +42,9 @@ def write_rank(case: Path, rank: int, ahead_s: float, error: str, line: int) -> 
     folder.mkdir(parents=True)
     frames = [Frame("step", "/home/me/train.py", line)]
     process = RankProcess(100, rank, 2, at, Python("3.11"))
-    write_record(folder / "process.json", process)
-    append_records(folder / "exceptions.jsonl", [Raised(at, "ValueError", error, frames)])
-    write_record(folder / "exit.json", Exit(at, code=1))
+    write(folder, files.PROCESS, process)
+    write(folder, files.EXCEPTIONS, [Raised(at, "ValueError", error, frames)])
+    write(folder, files.EXIT, Exit(at, code=1))
 
 
 @pytest.mark.parametrize("ahead_s", [-7200.0, 0.0, 0.2, 3600.0])
@@ -57,7 +58,7 @@ def test_what_a_rank_raised_counts_whatever_its_hosts_clock_says(
     trigger = Trigger("exit", at, 0.0, "rank 1 ended with code 1")
     clocks = {"node0": 3_000_000, "node1": int(ahead_s * SECOND) - 2_000_000}
     facts = Job(2, Clock(NOW - SECOND, 0), 1.5, trigger, at, clocks_ahead_ns=clocks)
-    write_record(tmp_path / "job.json", facts)
+    write(tmp_path, files.JOB, facts)
     write_manifest(tmp_path, "test", [])
     verdict = analyze(tmp_path)
     assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.EXCEPTION)

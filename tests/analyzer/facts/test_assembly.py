@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hanglab.analyzer.facts.assembly import from_case
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import (
     Clock,
@@ -18,7 +19,7 @@ from hanglab.recorder.case.records import (
     RankProcess,
     Trigger,
 )
-from hanglab.recorder.case.writer import append_records, write_record
+from hanglab.recorder.case.writer import write
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 CAPTURED = Clock(5_000, 5_000)
@@ -29,8 +30,8 @@ def rank(tmp_path: Path) -> Path:
     """The folder of rank 0 of a Case that was captured at 5,000."""
     folder = folders.make_private(folders.rank_folder(tmp_path, "host", 0))
     start = Clock(1_000, 1_000)
-    write_record(folder / folders.PROCESS, RankProcess(7, 0, 1, start, Python("3.11")))
-    write_record(tmp_path / folders.JOB, Job(1, start, 1.5, Trigger("no_progress", CAPTURED, 2.0)))
+    write(folder, files.PROCESS, RankProcess(7, 0, 1, start, Python("3.11")))
+    write(tmp_path, files.JOB, Job(1, start, 1.5, Trigger("no_progress", CAPTURED, 2.0)))
     return folder
 
 
@@ -40,8 +41,8 @@ def view_of(rank: Path):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize(("at", "count"), [(4_000, 1), (6_000, 0)])
 def test_exceptions_after_the_capture_are_no_evidence(rank: Path, at: int, count: int) -> None:
-    append_records(rank / folders.EXCEPTIONS, [Raised(Clock(at, at), "E", "e", [])])
-    append_records(rank / folders.HANDLED, [Raised(Clock(at, at), "E", "e", [])])
+    write(rank, files.EXCEPTIONS, [Raised(Clock(at, at), "E", "e", [])])
+    write(rank, files.HANDLED, [Raised(Clock(at, at), "E", "e", [])])
     view = view_of(rank)
     assert (len(view.exceptions), len(view.handled)) == (count, count)
 
@@ -60,10 +61,8 @@ def test_exceptions_after_the_capture_are_no_evidence(rank: Path, at: int, count
 def test_an_end_after_the_capture_proves_nothing_bad(
     rank: Path, at: int, code: int, state: str, known: bool
 ) -> None:
-    write_record(rank / folders.EXIT, Exit(Clock(at, at), code))
-    append_records(
-        rank / folders.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", state, cpu_s=0.0)]
-    )
+    write(rank, files.EXIT, Exit(Clock(at, at), code))
+    write(rank, files.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", state, cpu_s=0.0)])
     assert (view_of(rank).ended is not None) is known
 
 
@@ -84,12 +83,10 @@ def test_progress_is_that_of_the_capture(
 ) -> None:
     trigger = Trigger(kind, CAPTURED, 2.0)  # type: ignore[arg-type]
     job = Job(1, Clock(1_000, 1_000), 1.5, trigger, interrupted=interrupted)
-    write_record(rank.parents[3] / folders.JOB, job)
-    write_record(rank / folders.EXIT, Exit(Clock(6_000, 6_000), code))
-    append_records(
-        rank / folders.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", "S", cpu_s=0.0)]
-    )
-    for name, number in ((folders.PROGRESS_CAPTURED, 4), (folders.PROGRESS, 9)):
+    write(rank.parents[3], files.JOB, job)
+    write(rank, files.EXIT, Exit(Clock(6_000, 6_000), code))
+    write(rank, files.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", "S", cpu_s=0.0)])
+    for name, number in ((files.PROGRESS.snapshot_name, 4), (files.PROGRESS.name, 9)):
         progress = ProgressFile(rank / name)
         progress.identify(0, 0, 1)
         progress.step(number)
@@ -108,13 +105,13 @@ def test_an_impossible_number_of_ranks_is_told_and_not_unfolded(
     case = rank.parents[3]
     start = Clock(1_000, 1_000)
     if whose == "the job's":
-        write_record(case / folders.JOB, Job(impossible, start))
-        altered, expected = case / folders.JOB, (0, 1)
-        write_record(rank / folders.PROCESS, RankProcess(7, 0, 2, start, Python("3.11")))
+        write(case, files.JOB, Job(impossible, start))
+        altered, expected = case / files.JOB.name, (0, 1)
+        write(rank, files.PROCESS, RankProcess(7, 0, 2, start, Python("3.11")))
     else:
-        write_record(case / folders.JOB, Job(None, start))
-        write_record(rank / folders.PROCESS, RankProcess(7, 0, impossible, start, Python("3.11")))
-        altered, expected = rank / folders.PROCESS, (0,)
+        write(case, files.JOB, Job(None, start))
+        write(rank, files.PROCESS, RankProcess(7, 0, impossible, start, Python("3.11")))
+        altered, expected = rank / files.PROCESS.name, (0,)
     evidence = from_case(case)
     assert tuple(evidence.picture.expected) == expected
     assert [unusable.file for unusable in evidence.inputs.unusable] == [str(altered)]

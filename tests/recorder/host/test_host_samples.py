@@ -19,6 +19,7 @@ from hanglab.harness.system.capabilities import capability
 from hanglab.recorder.agent.host import nccl_ras, sockets
 from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.agent.host.sampler import HostSampler
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Python, RankProcess
 from hanglab.recorder.system.file_systems import Place, Rooms
@@ -222,17 +223,17 @@ def test_a_capture_writes_what_was_sampled_before_it(tmp_path: Path) -> None:
         sampler.wait()
         assert time.monotonic() - began < 0.5
         reader = CaseReader(tmp_path)
-        samples = reader.samples("here")
+        samples = reader.hosts["here"].samples
         assert [s.capture for s in samples] == [False, True]
         assert samples[0].ranks[0].pid == os.getpid()
         assert all(s.memory_available_bytes for s in samples)
         (case,) = reader.ranks
-        assert [s.capture for s in case.connections][-1]
+        assert [s.capture for s in case.read(files.CONNECTIONS)][-1]
         # What had been in the group before it ended is still counted.
         sampler.follow([])
         sampler.ask()
         sampler.wait()
-        last = CaseReader(tmp_path).samples("here")[-1]
+        last = CaseReader(tmp_path).hosts["here"].samples[-1]
         assert last.ranks == [] and bool(last.memory_groups) == bool(samples[0].memory_groups)
         assert reader.problems == []
     finally:

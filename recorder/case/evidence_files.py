@@ -1,0 +1,128 @@
+"""The table of a Case's evidence files: one row for each.
+
+Writer, reader, snapshots at the capture, redaction, the comparison with the manifest and
+``docs/case-format.md`` all go by it.  A new kind of evidence is a row here, a call of
+:func:`hanglab.recorder.case.writer.write` where it is gathered (inside ranks, where only
+the standard library is at hand, of ``RankRecorder``'s own), and the heuristic that reads it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hanglab.recorder.case.file_kinds import (
+    DeferredModule,
+    EvidenceFile,
+    FileSet,
+    JsonDocument,
+    JsonLines,
+    JsonList,
+    MappedFile,
+    RawFile,
+    Redaction,
+    Scope,
+    TextFile,
+)
+
+if TYPE_CHECKING:
+    from hanglab.recorder.case import host_records, progress, records
+else:
+    # Ranks take names from here, and need no record.
+    records = DeferredModule("hanglab.recorder.case.records")
+    host_records = DeferredModule("hanglab.recorder.case.host_records")
+    progress = DeferredModule("hanglab.recorder.case.progress")
+
+# fmt: off
+JOB: Final = JsonDocument(
+    "job.json", Scope.JOB, "the job as a whole, why it was captured", lambda: records.Job)
+
+HOST: Final = JsonDocument(
+    "host.json", Scope.HOST, "the machine", lambda: records.Host)
+CONTAINER: Final = JsonDocument(
+    "container.json", Scope.HOST, "what Docker says of the host, where it is a container",
+    lambda: records.Container)
+HOST_STDERR: Final = TextFile(
+    "stderr.txt", Scope.HOST,
+    "the last 64 KiB of the command's standard error, or of the file that several ranks have "
+    "for theirs", redaction=Redaction.LOG)
+TIMEOUT_DUMPS: Final = FileSet(
+    "timeout_dumps", Scope.HOST, "dumps that torch wrote by itself, rank_<rank>", "",
+    redaction=Redaction.LEFT_OUT)
+SAMPLES: Final = JsonLines(
+    "samples.jsonl", Scope.HOST, "the machine and its ranks from outside, over time",
+    lambda: host_records.HostSample)
+NCCL_RAS: Final = JsonDocument(
+    "nccl_ras.json", Scope.HOST, "what NCCL's own service said of its communicators",
+    lambda: dict[str, Any], redaction=Redaction.LEFT_OUT)
+
+PROCESS: Final = JsonDocument(
+    "process.json", Scope.RANK, "the rank's process, as it described itself",
+    lambda: records.RankProcess)
+PROGRESS: Final = MappedFile(
+    "progress.bin", Scope.RANK, "memory-mapped: operations, sections, steps, counters",
+    lambda: progress.read_progress, redaction=Redaction.PROGRESS)
+GROUPS: Final = JsonList(
+    "groups.json", Scope.RANK, "its process groups with their members", lambda: records.Group)
+FLIGHT_RECORDER: Final = RawFile(
+    "flight_recorder.pickle", Scope.RANK, "torch's buffer, torch's own bytes",
+    redaction=Redaction.FLIGHT_RECORDER, snapshot=True)
+FLIGHT_RECORDER_STACKS: Final = RawFile(
+    "flight_recorder_stacks.pickle", Scope.RANK, "the same with stacks",
+    redaction=Redaction.FLIGHT_RECORDER, snapshot=True)
+EXCEPTIONS: Final = JsonLines(
+    "exceptions.jsonl", Scope.RANK, "exceptions that reached the top of a thread",
+    lambda: records.Raised)
+HANDLED: Final = JsonLines(
+    "handled.jsonl", Scope.RANK, "exceptions that it printed or logged and survived",
+    lambda: records.Raised)
+DEPARTURES: Final = JsonLines(
+    "departures.jsonl", Scope.RANK,
+    "what its Python called to end, and that it came to its end", lambda: records.Departure)
+ELASTIC_ERROR: Final = TextFile(
+    "elastic_error.json", Scope.RANK, "what torch's elastic `record` wrote of its exception",
+    redaction=Redaction.LEFT_OUT)
+STACKS: Final = JsonLines(
+    "stacks.jsonl", Scope.RANK, "stacks of the rank and of the processes below it",
+    lambda: records.StackSample, of_capture=True)
+NATIVE_STACKS: Final = JsonLines(
+    "native_stacks.jsonl", Scope.RANK, "the rank's stacks with native frames, on request",
+    lambda: records.StackSample, redaction=Redaction.LEFT_OUT, of_capture=True)
+PROCESSES: Final = JsonLines(
+    "processes.jsonl", Scope.RANK, "/proc of the same processes",
+    lambda: records.ProcessSample, of_capture=True)
+MOVEMENT: Final = JsonDocument(
+    "movement.json", Scope.RANK, "what moved last, and how long ago",
+    lambda: records.Movement, of_capture=True)
+CHILDREN: Final = JsonLines(
+    "children.jsonl", Scope.RANK, "processes that the rank started and that died before it",
+    lambda: records.ChildExit)
+CODE: Final = JsonList(
+    "code.json", Scope.RANK, "extent and loops of the code on its stacks",
+    lambda: records.CodeShape)
+WAITS: Final = JsonList(
+    "waits.json", Scope.RANK, "what its threads wait for, and whether for ever",
+    lambda: records.ThreadWait, snapshot=True)
+STRAGGLER: Final = JsonLines(
+    "straggler.jsonl", Scope.RANK, "windows and reports of its straggler detector",
+    lambda: records.StragglerLine, redaction=Redaction.LEFT_OUT)
+LINES: Final = JsonList(
+    "lines.json", Scope.RANK, "where its main thread was seen, how often",
+    lambda: records.LineCount)
+EXIT: Final = JsonDocument(
+    "exit.json", Scope.RANK, "how it ended", lambda: records.Exit)
+STDERR: Final = TextFile(
+    "stderr.txt", Scope.RANK, "the last 64 KiB of its standard error, if it is its own",
+    redaction=Redaction.LOG)
+CONNECTIONS: Final = JsonLines(
+    "connections.jsonl", Scope.RANK, "its TCP connections from its own end, over time",
+    lambda: host_records.ConnectionSample)
+TRACES: Final = FileSet(
+    "traces", Scope.RANK, "profiler traces taken of it, *.pt.trace.json", ".pt.trace.json",
+    redaction=Redaction.LEFT_OUT)
+# fmt: on
+
+
+def evidence_files(scope: Scope | None = None) -> list[EvidenceFile[Any]]:
+    """Rows of the table, in its order: all, or those of one scope."""
+    rows = [value for value in globals().values() if isinstance(value, EvidenceFile)]
+    return [row for row in rows if scope in (None, row.scope)]

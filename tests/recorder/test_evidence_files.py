@@ -1,0 +1,218 @@
+"""The table of evidence files: a row is all that a new kind of evidence needs besides its use."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import msgspec
+import pytest
+
+from hanglab.analyzer import engine
+from hanglab.analyzer.facts.evidence import Evidence
+from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.verdict import Cause, Status
+from hanglab.recorder.agent import snapshots
+from hanglab.recorder.archive.packing import pack, unpack
+from hanglab.recorder.archive.redaction import redact
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case import folders
+from hanglab.recorder.case.file_kinds import (
+    FileSet,
+    JsonFile,
+    JsonLines,
+    JsonList,
+    Redaction,
+    Scope,
+)
+from hanglab.recorder.case.reader import CaseReader
+from hanglab.recorder.case.records import Clock, Exit, Job, Python
+from hanglab.recorder.case.text_kinds import DataPath, Public
+from hanglab.recorder.case.writer import write, write_manifest
+
+DOCS = Path(__file__).parents[2] / "docs" / "case-format.md"
+
+
+class Lock(msgspec.Struct):
+    """A record that no release has: a lock that a rank holds."""
+
+    path: DataPath
+    mode: Public
+    owner: str
+    since_s: float
+
+
+LOCKS = JsonList("locks.json", Scope.RANK, "locks it holds", lambda: Lock, snapshot=True)
+ATTEMPTS = JsonLines("attempts.jsonl", Scope.RANK, "locks asked for", lambda: Lock, of_capture=True)
+HELD = Lock("/data/secret/shard7.lock", "exclusive", "alice", 3.5)
+LATER = Lock("/data/secret/shard8.lock", "shared", "alice", 0.5)
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Case whose rank held one lock at the capture and another one later."""
+    monkeypatch.setattr(files, "LOCKS", LOCKS, raising=False)
+    monkeypatch.setattr(files, "ATTEMPTS", ATTEMPTS, raising=False)
+    folder = folders.rank_folder(tmp_path / "case", "host", 0)
+    write(folder, LOCKS, [HELD])
+    snapshots.keep_documents(folder)
+    write(folder, LOCKS, [LATER])
+    for lock in (HELD, LATER):
+        write(folder, ATTEMPTS, [lock])
+    write_manifest(tmp_path / "case", "test")
+    return tmp_path / "case"
+
+
+def test_a_row_is_written_and_read_as_it_was_then_and_is_now(case: Path) -> None:
+    (rank,) = CaseReader(case).ranks
+    assert rank.read(LOCKS) == [LATER]
+    assert rank.as_captured.read(LOCKS) == [HELD]
+    assert rank.as_captured.read(ATTEMPTS) == rank.read(ATTEMPTS) == [HELD, LATER]
+    assert rank.problems == []
+
+
+def held_too_long(known: Evidence) -> list[Proposal]:
+    """A heuristic that reads the new file, and nothing else."""
+    held = [rank for rank, view in known.ranks.items() if view.read(LOCKS)]
+    return [
+        propose(
+            known, Order.OUTSIDE, Cause.PYTHON_DEADLOCK, held,
+            status=Status.HUNG, confidence=0.9, summary="It holds a lock.",
+        )
+    ]  # fmt: skip
+
+
+def test_a_row_has_its_heuristic(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "heuristics", lambda: (("held_too_long", held_too_long),))
+    verdict = engine.analyze(case)
+    assert (verdict.cause, verdict.culprits) == (Cause.PYTHON_DEADLOCK, [0])
+
+
+def test_a_row_is_packed(case: Path, tmp_path: Path) -> None:
+    pack(case, tmp_path / "packed.tgz")
+    unpack(tmp_path / "packed.tgz", tmp_path / "copy")
+    (rank,) = CaseReader(tmp_path / "copy").ranks
+    assert (rank.read(LOCKS), rank.as_captured.read(LOCKS)) == ([LATER], [HELD])
+
+
+def test_a_row_is_redacted_as_its_fields_say(case: Path, tmp_path: Path) -> None:
+    assert redact(CaseReader(case), tmp_path / "copy") == []
+    (rank,) = CaseReader(tmp_path / "copy").ranks
+    (held,), (later,) = rank.as_captured.read(LOCKS), rank.read(LOCKS)
+    assert (held.mode, later.mode, held.since_s) == ("exclusive", "shared", 3.5)
+    assert held.path != later.path and rank.read(ATTEMPTS) == [held, later]
+    assert held.owner == "", "what nobody has thought about tells nothing"
+    for path in (tmp_path / "copy").rglob("*.json*"):
+        assert b"secret" not in path.read_bytes() and b"alice" not in path.read_bytes()
+
+
+def test_a_row_goes_with_its_capture(case: Path) -> None:
+    (rank,) = CaseReader(case).ranks
+    snapshots.forget(rank.folder)
+    assert [path.name for path in rank.folder.iterdir()] == [LOCKS.name]
+
+
+def test_damage_is_a_problem_of_its_file(case: Path) -> None:
+    (rank,) = CaseReader(case).ranks
+    (rank.folder / LOCKS.name).write_text("[{}]")
+    with (rank.folder / ATTEMPTS.name).open("a") as file:
+        file.write("{}\n")
+    assert (rank.read(LOCKS), rank.read(ATTEMPTS)) == ([], [HELD, LATER])
+    (locks, attempts) = rank.problems
+    assert locks[0].name == LOCKS.name and "is damaged" in locks[1]
+    assert attempts[0].name == ATTEMPTS.name and "line 3 is damaged" in attempts[1]
+
+
+def test_a_file_is_asked_of_the_folder_that_it_lies_in(case: Path) -> None:
+    with pytest.raises(ValueError, match=r"exit\.json is a file of each rank"):
+        CaseReader(case).hosts["host"].read(files.EXIT)
+
+
+def test_names_are_unique_in_their_folder() -> None:
+    for scope in Scope:
+        names = [name for file in files.evidence_files(scope) for name in file.names]
+        assert len(set(names)) == len(names)
+
+
+def test_hosts_of_a_job_are_redacted_as_their_folders_are(tmp_path: Path) -> None:
+    job = Job(1, Clock(1, 2), clocks_ahead_ns={"node.example.org": 7})
+    write(tmp_path / "case", files.JOB, job)
+    folder = folders.rank_folder(tmp_path / "case", "node.example.org", 0)
+    write(folder, files.EXIT, Exit(Clock(1, 2), code=0))
+    assert redact(CaseReader(tmp_path / "case"), tmp_path / "copy") == []
+    copy = CaseReader(tmp_path / "copy")
+    assert copy.job is not None and copy.job.clocks_ahead_ns == {"host1": 7}
+    assert list(copy.hosts) == ["host1"]
+
+
+def plain_texts(type_: Any, at: str) -> Iterator[str]:
+    """Places in a type where a text says nothing of its kind."""
+    if type_ is str:
+        yield at
+    elif isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        # A copy tells where an interpreter's code lies by roots of its own.
+        if type_ is not Python:
+            for field in msgspec.structs.fields(type_):
+                yield from plain_texts(field.type, f"{type_.__name__}.{field.name}")
+    elif get_origin(type_) is not Annotated:
+        for argument in get_args(type_):
+            yield from plain_texts(argument, at)
+
+
+def test_each_text_says_what_a_copy_without_names_may_tell_of_it() -> None:
+    by_field = [file for file in files.evidence_files() if file.redaction is Redaction.FIELDS]
+    assert len(by_field) > 15
+    found: set[str] = set()
+    for file in by_field:
+        assert isinstance(file, JsonFile), file.name
+        found.update(plain_texts(file.record(), file.name))
+    # Left out: options of a program are its user's.
+    assert found == {"RankProcess.argv"}
+
+
+def listed(indent: str, name: str, content: str) -> Iterator[str]:
+    first = f"{indent}{name}"
+    lines = textwrap.wrap(content, 57)
+    if len(first) > 39:
+        yield first
+        first = ""
+    for line in lines:
+        yield f"{first:<40}{line}"
+        first = ""
+
+
+def test_the_documentation_lists_the_table() -> None:
+    expected = ["CASE/"]
+    expected += listed("  ", folders.MANIFEST, "every file with size and checksum, every absence")
+    for scope, indent, parent in (
+        (Scope.JOB, "  ", ""),
+        (Scope.HOST, "  ", "hosts/<host>/"),
+        (Scope.RANK, "      ", ""),
+    ):
+        if scope is Scope.RANK:
+            expected.append("  hosts/<host>/ranks/<rank>.<attempt>/")
+        for file in files.evidence_files(scope):
+            slash = "/" if isinstance(file, FileSet) else ""
+            expected += listed(indent, parent + file.name + slash, file.content)
+            if file.snapshot:
+                expected += listed(indent, file.snapshot_name, "as it was at the capture")
+    block = DOCS.read_text().split("## Files\n\n```\n")[1].split("```")[0]
+    assert block.splitlines() == expected, "should be\n" + "\n".join(expected)
+
+
+def test_the_documentation_explains_each_key() -> None:
+    """Of the records themselves; those within them often have names that explain themselves."""
+    sections = {part.partition("\n")[0]: part for part in DOCS.read_text().split("\n## ")}
+    explained = set()
+    for file in files.evidence_files():
+        # Two files of one record are explained with the first.
+        if isinstance(file, JsonFile) and file.record() not in (*explained, dict[str, Any]):
+            explained.add(file.record())
+            (section,) = (
+                text for title, text in sections.items() if file.name in title.split(", ")
+            )
+            for field in msgspec.structs.fields(file.record()):
+                assert field.encode_name in section, f"{file.name} has no word on {field.name}"
+    assert len(explained) > 15
