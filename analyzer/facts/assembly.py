@@ -27,7 +27,7 @@ from hanglab.recorder.case.records import (
     Departure,
     Exit,
     Frame,
-    Job,
+    JobRecord,
     Raised,
     StackSample,
     Trigger,
@@ -105,7 +105,7 @@ def _until(raised: list[Happened], trigger: Trigger | None) -> list[Happened]:
     return [one for one in raised if one.at.wall_ns <= trigger.at.wall_ns]
 
 
-def _exit(rank: RankCase, end: Exit | None, job: Job | None) -> Exit | None:
+def _exit(rank: RankCase, end: Exit | None, job: JobRecord | None) -> Exit | None:
     """How the rank ended, unless it still lived at the capture and failed after it.
 
     How it ends once it has been interrupted says nothing of the job, well or not.
@@ -121,14 +121,14 @@ def _exit(rank: RankCase, end: Exit | None, job: Job | None) -> Exit | None:
     return None if lived and not well else end
 
 
-def _interrupted(job: Job | None) -> Clock | None:
+def _interrupted(job: JobRecord | None) -> Clock | None:
     """When somebody asked the job to end."""
     if job is None or job.trigger is None or job.trigger.kind != "interrupt":
         return job.interrupted if job is not None else None
     return job.trigger.at
 
 
-def _state(rank: RankCase, job: Job | None, ended_well: bool) -> RankCase:
+def _state(rank: RankCase, job: JobRecord | None, ended_well: bool) -> RankCase:
     """The rank as it was at the capture; as it was in the end where that says all.
 
     A job that came to its end all the same had not hung.  One that somebody interrupted
@@ -145,7 +145,7 @@ def _ended_well(ranks: Sequence[RankCase]) -> bool:
     return all(end is not None and end.code == 0 and not end.by_recorder for end in ends)
 
 
-def _view(rank: RankCase, job: Job | None) -> RankView:
+def _view(rank: RankCase, job: JobRecord | None) -> RankView:
     trigger = job.trigger if job is not None else None
     ahead = ahead_of_job(job, rank.host)
     end = rank.read(files.EXIT)

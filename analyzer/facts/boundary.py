@@ -30,7 +30,7 @@ from hanglab.analyzer.flight_recorder.columns import (
 )
 from hanglab.recorder.case.progress_records import Operation as Crossing
 from hanglab.recorder.case.progress_records import Progress
-from hanglab.recorder.case.records import Group
+from hanglab.recorder.case.records import GroupRecord
 
 #: Methods of a process group and the operation that gloo's Flight Recorder calls it.
 _GLOO_NAMES = {
@@ -261,7 +261,7 @@ def _added_rows(
     crossings: Sequence[Crossing],
     found: set[int],
     posted: frozenset[int],
-    groups: dict[str, Group],
+    groups: dict[str, GroupRecord],
     rank: int,
     with_collectives: bool,
     complete: bool,
@@ -337,7 +337,7 @@ def _columns(rows: list[_Row], names: dict[str, str]) -> Entries:
     )
 
 
-def _speaks_gloo(dump: RankDump | None, groups: Sequence[Group]) -> bool:
+def _speaks_gloo(dump: RankDump | None, groups: Sequence[GroupRecord]) -> bool:
     if dump is not None and dump.entries is not None and len(dump.entries):
         return any(operation.backend == "gloo" for operation in dump.entries.operations)
     return any("gloo" in group.backend for group in groups)
@@ -347,7 +347,7 @@ def join(
     rank: int,
     dump: RankDump | None,
     progress: Progress | None,
-    groups: Sequence[Group],
+    groups: Sequence[GroupRecord],
     source: str,
 ) -> RankDump | None:
     """One sequence from a rank's dump and its boundary records; None where both are missing.

@@ -29,8 +29,8 @@ from hanglab.recorder.case.records import (
     Departure,
     Exit,
     Frame,
-    Group,
-    Job,
+    GroupRecord,
+    JobRecord,
     LineCount,
     Movement,
     ProcessSample,
@@ -57,7 +57,7 @@ class RankView:
     clock_ahead_ns: int = 0
     process: RankProcess | None = None
     progress: Progress | None = None
-    groups: list[Group] = field(default_factory=list)
+    groups: list[GroupRecord] = field(default_factory=list)
     stacks: list[StackSample] = field(default_factory=list)
     processes: list[ProcessSample] = field(default_factory=list)
     movement: Movement | None = None
@@ -218,7 +218,7 @@ class Evidence:
 
     picture: Picture
     ranks: dict[int, RankView]
-    job: Job | None = None
+    job: JobRecord | None = None
     #: What was sampled of each host, by name.
     hosts: dict[str, HostView] = field(default_factory=dict)
     #: Each rank's joined sequence of operations; empty for a bare folder.

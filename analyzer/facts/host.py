@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeVar
 
 from hanglab.recorder.case.host_records import (
     CpuGroup,
+    FileSystem,
     HostSample,
     MemoryGroup,
     PidsGroup,
     RankLoad,
-    Space,
 )
 from hanglab.recorder.case.records import Container
 
@@ -81,12 +81,12 @@ class HostView:
         """Samples of the rank's process, oldest first."""
         return [load for s in self.samples for load in s.ranks if load.rank == rank]
 
-    def spaces(self, rank: int) -> list[Space]:
+    def spaces(self, rank: int) -> list[FileSystem]:
         """File systems that the rank writes to, each with the least room of its latest samples.
 
         What a process had filled is often gone soon after it: three samples count.
         """
-        latest: dict[tuple[str, str], Space] = {}
+        latest: dict[tuple[str, str], FileSystem] = {}
         for sample in self.samples[-3:]:
             for space in sample.spaces:
                 if rank not in space.ranks:
@@ -112,7 +112,7 @@ class HostView:
         return grown / ((found[-1][0] - found[0][0]) / 1e9)
 
 
-def _room(space: Space) -> tuple[int, int]:
+def _room(space: FileSystem) -> tuple[int, int]:
     none = 1 << 62
     return (
         none if space.free_bytes is None else space.free_bytes,

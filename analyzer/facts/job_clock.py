@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from hanglab.recorder.case.records import ChildExit, Clock, Departure, Exit, Job, Raised
+from hanglab.recorder.case.records import ChildExit, Clock, Departure, Exit, JobRecord, Raised
 
 Stamped = TypeVar("Stamped", Raised, Exit, ChildExit, Departure)
 
@@ -20,7 +20,7 @@ Stamped = TypeVar("Stamped", Raised, Exit, ChildExit, Departure)
 _LEAST_NS = 500_000_000
 
 
-def ahead_of_job(job: Job | None, host: str) -> int:
+def ahead_of_job(job: JobRecord | None, host: str) -> int:
     """By how many nanoseconds the host's wall clock is ahead of the job's; 0 if hardly at all."""
     ahead = job.clocks_ahead_ns.get(host, 0) if job is not None else 0
     return ahead if abs(ahead) >= _LEAST_NS else 0

@@ -12,7 +12,7 @@ from hanglab.recorder.agent.unregistered_ranks import ESCAPED
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.records import Absence, Host, Job
+from hanglab.recorder.case.records import Absence, Host, JobRecord
 from hanglab.recorder.case.writer import clock, write, write_manifest, write_tail
 
 
@@ -48,7 +48,7 @@ class Papers:
         except OSError as error:
             self._capture.miss(files.HOST.name, str(error.strerror))
 
-    def write_job(self, job: Job) -> None:
+    def write_job(self, job: JobRecord) -> None:
         if self._several:
             return
         try:

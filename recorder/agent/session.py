@@ -30,7 +30,7 @@ from hanglab.recorder.attach.registration import register
 from hanglab.recorder.attach.tree import FoundRank, has_torch
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.records import Exit, Job, Trigger, TriggerKind
+from hanglab.recorder.case.records import Exit, JobRecord, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock
 from hanglab.recorder.rank.self_recording import clear_away
 from hanglab.recorder.system import socket_folders
@@ -84,7 +84,7 @@ class Session:
         self._host = HostSampler(own, miss)
         self._slow_factor = slow_factor
         self._papers = Papers(case, own, self._capture, stderr, several)
-        self._job = Job(world_size, clock(), hang_after)
+        self._job = JobRecord(world_size, clock(), hang_after)
         self._captured = False
         self._aftermath = Aftermath(hang_after)
         #: The capture that was said to be due.

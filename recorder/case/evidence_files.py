@@ -34,7 +34,7 @@ else:
 
 # fmt: off
 JOB: Final = JsonDocument(
-    "job.json", Scope.JOB, "the job as a whole, why it was captured", lambda: records.Job)
+    "job.json", Scope.JOB, "the job as a whole, why it was captured", lambda: records.JobRecord)
 
 HOST: Final = JsonDocument(
     "host.json", Scope.HOST, "the machine", lambda: records.Host)
@@ -62,7 +62,7 @@ PROGRESS: Final = MappedFile(
     "progress.bin", Scope.RANK, "memory-mapped: operations, sections, steps, counters",
     lambda: progress.read_progress, redaction=Redaction.PROGRESS)
 GROUPS: Final = JsonList(
-    "groups.json", Scope.RANK, "its process groups with their members", lambda: records.Group)
+    "groups.json", Scope.RANK, "its process groups with their members", lambda: records.GroupRecord)
 FLIGHT_RECORDER: Final = RawFile(
     "flight_recorder.pickle", Scope.RANK, "torch's buffer, torch's own bytes",
     redaction=Redaction.FLIGHT_RECORDER, snapshot=True)

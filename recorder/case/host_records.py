@@ -73,7 +73,7 @@ class PidsGroup(msgspec.Struct, frozen=True):
     refused: int | None = None
 
 
-class Space(msgspec.Struct, frozen=True):
+class FileSystem(msgspec.Struct, frozen=True):
     """A file system that ranks write to.
 
     ``uses`` says what for: ``cwd``, ``tmp``, ``shm`` or ``file`` (an open file).
@@ -130,7 +130,7 @@ class RankLoad(msgspec.Struct):
     sleeping: list[SleepingThread] = []
 
 
-class Gpu(msgspec.Struct):
+class GpuSample(msgspec.Struct):
     """One GPU as NVML sees it.  Shares are percent, power watts, clocks MHz."""
 
     index: int
@@ -164,9 +164,9 @@ class HostSample(msgspec.Struct):
     cpu_groups: list[CpuGroup] = []
     memory_groups: list[MemoryGroup] = []
     pids_groups: list[PidsGroup] = []
-    spaces: list[Space] = []
+    spaces: list[FileSystem] = []
     ranks: list[RankLoad] = []
-    gpus: list[Gpu] = []
+    gpus: list[GpuSample] = []
     #: What the kernel has said since the sample before, of the kinds that matter here.
     kernel: list[text.Message] = []
 

@@ -124,7 +124,7 @@ def read_progress(data: bytes) -> Progress:
         raise NotProgress(f"{len(data)} bytes are too few for a progress file")
     slots = _HEADER.unpack_from(data)
     _check(slots)
-    tables = _Tables(data, slots)
+    tables = _TableReader(data, slots)
     text = tables.text
     operations = _operations_1(tables) if slots[Slot.VERSION] == 1 else _operations(tables)
     return Progress(
@@ -203,7 +203,7 @@ def _check(slots: tuple[int, ...]) -> None:
         )
 
 
-class _Tables:
+class _TableReader:
     """Access to the tables, kept within the bytes that are there."""
 
     def __init__(self, data: bytes, slots: tuple[int, ...]) -> None:
@@ -273,7 +273,7 @@ def _loader(row: tuple[int, ...]) -> Loader:
     )
 
 
-def _operations(tables: _Tables) -> list[Operation]:
+def _operations(tables: _TableReader) -> list[Operation]:
     signatures = {row[0]: row for row in tables.ring(layout.SIGNATURES)}
     return [
         _operation(row, signatures.get(row[_SIGNATURE], _NO_SIGNATURE), tables)
@@ -281,7 +281,7 @@ def _operations(tables: _Tables) -> list[Operation]:
     ]
 
 
-def _operation(row: tuple[int, ...], signature: tuple[int, ...], tables: _Tables) -> Operation:
+def _operation(row: tuple[int, ...], signature: tuple[int, ...], tables: _TableReader) -> Operation:
     values = dict(zip(layout.SIGNATURE_FIELDS, signature, strict=True))
     # Both have a number; that of the operation counts.
     values |= zip(layout.OPERATION_FIELDS, row, strict=True)
@@ -291,7 +291,7 @@ def _operation(row: tuple[int, ...], signature: tuple[int, ...], tables: _Tables
     return _decoded(values, tables)
 
 
-def _operations_1(tables: _Tables) -> list[Operation]:
+def _operations_1(tables: _TableReader) -> list[Operation]:
     names = layout.OPERATION_FIELDS_1
     return [
         _decoded(dict(zip(names, row, strict=True)), tables)
@@ -299,7 +299,7 @@ def _operations_1(tables: _Tables) -> list[Operation]:
     ]
 
 
-def _decoded(values: dict[str, int], tables: _Tables) -> Operation:
+def _decoded(values: dict[str, int], tables: _TableReader) -> Operation:
     text = tables.text
     return Operation(
         index=values["number"] - 1,

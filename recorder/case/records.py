@@ -62,7 +62,7 @@ class Trigger(msgspec.Struct, frozen=True):
     detail: text.Message = ""
 
 
-class Job(msgspec.Struct):
+class JobRecord(msgspec.Struct):
     """``job.json``: facts about the whole job."""
 
     world_size: int | None
@@ -114,7 +114,7 @@ class RankProcess(msgspec.Struct):
     environment: dict[text.Public, text.Setting] = {}
 
 
-class Group(msgspec.Struct):
+class GroupRecord(msgspec.Struct):
     """``groups.json`` holds a list of these: the process groups that the rank is a member of."""
 
     #: The group's name in Flight Recorder dumps.

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hanglab.recorder.case.host_records import Space
+from hanglab.recorder.case.host_records import FileSystem
 from hanglab.recorder.system.kernel_files import descriptors, read
 
 #: Seconds that a sample waits for answers.
@@ -96,8 +96,8 @@ class _Asker:
                     return
 
 
-class Rooms:
-    """Room of the file systems of this host's ranks."""
+class FileSystems:
+    """The file systems that this host's ranks write to, with the room that each has left."""
 
     def __init__(self) -> None:
         #: Questions without an answer yet.
@@ -107,7 +107,7 @@ class Rooms:
         #: Places of each process so far: a file that could not be written is soon closed.
         self._seen: dict[int, dict[tuple[str, Place], None]] = {}
 
-    def spaces(self, processes: dict[int, int]) -> list[Space]:
+    def spaces(self, processes: dict[int, int]) -> list[FileSystem]:
         """``processes``: rank -> pid.  File systems shared by ranks are told of once."""
         uses: dict[Place, set[str]] = {}
         ranks: dict[Place, set[int]] = {}
@@ -120,18 +120,18 @@ class Rooms:
         questions = self._asked(through)
         self._pending = {place: q for place, q in questions.items() if q.pending}
         mounted: dict[str, list[Mounted]] = {}
-        found: dict[tuple[str, str, str], Space] = {}
+        found: dict[tuple[str, str, str], FileSystem] = {}
         for place, question in questions.items():
             if place.namespace not in mounted:
                 mounted[place.namespace] = mounts_of(
                     read(f"/proc/{through[place]}/mountinfo") or ""
                 )
-            space = _space(place, question, mounted[place.namespace])
+            space = _file_system(place, question, mounted[place.namespace])
             if space is None or space.filesystem in _NOT_STORAGE:
                 continue
             key = (place.namespace, space.path, space.filesystem)
             known = found.get(key, space)
-            found[key] = Space(
+            found[key] = FileSystem(
                 uses=sorted({*known.uses, *uses[place]}),
                 path=space.path,
                 ranks=sorted({*known.ranks, *ranks[place]}),
@@ -250,10 +250,10 @@ def mounts_of(mountinfo: str) -> list[Mounted]:
     return found[::-1]
 
 
-def _space(place: Place, question: _Question, mounted: list[Mounted]) -> Space | None:
+def _file_system(place: Place, question: _Question, mounted: list[Mounted]) -> FileSystem | None:
     if question.pending:
         mount = _above(place.path, mounted)
-        return Space(
+        return FileSystem(
             uses=[],
             path=mount.point if mount else place.path,
             ranks=[],
@@ -265,7 +265,7 @@ def _space(place: Place, question: _Question, mounted: list[Mounted]) -> Space |
     room, device = question.answer
     same = [m for m in mounted if m.device == device]
     mount = min(same, key=lambda m: (not m.whole, len(m.point)), default=None)
-    return Space(
+    return FileSystem(
         uses=[],
         path=mount.point if mount else place.path,
         ranks=[],

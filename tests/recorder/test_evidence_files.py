@@ -28,7 +28,7 @@ from hanglab.recorder.case.file_kinds import (
     Scope,
 )
 from hanglab.recorder.case.reader import CaseReader
-from hanglab.recorder.case.records import Clock, Exit, Job, Python
+from hanglab.recorder.case.records import Clock, Exit, JobRecord, Python
 from hanglab.recorder.case.text_kinds import DataPath, Public
 from hanglab.recorder.case.writer import write, write_manifest
 
@@ -137,7 +137,7 @@ def test_names_are_unique_in_their_folder() -> None:
 
 
 def test_hosts_of_a_job_are_redacted_as_their_folders_are(tmp_path: Path) -> None:
-    job = Job(1, Clock(1, 2), clocks_ahead_ns={"node.example.org": 7})
+    job = JobRecord(1, Clock(1, 2), clocks_ahead_ns={"node.example.org": 7})
     write(tmp_path / "case", files.JOB, job)
     folder = folders.rank_folder(tmp_path / "case", "node.example.org", 0)
     write(folder, files.EXIT, Exit(Clock(1, 2), code=0))

@@ -15,7 +15,7 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.progress import NotProgress, read_counters, read_progress
 from hanglab.recorder.case.reader import CaseReader, NotACase
-from hanglab.recorder.case.records import Absence, Clock, Exit, Job
+from hanglab.recorder.case.records import Absence, Clock, Exit, JobRecord
 from hanglab.recorder.case.user_code import UserCode, own_folders, site_folders, stdlib_folders
 from hanglab.recorder.case.writer import write, write_manifest, write_tail
 from hanglab.recorder.rank.progress_file import ProgressFile
@@ -125,7 +125,7 @@ def test_case_round_trip(tmp_path):
     first = write_rank(case, 0)
     write_rank(case, 1, 0)
     write_rank(case, 1, 1)
-    write(case, files.JOB, Job(2, Clock(1, 2)))
+    write(case, files.JOB, JobRecord(2, Clock(1, 2)))
     write(first, files.STACKS, [])
     (first / "extra.bin").write_bytes(b"extra")
     log = tmp_path / "log"

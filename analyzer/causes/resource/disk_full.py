@@ -23,7 +23,7 @@ from hanglab.analyzer.facts.resource_failures import (
 from hanglab.analyzer.facts.stack_position import Place
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Cause, Evidence
-from hanglab.recorder.case.host_records import Space
+from hanglab.recorder.case.host_records import FileSystem
 from hanglab.recorder.case.records import Raised
 
 #: What is said by whoever meets a full disk.
@@ -42,7 +42,7 @@ _SHARE = 0.001
 _SINCE_S = 1.0
 
 
-def full(space: Space) -> bool:
+def full(space: FileSystem) -> bool:
     """Whether nothing more goes in.  One that is 99 % full still has room."""
     if space.free_bytes is not None and space.size_bytes:
         if space.free_bytes <= min(_LEFT, max(_SHARE * space.size_bytes, 4096)):
@@ -93,7 +93,7 @@ def _bus_error(view: RankView) -> bool:
     return view.ended is not None and view.ended.signal == signal.SIGBUS
 
 
-def _words(space: Space) -> str:
+def _words(space: FileSystem) -> str:
     if space.free_inodes == 0:
         return f"{space.path} ({space.filesystem}) has no inode left of {space.inodes}"
     return (

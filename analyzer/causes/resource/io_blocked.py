@@ -8,7 +8,7 @@ from hanglab.analyzer.facts.evidence import Evidence as Known
 from hanglab.analyzer.facts.evidence import RankView, collective_ref
 from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
-from hanglab.recorder.case.host_records import SleepingThread, Space
+from hanglab.recorder.case.host_records import FileSystem, SleepingThread
 
 #: Functions of the kernel in which a process waits for storage or for a server of files.
 _STORAGE = (
@@ -45,7 +45,7 @@ def _kept_by_storage(view: RankView, main: SleepingThread) -> bool:
     return uninterruptible and any(part in waits for part in _STORAGE)
 
 
-def _silent(known: Known, view: RankView, main: SleepingThread) -> Space | None:
+def _silent(known: Known, view: RankView, main: SleepingThread) -> FileSystem | None:
     """The file system that the call is about, if it does not answer the recorder either."""
     for space in known.host_of(view.rank).spaces(view.rank):
         if space.unanswered_s < _SILENT_S or view.rank not in space.ranks:
@@ -55,7 +55,9 @@ def _silent(known: Known, view: RankView, main: SleepingThread) -> Space | None:
     return None
 
 
-def _proposal(known: Known, view: RankView, main: SleepingThread, silent: Space | None) -> Proposal:
+def _proposal(
+    known: Known, view: RankView, main: SleepingThread, silent: FileSystem | None
+) -> Proposal:
     location = view.location()
     about = f" of {main.target}" if main.target else ""
     call = f"the system call {main.syscall}{about}" if main.syscall else "the kernel"

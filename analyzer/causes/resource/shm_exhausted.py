@@ -20,7 +20,7 @@ from hanglab.analyzer.facts.resource_failures import (
 )
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Cause, Evidence
-from hanglab.recorder.case.host_records import Space
+from hanglab.recorder.case.host_records import FileSystem
 
 _SAID = re.compile(
     r"out of shared memory|insufficient shared memory|unable to allocate shared memory"
@@ -60,7 +60,7 @@ def shm_exhausted(known: Known) -> Iterator[Proposal]:
             )
 
 
-def _shared(known: Known, view: RankView) -> Space | None:
+def _shared(known: Known, view: RankView) -> FileSystem | None:
     spaces = known.host_of(view.rank).spaces(view.rank)
     return next((space for space in spaces if "shm" in space.uses), None)
 

@@ -16,7 +16,15 @@ from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.recording.agent import AgentDied
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.records import Absence, Clock, Container, Exit, Job, Trigger, TriggerKind
+from hanglab.recorder.case.records import (
+    Absence,
+    Clock,
+    Container,
+    Exit,
+    JobRecord,
+    Trigger,
+    TriggerKind,
+)
 from hanglab.recorder.case.writer import clock, write, write_manifest, write_tail
 
 #: An agent that has said nothing for so many seconds after it was asked is not waited for.
@@ -72,7 +80,7 @@ class JointRecording:
         self.captured: dict[str, Any] | None = None
         self._case = case
         self._crew = crew
-        self._job = Job(world_size, clock(), hang_after_s)
+        self._job = JobRecord(world_size, clock(), hang_after_s)
         self._said: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         #: By how much the clock of each node is ahead of this one's, in nanoseconds.
         self._ahead: dict[int, int] = {}

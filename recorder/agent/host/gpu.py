@@ -6,7 +6,7 @@ import glob
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from hanglab.recorder.case.host_records import Gpu
+from hanglab.recorder.case.host_records import GpuSample
 
 T = TypeVar("T")
 #: NVML's names of reasons for lower clocks, less those of a GPU that has nothing to do.
@@ -46,11 +46,11 @@ class Gpus:
         except Exception as error:
             self.missing = f"NVML: {error}"
 
-    def sample(self, processes: Mapping[int, int]) -> list[Gpu]:
+    def sample(self, processes: Mapping[int, int]) -> list[GpuSample]:
         """``processes``: rank -> pid."""
         return [self._gpu(index, handle, processes) for index, handle in enumerate(self._handles)]
 
-    def _gpu(self, index: int, handle: Any, processes: Mapping[int, int]) -> Gpu:
+    def _gpu(self, index: int, handle: Any, processes: Mapping[int, int]) -> GpuSample:
         nvml = self._nvml
 
         def ask(question: Callable[[], T]) -> T | None:
@@ -66,7 +66,7 @@ class Gpus:
         reasons = ask(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)) or 0
         users = ask(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
         pids = {user.pid for user in users}
-        return Gpu(
+        return GpuSample(
             index=index,
             uuid=_text(ask(lambda: nvml.nvmlDeviceGetUUID(handle))),
             name=_text(ask(lambda: nvml.nvmlDeviceGetName(handle))),

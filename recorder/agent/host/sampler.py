@@ -24,7 +24,7 @@ from hanglab.recorder.case.host_records import ConnectionSample, HostSample
 from hanglab.recorder.case.records import RankProcess
 from hanglab.recorder.case.writer import clock, write
 from hanglab.recorder.system.cgroups import Groups
-from hanglab.recorder.system.file_systems import Rooms
+from hanglab.recorder.system.file_systems import FileSystems
 from hanglab.recorder.system.kernel_files import numbers, read
 from hanglab.recorder.system.kernel_log import KernelLog
 from hanglab.recorder.system.pressure import pressures
@@ -230,7 +230,7 @@ class _Host:
 
     def __init__(self) -> None:
         self._groups = Groups()
-        self._rooms = Rooms()
+        self._file_systems = FileSystems()
         self._gpus = Gpus()
         self._kernel = KernelLog()
         self._ranks: dict[int, Sampled] = {}
@@ -261,14 +261,14 @@ class _Host:
             cpu_groups=self._groups.cpu(),
             memory_groups=self._groups.memory(),
             pids_groups=self._groups.pids(),
-            spaces=self._rooms.spaces(processes),
+            spaces=self._file_systems.spaces(processes),
             ranks=[load for load in loads if load is not None],
             gpus=self._gpus.sample(processes),
             kernel=self._kernel.new(),
         )
 
     def close(self) -> None:
-        self._rooms.close()
+        self._file_systems.close()
         self._gpus.close()
         self._kernel.close()
 

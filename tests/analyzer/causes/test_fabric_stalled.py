@@ -12,7 +12,7 @@ from hanglab.analyzer.facts.evidence import Evidence
 from hanglab.analyzer.graph.wait_for_graph import Call, Wait, WaitKind
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
-from hanglab.recorder.case.records import Clock, Group
+from hanglab.recorder.case.records import Clock, GroupRecord
 
 SIZE = 4
 
@@ -22,7 +22,7 @@ def stalled(op: str = "all_reduce", backend: str = "cuda:nccl", **socket: object
     views = []
     for rank in range(SIZE):
         v = waiting(rank)
-        v.groups = [Group("0", "default_pg", list(range(SIZE)), backend)]
+        v.groups = [GroupRecord("0", "default_pg", list(range(SIZE)), backend)]
         odd = socket if rank == 2 else {}
         v.connections = [sockets(**odd)]
         views.append(v)

@@ -11,10 +11,10 @@ from hanglab.analyzer.facts.evidence import RankView
 from hanglab.analyzer.graph import build_picture
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation, Progress
-from hanglab.recorder.case.records import Frame, Group, Movement
+from hanglab.recorder.case.records import Frame, GroupRecord, Movement
 
 SECOND = 1_000_000_000
-GROUP = Group("0", "default_pg", [0, 1, 2], "gloo")
+GROUP = GroupRecord("0", "default_pg", [0, 1, 2], "gloo")
 TIMED_OUT = "[/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 5000ms for recv operation"
 LOST = "[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:53674"
 

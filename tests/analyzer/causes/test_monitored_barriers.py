@@ -10,8 +10,7 @@ from hanglab.analyzer.facts.evidence import RankView
 from hanglab.analyzer.graph.wait_for_graph import Call, Group, Sink, Wait, WaitKind
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
-from hanglab.recorder.case.records import Clock, Exit
-from hanglab.recorder.case.records import Group as GroupRecord
+from hanglab.recorder.case.records import Clock, Exit, GroupRecord
 
 #: As torch 2.13 raises them: without and with wait_all_ranks, and on all other ranks.
 FIRST = (

@@ -20,8 +20,7 @@ from hanglab.analyzer.facts.evidence import Evidence as Known
 from hanglab.analyzer.graph.wait_for_graph import Call, Sink, Wait, WaitKind
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
-from hanglab.recorder.case.records import Clock
-from hanglab.recorder.case.records import Group as GroupRecord
+from hanglab.recorder.case.records import Clock, GroupRecord
 
 HOLDER = (
     "import ctypes, sys; assert ctypes.CDLL(None).unshare(0x40000000) == 0\n"

@@ -23,7 +23,7 @@ from hanglab.recorder.case.records import (
     Container,
     Exit,
     Frame,
-    Job,
+    JobRecord,
     Python,
     Raised,
     RankProcess,
@@ -57,7 +57,7 @@ def test_what_a_rank_raised_counts_whatever_its_hosts_clock_says(
     at = Clock(NOW + SECOND, SECOND)
     trigger = Trigger("exit", at, 0.0, "rank 1 ended with code 1")
     clocks = {"node0": 3_000_000, "node1": int(ahead_s * SECOND) - 2_000_000}
-    facts = Job(2, Clock(NOW - SECOND, 0), 1.5, trigger, at, clocks_ahead_ns=clocks)
+    facts = JobRecord(2, Clock(NOW - SECOND, 0), 1.5, trigger, at, clocks_ahead_ns=clocks)
     write(tmp_path, files.JOB, facts)
     write_manifest(tmp_path, "test", [])
     verdict = analyze(tmp_path)
@@ -211,7 +211,9 @@ def test_what_arrived_and_was_not_acknowledged_tells_the_way_that_is_cut() -> No
 
 
 def test_the_field_is_optional_in_older_cases() -> None:
-    assert msgspec.json.decode(b'{"world_size":2,"started":{"wall_ns":1,"mono_ns":1}}', type=Job)
+    assert msgspec.json.decode(
+        b'{"world_size":2,"started":{"wall_ns":1,"mono_ns":1}}', type=JobRecord
+    )
 
 
 MESH = (

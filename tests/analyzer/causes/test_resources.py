@@ -13,12 +13,12 @@ from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.host_records import (
     CpuGroup,
+    FileSystem,
     HostSample,
     MemoryGroup,
     PidsGroup,
     RankLoad,
     SleepingThread,
-    Space,
 )
 from hanglab.recorder.case.records import ChildExit, Clock, Frame, FullDisk, Raised
 
@@ -114,13 +114,15 @@ def test_what_led_to_an_error_is_its_cause() -> None:
 @pytest.mark.parametrize(
     ("message", "space"),
     [
-        ("unexpected pos 4 vs 2", Space(["cwd"], "/data", [0], "ext4", 10 << 30, 100 << 20)),
-        ("label 8 of 8 classes", Space(["cwd"], "/data", [0], "ext4", 10 << 30, 0)),
-        ("unexpected pos 4 vs 2", Space(["cwd"], "/data", [1], "ext4", 10 << 30, 0)),
+        ("unexpected pos 4 vs 2", FileSystem(["cwd"], "/data", [0], "ext4", 10 << 30, 100 << 20)),
+        ("label 8 of 8 classes", FileSystem(["cwd"], "/data", [0], "ext4", 10 << 30, 0)),
+        ("unexpected pos 4 vs 2", FileSystem(["cwd"], "/data", [1], "ext4", 10 << 30, 0)),
     ],
     ids=["99 % full", "another error", "another's disk"],
 )
-def test_a_disk_that_is_nearly_full_or_not_meant_is_no_cause(message: str, space: Space) -> None:
+def test_a_disk_that_is_nearly_full_or_not_meant_is_no_cause(
+    message: str, space: FileSystem
+) -> None:
     culprit = raised(view(0), "RuntimeError", message, user(24))
     known = hosted(job([culprit, lost(1)], trigger=None), {"spaces": [space]})
     assert conclude(known).cause is Cause.EXCEPTION
@@ -152,7 +154,7 @@ def test_a_full_disk_that_was_dealt_with_long_ago_is_not_why_it_hangs() -> None:
 def test_a_rank_that_logs_a_full_disk_and_is_waited_for_elsewhere_is_not_accused_of_it() -> None:
     spinning = view(0, user(51), gil=True, cpu_share=1.0, quiet_s=60.0)
     spinning.stderr = "WARNING cache not written: No space left on device\n"
-    space = Space(["cwd"], "/data", [0], "ext4", 1 << 30, 0)
+    space = FileSystem(["cwd"], "/data", [0], "ext4", 1 << 30, 0)
     known = hosted(job([spinning, waiting(1)], outside=[0]), {"spaces": [space]})
     assert conclude(known).cause is not Cause.DISK_FULL
 
@@ -189,7 +191,7 @@ def test_a_thread_that_was_refused_by_the_group() -> None:
 
 
 def shared(mebibytes: int, free: int) -> dict[str, Any]:
-    space = Space(["shm"], "/dev/shm", [1], "tmpfs", mebibytes << 20, free << 20)
+    space = FileSystem(["shm"], "/dev/shm", [1], "tmpfs", mebibytes << 20, free << 20)
     return {"spaces": [space]}
 
 
@@ -210,7 +212,9 @@ def kept(state: str, wchan: str, **space: Any) -> Any:
     known = job([waiting(0), stuck, waiting(2)], outside=[1])
     thread = SleepingThread(101, state, wchan, "read", "/data/shard")
     sample = load(20, 1024, sleeping=[thread], state=state)
-    return hosted(known, {**sample, "spaces": [Space(["file"], "/data", [1], "nfs4", **space)]})
+    return hosted(
+        known, {**sample, "spaces": [FileSystem(["file"], "/data", [1], "nfs4", **space)]}
+    )
 
 
 def test_a_rank_in_a_read_of_a_disk_that_does_not_answer() -> None:

@@ -11,7 +11,7 @@ from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import Operation, Progress
-from hanglab.recorder.case.records import Clock, Frame, Group, Raised
+from hanglab.recorder.case.records import Clock, Frame, GroupRecord, Raised
 
 MS = 1_000_000
 LOADING = (user(44, "load"), user(30, "train_step"), user(20, "main"))
@@ -34,7 +34,7 @@ def dump(rank: int, *entered: int) -> RankDump:
         for i, at in enumerate(entered)
     ]
     done = Progress(1, rank, 0, 0, 0, None, len(operations), operations)
-    joined = join(rank, None, done, [Group("0", "default_pg", [0, 1, 2], "gloo")], "")
+    joined = join(rank, None, done, [GroupRecord("0", "default_pg", [0, 1, 2], "gloo")], "")
     assert joined is not None and joined.entries is not None
     assert np.array_equal(joined.entries.created_ns, entered)
     return joined

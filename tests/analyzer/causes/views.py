@@ -15,7 +15,7 @@ from hanglab.recorder.case.records import (
     Clock,
     Exit,
     Frame,
-    Job,
+    JobRecord,
     Movement,
     ProcessSample,
     Python,
@@ -123,7 +123,7 @@ def job(
             ],
         ),
         ranks=ranks,
-        job=Job(
+        job=JobRecord(
             world_size=len(members),
             started=AT,
             hang_after_s=1.5,

@@ -12,7 +12,7 @@ from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import (
     Clock,
     Exit,
-    Job,
+    JobRecord,
     ProcessSample,
     Python,
     Raised,
@@ -31,7 +31,7 @@ def rank(tmp_path: Path) -> Path:
     folder = folders.make_private(folders.rank_folder(tmp_path, "host", 0))
     start = Clock(1_000, 1_000)
     write(folder, files.PROCESS, RankProcess(7, 0, 1, start, Python("3.11")))
-    write(tmp_path, files.JOB, Job(1, start, 1.5, Trigger("no_progress", CAPTURED, 2.0)))
+    write(tmp_path, files.JOB, JobRecord(1, start, 1.5, Trigger("no_progress", CAPTURED, 2.0)))
     return folder
 
 
@@ -82,7 +82,7 @@ def test_progress_is_that_of_the_capture(
     rank: Path, kind: str, code: int, interrupted: Clock | None, step: int
 ) -> None:
     trigger = Trigger(kind, CAPTURED, 2.0)  # type: ignore[arg-type]
-    job = Job(1, Clock(1_000, 1_000), 1.5, trigger, interrupted=interrupted)
+    job = JobRecord(1, Clock(1_000, 1_000), 1.5, trigger, interrupted=interrupted)
     write(rank.parents[3], files.JOB, job)
     write(rank, files.EXIT, Exit(Clock(6_000, 6_000), code))
     write(rank, files.PROCESSES, [ProcessSample(CAPTURED, 7, 1, "rank", "S", cpu_s=0.0)])
@@ -105,11 +105,11 @@ def test_an_impossible_number_of_ranks_is_told_and_not_unfolded(
     case = rank.parents[3]
     start = Clock(1_000, 1_000)
     if whose == "the job's":
-        write(case, files.JOB, Job(impossible, start))
+        write(case, files.JOB, JobRecord(impossible, start))
         altered, expected = case / files.JOB.name, (0, 1)
         write(rank, files.PROCESS, RankProcess(7, 0, 2, start, Python("3.11")))
     else:
-        write(case, files.JOB, Job(None, start))
+        write(case, files.JOB, JobRecord(None, start))
         write(rank, files.PROCESS, RankProcess(7, 0, impossible, start, Python("3.11")))
         altered, expected = rank / files.PROCESS.name, (0,)
     evidence = from_case(case)

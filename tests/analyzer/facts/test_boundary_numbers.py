@@ -6,7 +6,7 @@ import pytest
 
 from hanglab.analyzer.facts.boundary import join
 from hanglab.recorder.case.progress_records import Operation, Progress
-from hanglab.recorder.case.records import Group
+from hanglab.recorder.case.records import GroupRecord
 
 METHODS = ("allreduce", "monitored_barrier", "allreduce", "monitored_barrier", "allreduce")
 
@@ -24,7 +24,7 @@ def test_a_monitored_barrier_raises_them_by_two_on_every_rank(
         for i, (method, counter) in enumerate(zip(METHODS, counters, strict=True))
     ]
     progress = Progress(1, rank, 0, 0, -1, None, len(operations), operations)
-    groups = [Group(id="0", ranks=[0, 1, 2, 3], backend="gloo", description="default_pg")]
+    groups = [GroupRecord(id="0", ranks=[0, 1, 2, 3], backend="gloo", description="default_pg")]
     dump = join(rank, None, progress, groups, "case")
     assert dump is not None and dump.entries is not None
     assert dump.entries.seq.tolist() == [1, 4, 7]

@@ -8,7 +8,7 @@ from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_picture
 from hanglab.recorder.case.progress_records import Operation, Progress
-from hanglab.recorder.case.records import Group
+from hanglab.recorder.case.records import GroupRecord
 
 MEMBERS = [0, 1, 2]
 
@@ -38,7 +38,7 @@ def dump_of(rank: int, *operations: Operation) -> RankDump:
         pid=1, rank=rank, wall_minus_mono_ns=0, heartbeat_mono_ns=0, step=-1,
         step_started_ns=None, operations_total=len(operations), operations=list(operations),
     )  # fmt: skip
-    groups = [Group(id="0", ranks=MEMBERS, backend="gloo", description="default_pg")]
+    groups = [GroupRecord(id="0", ranks=MEMBERS, backend="gloo", description="default_pg")]
     joined = join(rank, None, progress, groups, "case")
     assert joined is not None
     return joined

@@ -22,7 +22,7 @@ from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Python, RankProcess
-from hanglab.recorder.system.file_systems import Place, Rooms
+from hanglab.recorder.system.file_systems import FileSystems, Place
 from hanglab.recorder.system.tcp_info import in_namespace_of
 
 
@@ -98,7 +98,7 @@ def test_a_read_that_does_not_come_back_names_the_call_and_the_file(tmp_path: Pa
         thread = _sleeping(process.pid)[0]
         assert thread.tid == process.pid
         assert thread.target.endswith("/data") and thread.syscall in ("openat", "open", "read")
-        rooms = Rooms()
+        rooms = FileSystems()
         began = time.monotonic()
         # The path is remembered from the system call's file only where it is open; its
         # folder is asked for through the process's own namespace.
@@ -157,7 +157,7 @@ def test_the_room_is_that_of_the_rank_s_own_mounts(tmp_path: Path) -> None:
         "time.sleep(60)"
     )
     with program(text) as process:
-        spaces = Rooms().spaces({1: process.pid, 0: os.getpid()})
+        spaces = FileSystems().spaces({1: process.pid, 0: os.getpid()})
         mine = [s for s in spaces if s.path == str(tmp_path)]
         assert [(s.uses, s.ranks, s.filesystem) for s in mine] == [(["cwd"], [1], "tmpfs")]
         assert mine[0].size_bytes == 4 << 20 and mine[0].free_bytes == 1 << 20
