@@ -99,14 +99,14 @@ def _stacks(rank: RankCase) -> list[StackSample]:
 
 
 def _until(raised: list[Happened], trigger: Trigger | None) -> list[Happened]:
-    """Those before the capture: what came later may be its doing, or that of the job's end."""
+    """Events before the capture: later ones may be its doing, or that of the job's end."""
     if trigger is None:
         return raised
     return [one for one in raised if one.at.wall_ns <= trigger.at.wall_ns]
 
 
 def _exit(rank: RankCase, end: Exit | None, job: JobRecord | None) -> Exit | None:
-    """How the rank ended, unless it still lived at the capture and failed after it.
+    """The rank's end, unless it still lived at the capture and failed after it.
 
     How it ends once it has been interrupted says nothing of the job, well or not.
     """

@@ -365,7 +365,7 @@ class Session:
         self._papers.write_movements(ranks)
         for rank in ranks:
             self._dumps.keep(rank)
-            snapshots.drop_doubles(rank.folder)
+            snapshots.drop_unchanged(rank.folder)
             if self._job.trigger is not None:
                 self._capture.miss_what_ended(rank)
         self._job.ended = clock()

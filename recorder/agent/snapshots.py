@@ -51,7 +51,7 @@ def keep_documents(folder: Path) -> None:
             folders.write_whole(kept, path.read_bytes())
 
 
-def drop_doubles(folder: Path) -> None:
+def drop_unchanged(folder: Path) -> None:
     """Remove what was kept of documents that are still the same."""
     for file in _documents():
         kept = folder / file.snapshot_name

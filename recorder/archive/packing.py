@@ -147,7 +147,7 @@ class _BoundedInfo(tarfile.TarInfo):
             return super()._proc_gnulong(archive)  # type: ignore[misc, no-any-return]
 
     def _proc_sparse(self, *given: object) -> tarfile.TarInfo:
-        """Of every kind: their lists of holes are read whole before anybody sees the member."""
+        """Refuse every kind: the lists of holes are read before anybody sees the member."""
         raise UnsafeArchive("the archive holds a sparse file, and a Case has none")
 
     _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_sparse
@@ -179,7 +179,7 @@ def _open_bounded(file: _Counted) -> _BoundedArchive:
 
 
 class _Counted:
-    """What tarfile reads from: every byte counts, whether of a file or of a header."""
+    """File that tarfile reads from; every byte counts, whether of a file or of a header."""
 
     def __init__(self, file: gzip.GzipFile, left: _Allowance) -> None:
         self._file = file
@@ -192,7 +192,7 @@ class _Counted:
 
 
 class _Allowance:
-    """What may still be unpacked."""
+    """Members and bytes that may still be unpacked."""
 
     def __init__(self, packed: int) -> None:
         self.files = 0
@@ -213,7 +213,7 @@ class _Allowance:
 
 
 def _safe_path(member: tarfile.TarInfo) -> PurePosixPath | None:
-    """Where the member goes below the target; None for the folders that lead there."""
+    """Place of the member below the target; None for the folders that lead there."""
     name = member.name
     if len(name) > _LONGEST or "\0" in name or "\\" in name:
         raise UnsafeArchive(f"{_shown(member)} is no name for a file of a Case")

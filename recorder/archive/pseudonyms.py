@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 
 from hanglab.recorder.case.records import Python
 
@@ -36,7 +35,7 @@ class Pseudonyms:
         self._roots: list[tuple[str, str]] = []
 
     def learn(self, python: Python) -> None:
-        """Which folders hold public code, from a rank's own words."""
+        """Learn from a rank's own words which folders hold public code."""
         roots = dict(self._roots)
         for folder in python.stdlib:
             roots[_folder(folder)] = STDLIB
@@ -52,7 +51,7 @@ class Pseudonyms:
         self._roots = sorted(roots.items(), key=lambda root: -len(root[0]))
 
     def python(self, python: Python) -> Python:
-        """The same layout below the new roots."""
+        """Folders laid out alike below the new roots."""
         return Python(
             version=python.version if re.fullmatch(r"[\d.]*", python.version) else "",
             stdlib=[STDLIB] if python.stdlib else [],
@@ -138,11 +137,6 @@ class Pseudonyms:
             count = 1 + sum(1 for known, _ in self._given if known == kind)
             self._given[key] = f"{kind}{count}"
         return self._given[key]
-
-    def originals(self, kinds: Iterable[str]) -> set[str]:
-        """What has been replaced, by kind."""
-        wanted = set(kinds)
-        return {original for kind, original in self._given if kind in wanted}
 
 
 def _folder(path: str) -> str:

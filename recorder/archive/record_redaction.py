@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
-from hanglab.recorder.archive.texts import Texts
+from hanglab.recorder.archive.text_redaction import TextRedaction
 from hanglab.recorder.case import text_kinds
 from hanglab.recorder.case.records import Python
 
@@ -21,7 +21,7 @@ Change = Callable[[Any, Any], Any]
 class RecordRedaction:
     """Redacts records of any type, by the types of their fields."""
 
-    def __init__(self, names: Pseudonyms, texts: Texts) -> None:
+    def __init__(self, names: Pseudonyms, texts: TextRedaction) -> None:
         def same(value: object, _: object) -> object:
             return value
 

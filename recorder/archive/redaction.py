@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hanglab.recorder.archive.buffers import redact_buffer
-from hanglab.recorder.archive.progress_texts import redact_progress
+from hanglab.recorder.archive.buffer_redaction import redact_buffer
+from hanglab.recorder.archive.progress_redaction import redact_progress
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.archive.record_redaction import RecordRedaction
-from hanglab.recorder.archive.texts import Texts
+from hanglab.recorder.archive.text_redaction import TextRedaction
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.file_kinds import EvidenceFile, JsonFile, Redaction, Scope
@@ -38,7 +38,7 @@ class _CaseRedaction:
         self._reader = reader
         self._target = target
         self._names = Pseudonyms()
-        self._texts = Texts(self._names)
+        self._texts = TextRedaction(self._names)
         self._records = RecordRedaction(self._names, self._texts)
         self._left_out: Problems = []
         for rank in reader.all_attempts:

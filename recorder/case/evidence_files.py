@@ -46,8 +46,7 @@ HOST_STDERR: Final = TextFile(
     "the last 64 KiB of the command's standard error, or of the file that several ranks have "
     "for theirs", redaction=Redaction.LOG)
 TIMEOUT_DUMPS: Final = FileSet(
-    "timeout_dumps", Scope.HOST, "dumps that torch wrote by itself, rank_<rank>", "",
-    redaction=Redaction.LEFT_OUT)
+    "timeout_dumps", Scope.HOST, "dumps that torch wrote by itself, rank_<rank>")
 SAMPLES: Final = JsonLines(
     "samples.jsonl", Scope.HOST, "the machine and its ranks from outside, over time",
     lambda: host_records.HostSample)
@@ -117,8 +116,7 @@ CONNECTIONS: Final = JsonLines(
     "connections.jsonl", Scope.RANK, "its TCP connections from its own end, over time",
     lambda: host_records.ConnectionSample)
 TRACES: Final = FileSet(
-    "traces", Scope.RANK, "profiler traces taken of it, *.pt.trace.json", ".pt.trace.json",
-    redaction=Redaction.LEFT_OUT)
+    "traces", Scope.RANK, "profiler traces taken of it, *.pt.trace.json", ".pt.trace.json")
 # fmt: on
 
 

@@ -256,10 +256,8 @@ class FileSet(EvidenceFile[list[bytes]]):
 
     kept_decoded = False
 
-    def __init__(
-        self, name: str, scope: Scope, content: str, ending: str, *, redaction: Redaction
-    ) -> None:
-        super().__init__(name, scope, content, redaction=redaction)
+    def __init__(self, name: str, scope: Scope, content: str, ending: str = "") -> None:
+        super().__init__(name, scope, content, redaction=Redaction.LEFT_OUT)
         self.ending = ending
 
     @property

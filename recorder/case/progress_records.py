@@ -1,4 +1,4 @@
-"""What a rank's progress file says, decoded: operations at the Python boundary, sections, steps.
+"""A rank's progress file, decoded: operations at the Python boundary, sections, steps.
 
 The file itself is binary and memory-mapped (see :mod:`hanglab.recorder.case.progress`);
 these records are what its reader returns.
@@ -80,7 +80,7 @@ class SectionTotal(msgspec.Struct):
 
 
 class Fetches(msgspec.Struct):
-    """What one loader worker did: the time that it took to make its batches."""
+    """Work of one loader worker: the time that it took to make its batches."""
 
     #: -1 is the rank itself, whose loader has no workers.
     worker: int
@@ -112,7 +112,7 @@ class Collections(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """What the rank had used of its processors by a moment.  All but ``at_ns`` only grow."""
+    """Use that the rank had made of its processors by a moment.  All but ``at_ns`` only grow."""
 
     at_ns: int
     #: Processor time of the process, all threads.
@@ -124,7 +124,7 @@ class Usage(msgspec.Struct):
 
 
 class Batch(msgspec.Struct):
-    """What a data loader handed to the rank: elements of all tensors in it, together."""
+    """One batch that a data loader handed to the rank: elements of all its tensors together."""
 
     at_ns: int
     elements: int

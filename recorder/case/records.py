@@ -81,7 +81,7 @@ class JobRecord(msgspec.Struct):
 
 
 class Python(msgspec.Struct):
-    """Where the interpreter's own code lies, so that user code can be told apart."""
+    """Folders of the interpreter's own code, so that user code can be told apart."""
 
     version: str
     #: Directories of the standard library.

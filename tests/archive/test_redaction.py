@@ -15,9 +15,9 @@ pytest.importorskip("torch")
 
 from hanglab.analyzer.engine import analyze
 from hanglab.harness.recording import archives
-from hanglab.recorder.archive.buffers import UnsafeBuffer, redact_buffer
+from hanglab.recorder.archive.buffer_redaction import UnsafeBuffer, redact_buffer
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
-from hanglab.recorder.archive.texts import Texts
+from hanglab.recorder.archive.text_redaction import TextRedaction
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
@@ -185,7 +185,7 @@ def test_buffer_that_is_nested_too_deeply_is_refused():
 def test_texts_keep_what_everybody_says_and_nothing_else():
     names = Pseudonyms()
     names.learn(Python("3.11", stdlib=["/usr/lib/python3.11"], site=["/venv/site-packages"]))
-    texts = Texts(names)
+    texts = TextRedaction(names)
     said = texts.phrase(
         "[../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
         "[10.11.12.13]:4711 at node17.example.org"
@@ -204,7 +204,7 @@ def test_texts_keep_what_everybody_says_and_nothing_else():
 
 
 def test_sizes_that_do_not_match_are_kept_with_their_message():
-    said = Texts(Pseudonyms()).phrase(
+    said = TextRedaction(Pseudonyms()).phrase(
         f"[enforce fail at /{SECRET}/gloo/transport/tcp/pair.cc:456] op.preamble.length <= "
         f"op.nbytes. 2048 vs 1024. Received data size doesn't match {SECRET}"
     )

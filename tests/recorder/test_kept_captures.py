@@ -1,4 +1,4 @@
-"""What a capture saw of a rank outlasts what the rank writes later."""
+"""A snapshot of a rank outlasts what the rank writes later."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_documents_are_kept_where_the_rank_replaces_them(rank: RankCase) -> None
         write(rank, name, b"[]")
     snapshots.keep_documents(rank.folder)
     write(rank, files.FLIGHT_RECORDER.name, b"later")
-    snapshots.drop_doubles(rank.folder)
+    snapshots.drop_unchanged(rank.folder)
     assert rank.as_captured.read(files.FLIGHT_RECORDER) == b"[]"
     assert rank.as_captured.read(files.FLIGHT_RECORDER_STACKS) == b"[]"
     assert rank.read(files.FLIGHT_RECORDER) == b"later"
@@ -115,7 +115,7 @@ def test_without_second_names_copies_are_kept_as_long_as_they_differ(rank: RankC
         write(rank, name, b"[]")
     snapshots.keep_documents(rank.folder)
     write(rank, files.FLIGHT_RECORDER.name, b"later")
-    snapshots.drop_doubles(rank.folder)
+    snapshots.drop_unchanged(rank.folder)
     assert rank.as_captured.read(files.FLIGHT_RECORDER) == b"[]"
     assert not (rank.folder / files.WAITS.snapshot_name).exists()
     assert (rank.folder / files.FLIGHT_RECORDER.snapshot_name).stat().st_mode & 0o777 == 0o600

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hanglab.recorder.archive.progress_texts import redact_progress
+from hanglab.recorder.archive.progress_redaction import redact_progress
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import NONE, Slot

@@ -22,7 +22,7 @@ _NUMBERS = (
     layout.BATCHES,
 )
 _PLAIN = re.compile(r"[A-Za-z0-9_ ,.:\[\]-]*")
-#: Texts of the boundary's own: methods, shapes, dtypes and lists of numbers.
+#: TextRedaction of the boundary's own: methods, shapes, dtypes and lists of numbers.
 _OWN_TEXTS = ("method", "reduce_op", "shape", "dtype", "splits")
 
 

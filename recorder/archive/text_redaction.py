@@ -81,7 +81,7 @@ _BUILTIN = re.compile(r"[A-Z]\w*(Error|Exception|Warning|Interrupt|Exit|Iteratio
 _PUBLIC_ROOTS = ("torch.", "builtins.", "subprocess.", "multiprocessing.", "queue.", "socket.")
 
 
-class Texts:
+class TextRedaction:
     """Reduces texts; names of code in tracebacks are replaced as everywhere in the Case."""
 
     def __init__(self, names: Pseudonyms) -> None:
