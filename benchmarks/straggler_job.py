@@ -158,7 +158,7 @@ def tell_ours(report: Any) -> None:
     below = report.identify_stragglers()["straggler_sections_relative"]
     told = {
         "flagged": flagged,
-        "habits": sorted({f"{s.section} {s.slowness.habit}" for s in report.slow_sections()}),
+        "slow_ranks": sorted({f"{s.section} {s.slowness.kind}" for s in report.slow_sections()}),
         "below": {name: sorted(s.rank for s in ids) for name, ids in below.items()},
         "starvation": None if starved is None else [starved.everybody, list(starved.slow)],
         "missing": [str(m) for m in report.missing.values()],

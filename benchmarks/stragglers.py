@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from hanglab.recorder.slowness import habits, summarize
+from hanglab.recorder.slowness import slow_ranks, summarize
 from hanglab.recorder.straggler import Detector
 from hanglab.recorder.straggler.reporting import SLOW_FACTOR
 
@@ -279,7 +279,7 @@ def detection(noise: list[list[float]], seeds: int = 100, healthy: int = 500) ->
                     summary = summarize(of_rank)
                     assert summary is not None
                     summaries[rank] = summary
-                accused = set(habits(summaries, SLOW_FACTOR))
+                accused = set(slow_ranks(summaries, SLOW_FACTOR))
                 found += 2 in accused
                 wrong += bool(accused - {2})
             print(

@@ -23,7 +23,7 @@ PARTS = 10
 
 
 @dataclass
-class Doings:
+class TimeBreakdown:
     """One rank, within the time that arrivals were observed; nanoseconds.
 
     ``cpu_ns`` and ``waited_ns`` are what the process used and what its main
@@ -55,10 +55,12 @@ class Doings:
         return max(0.0, self.cpu_ns - self.input_cpu_ns - self.collecting_ns)
 
 
-def doings(known: Evidence, found: Arrivals) -> dict[int, Doings]:
-    """Doings of every rank that was compared."""
+def time_breakdowns(known: Evidence, found: Arrivals) -> dict[int, TimeBreakdown]:
+    """TimeBreakdown of every rank that was compared."""
     ranks = sorted(found.compared)
-    result = {rank: _doings(known.ranks[rank], found) for rank in ranks if rank in known.ranks}
+    result = {
+        rank: _time_breakdown(known.ranks[rank], found) for rank in ranks if rank in known.ranks
+    }
     _add_usage(known, found, result)
     return result
 
@@ -67,8 +69,8 @@ def _window(found: Arrivals) -> tuple[float, float]:
     return found.begin_ns, found.begin_ns + found.span_ns
 
 
-def _doings(view: RankView, found: Arrivals) -> Doings:
-    did = Doings(view.rank, found.own(view.rank))
+def _time_breakdown(view: RankView, found: Arrivals) -> TimeBreakdown:
+    did = TimeBreakdown(view.rank, found.own(view.rank))
     progress = view.progress
     if progress is None:
         return did
@@ -101,7 +103,7 @@ def collecting(progress: Progress, rank: int, found: Arrivals) -> Times:
     return np.stack([begins, begins + walls], axis=1)
 
 
-def _add_usage(known: Evidence, found: Arrivals, result: dict[int, Doings]) -> None:
+def _add_usage(known: Evidence, found: Arrivals, result: dict[int, TimeBreakdown]) -> None:
     """Processor time and waits over one window that all ranks were looked at in."""
     looks = {
         rank: looked

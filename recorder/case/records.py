@@ -423,7 +423,7 @@ class StragglerLine(msgspec.Struct):
     gpu_individual: float | None = None
     input: InputShare | None = None
     #: Milliseconds for which the rank waited for a processor; None where the kernel is silent.
-    kept_ms: float | None = None
+    run_queue_delay_ms: float | None = msgspec.field(default=None, name="kept_ms")
     warnings: list[str] = []
     #: Of a report; ``unasked`` if the detector made it itself since the job stood.
     unasked: bool = False

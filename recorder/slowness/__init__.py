@@ -17,17 +17,17 @@ from hanglab.recorder.slowness.ratios import (
     relative_scores,
 )
 from hanglab.recorder.slowness.slower_ranks import (
-    Habit,
     Slowness,
+    SlownessKind,
     beyond_waits,
-    habits,
+    slow_ranks,
     slower_than,
 )
 from hanglab.recorder.slowness.statistics import Statistic, Summary, median, percentile, summarize
 
 __all__ = [
     "RESOLUTION_MS",
-    "Habit",
+    "SlownessKind",
     "InputWait",
     "Slowness",
     "Starvation",
@@ -35,7 +35,7 @@ __all__ = [
     "Summary",
     "beyond_waits",
     "common_medians",
-    "habits",
+    "slow_ranks",
     "individual_scores",
     "judge_input",
     "kernel_score",

@@ -17,7 +17,7 @@ from hanglab.recorder.slowness.ratios import RESOLUTION_MS
 from hanglab.recorder.slowness.statistics import STRETCHES, Summary, median
 
 #: What shows a habit: most entries are slower, the sum of them is, or some of them stall.
-Habit = Literal["median", "mean", "stalls"]
+SlownessKind = Literal["median", "mean", "stalls"]
 
 #: A difference below this many milliseconds an entry is never held against a rank.
 FLOOR_MS = 1.0
@@ -37,7 +37,7 @@ STALLED_SHARE = 0.2
 class Slowness:
     """How much slower a rank is than its reference, per entry of the section."""
 
-    habit: Habit
+    kind: SlownessKind
     own_ms: float
     reference_ms: float
     #: In units of the noise of both; infinite where neither has any.
@@ -87,34 +87,38 @@ def slower_than(
 
 
 def beyond_waits(
-    slowness: Slowness, count: int, kept_ms: float | None, usual_ms: float | None, factor: float
+    slowness: Slowness,
+    count: int,
+    run_queue_delay_ms: float | None,
+    usual_ms: float | None,
+    factor: float,
 ) -> bool:
     """Whether a rank is still slow without what it waited for a processor beyond its peers.
 
-    ``kept_ms`` and ``usual_ms`` are these waits in the whole window, the rank's and its
+    ``run_queue_delay_ms`` and ``usual_ms`` are these waits in the whole window, the rank's and its
     reference's, ``count`` the entries of the section.  True where they are not known.
     """
-    if kept_ms is None or usual_ms is None:
+    if run_queue_delay_ms is None or usual_ms is None:
         return True
-    kept = max(0.0, kept_ms - usual_ms) / count
+    kept = max(0.0, run_queue_delay_ms - usual_ms) / count
     return slowness.own_ms - kept > factor * slowness.reference_ms
 
 
-def habits(
+def slow_ranks(
     by_rank: Mapping[int, Summary],
     factor: float,
     floor_ms: float = FLOOR_MS,
-    kept_ms: Mapping[int, float] | None = None,
+    run_queue_delay_ms: Mapping[int, float] | None = None,
 ) -> dict[int, Slowness]:
     """The ranks that are slower than their peers' middle, with what shows it best.
 
     Compared with the median of all the others, so that one rank with less work
     does not make culprits of the rest, and several culprits are found as long as
-    they are fewer than half.  ``kept_ms`` is how long ranks waited for a processor in the
-    window, as far as known: on a crowded machine that is no doing of theirs.
+    they are fewer than half.  ``run_queue_delay_ms`` is how long ranks waited for a
+    processor in the window, as far as known: on a crowded machine that is no doing of theirs.
     """
     found: dict[int, Slowness] = {}
-    kept_ms = kept_ms or {}
+    run_queue_delay_ms = run_queue_delay_ms or {}
     for rank, own in by_rank.items():
         peers = [summary for other, summary in by_rank.items() if other != rank]
         if not peers:
@@ -126,9 +130,9 @@ def habits(
         )
         if slowness is None:
             continue
-        others = [kept for other, kept in kept_ms.items() if other != rank]
+        others = [kept for other, kept in run_queue_delay_ms.items() if other != rank]
         usual_ms = median(others) if others else None
-        if beyond_waits(slowness, own.count, kept_ms.get(rank), usual_ms, factor):
+        if beyond_waits(slowness, own.count, run_queue_delay_ms.get(rank), usual_ms, factor):
             found[rank] = slowness
     return found
 
@@ -199,7 +203,7 @@ def _stalling(own: Summary, peers: list[Summary], floor_ms: float) -> Slowness |
 
 
 def _beyond(
-    habit: Habit,
+    kind: SlownessKind,
     own: float,
     reference: float,
     own_error: float | None,
@@ -212,11 +216,11 @@ def _beyond(
         return None
     found = []
     if own_error is not None and reference_error is not None:
-        found.append(_slowness(habit, own, reference, math.hypot(own_error, reference_error)))
+        found.append(_slowness(kind, own, reference, math.hypot(own_error, reference_error)))
     if pairs is not None:
         # By the usual ratio of a stretch; its error bears on what the reference would take.
         level = own / max(pairs.usual, RESOLUTION_MS)
-        found.append(_slowness(habit, own, level, level * pairs.error))
+        found.append(_slowness(kind, own, level, level * pairs.error))
     sound = [
         slowness
         for slowness in found
@@ -227,9 +231,9 @@ def _beyond(
     return max(sound, key=lambda slowness: slowness.certainty, default=None)
 
 
-def _slowness(habit: Habit, own: float, reference: float, noise: float) -> Slowness:
+def _slowness(kind: SlownessKind, own: float, reference: float, noise: float) -> Slowness:
     excess = own - reference
-    return Slowness(habit, own, reference, excess / noise if noise > 0 else math.inf)
+    return Slowness(kind, own, reference, excess / noise if noise > 0 else math.inf)
 
 
 def _middle(values: list[float]) -> float:

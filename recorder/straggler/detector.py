@@ -226,18 +226,18 @@ class Detector:
         if not unasked:
             self._number += 1
         window = self._measuring.take(self._number, self._warnings(), keep=unasked)
-        window = self._peers.tell(window, unasked)
+        window = self._peers.publish(window, unasked)
         if not unasked:
             evidence.write_window(window)
         if self._gather and window.rank != 0:
             return None
         if standing is not None:
-            heard = self._peers.hear_standing(standing)
+            peers = self._peers.collect_standings(standing)
         else:
-            heard = self._peers.hear(window, self._patience)
+            peers = self._peers.collect_windows(window, self._patience)
         report = make_report(
             window,
-            heard,
+            peers,
             scores=self._scores,
             gathered=self._gather,
             unasked=unasked,
@@ -293,7 +293,7 @@ class Detector:
         try:
             with self._reporting:
                 standing = self._measuring.standing(self._number, self._measuring.quiet_s())
-                self._peers.tell_standing(standing)
+                self._peers.publish_standing(standing)
                 time.sleep(SETTLING_S)
                 self._report(standing)
         except Exception as error:

@@ -113,8 +113,8 @@ class StragglerWatch:
     def _tell(self, words: str, scores: Scores, ranks: set[StragglerId]) -> set[StragglerId]:
         for one in sorted(ranks, key=lambda one: one.rank):
             score = scores.get(one.rank)
-            told = f", score {score:.2f}" if score is not None else ""
-            self._log.warning("Rank %d (%s) is slow: %s%s", one.rank, one.node, words, told)
+            known = f", score {score:.2f}" if score is not None else ""
+            self._log.warning("Rank %d (%s) is slow: %s%s", one.rank, one.node, words, known)
         return ranks
 
 
@@ -124,9 +124,9 @@ def agree(decided: bool) -> bool:
 
     if not distributed.is_available() or not distributed.is_initialized():
         return decided
-    told = [decided]
-    distributed.broadcast_object_list(told, src=0)
-    return told[0]
+    decision = [decided]
+    distributed.broadcast_object_list(decision, src=0)
+    return decision[0]
 
 
 def named_scores(report: Report) -> dict[str, Scores]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hanglab.recorder.slowness import InputWait, Summary, kernel_score
 from hanglab.recorder.straggler.kernels import KernelProfiler
 from hanglab.recorder.straggler.loaders import LoaderTimes
-from hanglab.recorder.straggler.run_queue_delay import ProcessorWaits
+from hanglab.recorder.straggler.run_queue_delay import RunQueueDelay
 from hanglab.recorder.straggler.sections import Kind, Section
 from hanglab.recorder.straggler.waits import COMMUNICATION, INPUT, SINCE, WAITS, WHAT
 from hanglab.recorder.straggler.window import SectionWindow, Standing, Window
@@ -32,7 +32,7 @@ class Measuring:
         self._input_before = 0
         self._kernels = KernelProfiler(kernel_interval)
         self._loaders = LoaderTimes()
-        self._processor = ProcessorWaits()
+        self._processor = RunQueueDelay()
         #: Entries, and open ones, when the thread last looked, and when that last changed.
         self._moves = (-1, 0)
         self._moved = time.monotonic()
@@ -69,7 +69,7 @@ class Measuring:
             kernels=kernels,
             gpu_individual=self._individual_gpu_score(kernels, keep),
             input=InputWait(max(0.0, share), self._loaders.busy(span_ms, keep)),
-            kept_ms=None if keep else self._processor.take(),
+            run_queue_delay_ms=None if keep else self._processor.take(),
             warnings=tuple(warnings),
         )
         if not keep:

@@ -1,4 +1,4 @@
-"""The other ranks, as far as this one hears of them."""
+"""The other ranks: their windows, and which of them do not answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNREADABLE = (ValueError, TypeError, KeyError)
 
 
 @dataclass(frozen=True)
-class Heard:
+class PeerWindows:
     """Windows of other ranks that belong to the present report, and who sent none."""
 
     world_size: int
@@ -63,7 +63,7 @@ class Peers:
         if exchanging:
             self._carrier()
 
-    def tell(self, window: Window, unasked: bool) -> Window:
+    def publish(self, window: Window, unasked: bool) -> Window:
         """Publish a window, under this process's rank, which it gets hereby.
 
         One that nobody asked for is not: the job's own window is still to come.  Nor is one
@@ -76,14 +76,14 @@ class Peers:
             self._carrier().publish(f"window/{rank}", _packed(window))
         return window
 
-    def hear(self, own: Window, patience_s: float) -> Heard:
+    def collect_windows(self, own: Window, patience_s: float) -> PeerWindows:
         """The others' windows of the same number, waited for as long as that at most.
 
         A rank that was missing last time is not waited for.
         """
         rank, size = exchange.rank_and_size()
         if not self._exchanging or size == 1:
-            return Heard(size)
+            return PeerWindows(size)
         others = [other for other in range(size) if other != rank]
         found = self._read_windows(
             [r for r in others if r not in self._given_up], own.number, patience_s
@@ -105,7 +105,7 @@ class Peers:
             for other, standing in self._standings(missing).items():
                 missing[other] = replace(missing[other], standing=standing)
                 self._nodes[other] = standing.node
-        return Heard(
+        return PeerWindows(
             size,
             {r: w for r, w in found.items() if r not in missing},
             missing,
@@ -143,13 +143,13 @@ class Peers:
         number, came = self._latest.get(rank, (0, self._began))
         return Missing(rank, time.monotonic() - came, number)
 
-    def tell_standing(self, standing: Standing) -> None:
+    def publish_standing(self, standing: Standing) -> None:
         """Publish where this rank stands, since its sections no longer move."""
         rank, size = exchange.rank_and_size()
         if self._exchanging and size > 1:
             self._carrier().publish(f"standing/{rank}", replace(standing, rank=rank).to_json())
 
-    def hear_standing(self, own: Standing) -> Heard:
+    def collect_standings(self, own: Standing) -> PeerWindows:
         """Of a job that stands: the latest windows, and the ranks that the others wait for.
 
         Those are the ones that do not wait for other ranks themselves, and those
@@ -157,7 +157,7 @@ class Peers:
         """
         rank, size = exchange.rank_and_size()
         if not self._exchanging or size == 1:
-            return Heard(size)
+            return PeerWindows(size)
         others = [other for other in range(size) if other != rank]
         windows = self._read_windows(others, 0, 0.0)
         standings = {rank: replace(own, rank=rank), **self._standings(others)}
@@ -168,7 +168,7 @@ class Peers:
                 if standing is None or standing.communicating_s is None:
                     missing[other] = replace(self._missing(other), standing=standing)
         self._nodes.update((r, s.node) for r, s in standings.items())
-        return Heard(size, windows, missing, dict(self._nodes))
+        return PeerWindows(size, windows, missing, dict(self._nodes))
 
     def _standings(self, ranks: Iterable[int]) -> dict[int, Standing]:
         keys = [f"standing/{rank}" for rank in ranks]

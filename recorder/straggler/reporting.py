@@ -14,9 +14,9 @@ from hanglab.recorder.slowness import (
     Statistic,
     Summary,
     beyond_waits,
-    habits,
     judge_input,
     median,
+    slow_ranks,
     slower_than,
 )
 from hanglab.recorder.slowness.slower_ranks import FLOOR_MS
@@ -123,9 +123,13 @@ class Report:
         }
 
     @cached_property
-    def kept_ms(self) -> dict[int, float]:
+    def run_queue_delay_ms(self) -> dict[int, float]:
         """Rank -> milliseconds that it waited for a processor in the window, where known."""
-        return {r: w.kept_ms for r, w in self.windows.items() if w.kept_ms is not None}
+        return {
+            r: w.run_queue_delay_ms
+            for r, w in self.windows.items()
+            if w.run_queue_delay_ms is not None
+        }
 
     @cached_property
     def starvation(self) -> Starvation | None:
@@ -148,7 +152,7 @@ class Report:
         for section in sorted({name for w in self.windows.values() for name in w.sections}):
             if self.starvation is not None and self._reads_input(section):
                 continue
-            slow = habits(self.work(section), factor, floor_ms, self.kept_ms)
+            slow = slow_ranks(self.work(section), factor, floor_ms, self.run_queue_delay_ms)
             for rank, slowness in slow.items():
                 found.append(SlowSection(rank, self.rank_to_node[rank], section, slowness))
         return found
@@ -180,18 +184,18 @@ class Report:
                     continue
                 factor = 1 / section_rel_threshold
                 slowness = slower_than(own, work[fastest], factor, floor_ms, at_once=True)
-                waits = self.kept_ms.get(rank), self.kept_ms.get(fastest)
+                waits = self.run_queue_delay_ms.get(rank), self.run_queue_delay_ms.get(fastest)
                 if slowness is not None and beyond_waits(slowness, own.count, *waits, factor):
                     relative.setdefault(section, set()).add(self._id(rank))
         for section, scores in self.section_individual_perf_scores.items():
             for rank, score in scores.items():
                 window = self.windows.get(rank)
-                told = window.sections.get(section) if window is not None else None
-                if told is None or told.work is None or told.best is None:
+                found = window.sections.get(section) if window is not None else None
+                if found is None or found.work is None or found.best is None:
                     continue  # unknown, or never better than now
                 beyond_peers = None if score is None else score / self._peers_score(section, rank)
                 if _below(beyond_peers, section_indiv_threshold) and slower_than(
-                    told.work, told.best, 1 / section_indiv_threshold, floor_ms
+                    found.work, found.best, 1 / section_indiv_threshold, floor_ms
                 ):
                     individual.setdefault(section, set()).add(self._id(rank))
         return {
@@ -209,12 +213,12 @@ class Report:
         Only as far as they have fallen by more than noise.
         """
         known = [
-            told.individual if told.best is not None and _apart(told.work, told.best) else 1.0
+            found.individual if found.best is not None and _apart(found.work, found.best) else 1.0
             for other, window in self.windows.items()
             if other != rank
-            and (told := window.sections.get(section)) is not None
-            and told.work is not None
-            and told.individual
+            and (found := window.sections.get(section)) is not None
+            and found.work is not None
+            and found.individual
         ]
         return median(known) if known else 1.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 _COUNT = Path("/proc/thread-self/schedstat")
 
 
-class ProcessorWaits:
+class RunQueueDelay:
     """The waits of the thread that reports, window by window."""
 
     def __init__(self) -> None:

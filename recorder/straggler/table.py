@@ -64,17 +64,17 @@ class SectionTable(Mapping[str, SectionWindow]):
         """A table of any sections."""
         if isinstance(sections, SectionTable):
             return sections
-        told = list(sections.values())
+        windows = list(sections.values())
         # numpy takes None for NaN.
-        means = [(s.communication_ms, s.input_ms, s.individual) for s in told]
+        means = [(s.communication_ms, s.input_ms, s.individual) for s in windows]
         return cls(
             list(sections),
-            [s.measure for s in told],
-            np.array(means, np.float64).reshape(len(told), 3),
-            _rows([row_of(s.wall) for s in told]),
-            _rows([row_of(s.work) for s in told]),
-            _rows([row_of(s.device) for s in told]),
-            _rows([row_of(s.best) for s in told]),
+            [s.measure for s in windows],
+            np.array(means, np.float64).reshape(len(windows), 3),
+            _rows([row_of(s.wall) for s in windows]),
+            _rows([row_of(s.work) for s in windows]),
+            _rows([row_of(s.device) for s in windows]),
+            _rows([row_of(s.best) for s in windows]),
         )
 
     def __getitem__(self, name: str) -> SectionWindow:
@@ -166,7 +166,7 @@ def ratios(reference: Scores, own: Scores) -> Scores:
     return np.minimum(1.0, found)
 
 
-def told(names: Sequence[str], ranks: Sequence[int], scores: Scores) -> dict[str, ByRank]:
+def scores_by_rank(names: Sequence[str], ranks: Sequence[int], scores: Scores) -> dict[str, ByRank]:
     """Section -> rank -> score, None where it is unknown."""
     by_section: list[list[float | None]] = scores.tolist()
     for section, rank in np.argwhere(np.isnan(scores)).tolist():

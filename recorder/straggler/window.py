@@ -49,7 +49,7 @@ class Window:
     input: InputWait | None = None
     #: Milliseconds for which the thread that reports waited for a processor, by the kernel's
     #: count; None where it does not tell.
-    kept_ms: float | None = None
+    run_queue_delay_ms: float | None = None
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
@@ -64,7 +64,7 @@ class Window:
                 "kernels": {name: _pack(s) for name, s in self.kernels.items()},
                 "gpu_individual": self.gpu_individual,
                 "input": None if self.input is None else asdict(self.input),
-                "kept_ms": self.kept_ms,
+                "kept_ms": self.run_queue_delay_ms,
                 "warnings": self.warnings,
             },
             separators=(",", ":"),
@@ -76,10 +76,10 @@ _NAMES = tuple(f.name for f in fields(SectionWindow) if f.name != "wall")
 
 
 def _pack_section(section: SectionWindow) -> dict[str, Any]:
-    told = {name: getattr(section, name) for name in _NAMES}
+    packed = {name: getattr(section, name) for name in _NAMES}
     for name in _SUMMARIES:
-        told[name] = _pack(told[name])
-    return told
+        packed[name] = _pack(packed[name])
+    return packed
 
 
 def _pack(summary: Summary | None) -> list[Any] | None:
@@ -120,6 +120,6 @@ class Standing:
     @classmethod
     def from_json(cls, data: bytes) -> Standing:
         """Raises ValueError, TypeError or KeyError for what another version wrote."""
-        told = json.loads(data)
-        told["open"] = tuple((str(name), float(s)) for name, s in told["open"])
-        return cls(**told)
+        values = json.loads(data)
+        values["open"] = tuple((str(name), float(s)) for name, s in values["open"])
+        return cls(**values)

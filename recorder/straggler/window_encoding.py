@@ -56,7 +56,7 @@ def pack(window: Window) -> bytes:
         "kernels": list(window.kernels),
         "gpu_individual": window.gpu_individual,
         "input": None if window.input is None else asdict(window.input),
-        "kept_ms": window.kept_ms,
+        "run_queue_delay_ms": window.run_queue_delay_ms,
         "warnings": window.warnings,
     }
     return b"".join(
@@ -76,8 +76,8 @@ def number_of(data: bytes) -> int:
 
 def unpack(data: bytes) -> Window:
     """Raises ValueError, TypeError or KeyError for what another version wrote."""
-    number, head, packed = data.split(b"\n", 2)
-    told = json.loads(head)
+    number, text, packed = data.split(b"\n", 2)
+    head = json.loads(text)
     numbers = np.frombuffer(packed, _NUMBER).astype(np.float64)
     used = 0
 
@@ -86,34 +86,34 @@ def unpack(data: bytes) -> Window:
         first, used = used, used + count * width
         return numbers[first:used].reshape(count, width)
 
-    names = [str(name) for name in told["sections"]]
+    names = [str(name) for name in head["sections"]]
     means = take(len(names), 3)
     summaries = {}
-    for name, (count, width, there) in zip(_SENT, told["sent"], strict=True):
+    for name, (count, width, there) in zip(_SENT, head["sent"], strict=True):
         rows = take(count, width)
         if (count, width) != (len(names), WIDTH):
             some, rows = rows, no_summaries(len(names))
             bits = np.unpackbits(np.frombuffer(bytes.fromhex(there), np.uint8), count=len(names))
             rows[bits.astype(bool), :width] = some
         summaries[name] = rows
-    kernels = take(len(told["kernels"]), WIDTH).tolist()
+    kernels = take(len(head["kernels"]), WIDTH).tolist()
     if used != len(numbers):
         raise ValueError("a window holds more numbers than it says")
     return Window(
         number=int(number),
-        rank=int(told["rank"]),
-        node=str(told["node"]),
-        span_ms=float(told["span_ms"]),
+        rank=int(head["rank"]),
+        node=str(head["node"]),
+        span_ms=float(head["span_ms"]),
         sections=SectionTable(
-            names, told["measures"], means, wall=no_summaries(len(names)), **summaries
+            names, head["measures"], means, wall=no_summaries(len(names)), **summaries
         ),
         kernels={
             str(name): summary
-            for name, row in zip(told["kernels"], kernels, strict=True)
+            for name, row in zip(head["kernels"], kernels, strict=True)
             if (summary := summary_of(row)) is not None
         },
-        gpu_individual=told["gpu_individual"],
-        input=None if told["input"] is None else InputWait(**told["input"]),
-        kept_ms=told["kept_ms"],
-        warnings=tuple(told["warnings"]),
+        gpu_individual=head["gpu_individual"],
+        input=None if head["input"] is None else InputWait(**head["input"]),
+        run_queue_delay_ms=head["run_queue_delay_ms"],
+        warnings=tuple(head["warnings"]),
     )

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from hanglab.recorder.slowness import Summary, ratio, summarize
-from hanglab.recorder.straggler.peers import Heard
+from hanglab.recorder.straggler.peers import PeerWindows
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
 from hanglab.recorder.straggler.window import SectionWindow, Window
@@ -50,7 +50,7 @@ def report(windows: Sequence[Window]) -> Report:
     own, *others = windows
     return make_report(
         own,
-        Heard(len(windows), {w.rank: w for w in others}),
+        PeerWindows(len(windows), {w.rank: w for w in others}),
         scores=[RELATIVE, INDIVIDUAL],
         gathered=True,
         unasked=False,

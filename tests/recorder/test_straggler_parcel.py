@@ -33,7 +33,7 @@ WINDOW = Window(
     kernels={"gemm": summarize([0.25, 0.5]) or pytest.fail("no summary")},
     gpu_individual=0.75,
     input=InputWait(0.25, None),
-    kept_ms=12.5,
+    run_queue_delay_ms=12.5,
     warnings=("a warning",),
 )
 

@@ -14,7 +14,7 @@ import pytest
 from hanglab.recorder.slowness import Summary, ratio, relative_scores, summarize
 from hanglab.recorder.straggler import window_encoding
 from hanglab.recorder.straggler.measurement import Measuring
-from hanglab.recorder.straggler.peers import Heard, Peers
+from hanglab.recorder.straggler.peers import Peers, PeerWindows
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
 from hanglab.recorder.straggler.table import SectionTable
@@ -145,7 +145,7 @@ def test_scores_are_those_of_each_section_by_itself(seed: int, gathered: bool) -
     world_size = len(windows) + len(missing)
     report = make_report(
         windows[0],
-        Heard(world_size, {r: w for r, w in windows.items() if r}, missing),
+        PeerWindows(world_size, {r: w for r, w in windows.items() if r}, missing),
         scores=[RELATIVE, INDIVIDUAL],
         gathered=gathered,
         unasked=False,
@@ -174,6 +174,6 @@ def test_nobody_publishes_a_window_that_nobody_reads(
     for rank in (0, 1):
         monkeypatch.setenv("RANK", str(rank))
         peers = Peers("prefix", tmp_path, True, gathering, lambda: None)
-        peers.tell(window(rank, {"section": 1.0}), unasked=False)
+        peers.publish(window(rank, {"section": 1.0}), unasked=False)
         peers.close()
     assert {int(path.name[-1]) for path in tmp_path.rglob("window*")} == published

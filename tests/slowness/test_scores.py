@@ -8,11 +8,11 @@ from hanglab.recorder.slowness import (
     InputWait,
     Statistic,
     Summary,
-    habits,
     individual_scores,
     judge_input,
     kernel_score,
     relative_scores,
+    slow_ranks,
     slower_than,
     summarize,
 )
@@ -117,41 +117,42 @@ def test_half_as_much_again_is_told_from_noise_of_a_third(seed: int) -> None:
 
 def test_a_difference_below_the_floor_accuses_nobody() -> None:
     assert (
-        habits({0: noisy(0.1, 0.01, 1), 1: noisy(0.9, 0.01, 2), 2: noisy(0.1, 0.01, 3)}, SLOW) == {}
+        slow_ranks({0: noisy(0.1, 0.01, 1), 1: noisy(0.9, 0.01, 2), 2: noisy(0.1, 0.01, 3)}, SLOW)
+        == {}
     )
-    assert set(habits({0: noisy(0.1, 0.01, 1), 1: noisy(1.9, 0.01, 2)}, SLOW)) == {1}
+    assert set(slow_ranks({0: noisy(0.1, 0.01, 1), 1: noisy(1.9, 0.01, 2)}, SLOW)) == {1}
 
 
 def test_several_culprits_by_their_medians() -> None:
     by_rank = {rank: noisy(20 if rank in (1, 4) else 10, 1, rank) for rank in range(6)}
-    found = habits(by_rank, SLOW)
-    assert set(found) == {1, 4} and found[1].habit == "median"
+    found = slow_ranks(by_rank, SLOW)
+    assert set(found) == {1, 4} and found[1].kind == "median"
     assert found[1].factor == pytest.approx(2, rel=0.1)
 
 
 def test_one_rank_with_less_work_makes_no_culprits_of_the_others() -> None:
-    assert habits({0: noisy(1, 0.1, 0), 1: noisy(10, 1, 1), 2: noisy(10, 1, 2)}, SLOW) == {}
+    assert slow_ranks({0: noisy(1, 0.1, 0), 1: noisy(10, 1, 1), 2: noisy(10, 1, 2)}, SLOW) == {}
 
 
 def test_slow_in_two_of_five_entries_shows_in_the_mean() -> None:
     generator = random.Random(5)
     often = window([generator.gauss(20 if n % 5 < 2 else 10, 1) for n in range(50)])
     assert not slower_than(often, noisy(10, 1, 0), SLOW)
-    found = habits({0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: often}, SLOW)
-    assert {rank: slowness.habit for rank, slowness in found.items()} == {2: "mean"}
+    found = slow_ranks({0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: often}, SLOW)
+    assert {rank: slowness.kind for rank, slowness in found.items()} == {2: "mean"}
 
 
 def test_every_tenth_entry_stalls() -> None:
     generator = random.Random(5)
     stalls = window([210.0 if n % 10 == 5 else generator.gauss(10, 1) for n in range(50)])
-    found = habits({0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: stalls}, SLOW)
-    assert {rank: slowness.habit for rank, slowness in found.items()} == {2: "stalls"}
+    found = slow_ranks({0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: stalls}, SLOW)
+    assert {rank: slowness.kind for rank, slowness in found.items()} == {2: "stalls"}
     assert found[2].excess_ms == pytest.approx(16, rel=0.2)
 
 
 def test_one_long_pause_is_no_habit() -> None:
     paused = window([3000.0] + [10.0 + n % 3 for n in range(49)])
-    assert habits({0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: paused}, SLOW) == {}
+    assert slow_ranks({0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: paused}, SLOW) == {}
 
 
 def test_stalls_that_all_ranks_have_accuse_nobody() -> None:
@@ -162,7 +163,7 @@ def test_stalls_that_all_ranks_have_accuse_nobody() -> None:
         )
 
     for seed in range(0, 400, 4):
-        assert habits({rank: stalling(seed + rank) for rank in range(4)}, SLOW) == {}
+        assert slow_ranks({rank: stalling(seed + rank) for rank in range(4)}, SLOW) == {}
 
 
 def drifting(seed: int, factors: list[float], count: int = 50) -> dict[int, Summary]:
@@ -179,8 +180,8 @@ def drifting(seed: int, factors: list[float], count: int = 50) -> dict[int, Summ
 
 def test_a_rank_is_told_from_a_machine_whose_speed_drifts() -> None:
     for seed in range(100):
-        assert set(habits(drifting(seed, [1, 1, 1.3, 1]), SLOW)) == {2}, seed
-        assert habits(drifting(seed, [1, 1, 1, 1]), SLOW) == {}, seed
+        assert set(slow_ranks(drifting(seed, [1, 1, 1.3, 1]), SLOW)) == {2}, seed
+        assert slow_ranks(drifting(seed, [1, 1, 1, 1]), SLOW) == {}, seed
 
 
 def test_the_drift_that_ranks_share_cancels_against_the_fastest_one() -> None:
@@ -191,7 +192,7 @@ def test_the_drift_that_ranks_share_cancels_against_the_fastest_one() -> None:
 
 
 def test_how_much_slower_than_its_peers_meanwhile() -> None:
-    found = habits(drifting(3, [1, 1, 1.5, 1]), SLOW)[2]
+    found = slow_ranks(drifting(3, [1, 1, 1.5, 1]), SLOW)[2]
     assert found.factor == pytest.approx(1.5, rel=0.05)
 
 
@@ -200,7 +201,7 @@ def test_what_comes_and_goes_within_the_window_is_no_habit(count: int) -> None:
     # A rank that shared its processor for three fifths of the window.
     crowded = window([9.0 + n % 3 if 5 * n < 2 * count else 25.0 + n % 3 for n in range(count)])
     usual = {rank: noisy(10, 1, rank, count) for rank in range(3)}
-    assert habits({**usual, 3: crowded}, SLOW) == {}
+    assert slow_ranks({**usual, 3: crowded}, SLOW) == {}
     assert not slower_than(crowded, usual[0], 1 / 0.75, at_once=True)
     assert not slower_than(crowded, usual[0], 1 / 0.75)
 
@@ -208,35 +209,35 @@ def test_what_comes_and_goes_within_the_window_is_no_habit(count: int) -> None:
 def test_half_a_minute_in_each_is_a_habit() -> None:
     throttled = window([10.0 + n % 3 if n < 2000 else 25.0 + n % 3 for n in range(4000)])
     usual = {rank: noisy(11, 1, rank, 4000) for rank in range(3)}
-    assert set(habits({**usual, 3: throttled}, SLOW)) == {3}
+    assert set(slow_ranks({**usual, 3: throttled}, SLOW)) == {3}
 
 
 def test_stalls_in_one_cluster_count_once() -> None:
     clustered = window([60.0 if n in (2, 4, 6, 8) else 10.0 + n % 3 / 10 for n in range(20)])
-    assert habits({0: noisy(10, 1, 0, 20), 1: noisy(10, 1, 1, 20), 2: clustered}, SLOW) == {}
+    assert slow_ranks({0: noisy(10, 1, 0, 20), 1: noisy(10, 1, 1, 20), 2: clustered}, SLOW) == {}
     apart = window([60.0 if n % 5 == 2 else 10.0 + n % 3 / 10 for n in range(20)])
-    found = habits({0: noisy(10, 1, 0, 20), 1: noisy(10, 1, 1, 20), 2: apart}, SLOW)
-    assert [slowness.habit for slowness in found.values()] == ["stalls"]
+    found = slow_ranks({0: noisy(10, 1, 0, 20), 1: noisy(10, 1, 1, 20), 2: apart}, SLOW)
+    assert [slowness.kind for slowness in found.values()] == ["stalls"]
 
 
 def test_a_rank_that_was_kept_from_its_processor_is_not_slow() -> None:
     ranks = {0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: noisy(15, 1, 2)}
-    assert set(habits(ranks, SLOW)) == {2}
-    assert habits(ranks, SLOW, kept_ms={0: 100.0, 1: 90.0, 2: 340.0}) == {}
+    assert set(slow_ranks(ranks, SLOW)) == {2}
+    assert slow_ranks(ranks, SLOW, run_queue_delay_ms={0: 100.0, 1: 90.0, 2: 340.0}) == {}
     # It waited no longer than its peers, or by far less than it is slower.
-    assert set(habits(ranks, SLOW, kept_ms={0: 300.0, 1: 340.0, 2: 10.0})) == {2}
-    assert set(habits(ranks, SLOW, kept_ms={0: 0.0, 1: 0.0, 2: 50.0})) == {2}
-    assert set(habits(ranks, SLOW, kept_ms={2: 340.0})) == {2}
+    assert set(slow_ranks(ranks, SLOW, run_queue_delay_ms={0: 300.0, 1: 340.0, 2: 10.0})) == {2}
+    assert set(slow_ranks(ranks, SLOW, run_queue_delay_ms={0: 0.0, 1: 0.0, 2: 50.0})) == {2}
+    assert set(slow_ranks(ranks, SLOW, run_queue_delay_ms={2: 340.0})) == {2}
 
 
 def test_windows_of_different_lengths_are_not_paired() -> None:
     long = {rank: drifting(rank, [1.0], 80)[0] for rank in range(3)}
-    assert set(habits({**long, 3: noisy(30, 0.5, 3)}, SLOW)) == {3}
+    assert set(slow_ranks({**long, 3: noisy(30, 0.5, 3)}, SLOW)) == {3}
 
 
 def test_few_entries_say_nothing() -> None:
-    assert habits({0: window([10.0] * 4), 1: window([90.0] * 4)}, SLOW) == {}
-    assert set(habits({0: window([10.0] * 5), 1: window([90.0] * 5)}, SLOW)) == {1}
+    assert slow_ranks({0: window([10.0] * 4), 1: window([90.0] * 4)}, SLOW) == {}
+    assert set(slow_ranks({0: window([10.0] * 5), 1: window([90.0] * 5)}, SLOW)) == {1}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from hanglab.analyzer.causes.straggler.lost_time import COST, FEWEST, FLOOR_MS, MAIN_PART, Scene
+from hanglab.analyzer.causes.straggler.lost_time import COST, FEWEST, FLOOR_MS, MAIN_PART, JobTiming
 from hanglab.analyzer.facts.evidence import Evidence as Known
 from hanglab.analyzer.facts.evidence import RankView
 from hanglab.analyzer.facts.sampled_lines import input_line
@@ -157,11 +157,11 @@ def _starved(known: Known, waits: Mapping[int, Inputs], waiting: list[int]) -> P
     )
 
 
-def slow_input(scene: Scene, waits: Mapping[int, Inputs]) -> Iterator[Proposal]:
+def slow_input(timing: JobTiming, waits: Mapping[int, Inputs]) -> Iterator[Proposal]:
     """A rank whose loader does not keep up while its peers' do."""
-    if len(waits) < 2 or not scene.long_enough:
+    if len(waits) < 2 or not timing.long_enough:
         return
-    found = scene.found
+    found = timing.found
     for rank, wait in waits.items():
         usual = median(w.ms for r, w in waits.items() if r != rank)
         excess = wait.ms - usual
@@ -172,16 +172,16 @@ def slow_input(scene: Scene, waits: Mapping[int, Inputs]) -> Iterator[Proposal]:
         if _merely_kept(waits, rank):
             continue
         cost = max(found.late_share(rank), found.excess_share(rank))
-        cost -= scene.share(scene.kept_ns(rank))
+        cost -= timing.share(timing.run_queue_delay_ns(rank))
         if (
             wait.share >= COST
             and wait.ms >= EXCESS * usual
-            and max(excess, _own_ms(scene, rank)) >= FLOOR_MS
+            and max(excess, _own_ms(timing, rank)) >= FLOOR_MS
             and cost >= COST
             and found.late_share(rank) >= COST / 2
         ):
             yield propose(
-                scene.known,
+                timing.known,
                 Order.SLOW,
                 Cause.SLOW_INPUT,
                 [rank],
@@ -193,8 +193,8 @@ def slow_input(scene: Scene, waits: Mapping[int, Inputs]) -> Iterator[Proposal]:
                     Evidence("progress", r, f"waited {w.ms:.1f} ms per batch")
                     for r, w in sorted(waits.items())
                 ]
-                + [scene.lag(rank)],
-                location=input_line(scene.known, rank),
+                + [timing.lag(rank)],
+                location=input_line(timing.known, rank),
                 effect=Effect(
                     section="dataloader",
                     ms_per_step=round(excess, 3),
@@ -203,12 +203,12 @@ def slow_input(scene: Scene, waits: Mapping[int, Inputs]) -> Iterator[Proposal]:
             )
 
 
-def _own_ms(scene: Scene, rank: int) -> float:
+def _own_ms(timing: JobTiming, rank: int) -> float:
     """Waits for input in the rank's own time beyond its peers', if they are most of its excess."""
-    waited = scene.beyond("input_ns", rank) or 0.0
-    if rank not in scene.did or waited < MAIN_PART * scene.found.excess_ns[rank]:
+    waited = timing.beyond("input_ns", rank) or 0.0
+    if rank not in timing.did or waited < MAIN_PART * timing.found.excess_ns[rank]:
         return 0.0
-    return scene.ms_per_step(waited)
+    return timing.ms_per_step(waited)
 
 
 def _merely_kept(waits: Mapping[int, Inputs], rank: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import Scene
+from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line
 from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
@@ -15,8 +15,8 @@ LONG_NS = 8_000_000_000
 LONG_PATIENCE = 3
 
 
-def rank0_work(scene: Scene) -> Iterator[Proposal]:
-    known, found = scene.known, scene.found
+def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
+    known, found = timing.known, timing.found
     patience = known.job.hang_after_s if known.job else None
     long_ns = min(LONG_NS, LONG_PATIENCE * patience * 1e9) if patience else LONG_NS
     for rank, waited in found.longest_ns.items():

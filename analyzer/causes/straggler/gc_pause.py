@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hanglab.analyzer.causes.straggler.lost_time import COST, FLOOR_MS, MAIN_PART, Scene
+from hanglab.analyzer.causes.straggler.lost_time import COST, FLOOR_MS, MAIN_PART, JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Bool, Times
 from hanglab.analyzer.facts.arrival_lag import OwnTime, Stretch
 from hanglab.analyzer.facts.time_breakdown import collecting
@@ -19,15 +19,15 @@ _FEWEST = 3
 _PART = 0.2
 
 
-def gc_pause(scene: Scene) -> Iterator[Proposal]:
+def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
     """Each wait for a late rank, as far as that rank spent it in its garbage collector.
 
     So ranks are found that pause in turns, too, where none is later than the
     others on average.  No line is named: nobody can look at one while the collector runs.
     """
-    if not scene.long_enough:
+    if not timing.long_enough:
         return
-    waits = {rank: _waits(scene, rank) for rank in scene.did}
+    waits = {rank: _waits(timing, rank) for rank in timing.did}
     # Once is no habit.
     lost = {rank: sum(w) - max(w, default=0.0) for rank, w in waits.items()}
     total = sum(lost.values())
@@ -36,58 +36,58 @@ def gc_pause(scene: Scene) -> Iterator[Proposal]:
         for rank, ns in lost.items()
         if ns >= _PART * total
         and len(waits[rank]) >= _FEWEST
-        and sum(waits[rank]) >= MAIN_PART * scene.found.lost_ns[rank]
+        and sum(waits[rank]) >= MAIN_PART * timing.found.lost_ns[rank]
     ]
     cost = sum(lost[rank] for rank in culprits)
-    if not culprits or scene.share(cost) < COST or scene.ms_per_step(cost) < FLOOR_MS:
+    if not culprits or timing.share(cost) < COST or timing.ms_per_step(cost) < FLOOR_MS:
         return
     yield propose(
-        scene.known,
+        timing.known,
         Order.SLOW,
         Cause.GC_PAUSE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.97, 0.75 + scene.share(cost)),
+        confidence=min(0.97, 0.75 + timing.share(cost)),
         summary=f"The others wait for {name_ranks(culprits)} while Python collects garbage there, "
-        f"{scene.share(cost):.0%} of the time.",
-        evidence=[_evidence(scene, rank, waits[rank]) for rank in sorted(scene.did)],
-        effect=scene.effect(cost),
+        f"{timing.share(cost):.0%} of the time.",
+        evidence=[_evidence(timing, rank, waits[rank]) for rank in sorted(timing.did)],
+        effect=timing.effect(cost),
     )
 
 
-def _waits(scene: Scene, rank: int) -> list[float]:
+def _waits(timing: JobTiming, rank: int) -> list[float]:
     """What the peers lost to each of the rank's collections, in nanoseconds."""
-    progress = scene.known.ranks[rank].progress
+    progress = timing.known.ranks[rank].progress
     if progress is None or not progress.pauses:
         return []
-    pauses = OwnTime(collecting(progress, rank, scene.found))
+    pauses = OwnTime(collecting(progress, rank, timing.found))
     waits: list[float] = []
-    for stretch in scene.found.stretches:
+    for stretch in timing.found.stretches:
         if rank not in stretch.members:
             continue
         place = stretch.members.index(rank)
         late = stretch.last == place
         paused = pauses.overlap(stretch.base[late, place], stretch.entered[late, place])
-        together = _of_peers(scene, stretch, place, late)
+        together = _of_peers(timing, stretch, place, late)
         waits += np.minimum(paused - together, stretch.lost[late]).tolist()
     return [ns for ns in waits if ns > 0]
 
 
-def _of_peers(scene: Scene, stretch: Stretch, place: int, rows: Bool) -> Times:
+def _of_peers(timing: JobTiming, stretch: Stretch, place: int, rows: Bool) -> Times:
     """What the median peer collected before the same operations: nobody loses by that."""
     collected = []
     for j, peer in enumerate(stretch.members):
-        progress = scene.known.ranks[peer].progress
+        progress = timing.known.ranks[peer].progress
         if j == place:
             continue
-        spans = collecting(progress, peer, scene.found) if progress else np.zeros((0, 2))
+        spans = collecting(progress, peer, timing.found) if progress else np.zeros((0, 2))
         collected.append(OwnTime(spans).overlap(stretch.base[rows, j], stretch.entered[rows, j]))
     middle: Times = np.median(collected, axis=0)
     return middle
 
 
-def _evidence(scene: Scene, rank: int, waits: list[float]) -> Evidence:
-    did = scene.did[rank]
+def _evidence(timing: JobTiming, rank: int, waits: list[float]) -> Evidence:
+    did = timing.did[rank]
     return Evidence(
         "progress",
         rank,

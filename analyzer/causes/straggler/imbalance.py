@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hanglab.analyzer.causes.straggler.lost_time import COST, FLOOR_MS, Scene
+from hanglab.analyzer.causes.straggler.lost_time import COST, FLOOR_MS, JobTiming
 from hanglab.analyzer.causes.straggler.slow_compute import computes_more
 from hanglab.analyzer.facts.aligned_collectives import Times
 from hanglab.analyzer.facts.sampled_lines import busiest_line
@@ -26,91 +26,91 @@ _CORRELATED = 0.5
 _TURNS = 0.12
 
 
-def imbalance(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
-    if any(d.batches < _FEWEST or not d.elements for d in scene.did.values()):
+def imbalance(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal]:
+    if any(d.batches < _FEWEST or not d.elements for d in timing.did.values()):
         return
-    persistent = [rank for rank in scene.did if rank not in named and _explained(scene, rank)]
+    persistent = [rank for rank in timing.did if rank not in named and _explained(timing, rank)]
     if persistent:
-        yield _persistent(scene, persistent)
+        yield _persistent(timing, persistent)
     elif not named:
-        yield from _in_turns(scene)
+        yield from _in_turns(timing)
 
 
-def _larger(scene: Scene, rank: int) -> float:
+def _larger(timing: JobTiming, rank: int) -> float:
     """How many times as large as its peers' the rank's batches are, on average."""
-    return (scene.did[rank].elements or 0.0) / max(scene.usual("elements", rank), 1.0)
+    return (timing.did[rank].elements or 0.0) / max(timing.usual("elements", rank), 1.0)
 
 
-def _explained(scene: Scene, rank: int) -> bool:
+def _explained(timing: JobTiming, rank: int) -> bool:
     """Whether the rank computes more, and as much more as larger batches ask for."""
-    larger = _larger(scene, rank)
-    if larger < _LARGER or not computes_more(scene, rank):
+    larger = _larger(timing, rank)
+    if larger < _LARGER or not computes_more(timing, rank):
         return False
-    work = (scene.did[rank].work_ns or 0.0) / max(scene.usual("work_ns", rank), 1.0)
+    work = (timing.did[rank].work_ns or 0.0) / max(timing.usual("work_ns", rank), 1.0)
     return bool(work <= _ERROR * larger**_POWER)
 
 
-def _persistent(scene: Scene, culprits: list[int]) -> Proposal:
-    worst = max(culprits, key=lambda rank: scene.found.excess_ns[rank])
-    cost = max(scene.found.excess_ns[worst], scene.beyond("work_ns", worst) or 0.0)
-    line = busiest_line(scene.known, worst)
+def _persistent(timing: JobTiming, culprits: list[int]) -> Proposal:
+    worst = max(culprits, key=lambda rank: timing.found.excess_ns[rank])
+    cost = max(timing.found.excess_ns[worst], timing.beyond("work_ns", worst) or 0.0)
+    line = busiest_line(timing.known, worst)
     return propose(
-        scene.known,
+        timing.known,
         Order.SLOW,
         Cause.IMBALANCE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.95, 0.65 + scene.share(cost)),
-        summary=f"{name_ranks(culprits).capitalize()} gets batches {_larger(scene, worst):.1f} "
+        confidence=min(0.95, 0.65 + timing.share(cost)),
+        summary=f"{name_ranks(culprits).capitalize()} gets batches {_larger(timing, worst):.1f} "
         "times as large as its peers', computes accordingly longer, and they wait for it.",
-        evidence=_sizes(scene) + [scene.lag(rank) for rank in culprits],
-        location=scene.known.ranks[worst].location(line) if line else None,
-        effect=scene.effect(cost),
+        evidence=_sizes(timing) + [timing.lag(rank) for rank in culprits],
+        location=timing.known.ranks[worst].location(line) if line else None,
+        effect=timing.effect(cost),
     )
 
 
-def _sizes(scene: Scene) -> list[Evidence]:
+def _sizes(timing: JobTiming) -> list[Evidence]:
     return [
         Evidence(
             "progress",
             rank,
             f"drew {did.batches} batches of {did.elements or 0:.0f} elements on average"
             + (
-                f" and used {scene.ms_per_step(did.work_ns):.1f} ms of processor time a step"
+                f" and used {timing.ms_per_step(did.work_ns):.1f} ms of processor time a step"
                 if did.work_ns is not None
                 else ""
             ),
         )
-        for rank, did in sorted(scene.did.items())
+        for rank, did in sorted(timing.did.items())
     ]
 
 
-def _in_turns(scene: Scene) -> Iterator[Proposal]:
+def _in_turns(timing: JobTiming) -> Iterator[Proposal]:
     """No rank is slower than the others for long; whoever has the largest batch is late."""
-    found = scene.found
-    lost = {r: found.lost_ns[r] - found.longest_ns[r] for r in scene.did}
+    found = timing.found
+    lost = {r: found.lost_ns[r] - found.longest_ns[r] for r in timing.did}
     total = float(sum(lost.values()))
     if (
-        not scene.long_enough
-        or scene.share(total) < max(_TURNS, COST)
-        or scene.ms_per_step(total) < FLOOR_MS
+        not timing.long_enough
+        or timing.share(total) < max(_TURNS, COST)
+        or timing.ms_per_step(total) < FLOOR_MS
     ):
         return
-    correlation = _correlation(scene)
+    correlation = _correlation(timing)
     if correlation < _CORRELATED:
         return
     culprits = sorted(r for r in lost if lost[r] >= 0.1 * total)
     yield propose(
-        scene.known,
+        timing.known,
         Order.SLOW,
         Cause.IMBALANCE,
         culprits,
         status=Status.SLOW,
         confidence=min(0.9, 0.4 + correlation / 2),
-        summary=f"The ranks wait for each other {scene.share(total):.0%} of the time: whichever "
+        summary=f"The ranks wait for each other {timing.share(total):.0%} of the time: whichever "
         "has the largest batch is late.",
         evidence=[
-            *_sizes(scene),
+            *_sizes(timing),
             Evidence(
                 "flight_recorder",
                 None,
@@ -118,21 +118,21 @@ def _in_turns(scene: Scene) -> Iterator[Proposal]:
             ),
         ],
         victims=[],
-        effect=scene.effect(total),
+        effect=timing.effect(total),
     )
 
 
-def _correlation(scene: Scene) -> float:
+def _correlation(timing: JobTiming) -> float:
     """Between what ranks took and what their batches held, beyond the step's and the rank's means.
 
     A step lasts from one batch of a rank to its next.  0 where it cannot be told.
     """
     sizes, times = [], []
-    for rank in sorted(scene.did):
-        progress = scene.known.ranks[rank].progress
+    for rank in sorted(timing.did):
+        progress = timing.known.ranks[rank].progress
         assert progress is not None  # it drew batches
-        drawn = scene.found.local(rank, (b.at_ns for b in progress.batches))
-        own = scene.found.own(rank).before(drawn)
+        drawn = timing.found.local(rank, (b.at_ns for b in progress.batches))
+        own = timing.found.own(rank).before(drawn)
         elements = [float(b.elements) for b in progress.batches]
         sizes.append(elements[:-1])
         times.append([later - earlier for earlier, later in pairwise(own.tolist())])

@@ -11,7 +11,12 @@ from statistics import median
 
 from hanglab.analyzer.facts.arrival_lag import Arrivals
 from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.time_breakdown import Doings, beyond_peers, doings, steps
+from hanglab.analyzer.facts.time_breakdown import (
+    TimeBreakdown,
+    beyond_peers,
+    steps,
+    time_breakdowns,
+)
 from hanglab.analyzer.verdict import Effect, Evidence
 
 #: Share of the time that a rank must cost its peers, and exceed them by itself.
@@ -32,17 +37,17 @@ CROWDED = 0.1
 
 
 @dataclass
-class Scene:
+class JobTiming:
     """The job as the heuristics of slowness see it."""
 
     known: Known
     found: Arrivals
-    did: dict[int, Doings]
+    did: dict[int, TimeBreakdown]
     steps: int
 
     @classmethod
-    def of(cls, known: Known, found: Arrivals) -> Scene:
-        return cls(known, found, doings(known, found), steps(known, found))
+    def of(cls, known: Known, found: Arrivals) -> JobTiming:
+        return cls(known, found, time_breakdowns(known, found), steps(known, found))
 
     @property
     def long_enough(self) -> bool:
@@ -66,7 +71,7 @@ class Scene:
             and found.certainty[rank] >= certainty
         )
 
-    def late_but_for_the_crowd(self, rank: int) -> bool:
+    def late_but_for_run_queue_delay(self, rank: int) -> bool:
         """Whether it would be late on a machine with processors for all.
 
         On a crowded one the ranks wait for processors in turns, some more than
@@ -84,7 +89,7 @@ class Scene:
             and self.ms_per_step(excess) >= FLOOR_MS
         )
 
-    def kept_ns(self, rank: int) -> float:
+    def run_queue_delay_ns(self, rank: int) -> float:
         """What the rank was kept from a processor beyond its peers, by no doing of its own.
 
         0 where the kernel does not tell.
@@ -104,7 +109,7 @@ class Scene:
         )
 
     def beyond(self, name: str, rank: int) -> float | None:
-        """A quantity of ``Doings`` beyond the median of the peers'; None where not all have it."""
+        """A field of ``TimeBreakdown`` beyond the peers' median; None where not all have it."""
         values = {r: getattr(d, name) for r, d in self.did.items()}
         if rank not in values or None in values.values() or len(values) < 2:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import CERTAIN, COST, EXCESS, FLOOR_MS, Scene
+from hanglab.analyzer.causes.straggler.lost_time import CERTAIN, COST, EXCESS, FLOOR_MS, JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line, shares_of_line
 from hanglab.analyzer.facts.sections import heaviest_section, longer_section, slower_throughout
 from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
@@ -39,56 +39,56 @@ OWN_LINE = 0.5
 SECTION_PART = 0.4
 
 
-def computes_more(scene: Scene, rank: int) -> bool:
+def computes_more(timing: JobTiming, rank: int) -> bool:
     """Whether the rank is late and uses more processor time than its peers by as much."""
-    excess = scene.beyond("work_ns", rank)
+    excess = timing.beyond("work_ns", rank)
     if excess is None:
         return False
-    usual = scene.usual("work_ns", rank)
+    usual = timing.usual("work_ns", rank)
     if (
         excess < LEAST_NS
-        or excess < WORK * scene.served_ns(rank)
-        or scene.ms_per_step(excess) < FLOOR_MS
+        or excess < WORK * timing.served_ns(rank)
+        or timing.ms_per_step(excess) < FLOOR_MS
         or usual + excess < MORE * usual
     ):
         return False
     factor = (usual + excess) / max(usual, 1.0)
-    tenths = scene.tenths_beyond(rank, MORE)
-    if slower_throughout(scene.known, rank, 1 + THROUGHOUT * (factor - 1)):
+    tenths = timing.tenths_beyond(rank, MORE)
+    if slower_throughout(timing.known, rank, 1 + THROUGHOUT * (factor - 1)):
         return False
     if factor >= CLEAR:
-        return tenths >= OFTEN and (scene.late(rank) or scene.late_but_for_the_crowd(rank))
-    if tenths < ALWAYS or scene.kept_ns(rank) > MOSTLY_KEPT * excess:
+        return tenths >= OFTEN and (timing.late(rank) or timing.late_but_for_run_queue_delay(rank))
+    if tenths < ALWAYS or timing.run_queue_delay_ns(rank) > MOSTLY_KEPT * excess:
         return False
-    if heaviest_section(scene.known, rank, SECTION_PART * excess) is None:
+    if heaviest_section(timing.known, rank, SECTION_PART * excess) is None:
         return (
             factor >= PERSISTENT
-            and scene.late(rank, CERTAIN)
-            and scene.kept_ns(rank) <= HARDLY_KEPT * excess
+            and timing.late(rank, CERTAIN)
+            and timing.run_queue_delay_ns(rank) <= HARDLY_KEPT * excess
         )
-    late = scene.late(rank, 0.5, EXCESS / 2) or scene.late_but_for_the_crowd(rank)
-    return late and longer_section(scene.known, rank) is not None
+    late = timing.late(rank, 0.5, EXCESS / 2) or timing.late_but_for_run_queue_delay(rank)
+    return late and longer_section(timing.known, rank) is not None
 
 
-def slow_compute(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
-    culprits = [r for r in scene.did if r not in named and computes_more(scene, r)]
+def slow_compute(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal]:
+    culprits = [r for r in timing.did if r not in named and computes_more(timing, r)]
     if not culprits:
-        yield from _slow_elsewhere(scene, named)
+        yield from _slow_elsewhere(timing, named)
         return
-    worst = max(culprits, key=lambda r: scene.found.excess_ns[r])
-    excess = scene.beyond("work_ns", worst) or 0.0
-    usual = scene.usual("work_ns", worst)
-    section = heaviest_section(scene.known, worst, SECTION_PART * excess)
-    line = busiest_line(scene.known, worst, section)
+    worst = max(culprits, key=lambda r: timing.found.excess_ns[r])
+    excess = timing.beyond("work_ns", worst) or 0.0
+    usual = timing.usual("work_ns", worst)
+    section = heaviest_section(timing.known, worst, SECTION_PART * excess)
+    line = busiest_line(timing.known, worst, section)
     # On a crowded machine its peers may have waited for a processor for as long.
-    cost = max(scene.found.excess_ns[worst], excess)
+    cost = max(timing.found.excess_ns[worst], excess)
     yield propose(
-        scene.known,
+        timing.known,
         Order.SLOW,
         Cause.SLOW_COMPUTE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.97, 0.65 + sum(scene.found.excess_share(r) for r in culprits)),
+        confidence=min(0.97, 0.65 + sum(timing.found.excess_share(r) for r in culprits)),
         summary=f"{name_ranks(culprits).capitalize()} computed "
         f"{(usual + excess) / max(usual, 1.0):.1f} times as long as its peers"
         + (f", most of it in section {section}," if section else "")
@@ -97,25 +97,26 @@ def slow_compute(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
             Evidence(
                 "progress",
                 r,
-                f"used {scene.ms_per_step(did.work_ns or 0.0):.1f} ms of processor time a step",
+                f"used {timing.ms_per_step(did.work_ns or 0.0):.1f} ms of processor time a step",
             )
-            for r, did in sorted(scene.did.items())
+            for r, did in sorted(timing.did.items())
         ]
-        + [scene.lag(r) for r in culprits],
-        location=scene.known.ranks[worst].location(line) if line else None,
-        effect=scene.effect(cost, section if section else None),
+        + [timing.lag(r) for r in culprits],
+        location=timing.known.ranks[worst].location(line) if line else None,
+        effect=timing.effect(cost, section if section else None),
     )
 
 
-def _slow_elsewhere(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
+def _slow_elsewhere(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal]:
     """A rank that its peers always wait for, seen at a line of its own, without computing more."""
-    known, found = scene.known, scene.found
-    for rank in scene.did:
+    known, found = timing.known, timing.found
+    for rank in timing.did:
         view = known.ranks[rank]
         if (
             rank in named
-            or not scene.late(rank, CERTAIN)
-            or found.share(rank) - scene.share(scene.kept_ns(rank)) < max(LATE, COST, EXCESS)
+            or not timing.late(rank, CERTAIN)
+            or found.share(rank) - timing.share(timing.run_queue_delay_ns(rank))
+            < max(LATE, COST, EXCESS)
         ):
             continue
         line = busiest_line(known, rank)
@@ -138,7 +139,7 @@ def _slow_elsewhere(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
             f"time{name_line(location)}, where its peers spend next to none; it does not compute "
             "more than they do, so it waits for something there.",
             evidence=[
-                scene.lag(rank),
+                timing.lag(rank),
                 Evidence(
                     "progress",
                     rank,
@@ -146,5 +147,5 @@ def _slow_elsewhere(scene: Scene, named: Collection[int]) -> Iterator[Proposal]:
                 ),
             ],
             location=location,
-            effect=scene.effect(found.excess_ns[rank]),
+            effect=timing.effect(found.excess_ns[rank]),
         )

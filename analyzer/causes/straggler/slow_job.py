@@ -12,7 +12,7 @@ from hanglab.analyzer.causes.data_starvation.slow_input import all_waits, input_
 from hanglab.analyzer.causes.software.rank0_work import rank0_work
 from hanglab.analyzer.causes.straggler.gc_pause import gc_pause
 from hanglab.analyzer.causes.straggler.imbalance import imbalance
-from hanglab.analyzer.causes.straggler.lost_time import Scene
+from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.causes.straggler.slow_compute import slow_compute
 from hanglab.analyzer.causes.straggler.slow_host import slow_host
 from hanglab.analyzer.facts.arrival_lag import arrivals
@@ -32,13 +32,13 @@ def slow_job(known: Known) -> Iterator[Proposal]:
     found = arrivals(known)
     if found is None:
         return
-    scene = Scene.of(known, found)
-    alone = list(rank0_work(scene))
+    timing = JobTiming.of(known, found)
+    alone = list(rank0_work(timing))
     yield from alone
-    proposals = [*slow_input(scene, waits), *gc_pause(scene), *slow_host(scene)]
+    proposals = [*slow_input(timing, waits), *gc_pause(timing), *slow_host(timing)]
     named = {rank for proposal in proposals for rank in proposal.finding.culprits}
-    proposals += imbalance(scene, named)
+    proposals += imbalance(timing, named)
     # One long stretch of work alone is more processor time, too.
     named |= {rank for proposal in (*proposals, *alone) for rank in proposal.finding.culprits}
-    proposals += slow_compute(scene, named)
+    proposals += slow_compute(timing, named)
     yield from proposals

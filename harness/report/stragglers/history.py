@@ -19,10 +19,10 @@ from hanglab.recorder.slowness import (
     Slowness,
     Starvation,
     Summary,
-    habits,
     judge_input,
     median,
     relative_scores,
+    slow_ranks,
     summarize,
 )
 
@@ -53,7 +53,7 @@ class Window:
     work: Mapping[str, Mapping[int, Summary]]
     input: Mapping[int, InputWait] = field(default_factory=dict)
     #: Rank -> milliseconds that it waited for a processor.
-    kept_ms: Mapping[int, float] = field(default_factory=dict)
+    run_queue_delay_ms: Mapping[int, float] = field(default_factory=dict)
 
     def scores(self, section: str) -> dict[int, float | None]:
         """Rank -> score against the fastest rank."""
@@ -64,7 +64,9 @@ class Window:
         return {
             (section, rank): slowness
             for section, by_rank in self.work.items()
-            for rank, slowness in habits(by_rank, SLOW_FACTOR, kept_ms=self.kept_ms).items()
+            for rank, slowness in slow_ranks(
+                by_rank, SLOW_FACTOR, run_queue_delay_ms=self.run_queue_delay_ms
+            ).items()
         }
 
 
@@ -128,26 +130,26 @@ def load_history(path: Path) -> History:
         case = CaseReader(path)
     except NotACase as error:
         raise HanglabError(str(error), error.advice) from error
-    told = {rank.rank: rank.read(files.STRAGGLER) for rank in case.ranks}
-    history = _from_detector(told) or _from_progress(case.ranks)
+    lines = {rank.rank: rank.read(files.STRAGGLER) for rank in case.ranks}
+    history = _from_detector(lines) or _from_progress(case.ranks)
     if history is None:
         raise NothingToCompare(f"{path} holds no section of any rank.")
     return history
 
 
-def _from_detector(told: Mapping[int, list[StragglerLine]]) -> History | None:
+def _from_detector(lines: Mapping[int, list[StragglerLine]]) -> History | None:
     by_number: dict[int, dict[int, StragglerLine]] = {}
     remarks: list[str] = []
-    for rank, lines in told.items():
-        for line in lines:
+    for rank, of_rank in lines.items():
+        for line in of_rank:
             if line.kind == "window":
                 by_number.setdefault(line.number, {})[rank] = line
                 remarks += [f"rank {rank}: {text}" for text in line.warnings]
             else:
                 remarks += [f"report {line.number}: {missing.text}" for missing in line.missing]
-    if not any(line.sections for told_of in by_number.values() for line in told_of.values()):
+    if not any(line.sections for of_window in by_number.values() for line in of_window.values()):
         return None
-    first = min(line.at.wall_ns for told_of in by_number.values() for line in told_of.values())
+    first = min(line.at.wall_ns for of_window in by_number.values() for line in of_window.values())
     windows = []
     for number, by_rank in sorted(by_number.items()):
         work: dict[str, dict[int, Summary]] = {}
@@ -165,16 +167,20 @@ def _from_detector(told: Mapping[int, list[StragglerLine]]) -> History | None:
                     for rank, line in by_rank.items()
                     if line.input is not None
                 },
-                {r: line.kept_ms for r, line in by_rank.items() if line.kept_ms is not None},
+                {
+                    r: line.run_queue_delay_ms
+                    for r, line in by_rank.items()
+                    if line.run_queue_delay_ms is not None
+                },
             )
         )
     return History(
-        tuple(sorted(told)), tuple(windows), files.STRAGGLER.name, tuple(dict.fromkeys(remarks))
+        tuple(sorted(lines)), tuple(windows), files.STRAGGLER.name, tuple(dict.fromkeys(remarks))
     )
 
 
-def _summary(told: TimingSummary) -> Summary:
-    return Summary(*msgspec.structs.astuple(told))
+def _summary(timings: TimingSummary) -> Summary:
+    return Summary(*msgspec.structs.astuple(timings))
 
 
 def _from_progress(ranks: Iterable[RankCase]) -> History | None:

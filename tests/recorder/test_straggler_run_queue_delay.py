@@ -10,7 +10,7 @@ import pytest
 
 from hanglab.recorder.slowness import summarize
 from hanglab.recorder.straggler import run_queue_delay
-from hanglab.recorder.straggler.peers import Heard
+from hanglab.recorder.straggler.peers import PeerWindows
 from hanglab.recorder.straggler.scoring import RELATIVE, make_report
 from hanglab.recorder.straggler.window import SectionWindow, Window
 
@@ -24,7 +24,7 @@ def test_waits_are_those_since_the_last_window(
 ) -> None:
     monkeypatch.setattr(run_queue_delay, "_COUNT", tmp_path / "schedstat")
     count(tmp_path / "schedstat", 5_000_000)
-    waits = run_queue_delay.ProcessorWaits()
+    waits = run_queue_delay.RunQueueDelay()
     count(tmp_path / "schedstat", 7_500_000)
     assert waits.take() == 2.5
     assert waits.take() == 0.0
@@ -35,7 +35,7 @@ def test_another_threads_waits_are_not_taken_for_the_ranks(
 ) -> None:
     monkeypatch.setattr(run_queue_delay, "_COUNT", tmp_path / "schedstat")
     count(tmp_path / "schedstat", 0)
-    waits = run_queue_delay.ProcessorWaits()
+    waits = run_queue_delay.RunQueueDelay()
     told: list[float | None] = []
     thread = threading.Thread(target=lambda: told.append(waits.take()))
     thread.start()
@@ -45,18 +45,25 @@ def test_another_threads_waits_are_not_taken_for_the_ranks(
 
 def test_a_kernel_that_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_queue_delay, "_COUNT", tmp_path / "missing")
-    assert run_queue_delay.ProcessorWaits().take() is None
+    assert run_queue_delay.RunQueueDelay().take() is None
 
 
-def window(rank: int, ms: float, kept_ms: float | None) -> Window:
+def window(rank: int, ms: float, run_queue_delay_ms: float | None) -> Window:
     work = summarize([ms + n % 5 / 10 for n in range(50)])
-    return Window(1, rank, "node", 1e3, {"step": SectionWindow(work, "wall")}, kept_ms=kept_ms)
+    return Window(
+        1,
+        rank,
+        "node",
+        1e3,
+        {"step": SectionWindow(work, "wall")},
+        run_queue_delay_ms=run_queue_delay_ms,
+    )
 
 
 def accused(windows: list[Window]) -> tuple[set[int], set[int]]:
     report = make_report(
         windows[0],
-        Heard(len(windows), {w.rank: w for w in windows}),
+        PeerWindows(len(windows), {w.rank: w for w in windows}),
         scores=[RELATIVE],
         gathered=True,
         unasked=False,
@@ -70,5 +77,5 @@ def accused(windows: list[Window]) -> tuple[set[int], set[int]]:
 def test_a_report_accuses_nobody_of_a_crowd() -> None:
     windows = [window(0, 10, 50.0), window(1, 10, 60.0), window(2, 20, 560.0)]
     assert accused(windows) == (set(), set())
-    assert accused([replace(w, kept_ms=None) for w in windows]) == ({2}, {2})
-    assert accused([replace(w, kept_ms=50.0) for w in windows]) == ({2}, {2})
+    assert accused([replace(w, run_queue_delay_ms=None) for w in windows]) == ({2}, {2})
+    assert accused([replace(w, run_queue_delay_ms=50.0) for w in windows]) == ({2}, {2})
