@@ -25,8 +25,8 @@ import torch
 import torch.distributed as dist
 
 from hanglab.recorder.slowness import slow_ranks, summarize
+from hanglab.recorder.slowness.thresholds import SLOW_FACTOR
 from hanglab.recorder.straggler import Detector
-from hanglab.recorder.straggler.reporting import SLOW_FACTOR
 
 RANKS = 4
 ROUNDS = 7

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from hanglab.analyzer.facts.aligned_collectives import Bool, Meetings, Times, timeline
 from hanglab.analyzer.facts.evidence import Evidence, RankView
 from hanglab.analyzer.facts.host_clocks import HostClocks, aligned, host_clocks
+from hanglab.recorder.slowness.job_window import Lateness
 
 #: With more members the peers' median is taken over all of them.
 _EXACT = 16
@@ -53,7 +54,7 @@ class Stretch:
 
 @dataclass
 class Arrivals:
-    """Everything by rank; times in nanoseconds."""
+    """Arrivals of all ranks on one clock; times in nanoseconds."""
 
     #: Operations that were compared.
     operations: int
@@ -62,42 +63,15 @@ class Arrivals:
     #: Wall time of the reference host at which ``begin`` and all other times are 0.
     origin_ns: int
     begin_ns: float
-    #: What the median peer lost by the rank.
-    lost_ns: dict[int, int]
-    #: How many operations each rank entered last by its own doing.
-    last: dict[int, int]
-    #: Operations in which the rank was compared.
-    compared: dict[int, int]
-    #: The longest single wait for each rank.
-    longest_ns: dict[int, int]
-    #: What the rank would have cost the median peer had no other been later.
-    late_ns: dict[int, int]
-    #: Sum of the rank's own time beyond its peers', without the longest single one.
-    excess_ns: dict[int, float]
-    #: Its mean over its standard error: below 4 or so it could be chance.
-    certainty: dict[int, float]
+    #: By rank; of those alone that were compared.
+    lateness: dict[int, Lateness]
     stretches: list[Stretch] = field(default_factory=list)
     clocks: HostClocks = field(default_factory=lambda: HostClocks({}))
 
     def share(self, rank: int) -> float:
-        """Share of the observed time that the rank's peers lost to it, again and again.
-
-        Its longest wait is left out: once is no habit.
-        """
-        longest = self.longest_ns.get(rank, 0)
-        span = self.span_ns - longest
-        return (self.lost_ns.get(rank, 0) - longest) / span if span > 0 else 0.0
-
-    def late_share(self, rank: int) -> float:
-        """Like ``share``, but not hidden by another rank that is later still."""
-        longest = self.longest_ns.get(rank, 0)
-        span = self.span_ns - longest
-        return (self.late_ns.get(rank, 0) - longest) / span if span > 0 else 0.0
-
-    def excess_share(self, rank: int) -> float:
-        """Share of the observed time that is the rank's own beyond its peers'."""
-        span = self.span_ns - self.longest_ns.get(rank, 0)
-        return self.excess_ns.get(rank, 0.0) / span if span > 0 else 0.0
+        """Share of the observed time that the rank's peers lost to it, again and again."""
+        late = self.lateness.get(rank)
+        return late.share if late is not None else 0.0
 
     def own(self, rank: int) -> OwnTime:
         """The rank's own time as intervals, over all groups."""
@@ -295,37 +269,35 @@ def _sum_up(stretches: list[Stretch], origin_ns: int, clocks: HostClocks) -> Arr
         return None
     begin = min(float(s.base.min()) for s in stretches)
     end = max(float(s.entered.max()) for s in stretches)
-    found = Arrivals(
+    span_ns = int(end - begin)
+    lateness = {
+        rank: _lateness(stretches, rank, span_ns)
+        for rank in sorted({r for s in stretches for r in s.members})
+    }
+    return Arrivals(
         operations=sum(len(s.own) for s in stretches),
-        span_ns=int(end - begin),
+        span_ns=span_ns,
         origin_ns=origin_ns,
         begin_ns=begin,
-        lost_ns={},
-        last={},
-        compared={},
-        longest_ns={},
-        late_ns={},
-        excess_ns={},
-        certainty={},
+        lateness=lateness,
         stretches=stretches,
         clocks=clocks,
     )
-    for rank in sorted({r for s in stretches for r in s.members}):
-        excess, lost = [], []
-        found.late_ns[rank] = 0
-        for s in stretches:
-            if rank in s.members:
-                j = s.members.index(rank)
-                excess.append(s.excess[:, j])
-                lost.append(s.lost[s.last == j])
-                found.late_ns[rank] += int(s.late[:, j].sum())
-        all_excess, all_lost = np.concatenate(excess), np.concatenate(lost)
-        kept = np.sort(all_excess)[:-1] if len(all_excess) > 1 else all_excess
-        found.lost_ns[rank] = int(all_lost.sum())
-        found.last[rank] = len(all_lost)
-        found.compared[rank] = len(all_excess)
-        found.longest_ns[rank] = int(all_lost.max(initial=0.0))
-        found.excess_ns[rank] = float(kept.sum())
-        error = float(kept.std()) / max(1.0, np.sqrt(len(kept))) + 1.0
-        found.certainty[rank] = float(kept.mean()) / error
-    return found
+
+
+def _lateness(stretches: list[Stretch], rank: int, span_ns: int) -> Lateness:
+    places = [(s, s.members.index(rank)) for s in stretches if rank in s.members]
+    excess = np.concatenate([s.excess[:, j] for s, j in places])
+    lost = np.concatenate([s.lost[s.last == j] for s, j in places])
+    kept = np.sort(excess)[:-1] if len(excess) > 1 else excess
+    error = float(kept.std()) / max(1.0, np.sqrt(len(kept))) + 1.0
+    return Lateness(
+        span_ns=span_ns,
+        compared=len(excess),
+        last=len(lost),
+        lost_ns=int(lost.sum()),
+        longest_ns=int(lost.max(initial=0.0)),
+        late_ns=sum(int(s.late[:, j].sum()) for s, j in places),
+        excess_ns=float(kept.sum()),
+        certainty=float(kept.mean()) / error,
+    )

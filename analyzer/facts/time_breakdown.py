@@ -1,20 +1,16 @@
-"""What filled each rank's own time: its processor, its loader, its garbage collector.
-
-Where the wall clock says that a rank was late, these say why.  Processor time
-is not stretched by a crowded machine; waits for a processor are counted apart.
-"""
+"""Time breakdowns: what filled each rank's own time, by its processor, loader and collector."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
 
 from hanglab.analyzer.facts.aligned_collectives import Times, updates_of
-from hanglab.analyzer.facts.arrival_lag import Arrivals, OwnTime
+from hanglab.analyzer.facts.arrival_lag import Arrivals
 from hanglab.analyzer.facts.evidence import Evidence, RankView
 from hanglab.recorder.case.progress_records import Progress
+from hanglab.recorder.slowness.job_window import TimeBreakdown
 
 #: Shorter looks at the processors say nothing, in nanoseconds.
 _SHORTEST_NS = 300e6
@@ -22,42 +18,13 @@ _SHORTEST_NS = 300e6
 PARTS = 10
 
 
-@dataclass
-class TimeBreakdown:
-    """One rank, within the time that arrivals were observed; nanoseconds.
-
-    ``cpu_ns`` and ``waited_ns`` are what the process used and what its main
-    thread waited for a processor, scaled from the looks that were had to the
-    whole time; None where there were none.
-    """
-
-    rank: int
-    own: OwnTime
-    #: Waits for its loader.
-    input_ns: float = 0.0
-    #: Processor time of the main thread in these waits: a loader without workers.
-    input_cpu_ns: float = 0.0
-    collecting_ns: float = 0.0
-    collections: int = 0
-    cpu_ns: float | None = None
-    waited_ns: float | None = None
-    #: ``cpu_ns`` in each of PARTS equal parts of the time.
-    cpu_parts: list[float] = field(default_factory=list)
-    #: Elements of the batches that it drew, on average, and their number.
-    elements: float | None = None
-    batches: int = 0
-
-    @property
-    def work_ns(self) -> float | None:
-        """Processor time that neither the loader nor the garbage collector took."""
-        if self.cpu_ns is None:
-            return None
-        return max(0.0, self.cpu_ns - self.input_cpu_ns - self.collecting_ns)
-
-
 def time_breakdowns(known: Evidence, found: Arrivals) -> dict[int, TimeBreakdown]:
-    """TimeBreakdown of every rank that was compared."""
-    ranks = sorted(found.compared)
+    """Breakdown of every rank that was compared.
+
+    Processor time and waits for a processor are scaled from the looks that were had to the
+    whole time.
+    """
+    ranks = sorted(found.lateness)
     result = {
         rank: _time_breakdown(known.ranks[rank], found) for rank in ranks if rank in known.ranks
     }
@@ -70,20 +37,21 @@ def _window(found: Arrivals) -> tuple[float, float]:
 
 
 def _time_breakdown(view: RankView, found: Arrivals) -> TimeBreakdown:
-    did = TimeBreakdown(view.rank, found.own(view.rank))
+    did = TimeBreakdown()
+    own = found.own(view.rank)
     progress = view.progress
     if progress is None:
         return did
     names = {t.section for t in progress.section_totals if t.kind == "input"}
     waits = [e for e in progress.section_events if e.section in names]
     begins = found.local(view.rank, (e.started_ns for e in waits))
-    overlap = did.own.overlap(begins, begins + np.array([e.wall_ns for e in waits], dtype=float))
+    overlap = own.overlap(begins, begins + np.array([e.wall_ns for e in waits], dtype=float))
     did.input_ns = float(overlap.sum())
     begin, end = _window(found)
     inside = (begins >= begin) & (begins <= end)
     did.input_cpu_ns = float(sum(e.cpu_ns for e, i in zip(waits, inside, strict=True) if i))
     spans = collecting(progress, view.rank, found)
-    did.collecting_ns = float(did.own.overlap(spans[:, 0], spans[:, 1]).sum())
+    did.collecting_ns = float(own.overlap(spans[:, 0], spans[:, 1]).sum())
     did.collections = int(((spans[:, 0] >= begin) & (spans[:, 0] <= end)).sum())
     drawn = found.local(view.rank, (b.at_ns for b in progress.batches))
     sizes = [
@@ -157,7 +125,7 @@ def steps(known: Evidence, found: Arrivals) -> int:
     """
     begin, end = _window(found)
     counts = []
-    for rank in found.compared:
+    for rank in found.lateness:
         progress = known.ranks[rank].progress if rank in known.ranks else None
         if progress is None:
             continue
@@ -167,10 +135,4 @@ def steps(known: Evidence, found: Arrivals) -> int:
     counts = [count for count in counts if count]
     if counts:
         return max(1, round(median(counts)))
-    return max(1, min(found.compared.values(), default=1))
-
-
-def beyond_peers(values: dict[int, float], rank: int) -> float:
-    """What the rank has beyond the median of the others."""
-    others = [value for other, value in values.items() if other != rank]
-    return values[rank] - median(others) if others else 0.0
+    return max(1, min((late.compared for late in found.lateness.values()), default=1))

@@ -17,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hanglab.recorder.slowness.statistics import (
-    STALL_FACTOR,
-    STALL_MS,
     STRETCHES,
     TRIMMED,
     Statistic,
@@ -27,6 +25,7 @@ from hanglab.recorder.slowness.statistics import (
     cuts,
     summarize,
 )
+from hanglab.recorder.slowness.thresholds import STALL_FACTOR, STALL_MS
 
 #: A summary a row: its plain fields, the number of its stretches, and room for the medians
 #: and for the means of as many as there can be.  What is not known is NaN; so is the whole

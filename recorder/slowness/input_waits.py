@@ -11,13 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hanglab.recorder.slowness.statistics import median
-
-#: Share of the time spent waiting for input that makes a job input-bound.
-STARVED = 0.15
-#: A loader that is busy for this share of the time cannot make batches any faster.
-SATURATED = 0.85
-#: A rank that loads in its own process is slow if it takes this many times as long as its peers.
-SLOWER = 1.5
+from hanglab.recorder.slowness.thresholds import INPUT_SHARE, LOADER_FACTOR, SATURATED
 
 
 @dataclass(frozen=True)
@@ -25,11 +19,16 @@ class InputWait:
     """One rank's window: share of it spent waiting for input, and how busy its loader was.
 
     ``busy`` is None where no worker processes do the loading, or their time is
-    not known; then the wait itself is the work.
+    not known; then the wait itself is the work.  Near 1 the loader makes no batch sooner
+    than the rank takes it, whoever waits for whom.
     """
 
     share: float
     busy: float | None = None
+
+    @property
+    def saturated(self) -> bool:
+        return self.busy is not None and self.busy >= SATURATED
 
 
 @dataclass(frozen=True)
@@ -50,24 +49,20 @@ def judge_input(by_rank: Mapping[int, InputWait]) -> Starvation | None:
     """Starvation of a job by its ranks' waits; None where input costs it little."""
     # A rank whose workers are saturated waits while the others wait for it elsewhere: such
     # waits come in turns and add up.  All the rest happens on all ranks at once.
-    in_turns = sum(w.share for w in by_rank.values() if _saturated(w))
-    at_once = max((w.share for w in by_rank.values() if not _saturated(w)), default=0.0)
+    in_turns = sum(w.share for w in by_rank.values() if w.saturated)
+    at_once = max((w.share for w in by_rank.values() if not w.saturated), default=0.0)
     lost = min(1.0, in_turns + at_once)
-    if lost < STARVED:
+    if lost < INPUT_SHARE:
         return None
     behind = [
         rank
         for rank, wait in by_rank.items()
-        if _saturated(wait) or (wait.busy is None and wait.share >= STARVED)
+        if wait.saturated or (wait.busy is None and wait.share >= INPUT_SHARE)
     ]
     if len(behind) == len(by_rank) and len(by_rank) > 1:
         slow = _beyond_peers(by_rank)
         return Starvation(lost, everybody=not slow, slow=slow)
-    return Starvation(lost, slow=tuple(r for r in behind if by_rank[r].share >= STARVED))
-
-
-def _saturated(wait: InputWait) -> bool:
-    return wait.busy is not None and wait.busy >= SATURATED
+    return Starvation(lost, slow=tuple(r for r in behind if by_rank[r].share >= INPUT_SHARE))
 
 
 def _beyond_peers(by_rank: Mapping[int, InputWait]) -> tuple[int, ...]:
@@ -77,5 +72,5 @@ def _beyond_peers(by_rank: Mapping[int, InputWait]) -> tuple[int, ...]:
     return tuple(
         rank
         for rank, wait in by_rank.items()
-        if wait.share >= SLOWER * median(w.share for r, w in by_rank.items() if r != rank)
+        if wait.share >= LOADER_FACTOR * median(w.share for r, w in by_rank.items() if r != rank)
     )

@@ -11,15 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hanglab.recorder.slowness.ratios import RESOLUTION_MS
 from hanglab.recorder.slowness.statistics import STRETCHES, Summary, median_error, percentile
-
-#: So many stretches need not show the difference, of a full number of them and of fewer.
-EXCEPTIONS, FEW_EXCEPTIONS = 3, 1
-#: Unless it shows for so many milliseconds of work: no passing disturbance lasts that long.
-LASTING_MS = 5000.0
-#: Windows of numbers of entries further apart than this do not cover the same steps.
-ALIKE = 1.1
+from hanglab.recorder.slowness.thresholds import (
+    EXCEPTIONS,
+    FEW_EXCEPTIONS,
+    IN_STEP_FACTOR,
+    LASTING_MS,
+    RESOLUTION_MS,
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Pairs:
         return median_error(self.ratios) or 0.0
 
     def last(self, factor: float) -> bool:
-        """Whether at least half of what ``factor`` asks for shows all through the window."""
+        """True if at least half of what ``factor`` asks for shows all through the window."""
         exceptions = EXCEPTIONS if len(self.ratios) >= STRETCHES else FEW_EXCEPTIONS
         showing = sum(ratio > (1 + factor) / 2 for ratio in self.ratios)
         return showing >= len(self.ratios) - exceptions or showing * self.stretch_ms >= LASTING_MS
@@ -78,7 +77,8 @@ def _ratio(own: float, reference: float) -> float:
 
 
 def in_step(own: Summary, others: Sequence[Summary]) -> bool:
-    """Whether the windows of ranks cover the same steps, so that their stretches do."""
+    """True if the windows of ranks cover the same steps, so that their stretches do."""
     return all(
-        max(own.count, other.count) <= ALIKE * min(own.count, other.count) for other in others
+        max(own.count, other.count) <= IN_STEP_FACTOR * min(own.count, other.count)
+        for other in others
     )

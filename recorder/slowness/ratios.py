@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Times below this are taken for this: the clock and the section's own cost blur them.
-RESOLUTION_MS = 0.01
+from hanglab.recorder.slowness.thresholds import RESOLUTION_MS
 
 
 def ratio(reference: float, own: float) -> float:

@@ -1,4 +1,4 @@
-"""Whether a rank is slower than others, by habit: mean and tail as well as the median.
+"""Ranks that are slower than others, again and again: by mean and tail as well as the median.
 
 A difference counts if it is large enough to matter, in milliseconds and as a
 share, and larger than what noise explains: that of the windows, or that between ranks
@@ -13,24 +13,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hanglab.recorder.slowness.paired_stretches import Pairs, against, in_step, pair, stretch_ms
-from hanglab.recorder.slowness.ratios import RESOLUTION_MS
-from hanglab.recorder.slowness.statistics import STRETCHES, Summary, median
+from hanglab.recorder.slowness.statistics import STRETCHES, Summary, median, upper_median
+from hanglab.recorder.slowness.thresholds import (
+    CERTAIN,
+    FEWEST_FOR_MEAN,
+    FEWEST_FOR_MEDIAN,
+    FLOOR_MS,
+    RESOLUTION_MS,
+    STALLED_SHARE,
+    STALLING_PEERS,
+    STALLS,
+)
 
-#: What shows a habit: most entries are slower, the sum of them is, or some of them stall.
+#: How slowness shows: most entries are slower, the sum of them is, or some of them stall.
 SlownessKind = Literal["median", "mean", "stalls"]
-
-#: A difference below this many milliseconds an entry is never held against a rank.
-FLOOR_MS = 1.0
-#: How many times the noise a difference must be.
-CERTAIN = 4.0
-#: Fewer entries than these say nothing about the median, and about the mean.
-FEWEST = 5
-FEWEST_FOR_MEAN = 20
-#: Stalls: so many, and as many again for each of the three peers that have most; and so
-#: much of the time.  They come in clusters, so that their number alone is a poor guide.
-STALLS = 4
-STALLING_PEERS = 3
-STALLED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,7 @@ def slower_than(
     ``at_once`` says that both are of the same window of ranks that step together.
     None where it is not slower, or where too little is known to say so.
     """
-    if min(own.count, reference.count) < FEWEST:
+    if min(own.count, reference.count) < FEWEST_FOR_MEDIAN:
         return None
     # One rank's short stretches are too noisy to be a reference.
     full = len(own.stretch_medians) == STRETCHES
@@ -86,22 +82,22 @@ def slower_than(
     )
 
 
-def beyond_waits(
+def slow_without_delay(
     slowness: Slowness,
     count: int,
     run_queue_delay_ms: float | None,
     usual_ms: float | None,
     factor: float,
 ) -> bool:
-    """Whether a rank is still slow without what it waited for a processor beyond its peers.
+    """True if a rank is still slow without what it waited for a processor beyond its peers.
 
     ``run_queue_delay_ms`` and ``usual_ms`` are these waits in the whole window, the rank's and its
     reference's, ``count`` the entries of the section.  True where they are not known.
     """
     if run_queue_delay_ms is None or usual_ms is None:
         return True
-    kept = max(0.0, run_queue_delay_ms - usual_ms) / count
-    return slowness.own_ms - kept > factor * slowness.reference_ms
+    delay = max(0.0, run_queue_delay_ms - usual_ms) / count
+    return slowness.own_ms - delay > factor * slowness.reference_ms
 
 
 def slow_ranks(
@@ -130,9 +126,9 @@ def slow_ranks(
         )
         if slowness is None:
             continue
-        others = [kept for other, kept in run_queue_delay_ms.items() if other != rank]
+        others = [ms for other, ms in run_queue_delay_ms.items() if other != rank]
         usual_ms = median(others) if others else None
-        if beyond_waits(slowness, own.count, run_queue_delay_ms.get(rank), usual_ms, factor):
+        if slow_without_delay(slowness, own.count, run_queue_delay_ms.get(rank), usual_ms, factor):
             found[rank] = slowness
     return found
 
@@ -140,14 +136,14 @@ def slow_ranks(
 def _slow_median(
     own: Summary, peers: list[Summary], factor: float, floor_ms: float
 ) -> Slowness | None:
-    if min(own.count, *(peer.count for peer in peers)) < FEWEST:
+    if min(own.count, *(peer.count for peer in peers)) < FEWEST_FOR_MEDIAN:
         return None
     return _beyond(
         "median",
         own.median,
-        _middle([peer.median for peer in peers]),
+        upper_median([peer.median for peer in peers]),
         own.error,
-        _middle(_known([peer.error for peer in peers])),
+        upper_median(_known([peer.error for peer in peers])),
         _pairs(own, peers, lambda summary: summary.stretch_medians),
         factor,
         floor_ms,
@@ -162,9 +158,9 @@ def _slow_mean(
     return _beyond(
         "mean",
         own.trimmed,
-        _middle([peer.trimmed for peer in peers]),
+        upper_median([peer.trimmed for peer in peers]),
         own.trimmed_error,
-        _middle(_known([peer.trimmed_error for peer in peers])),
+        upper_median(_known([peer.trimmed_error for peer in peers])),
         # A mean of a few entries hangs on one of them: pairs of means prove nothing by themselves.
         _pairs(own, peers, lambda summary: summary.stretch_means, sure=False),
         factor,
@@ -182,13 +178,13 @@ def _pairs(
     if not in_step(own, peers) or len({len(stretches(peer)) for peer in peers}) != 1:
         return None
     theirs = zip(*map(stretches, peers), strict=True)
-    usual = [_middle(list(at_once)) for at_once in theirs]
+    usual = [upper_median(at_once) for at_once in theirs]
     return pair(stretches(own), usual, stretch_ms(own), sure)
 
 
 def _stalling(own: Summary, peers: list[Summary], floor_ms: float) -> Slowness | None:
     per_entry = own.stalled_ms / own.count
-    theirs = _middle([peer.stalled_ms / peer.count for peer in peers])
+    theirs = upper_median([peer.stalled_ms / peer.count for peer in peers])
     most = sorted(peer.stalls * own.count / peer.count for peer in peers)[-STALLING_PEERS:]
     if (
         own.stalls < STALLS * (1 + sum(most))
@@ -234,11 +230,6 @@ def _beyond(
 def _slowness(kind: SlownessKind, own: float, reference: float, noise: float) -> Slowness:
     excess = own - reference
     return Slowness(kind, own, reference, excess / noise if noise > 0 else math.inf)
-
-
-def _middle(values: list[float]) -> float:
-    """The middle value, of two the greater: in doubt nobody is slow."""
-    return sorted(values)[len(values) // 2]
 
 
 def _known(errors: list[float | None]) -> list[float]:

@@ -1,21 +1,18 @@
-"""What a window of timings comes down to."""
+"""Summaries of a window of timings, and the medians that ranks are compared by."""
 
 from __future__ import annotations
 
 import enum
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
 from typing import NamedTuple
 
-#: A timing is a stall beyond this many times its window's median, and this much above it.
-STALL_FACTOR = 3.0
-STALL_MS = 5.0
+from hanglab.recorder.slowness.thresholds import STALL_FACTOR, STALL_MS, STALLS_APART
+
 #: Share of the window whose largest timings the trimmed mean leaves out, one at least.
 TRIMMED = 0.02
-#: A stall counts if so many entries began since the last one that did: they come in clusters.
-STALLS_APART = 5
 #: Stretches that a window is cut into, and the fewest: of so many entries each, or more.
 STRETCHES, FEWEST_STRETCHES = 10, 5
 SHORTEST_STRETCH = 4
@@ -136,6 +133,18 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def median(values: Iterable[float]) -> float:
     """Middle value, or the mean of the two.  The standard module's takes 25 ms to import."""
     return percentile(sorted(values), 0.5)
+
+
+def upper_median(values: Iterable[float]) -> float:
+    """Middle value, of two the greater: against that nobody is slow in doubt."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
+
+
+def beyond_peers(by_rank: Mapping[int, float], rank: int) -> float:
+    """Amount by which the rank's value exceeds the median of the others'."""
+    peers = [value for peer, value in by_rank.items() if peer != rank]
+    return by_rank[rank] - median(peers) if peers else 0.0
 
 
 def median_error(ordered: Sequence[float]) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from hanglab.recorder.slowness.slower_ranks import FLOOR_MS
+from hanglab.recorder.slowness.thresholds import FLOOR_MS
 from hanglab.recorder.straggler import evidence
 from hanglab.recorder.straggler.callables import CallableId, WrappedCallable
 from hanglab.recorder.straggler.class_or_instance import on_class_too, value_on_class_too

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 
+from hanglab.recorder.slowness import median
+from hanglab.recorder.slowness.thresholds import SCORE_THRESHOLD
 from hanglab.recorder.straggler.detector import Detector
 from hanglab.recorder.straggler.reporting import Report, StragglerId
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE
@@ -18,10 +19,10 @@ Scores = Mapping[int, "float | None"]
 class Thresholds:
     """Scores below these are a straggler's, strictly; from 0 (worst) to 1."""
 
-    gpu_relative: float = 0.75
-    gpu_individual: float = 0.75
-    section_relative: float = 0.75
-    section_individual: float = 0.75
+    gpu_relative: float = SCORE_THRESHOLD
+    gpu_individual: float = SCORE_THRESHOLD
+    section_relative: float = SCORE_THRESHOLD
+    section_individual: float = SCORE_THRESHOLD
 
 
 class StragglerWatch:

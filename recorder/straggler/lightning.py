@@ -12,6 +12,7 @@ except ImportError as error:
         "The straggler callback for Lightning needs lightning: pip install lightning"
     ) from error
 
+from hanglab.recorder.slowness.thresholds import SCORE_THRESHOLD
 from hanglab.recorder.straggler.callables import CallableId
 from hanglab.recorder.straggler.detector import Detector
 from hanglab.recorder.straggler.integration import (
@@ -46,16 +47,16 @@ class StragglerDetectionCallback(Callback):
         calc_relative_gpu_perf: bool = True,
         calc_individual_gpu_perf: bool = True,
         num_gpu_perf_scores_to_log: int = 5,
-        gpu_relative_perf_threshold: float = 0.75,
-        gpu_individual_perf_threshold: float = 0.75,
+        gpu_relative_perf_threshold: float = SCORE_THRESHOLD,
+        gpu_individual_perf_threshold: float = SCORE_THRESHOLD,
         stop_if_detected: bool = False,
         enable_ptl_logging: bool = True,
         profiling_interval: int = 1,
         logger_name: str | None = "hanglab.straggler",
         *,
         num_gpu_perf_scores_to_print: int | None = None,
-        section_relative_perf_threshold: float = 0.75,
-        section_individual_perf_threshold: float = 0.75,
+        section_relative_perf_threshold: float = SCORE_THRESHOLD,
+        section_individual_perf_threshold: float = SCORE_THRESHOLD,
     ) -> None:
         if num_gpu_perf_scores_to_print is not None:
             num_gpu_perf_scores_to_log = num_gpu_perf_scores_to_print

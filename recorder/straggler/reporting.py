@@ -13,19 +13,19 @@ from hanglab.recorder.slowness import (
     Starvation,
     Statistic,
     Summary,
-    beyond_waits,
     judge_input,
     median,
     slow_ranks,
+    slow_without_delay,
     slower_than,
 )
-from hanglab.recorder.slowness.slower_ranks import FLOOR_MS
+from hanglab.recorder.slowness.thresholds import (
+    FLOOR_MS,
+    LIKELY_SLOWED,
+    SCORE_THRESHOLD,
+    SLOW_FACTOR,
+)
 from hanglab.recorder.straggler.window import Standing, Window
-
-#: A rank whose work takes this many times that of its peers is slow.
-SLOW_FACTOR = 1.15
-#: A peer has slowed down, too, if its medians lie so many times their noise apart.
-LIKELY = 2.0
 
 Statistics = Mapping[Statistic, "float | None"]
 
@@ -159,10 +159,10 @@ class Report:
 
     def identify_stragglers(
         self,
-        gpu_rel_threshold: float = 0.75,
-        section_rel_threshold: float = 0.75,
-        gpu_indiv_threshold: float = 0.75,
-        section_indiv_threshold: float = 0.75,
+        gpu_rel_threshold: float = SCORE_THRESHOLD,
+        section_rel_threshold: float = SCORE_THRESHOLD,
+        gpu_indiv_threshold: float = SCORE_THRESHOLD,
+        section_indiv_threshold: float = SCORE_THRESHOLD,
         *,
         floor_ms: float = FLOOR_MS,
     ) -> Stragglers:
@@ -185,7 +185,7 @@ class Report:
                 factor = 1 / section_rel_threshold
                 slowness = slower_than(own, work[fastest], factor, floor_ms, at_once=True)
                 waits = self.run_queue_delay_ms.get(rank), self.run_queue_delay_ms.get(fastest)
-                if slowness is not None and beyond_waits(slowness, own.count, *waits, factor):
+                if slowness is not None and slow_without_delay(slowness, own.count, *waits, factor):
                     relative.setdefault(section, set()).add(self._id(rank))
         for section, scores in self.section_individual_perf_scores.items():
             for rank, score in scores.items():
@@ -242,4 +242,4 @@ def _below(score: float | None, threshold: float) -> bool:
 def _apart(work: Summary, best: Summary) -> bool:
     """Whether a window's median lies above the best one's by more than chance makes likely."""
     noise = math.hypot(work.error or 0.0, best.error or 0.0)
-    return work.median - best.median > LIKELY * noise
+    return work.median - best.median > LIKELY_SLOWED * noise

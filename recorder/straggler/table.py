@@ -22,8 +22,8 @@ from hanglab.recorder.slowness.column_summaries import (
     statistics_of,
     summary_of,
 )
-from hanglab.recorder.slowness.ratios import RESOLUTION_MS
 from hanglab.recorder.slowness.statistics import Statistic
+from hanglab.recorder.slowness.thresholds import RESOLUTION_MS
 from hanglab.recorder.straggler.window import Measure, SectionWindow
 
 Scores: TypeAlias = NDArray[np.float64]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from hanglab.analyzer.causes.straggler.lost_time import COST
 from hanglab.analyzer.facts.evidence import Evidence as Known
 from hanglab.analyzer.facts.evidence import collective_ref
 from hanglab.analyzer.facts.links import End, Link, latest, links_of
@@ -18,6 +17,7 @@ from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.graph.wait_for_graph import Call
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
+from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 
 #: Retransmissions in a row, each twice as late as the one before: 1.4 s at the least.
 _IN_A_ROW = 3
@@ -173,7 +173,7 @@ def slow_link(known: Known) -> Iterator[Proposal]:
     healthy = [rate for pair, rate in rates.items() if pair not in pairs]
     slow = [row for row in slow if not healthy or row[2] * _SLOWER <= max(healthy)]
     share = max((_cost(sender) for _, sender, _ in slow), default=0.0)
-    if not slow or share < COST:
+    if not slow or share < LOSS_SHARE:
         return
     linked = {frozenset(link.ranks) for link in links_of(known.ranks)}
     culprits = _cut_off(known, {frozenset(link.ranks) for link, _, _ in slow}, linked)

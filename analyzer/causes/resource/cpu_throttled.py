@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import COST
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.evidence import Evidence as Known
 from hanglab.analyzer.facts.host import Span
@@ -12,6 +11,7 @@ from hanglab.analyzer.facts.resource_failures import CONFIRMED
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.recorder.case.host_records import CpuGroup
+from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 
 #: Share of its periods in which the group used its quota up.
 _PERIODS = 0.3
@@ -32,7 +32,7 @@ def cpu_throttled(known: Known) -> Iterator[Proposal]:
             if not ranks or not stood:
                 continue
             share = _cost(known, ranks, stood)
-            if share < COST:
+            if share < LOSS_SHARE:
                 continue
             quota = span.last.quota_cpus
             limit = f"a quota of {quota:g} processors" if quota else "its quota"

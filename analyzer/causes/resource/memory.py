@@ -6,7 +6,6 @@ import re
 import signal
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import COST
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.evidence import Evidence as Known
 from hanglab.analyzer.facts.evidence import RankView
@@ -15,6 +14,7 @@ from hanglab.analyzer.facts.resource_failures import CONFIRMED, ran_out, size
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.recorder.case.host_records import MemoryGroup
+from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 
 _KILLED = re.compile(r"[Kk]illed process (\d+)")
 #: Share of the host's memory below which a kill without a group of its own is believed.
@@ -118,7 +118,7 @@ def memory_pressure(known: Known) -> Iterator[Proposal]:
                 continue
             ranks = [r for r in span.last.ranks if r in known.ranks]
             share = _cost(known, host, ranks)
-            if not ranks or share < COST:
+            if not ranks or share < LOSS_SHARE:
                 continue
             yield propose(
                 known,

@@ -19,7 +19,8 @@ def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
     known, found = timing.known, timing.found
     patience = known.job.hang_after_s if known.job else None
     long_ns = min(LONG_NS, LONG_PATIENCE * patience * 1e9) if patience else LONG_NS
-    for rank, waited in found.longest_ns.items():
+    for rank, late in found.lateness.items():
+        waited = late.longest_ns
         if waited < long_ns or waited < found.span_ns / 3:
             continue
         line = busiest_line(known, rank)

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hanglab.analyzer.causes.straggler.lost_time import COST, FLOOR_MS, MAIN_PART, JobTiming
+from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Bool, Times
 from hanglab.analyzer.facts.arrival_lag import OwnTime, Stretch
 from hanglab.analyzer.facts.time_breakdown import collecting
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
-
-#: Fewest waits for a collection that are a habit.
-_FEWEST = 3
-#: Part of all that is lost to collections from which on a rank is one of the culprits.
-_PART = 0.2
+from hanglab.recorder.slowness.thresholds import (
+    COLLECTION_PART,
+    FEWEST_COLLECTIONS,
+    LOSS_SHARE,
+    MAIN_PART,
+    STEP_FLOOR_MS,
+)
 
 
 def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
@@ -25,21 +27,25 @@ def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
     So ranks are found that pause in turns, too, where none is later than the
     others on average.  No line is named: nobody can look at one while the collector runs.
     """
-    if not timing.long_enough:
+    if not timing.window.long_enough:
         return
-    waits = {rank: _waits(timing, rank) for rank in timing.did}
+    waits = {rank: _waits(timing, rank) for rank in timing.window.times}
     # Once is no habit.
     lost = {rank: sum(w) - max(w, default=0.0) for rank, w in waits.items()}
     total = sum(lost.values())
     culprits = [
         rank
         for rank, ns in lost.items()
-        if ns >= _PART * total
-        and len(waits[rank]) >= _FEWEST
-        and sum(waits[rank]) >= MAIN_PART * timing.found.lost_ns[rank]
+        if ns >= COLLECTION_PART * total
+        and len(waits[rank]) >= FEWEST_COLLECTIONS
+        and sum(waits[rank]) >= MAIN_PART * timing.window.lateness[rank].lost_ns
     ]
     cost = sum(lost[rank] for rank in culprits)
-    if not culprits or timing.share(cost) < COST or timing.ms_per_step(cost) < FLOOR_MS:
+    if (
+        not culprits
+        or timing.window.share(cost) < LOSS_SHARE
+        or timing.window.ms_per_step(cost) < STEP_FLOOR_MS
+    ):
         return
     yield propose(
         timing.known,
@@ -47,10 +53,10 @@ def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
         Cause.GC_PAUSE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.97, 0.75 + timing.share(cost)),
+        confidence=min(0.97, 0.75 + timing.window.share(cost)),
         summary=f"The others wait for {name_ranks(culprits)} while Python collects garbage there, "
-        f"{timing.share(cost):.0%} of the time.",
-        evidence=[_evidence(timing, rank, waits[rank]) for rank in sorted(timing.did)],
+        f"{timing.window.share(cost):.0%} of the time.",
+        evidence=[_evidence(timing, rank, waits[rank]) for rank in sorted(timing.window.times)],
         effect=timing.effect(cost),
     )
 
@@ -87,7 +93,7 @@ def _of_peers(timing: JobTiming, stretch: Stretch, place: int, rows: Bool) -> Ti
 
 
 def _evidence(timing: JobTiming, rank: int, waits: list[float]) -> Evidence:
-    did = timing.did[rank]
+    did = timing.window.times[rank]
     return Evidence(
         "progress",
         rank,

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from hanglab.harness.report.stragglers.history import History
 from hanglab.recorder.slowness import relative_scores
-from hanglab.recorder.slowness.slower_ranks import FLOOR_MS
+from hanglab.recorder.slowness.thresholds import FLOOR_MS
 
 #: Colours of scores: the first whose limit the score reaches.
 _HEAT = ((0.95, "green"), (0.85, "bright_green"), (0.75, "yellow"), (0.5, "dark_orange"))

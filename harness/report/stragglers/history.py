@@ -25,9 +25,8 @@ from hanglab.recorder.slowness import (
     slow_ranks,
     summarize,
 )
+from hanglab.recorder.slowness.thresholds import SLOW_FACTOR
 
-#: A rank whose work takes this many times that of its peers is slow.
-SLOW_FACTOR = 1.15
 #: Where no detector made windows, the recorded time is cut into so many at most.
 CUT = 12
 #: Each has about so many entries of the section that is entered most, or more.

@@ -11,6 +11,7 @@ from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.assembly import gather
 from hanglab.harness.errors import HanglabError, MissingExtra
 from hanglab.harness.report.stragglers.history import History
+from hanglab.recorder.slowness.thresholds import SCORE_THRESHOLD
 
 #: With more ranks than this only the latest to arrive and the lowest in score have names.
 _NAMED = 12
@@ -48,7 +49,7 @@ def _plot_scores(axes: Any, history: History | None) -> None:
     axes.set_ylabel("score")
     axes.set_xlabel("seconds since the first window")
     axes.set_ylim(0, 1.05)
-    axes.axhline(0.75, color="grey", linewidth=0.8, linestyle=":")
+    axes.axhline(SCORE_THRESHOLD, color="grey", linewidth=0.8, linestyle=":")
     if history is None:
         axes.text(0.5, 0.5, "no sections were recorded", ha="center", transform=axes.transAxes)
         return

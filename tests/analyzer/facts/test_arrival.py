@@ -15,7 +15,7 @@ STEPS = 40
 
 def late(found, least=0.05):
     """Ranks that exceed their peers by a share of the time."""
-    return [rank for rank in sorted(found.compared) if found.excess_share(rank) >= least]
+    return [rank for rank in sorted(found.lateness) if found.lateness[rank].excess_share >= least]
 
 
 def noise(seed=0, ms=1.0):
@@ -30,11 +30,11 @@ def test_the_slow_rank_and_what_it_costs():
         job.meet("0")
     found = arrivals(job.evidence())
     assert late(found) == [2]
-    assert found.last[2] == found.compared[2] == STEPS - 1
-    assert found.excess_ns[2] / (STEPS - 2) == pytest.approx(8e6, abs=0.5e6)
+    assert found.lateness[2].last == found.lateness[2].compared == STEPS - 1
+    assert found.lateness[2].excess_ns / (STEPS - 2) == pytest.approx(8e6, abs=0.5e6)
     assert found.share(2) == pytest.approx(8 / 18.2, abs=0.05)
-    assert found.certainty[2] > 20
-    assert all(found.certainty[rank] < 4 for rank in (0, 1, 3))
+    assert found.lateness[2].certainty > 20
+    assert all(found.lateness[rank].certainty < 4 for rank in (0, 1, 3))
 
 
 def test_ranks_that_only_jitter_are_not_late():
@@ -44,9 +44,9 @@ def test_ranks_that_only_jitter_are_not_late():
         job.meet("0")
     found = arrivals(job.evidence())
     assert late(found) == []
-    assert all(found.certainty[rank] < 4 for rank in range(4))
+    assert all(found.lateness[rank].certainty < 4 for rank in range(4))
     # Somebody is last each time all the same, and everybody loses by it.
-    assert sum(found.last.values()) > 150
+    assert sum(late.last for late in found.lateness.values()) > 150
 
 
 def test_lateness_inherited_from_another_group_is_not_the_ranks_own():
@@ -76,8 +76,8 @@ def test_buckets_of_one_backward_pass_cost_once():
         job.wait(*entered)
     found = arrivals(job.evidence())
     assert late(found) == [1]
-    assert found.compared[1] == STEPS - 1
-    assert found.excess_ns[1] / (STEPS - 2) == pytest.approx(10e6, rel=0.02)
+    assert found.lateness[1].compared == STEPS - 1
+    assert found.lateness[1].excess_ns / (STEPS - 2) == pytest.approx(10e6, rel=0.02)
 
 
 def test_stages_of_a_pipeline_are_not_compared_with_each_other():
@@ -115,8 +115,8 @@ def test_two_slow_ranks_at_once():
     found = arrivals(job.evidence())
     assert late(found) == [1, 2]
     # The one that is never last would cost its peers its own excess if it were alone.
-    assert found.last[2] <= 3
-    assert found.late_share(2) == pytest.approx(6 / 19, abs=0.05)
+    assert found.lateness[2].last <= 3
+    assert found.lateness[2].late_share == pytest.approx(6 / 19, abs=0.05)
 
 
 def test_one_long_wait_is_no_habit():
@@ -126,7 +126,7 @@ def test_one_long_wait_is_no_habit():
         job.meet("0")
     found = arrivals(job.evidence())
     assert late(found) == []
-    assert found.longest_ns[0] == pytest.approx(3000e6, rel=0.01)
+    assert found.lateness[0].longest_ns == pytest.approx(3000e6, rel=0.01)
     assert found.share(0) < 0.05
 
 

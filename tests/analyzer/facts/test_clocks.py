@@ -38,8 +38,10 @@ def test_the_slow_rank_is_found_whatever_the_clocks_say(clock, slow):
     found = arrivals(job.evidence(hosts=HOSTS, clock=clock))
     for rank in range(4):
         # A jump may spoil the operation that it falls into.
-        assert found.excess_share(rank) == pytest.approx(right.excess_share(rank), abs=0.03)
-    late = [rank for rank in range(4) if found.excess_share(rank) > 0.1]
+        assert found.lateness[rank].excess_share == pytest.approx(
+            right.lateness[rank].excess_share, abs=0.03
+        )
+    late = [rank for rank in range(4) if found.lateness[rank].excess_share > 0.1]
     assert late == [slow]
 
 
@@ -61,7 +63,7 @@ def test_hosts_that_nothing_ties_together_are_not_compared():
     found = arrivals(
         job.evidence(hosts=HOSTS, waits=False, clock=lambda h, ms: ms + 9_000 * (h == "two"))
     )
-    late = [rank for rank in range(4) if found.excess_share(rank) > 0.1]
+    late = [rank for rank in range(4) if found.lateness[rank].excess_share > 0.1]
     assert late == [3]
     assert {tuple(stretch.members) for stretch in found.stretches} == {(0, 1), (2, 3)}
 
@@ -72,5 +74,5 @@ def test_a_rank_alone_on_an_untied_host_is_not_judged():
     found = arrivals(
         job.evidence(hosts=hosts, waits=False, clock=lambda h, ms: ms + 9_000 * (h == "three"))
     )
-    assert 3 not in found.compared
-    assert all(found.excess_share(rank) < 0.05 for rank in found.compared)
+    assert 3 not in found.lateness
+    assert all(found.lateness[rank].excess_share < 0.05 for rank in found.lateness)

@@ -1,0 +1,265 @@
+"""A window of a whole job: which rank its peers wait for, and what filled its time.
+
+A rank is held to account only for its own time beyond its peers', where they lose by it,
+again and again.  Which cause it is, what filled that time decides.  Processor time is not
+stretched by a crowded machine; waits for a processor are counted apart and taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hanglab.recorder.slowness.section_costs import (
+    Costs,
+    heaviest_section,
+    longer,
+    slower_throughout,
+)
+from hanglab.recorder.slowness.statistics import beyond_peers, median
+from hanglab.recorder.slowness.thresholds import (
+    ALL_TENTHS,
+    CERTAIN,
+    CLEAR_FACTOR,
+    CLEAR_TENTHS,
+    COLD_CACHE_FACTOR,
+    CROWDED_SHARE,
+    FEWEST_IN_JOB,
+    HARDLY_DELAYED,
+    INTERRUPTED_WORK,
+    LARGER_BATCHES,
+    LEAST_PROCESSOR_NS,
+    LIKELY_LATE,
+    LOSS_SHARE,
+    MAIN_PART,
+    MOSTLY_DELAYED,
+    RUN_QUEUE_FACTOR,
+    RUN_QUEUE_RATIO,
+    RUN_QUEUE_SHARE,
+    SECTION_PART,
+    SHORTEST_JOB_NS,
+    SLOW_FACTOR,
+    STEP_FLOOR_MS,
+    THROUGHOUT,
+    WORK_ERROR,
+    WORK_POWER,
+)
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How late one rank was into the operations of its groups, by its own doing; nanoseconds."""
+
+    #: Length of the window.
+    span_ns: int
+    #: Operations that it was compared in, and that it was last into.
+    compared: int = 0
+    last: int = 0
+    #: What the median peer lost by it, and the longest single wait.
+    lost_ns: int = 0
+    longest_ns: int = 0
+    #: What it would have cost the median peer had no other been later.
+    late_ns: int = 0
+    #: Its own time beyond its peers', without the longest single one.
+    excess_ns: float = 0.0
+    #: Mean of that over its standard error.
+    certainty: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """Share of the window that its peers lost to it, again and again.
+
+        Their longest wait is left out: once is not again.
+        """
+        return self._share(self.lost_ns - self.longest_ns)
+
+    @property
+    def late_share(self) -> float:
+        """Like ``share``, but not hidden by another rank that is later still."""
+        return self._share(self.late_ns - self.longest_ns)
+
+    @property
+    def excess_share(self) -> float:
+        """Share of the window that is its own time beyond its peers'."""
+        return self._share(self.excess_ns)
+
+    def _share(self, ns: float) -> float:
+        span = self.span_ns - self.longest_ns
+        return ns / span if span > 0 else 0.0
+
+
+@dataclass
+class TimeBreakdown:
+    """What filled one rank's window: its processor, its loader, its garbage collector.
+
+    Nanoseconds.  ``cpu_ns`` and ``waited_ns`` are what the process used and what its main
+    thread waited for a processor; None where nobody looked.
+    """
+
+    #: Waits for its loader, and processor time of the main thread in them: without workers
+    #: that is the loader's.
+    input_ns: float = 0.0
+    input_cpu_ns: float = 0.0
+    collecting_ns: float = 0.0
+    collections: int = 0
+    cpu_ns: float | None = None
+    waited_ns: float | None = None
+    #: ``cpu_ns`` in each of several equal parts of the window.
+    cpu_parts: Sequence[float] = field(default_factory=list)
+    #: Elements of the batches that it drew, on average, and their number.
+    elements: float | None = None
+    batches: int = 0
+
+    @property
+    def work_ns(self) -> float | None:
+        """Processor time that neither the loader nor the garbage collector took."""
+        if self.cpu_ns is None:
+            return None
+        return max(0.0, self.cpu_ns - self.input_cpu_ns - self.collecting_ns)
+
+
+@dataclass(frozen=True)
+class JobWindow:
+    """The ranks of a job over one span of time, compared with each other."""
+
+    span_ns: int
+    #: Operations that ranks were compared in, and steps of the job; at least 1.
+    operations: int
+    steps: int
+    lateness: Mapping[int, Lateness]
+    times: Mapping[int, TimeBreakdown]
+    #: Processor time of sections, where any were marked.
+    sections: Costs = field(default_factory=dict)
+
+    @property
+    def long_enough(self) -> bool:
+        return self.operations >= FEWEST_IN_JOB and self.span_ns >= SHORTEST_JOB_NS
+
+    def ms_per_step(self, ns: float) -> float:
+        return ns / self.steps / 1e6
+
+    def share(self, ns: float) -> float:
+        return ns / self.span_ns if self.span_ns > 0 else 0.0
+
+    def beyond(self, name: str, rank: int) -> float | None:
+        """A field of ``TimeBreakdown`` beyond the peers' median; None where not all have it."""
+        values = {r: getattr(times, name) for r, times in self.times.items()}
+        if rank not in values or None in values.values() or len(values) < 2:
+            return None
+        return beyond_peers(values, rank)
+
+    def usual(self, name: str, rank: int) -> float:
+        """The median of the peers' field."""
+        return float(getattr(self.times[rank], name)) - (self.beyond(name, rank) or 0.0)
+
+    def is_late(self, rank: int, certainty: float = LIKELY_LATE, share: float = LOSS_SHARE) -> bool:
+        """True if the rank's own time exceeds its peers' by enough, and they lose by it."""
+        late = self.lateness.get(rank)
+        return (
+            late is not None
+            and self.long_enough
+            and late.compared >= FEWEST_IN_JOB
+            and late.late_share >= share / 2
+            and late.excess_share >= share
+            and self.ms_per_step(late.excess_ns) >= STEP_FLOOR_MS
+            and late.certainty >= certainty
+        )
+
+    def is_late_without_delay(self, rank: int) -> bool:
+        """True if it would be late on a machine with processors for all.
+
+        On a crowded one the ranks wait for processors in turns, some more than
+        others by chance.  The kernel's count of these waits is taken off.
+        """
+        waited = self.beyond("waited_ns", rank)
+        if waited is None or not self.long_enough:
+            return False
+        usual = self.usual("waited_ns", rank)
+        excess = self.lateness[rank].excess_ns - waited
+        span = self.span_ns - usual
+        return (
+            usual >= CROWDED_SHARE * self.span_ns
+            and excess >= LOSS_SHARE * span
+            and self.ms_per_step(excess) >= STEP_FLOOR_MS
+        )
+
+    def run_queue_delay_ns(self, rank: int) -> float:
+        """Waits of the rank for a processor beyond its peers', by no doing of its own.
+
+        0 where the kernel does not tell.
+        """
+        return max(0.0, self.beyond("waited_ns", rank) or 0.0)
+
+    def computes_more(self, rank: int) -> bool:
+        """True if the rank is late and uses more processor time than its peers by as much."""
+        excess = self.beyond("work_ns", rank)
+        if excess is None:
+            return False
+        usual = self.usual("work_ns", rank)
+        if (
+            excess < LEAST_PROCESSOR_NS
+            or excess < LOSS_SHARE * self._served_ns(rank)
+            or self.ms_per_step(excess) < STEP_FLOOR_MS
+            or usual + excess < SLOW_FACTOR * usual
+        ):
+            return False
+        factor = (usual + excess) / max(usual, 1.0)
+        tenths = self._tenths_beyond(rank)
+        if slower_throughout(self.sections, rank, 1 + THROUGHOUT * (factor - 1)):
+            return False
+        if factor >= CLEAR_FACTOR:
+            late = self.is_late(rank) or self.is_late_without_delay(rank)
+            return tenths >= CLEAR_TENTHS and late
+        delay = self.run_queue_delay_ns(rank)
+        if tenths < ALL_TENTHS or delay > MOSTLY_DELAYED * excess:
+            return False
+        if heaviest_section(self.sections, rank, SECTION_PART * excess) is None:
+            return (
+                factor >= COLD_CACHE_FACTOR
+                and self.is_late(rank, CERTAIN)
+                and delay <= HARDLY_DELAYED * excess
+            )
+        late = self.is_late(rank, 0.5, LOSS_SHARE / 2) or self.is_late_without_delay(rank)
+        return late and longer(self.sections, rank)
+
+    def _served_ns(self, rank: int) -> float:
+        """The window less what the rank waited for a processor: what it would take alone."""
+        return max(0.0, self.span_ns - (self.times[rank].waited_ns or 0.0))
+
+    def _tenths_beyond(self, rank: int) -> int:
+        """Number of tenths of the window in which it used so much more processor than its peers."""
+        peers = [times.cpu_parts for r, times in self.times.items() if r != rank]
+        return sum(
+            own >= SLOW_FACTOR * median(peer[i] for peer in peers)
+            for i, own in enumerate(self.times[rank].cpu_parts)
+        )
+
+    def larger_batches(self, rank: int) -> float:
+        """Size of the rank's batches on average over its peers'."""
+        return (self.times[rank].elements or 0.0) / max(self.usual("elements", rank), 1.0)
+
+    def computes_for_larger_batches(self, rank: int) -> bool:
+        """True if the rank computes more, and as much more as larger batches ask for."""
+        larger = self.larger_batches(rank)
+        if larger < LARGER_BATCHES or not self.computes_more(rank):
+            return False
+        work = (self.times[rank].work_ns or 0.0) / max(self.usual("work_ns", rank), 1.0)
+        return bool(work <= WORK_ERROR * larger**WORK_POWER)
+
+    def lacks_a_processor(self, rank: int) -> bool:
+        """True if the rank is late since it waits for a processor far more than its peers."""
+        waited = self.beyond("waited_ns", rank)
+        worked = self.beyond("work_ns", rank)
+        if waited is None or worked is None or not self.is_late(rank, CERTAIN):
+            return False
+        ratio = {
+            r: (times.waited_ns or 0.0) / max(times.cpu_ns or 0.0, 1e6)
+            for r, times in self.times.items()
+        }
+        usual = median(ratio[r] for r in ratio if r != rank)
+        return (
+            self.share(waited) >= RUN_QUEUE_SHARE
+            and waited >= MAIN_PART * self.lateness[rank].excess_ns
+            and worked <= INTERRUPTED_WORK * waited
+            and ratio[rank] >= RUN_QUEUE_FACTOR * max(usual, RUN_QUEUE_RATIO)
+        )

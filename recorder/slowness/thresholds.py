@@ -1,0 +1,152 @@
+"""Thresholds of slowness: each with its unit, its reason and what it was measured on.
+
+A *share* is one of the observed time from 0 to 1, a *factor* how many times as much as the
+middle of the peers.  Two that have the same value here have different meanings; one meaning
+has one threshold, whoever judges by it.
+"""
+
+from __future__ import annotations
+
+# How much slower.
+
+#: Factor of time, wall or processor.  A rank at 1.3 is found in 100 of 100 windows of 50 steps,
+#: one at 1.1 in none, identical ranks in 0 of 500 (docs/performance.md, straggler detection).
+SLOW_FACTOR = 1.15
+#: Factor of processor time that cold caches explain, where ranks take each other's place on a
+#: processor: identical work was seen to take up to 20 % more on one of them.
+COLD_CACHE_FACTOR = 1.2
+#: Factor of processor time that needs no further proof; identical work among busy neighbours
+#: was seen to take up to 1.33 times (docs/stragglers.md).
+CLEAR_FACTOR = 1.5
+#: Factor by which one rank's loader must be slower than its peers' loaders, which vary more than
+#: work does: they read files.
+LOADER_FACTOR = 1.5
+#: Factor against the slowest of the peers, so that no one of them is as slow as the accused.
+BEYOND_ALL_FACTOR = 1.1
+
+# How much it must matter.
+
+#: Milliseconds of one entry of a section, below which a difference is never held against a rank:
+#: sections of 0.1 to 0.9 ms differ by their own bookkeeping.
+FLOOR_MS = 1.0
+#: Milliseconds of a whole step, or of the wait for its batch.  Twice the floor of a section: the
+#: start of 4 gloo ranks' collectives differs by 1.5 to 2.7 ms where nothing is wrong.
+STEP_FLOOR_MS = 2.0
+#: Share of the time that a rank must cost its peers, exceed them by, and, where that is the
+#: reason, compute beyond them: on identical work up to 0.04 were seen.
+LOSS_SHARE = 0.08
+#: Share of a rank's excess that a cause must account for to be the cause.
+MAIN_PART = 0.5
+#: Nanoseconds of processor time that clocks read now and then can tell, at least.
+LEAST_PROCESSOR_NS = 100_000_000
+
+#: Milliseconds below which times are taken for this: the clock and the section's own cost blur
+#: them.
+RESOLUTION_MS = 0.01
+#: Score below which a rank is a straggler, strictly, unless the caller has it otherwise; that of
+#: NVIDIA's resiliency extension.
+SCORE_THRESHOLD = 0.75
+
+# How sure.
+
+#: A difference in units of its own noise (standard errors) that is no chance.
+CERTAIN = 4.0
+#: The same of a rank's lateness where its processor time or its input shows the reason too.
+LIKELY_LATE = 1.5
+#: The same from which on a peer of a slow rank counts as slowed down, too: it then excuses it.
+LIKELY_SLOWED = 2.0
+#: Entries that say something about a median, and about a mean or the quickest fifth.
+FEWEST_FOR_MEDIAN = 5
+FEWEST_FOR_MEAN = 20
+#: Operations or batches of a rank, and nanoseconds of the job, that say something of a whole job.
+FEWEST_IN_JOB = 12
+SHORTEST_JOB_NS = 500_000_000
+
+# Sections: stalls, and what shows all through a window.
+
+#: A stall takes this many times its window's median, and this many milliseconds more.
+STALL_FACTOR = 3.0
+STALL_MS = 5.0
+#: A stall counts if so many entries began since the last one that did: they come in clusters.
+STALLS_APART = 5
+#: Stalls of a slow rank: so many, and as many again for each of the so many peers that have
+#: most; and this share of its time.  Their number alone is a poor guide.
+STALLS = 4
+STALLING_PEERS = 3
+STALLED_SHARE = 0.2
+#: Stretches that need not show a difference, of a full number of them and of fewer.
+EXCEPTIONS, FEW_EXCEPTIONS = 3, 1
+#: Unless it shows for so many milliseconds of work: no passing disturbance lasts that long.
+LASTING_MS = 5000.0
+#: Windows whose numbers of entries are further apart than this factor do not cover the same steps.
+IN_STEP_FACTOR = 1.1
+
+# Waits for input.
+
+#: Share of the time lost to input from which on a report says so and, where no loader of any rank
+#: ever rests, a job is starved.
+INPUT_SHARE = 0.15
+#: The same without that proof.  Ranks that load in their own process wait for all that it takes:
+#: 0.20 to 0.26 on controls of ``slow_input_and_compute``, which are healthy.
+DOMINANT_INPUT_SHARE = 0.4
+#: Share of the time that a loader is busy: from here on it never rests (0.90 to 1.00 on starved
+#: jobs); is behind as well, though its rank has to wait for slower ones; keeps up (0.02 to 0.31
+#: on controls; up to 0.81 was seen where its rank hardly waited).
+SATURATED = 0.85
+BUSY_LOADER = 0.6
+IDLE_LOADER = 0.5
+#: Share of the time that a rank waits for its input below which its loader is not seen to lag.
+UNSEEN_WAIT_SHARE = 0.05
+
+# Processor time of a whole job.
+
+#: Tenths of the time in which a rank must compute more: where it is clear, and where it is not.
+CLEAR_TENTHS = 3
+ALL_TENTHS = 8
+#: Run-queue delay against a rank's excess of processor time: beyond the first the machine is the
+#: reason; where no section shows the work, beyond the second.
+MOSTLY_DELAYED = 5.0
+HARDLY_DELAYED = 0.5
+#: Part of the factor that every section shows where the processor is slower and not the work.
+THROUGHOUT = 0.5
+#: Part of a rank's excess of processor time that a section must hold to be named.
+SECTION_PART = 0.4
+#: Without more processor time: share that the rank costs its peers, share of its samples at one
+#: line of its own, and how many times its peers' share there that is.
+ALWAYS_LATE_SHARE = 0.3
+OWN_LINE_SHARE = 0.5
+OWN_LINE_FACTOR = 3
+
+# Waits for a processor.
+
+#: Share of the time that ranks wait for a processor from which on a machine is crowded.
+CROWDED_SHARE = 0.1
+#: Share of the time that a rank on a busy host waits for a processor beyond its peers.
+RUN_QUEUE_SHARE = 0.15
+#: Its delay per processor time against its peers', which count as this at least: who works more
+#: waits more.
+RUN_QUEUE_FACTOR = 2.5
+RUN_QUEUE_RATIO = 0.02
+#: What it may compute more than its peers for each second that it waits beyond them: work
+#: that is interrupted again and again finds its caches cold.
+INTERRUPTED_WORK = 0.5
+
+# Sizes of batches.
+
+#: Factor of the size of a rank's batches that accounts for more work.
+LARGER_BATCHES = 1.15
+#: Work grows with the square of a sequence's length at most, and is measured with an error.
+WORK_POWER = 2.0
+WORK_ERROR = 1.3
+#: Correlation between the size of its batches and a rank's time, from which on one follows the
+#: other; share of the time that ranks lose to each other in turns; part of it that names a rank.
+CORRELATED = 0.5
+TURNS_SHARE = 0.12
+TURNS_PART = 0.1
+
+# Garbage collection.
+
+#: Waits for a collection that come again and again, at least.
+FEWEST_COLLECTIONS = 3
+#: Part of all that is lost to collections from which on a rank is one of the culprits.
+COLLECTION_PART = 0.2
