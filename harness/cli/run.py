@@ -65,6 +65,9 @@ def run(
         ),
     ] = None,
     deadline: Annotated[float, typer.Option(min=1, help="Seconds that a job may take.")] = 120.0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only the fastest few scenarios of each category.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> int:
     """Run scenarios and judge their verdicts; of a plain script, print the verdict."""
@@ -96,6 +99,10 @@ def run(
                 "Arguments after -- are for a plain script.",
                 "A scenario declares its script's arguments with arguments=.",
             )
+        if quick:
+            from hanglab.harness.jobs.sample import quick_sample
+
+            found.scenarios = quick_sample(found.scenarios, options)
         return _run_scenarios(found, options, as_json)
     if len(found.plain) > 1 or found.scenarios or found.broken:
         raise UsageError(
@@ -106,6 +113,11 @@ def run(
         raise UsageError(
             "A plain script runs once: nothing is expected of it that could be counted.",
             "Declare what is expected of it with @scenario, or leave --repeat out.",
+        )
+    if quick:
+        raise UsageError(
+            "A plain script is of no category that --quick could choose from.",
+            "Leave --quick out.",
         )
     from hanglab.harness.jobs.suite import script_scenario
 
@@ -118,17 +130,17 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
     from hanglab.harness.jobs.run_folder import RunFolder
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.report import panel
-    from hanglab.harness.report import progress as report
+    from hanglab.harness.report import results as report
+    from hanglab.harness.report.progress import Progress
 
     begun = time.monotonic()
     requests, settled = suite.plan(found, options)
     folder = RunFolder.create(RUNS.absolute())
     console = panel.make_console(errors=True)
-    progress = report.Progress(console, len(requests) + len(settled))
+    report.print_plan(console, len(requests), settled)
+    progress = Progress(console, requests)
     results = list(settled)
     with progress.shown(), _stopping() as stopped:
-        for result in settled:
-            progress.result(result)
         launchers = Launchers()
         try:
             results += suite.run_all(
@@ -141,8 +153,10 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
         _print_json(content)
     else:
         out = panel.make_console()
-        out.print(report.results_table(results))
+        if requests:
+            out.print(report.results_table(results))
         report.print_failures(out, results)
+        report.print_skips(out, results)
         report.print_summary(out, results, time.monotonic() - begun, folder.path)
     if stopped.signal is not None:
         typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)
@@ -159,14 +173,14 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     from hanglab.harness.jobs.run_folder import RunFolder, Variant
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.report import panel
-    from hanglab.harness.report import progress as report
+    from hanglab.harness.report.progress import Progress
 
     variant: Variant = "control" if os.environ.get("HANGLAB_FAULT") == "0" else "fault"
     asked = suite.requests_of(script, replace(options, control=True))
     request = next(request for request in asked if request.variant == variant)
     folder = RunFolder.create(RUNS.absolute())
     console = panel.make_console(errors=True)
-    progress = report.Progress(console, 1)
+    progress = Progress(console, [request])
     with progress.shown(), _stopping() as stopped:
         launchers = Launchers()
         try:

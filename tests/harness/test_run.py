@@ -308,6 +308,7 @@ def registered(folder: Path) -> list[int]:
         (["run", "--jobs", "0"], "jobs"),
         (["run", "--world-size", "100000000"], "4096"),
         (["run", "skipped_collective", "--", "5"], "plain script"),
+        (["run", __file__, "--quick"], "--quick"),
         (["no-such-command"], "no-such-command"),
         (["record", "true"], "record [OPTIONS] -- COMMAND"),
     ],
@@ -320,6 +321,30 @@ def test_wrong_usage_is_told(tmp_path: Path, words: list[str], complaint: str) -
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_skips_are_told_once_for_each_reason(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        body = SCENARIOS["elsewhere"].replace("def elsewhere", f"def {name}")
+        (tmp_path / f"{name}.py").write_text(HEADER + body)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*HANGLAB, "run", ".", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+
+    done = run()
+    assert (done.stdout + done.stderr).count("nccl only") == 1
+    assert "2 scenarios skipped: runs on nccl only" in done.stdout
+    assert "    one, two" in done.stdout.splitlines()
+    assert "0 jobs; 2 scenarios skipped (reasons at the end)" in done.stderr
+    # Of a category that cannot run, the sample names one.
+    assert "1 scenario skipped: runs on nccl only" in run("--quick").stdout
 
 
 def test_a_run_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
