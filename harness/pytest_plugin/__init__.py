@@ -36,7 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--hanglab",
         action="store_true",
-        help="Collect the scenarios that come with hanglab, too, with their controls.",
+        help="Collect the scenarios in all files below the given paths, with their controls; "
+        "without a path those that come with hanglab.",
+    )
+    group.addoption(
+        "--hanglab-builtin",
+        action="store_true",
+        help="Collect the scenarios that come with hanglab, too.",
     )
     group.addoption(
         "--hanglab-backend",
@@ -79,9 +85,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Controller(config), "hanglab-controller")
     option = config.option
-    if option.hanglab or any(
-        value is not None
+    if any(
+        value is not None and value is not False
         for value in (
+            option.hanglab,
+            option.hanglab_builtin,
             option.hanglab_backend,
             option.hanglab_launcher,
             option.hanglab_world_size,
@@ -117,7 +125,7 @@ def _is_scenario_file(path: Path, config: pytest.Config) -> bool:
             return False
         return b"hanglab" in text and b"scenario" in text and wake(config).declares(path)
     session: Session | None = config.pluginmanager.get_plugin(_SESSION)
-    return session is not None and session.collects_project_file(path)
+    return session is not None and session.collects_any_name(path)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

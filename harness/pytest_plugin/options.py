@@ -23,6 +23,9 @@ class Options:
     repeat: int
     #: Number of this part, from 0, and of all parts.
     shard: tuple[int, int]
+    #: True where files of any name are looked into, not `hanglab_*.py` alone.
+    any_name: bool
+    #: True where the scenarios that come with hanglab are collected.
     with_project: bool
 
     @property
@@ -33,6 +36,7 @@ class Options:
 def read_options(config: pytest.Config) -> Options:
     """Raises pytest.UsageError for what makes no sense."""
     option = config.option
+    has_paths = config.args_source is pytest.Config.ArgsSource.ARGS
     return Options(
         backends=_names("--hanglab-backend", option.hanglab_backend, BACKENDS),
         launchers=_names("--hanglab-launcher", option.hanglab_launcher, list(LAUNCHERS)),
@@ -42,7 +46,8 @@ def read_options(config: pytest.Config) -> Options:
         ),
         repeat=_number("--hanglab-repeat", option.hanglab_repeat or "1"),
         shard=_shard(option.hanglab_shard or "1/1"),
-        with_project=bool(option.hanglab),
+        any_name=option.hanglab and has_paths,
+        with_project=option.hanglab_builtin or (option.hanglab and not has_paths),
     )
 
 

@@ -49,30 +49,30 @@ class Session:
         found = self.read(path)
         return bool(found.scenarios or found.broken)
 
-    def collects_project_file(self, path: Path) -> bool:
-        """Whether the path is one of hanglab's own scenarios, and was asked for by path."""
-        return (
-            self.options.with_project
-            and path.is_relative_to(self.project)
-            and self.asked_within_project
-            and self.declares(path)
-        )
+    def collects_any_name(self, path: Path) -> bool:
+        """True for a file with scenarios below the paths that `--hanglab` was given.
+
+        pytest comes to no other files then.  One that it takes for tests by its
+        name stays one of tests, which may declare scenarios beside them.
+        """
+        return self.options.any_name and not self._named_as_test(path) and self.declares(path)
 
     @cached_property
     def project(self) -> Path:
         return discovery.project_folder()
 
     @cached_property
-    def asked_within_project(self) -> bool:
-        """Whether the paths that pytest was given name some of hanglab's own scenarios."""
+    def _asked_within_project(self) -> bool:
+        """True where the paths that pytest was given choose among hanglab's own scenarios."""
         here = self.config.invocation_params.dir
         given = [Path(here, word.split("::", 1)[0]).resolve() for word in self.config.args]
         return any(path.is_relative_to(self.project.resolve()) for path in given)
 
     def taken_by_pytest(self, path: Path, parent: pytest.Collector) -> bool:
-        """Whether pytest itself takes the file for one of tests."""
-        if parent.session.isinitpath(path):
-            return True
+        """True where pytest itself makes a module of the file."""
+        return parent.session.isinitpath(path) or self._named_as_test(path)
+
+    def _named_as_test(self, path: Path) -> bool:
         patterns = self.config.getini("python_files")
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
@@ -92,7 +92,7 @@ class Session:
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         report = yield
         if isinstance(collector, pytest.Session) and self.options.with_project:
-            if report.passed and not self.asked_within_project:
+            if report.passed and not self._asked_within_project:
                 folder = ProjectFolder.from_parent(collector, name="hanglab", suite=self)
                 report.result = [*(report.result or ()), folder]
         return report

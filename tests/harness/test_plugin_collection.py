@@ -92,6 +92,30 @@ def test_one_of_the_projects_scenarios_is_asked_for_by_path(tmp_path: Path) -> N
     ]
 
 
+def test_a_path_gives_the_scenarios_below_it_alone(tmp_path: Path) -> None:
+    write(tmp_path, "ours/deep/any_name.py", SOUND.format(name="mine"))
+    write(tmp_path, "ours/test_both.py", SOUND.format(name="beside"), "def test_own(): pass")
+    write(tmp_path, "theirs/hanglab_theirs.py", SOUND.format(name="theirs"))
+    wanted = [
+        "ours/deep/any_name.py::mine[fault-gloo-local-2]",
+        "ours/deep/any_name.py::mine[control-gloo-local-2]",
+    ]
+    assert collect(tmp_path, "--hanglab", "ours/deep") == wanted
+    assert collect(tmp_path, "--hanglab", "ours/deep/any_name.py") == wanted
+    assert collect(tmp_path, "--hanglab", "ours", "-n", "2") == [
+        *wanted,
+        "ours/test_both.py::test_own",
+    ]
+
+
+def test_the_projects_scenarios_come_beside_a_path_when_asked_for(tmp_path: Path) -> None:
+    write(tmp_path, "ours/any_name.py", SOUND.format(name="mine"))
+    count = 2 * len(discovery.read_project().scenarios)
+    assert len(collect(tmp_path, "--hanglab", "--hanglab-builtin", "ours")) == 2 + count
+    assert len(collect(tmp_path, "--hanglab-builtin", "ours", "-n", "1")) == count
+    assert len(collect(tmp_path, "--hanglab", "-n", "1")) == count
+
+
 def test_items_are_parametrised_and_repeated(tmp_path: Path) -> None:
     write(tmp_path, "hanglab_mine.py", SOUND.format(name="mine"))
     options = ["--hanglab-backend=gloo,nccl", "--hanglab-launcher=torchrun"]
