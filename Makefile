@@ -10,14 +10,20 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python
 	$$name -c 'import sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null && { echo $$name; break; }; done)
 
-.PHONY: help run test test-long gpu corpus corpus-check corpus-accept image lint types format \
-	benchmarks environment clean
+# Errors alone: of indexes, new versions of pip and who installs nothing is to be known here.
+INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt
+
+.PHONY: help run quick test test-long gpu corpus corpus-check corpus-accept image lint types \
+	format benchmarks environment clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 run: $(READY)  ## Run every scenario with its control, and judge the verdicts
 	$(BIN)/hanglab run --jobs $(JOBS)
+
+quick: $(READY)  ## Run a sample of each category in less than a minute
+	$(BIN)/hanglab run --quick --jobs $(JOBS)
 
 test: $(READY)  ## Run the tests (TEST_OPTIONS="...")
 	$(BIN)/python -m pytest $(TEST_OPTIONS)
@@ -79,14 +85,13 @@ $(READY): pyproject.toml constraints.txt recorder/rank/native/writer.c tools/nat
 	@test -n "$(PYTHON)" || { \
 	echo "No Python 3.10 to 3.13 was found; install one, or say make PYTHON=/path/to/python"; \
 	exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
-		--editable '.[run,docker,report,tables,frameworks,traces,dev]'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps \
-		HolisticTraceAnalysis
-	# As an installation from a wheel does: a shell may forbid Python to keep it later.
-	$(BIN)/python -m compileall -q analyzer harness recorder scenarios
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Setting up $(VENV), which takes some minutes."
+	@$(INSTALL) hatchling
+	@$(INSTALL) --no-build-isolation --editable '.[run,docker,report,tables,frameworks,traces,dev]'
+	@$(INSTALL) --no-deps HolisticTraceAnalysis
+	@# As an installation from a wheel does: a shell may forbid Python to keep it later.
+	@$(BIN)/python -m compileall -q analyzer harness recorder scenarios
 	@touch $@
 
 clean:  ## Remove what was made, .venv too
