@@ -85,10 +85,12 @@ def record(
         os.execvp(words[0], words)
     told = _tell_of_room(case)
     from hanglab.harness.recording.command import NoSuchCommand
-    from hanglab.harness.recording.session import Request, Session
+    from hanglab.harness.recording.session import RecordingRequest, RecordingSession
 
     try:
-        outcome = Session(Request(words, case, hang_after, then, profile_slow)).run()
+        outcome = RecordingSession(
+            RecordingRequest(words, case, hang_after, then, profile_slow)
+        ).run()
     except NoSuchCommand:
         if not existed:
             import shutil

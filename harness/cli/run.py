@@ -131,14 +131,14 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.report import panel
     from hanglab.harness.report import results as report
-    from hanglab.harness.report.progress import Progress
+    from hanglab.harness.report.progress import RunProgress
 
     begun = time.monotonic()
     requests, settled = suite.plan(found, options)
     folder = RunFolder.create(RUNS.absolute())
     console = panel.make_console(errors=True)
     report.print_plan(console, len(requests), settled)
-    progress = Progress(console, requests)
+    progress = RunProgress(console, requests)
     results = list(settled)
     with progress.shown(), _stopping() as stopped:
         launchers = Launchers()
@@ -173,14 +173,14 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     from hanglab.harness.jobs.run_folder import RunFolder, Variant
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.report import panel
-    from hanglab.harness.report.progress import Progress
+    from hanglab.harness.report.progress import RunProgress
 
     variant: Variant = "control" if os.environ.get("HANGLAB_FAULT") == "0" else "fault"
     asked = suite.requests_of(script, replace(options, control=True))
     request = next(request for request in asked if request.variant == variant)
     folder = RunFolder.create(RUNS.absolute())
     console = panel.make_console(errors=True)
-    progress = Progress(console, [request])
+    progress = RunProgress(console, [request])
     with progress.shown(), _stopping() as stopped:
         launchers = Launchers()
         try:

@@ -15,8 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
-    from hanglab.harness.pytest_plugin.fixtures import AssertVerdict, CaseReaderOf, JobRunner
-    from hanglab.harness.pytest_plugin.session import Session
+    from hanglab.harness.pytest_plugin.fixtures import AssertVerdict, CaseAnalyzer, JobRunner
+    from hanglab.harness.pytest_plugin.session import PluginSession
 
 #: Not `slow` and the like: those belong to many suites, and are acted on only when asked.
 _MARKERS = (
@@ -101,16 +101,16 @@ def pytest_configure(config: pytest.Config) -> None:
         wake(config)
 
 
-def wake(config: pytest.Config) -> Session:
+def wake(config: pytest.Config) -> PluginSession:
     """The session's part of the plugin, imported and registered when first asked for.
 
     Raises pytest.UsageError for options that make no sense.
     """
-    found: Session | None = config.pluginmanager.get_plugin(_SESSION)
+    found: PluginSession | None = config.pluginmanager.get_plugin(_SESSION)
     if found is None:
-        from hanglab.harness.pytest_plugin.session import Session
+        from hanglab.harness.pytest_plugin.session import PluginSession
 
-        found = Session(config)
+        found = PluginSession(config)
         config.pluginmanager.register(found, _SESSION)
     return found
 
@@ -124,7 +124,7 @@ def _is_scenario_file(path: Path, config: pytest.Config) -> bool:
         except OSError:
             return False
         return b"hanglab" in text and b"scenario" in text and wake(config).declares(path)
-    session: Session | None = config.pluginmanager.get_plugin(_SESSION)
+    session: PluginSession | None = config.pluginmanager.get_plugin(_SESSION)
     return session is not None and session.collects_any_name(path)
 
 
@@ -171,11 +171,11 @@ def hanglab_job(request: pytest.FixtureRequest) -> JobRunner:
 
 
 @pytest.fixture
-def hanglab_case(request: pytest.FixtureRequest) -> CaseReaderOf:
+def hanglab_case(request: pytest.FixtureRequest) -> CaseAnalyzer:
     """Analyses a Case or a folder of dumps: ``hanglab_case("dumps").verdict``."""
-    from hanglab.harness.pytest_plugin.fixtures import CaseReaderOf
+    from hanglab.harness.pytest_plugin.fixtures import CaseAnalyzer
 
-    return CaseReaderOf(request.path.parent)
+    return CaseAnalyzer(request.path.parent)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
 
 #: Rows of a verdict, each with what was expected and what came.
-Row = tuple[str, str, str]
+ComparedRow = tuple[str, str, str]
 #: Lines of evidence that are shown; all of it is in the artifacts.
 _EVIDENCE = 12
 _DETAIL = 3000
@@ -65,7 +65,7 @@ def describe_failure(result: Result) -> str:
     return "\n".join(lines)
 
 
-def expected_rows(request: Request, verdict: Verdict | None) -> list[Row]:
+def expected_rows(request: Request, verdict: Verdict | None) -> list[ComparedRow]:
     """What the scenario says of its verdict, beside what it got."""
     expect = request.scenario.expect
     assert expect is not None
@@ -102,7 +102,7 @@ def ranks(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(numbers))) or "-"
 
 
-def side_by_side(rows: Sequence[Row]) -> list[str]:
+def side_by_side(rows: Sequence[ComparedRow]) -> list[str]:
     """Three columns; rows that differ are marked."""
     width = max([len("expected"), *(len(expected) for _, expected, _ in rows)])
     lines = [f"  {'':<12}{'expected':<{width}}   actual"]

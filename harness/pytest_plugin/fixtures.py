@@ -23,7 +23,7 @@ from hanglab.harness.jobs.suite import (
 )
 from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.pytest_plugin.failure import (
-    Row,
+    ComparedRow,
     actual_of,
     evidence_lines,
     fits,
@@ -34,7 +34,7 @@ from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import Scenario
 
 if TYPE_CHECKING:
-    from hanglab.harness.pytest_plugin.session import Session
+    from hanglab.harness.pytest_plugin.session import PluginSession
     from hanglab.recorder.case.reader import CaseReader
 
 AssertVerdict = Callable[..., None]
@@ -77,7 +77,7 @@ class JobDone(Examined):
 class JobRunner:
     """``hanglab_job``: runs jobs for one test, below the run's artifacts."""
 
-    def __init__(self, session: Session, request: pytest.FixtureRequest) -> None:
+    def __init__(self, session: PluginSession, request: pytest.FixtureRequest) -> None:
         self._session = session
         self._request = request
         self._count = 0
@@ -142,7 +142,7 @@ class JobRunner:
         return f"{node[-120:]}.{program}.{self._count}"
 
 
-class CaseReaderOf:
+class CaseAnalyzer:
     """``hanglab_case``: analyzes what lies on disk."""
 
     def __init__(self, folder: Path) -> None:
@@ -190,7 +190,7 @@ def assert_verdict(
         "group": group,
         "location": location,
     }
-    rows: list[Row] = [(k, v, actual[k]) for k, v in wanted.items() if v is not None]
+    rows: list[ComparedRow] = [(k, v, actual[k]) for k, v in wanted.items() if v is not None]
     if not rows and not confidence:
         raise ValueError("say what is expected: status, cause, culprits, group, location")
     if confidence:

@@ -29,7 +29,7 @@ from hanglab.harness.pytest_plugin.reporting import (
 from hanglab.harness.scenarios.declaration import Scenario
 
 if TYPE_CHECKING:
-    from hanglab.harness.pytest_plugin.session import Session
+    from hanglab.harness.pytest_plugin.session import PluginSession
 
 #: Launchers whose ranks import torch anew, which takes many seconds.
 _COLD = frozenset({"torchrun", "docker"})
@@ -40,7 +40,7 @@ _PATIENT_S = 5.0
 class ProjectFolder(pytest.Collector):
     """The scenarios that come with hanglab, wherever they are installed."""
 
-    def __init__(self, *, suite: Session, **given: Any) -> None:
+    def __init__(self, *, suite: PluginSession, **given: Any) -> None:
         super().__init__(**given)
         self._suite = suite
 
@@ -53,7 +53,7 @@ class ProjectFolder(pytest.Collector):
 
 
 class ScenarioFile(pytest.File):
-    def __init__(self, *, suite: Session, **given: Any) -> None:
+    def __init__(self, *, suite: PluginSession, **given: Any) -> None:
         super().__init__(**given)
         self._suite = suite
 
@@ -104,7 +104,7 @@ class ScenarioFile(pytest.File):
 class ScenarioItem(pytest.Item):
     """One job: the fault of a scenario, or its control."""
 
-    def __init__(self, *, suite: Session, asked: Request, **given: Any) -> None:
+    def __init__(self, *, suite: PluginSession, asked: Request, **given: Any) -> None:
         super().__init__(**given)
         self._suite = suite
         self.asked = asked

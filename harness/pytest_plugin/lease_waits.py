@@ -10,7 +10,7 @@ from types import TracebackType
 PATIENCE_S = 3.0
 
 
-class Wait:
+class LeaseWait:
     """While it is open, ``announce`` hears from a thread of its own what is still waited for."""
 
     def __init__(self, announce: Callable[[str], None]) -> None:
@@ -20,7 +20,7 @@ class Wait:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Wait:
+    def __enter__(self) -> LeaseWait:
         return self
 
     def tell(self, reason: str) -> None:

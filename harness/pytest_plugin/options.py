@@ -14,7 +14,7 @@ from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 
 
 @dataclass(frozen=True)
-class Options:
+class PluginOptions:
     """``world_sizes`` is empty where each scenario's own is meant."""
 
     backends: tuple[str, ...]
@@ -33,11 +33,11 @@ class Options:
         return len(self.backends) * len(self.launchers) * max(1, len(self.world_sizes))
 
 
-def read_options(config: pytest.Config) -> Options:
+def read_options(config: pytest.Config) -> PluginOptions:
     """Raises pytest.UsageError for what makes no sense."""
     option = config.option
     has_paths = config.args_source is pytest.Config.ArgsSource.ARGS
-    return Options(
+    return PluginOptions(
         backends=_names("--hanglab-backend", option.hanglab_backend, BACKENDS),
         launchers=_names("--hanglab-launcher", option.hanglab_launcher, list(LAUNCHERS)),
         world_sizes=tuple(

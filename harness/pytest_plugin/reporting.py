@@ -13,7 +13,7 @@ from hanglab.harness.jobs.run import Request, Result, expectation
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.jobs.suite import Options, write_entries
 from hanglab.harness.report import markdown
-from hanglab.harness.report.markdown import Row
+from hanglab.harness.report.markdown import JobRow
 from hanglab.harness.report.rates import pass_rate
 
 #: A letter and a word for each way to fail.
@@ -91,7 +91,7 @@ class Tally:
         """``launcher`` is the only one that was asked for."""
         self._folder = folder
         self._launcher = launcher
-        self.rows: list[Row] = []
+        self.rows: list[JobRow] = []
         #: What ``results.json`` says, by backend, launcher and world size.
         self._entries: dict[tuple[str, str, str], list[Entry]] = {}
         #: Why the run's own files could not be written.
@@ -126,7 +126,7 @@ class Tally:
             combination = told["backend"], told["launcher"], told["world_size"]
             self._entries.setdefault(combination, []).append(entry)
         self.rows.append(
-            Row(
+            JobRow(
                 scenario=told["scenario"],
                 variant=told["variant"],
                 where=f"{told['backend']}, {told['launcher']}, {told['world_size']} ranks",

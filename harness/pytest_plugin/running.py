@@ -18,7 +18,7 @@ from hanglab.harness.jobs.run import Request, Result, run
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.launchers.selection import make_launcher
 from hanglab.harness.pytest_plugin import workers
-from hanglab.harness.pytest_plugin.lease_waits import Wait
+from hanglab.harness.pytest_plugin.lease_waits import LeaseWait
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -62,7 +62,7 @@ class Runner:
 
         with (
             _stopping(interrupted) as stop,
-            Wait(announce) as wait,
+            LeaseWait(announce) as wait,
             self.allotment.lease(request, stop, wait.tell) as environment,
         ):
             wait.end()

@@ -19,7 +19,7 @@ from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import Found
 
 
-class Session:
+class PluginSession:
     """Registered as a plugin when first asked for."""
 
     def __init__(self, config: pytest.Config) -> None:

@@ -37,7 +37,7 @@ def check_command(words: Sequence[str]) -> None:
         raise NoSuchCommand(f"The command {words[0]} does not exist.")
 
 
-class Command:
+class RecordedCommand:
     """A child process and its group.  Raises NoSuchCommand, OSError."""
 
     def __init__(

@@ -27,7 +27,7 @@ from hanglab.harness.launchers.supervision.descendants import (
 )
 from hanglab.harness.recording import environment, relay
 from hanglab.harness.recording.agent import Agent, AgentDied
-from hanglab.harness.recording.command import Command
+from hanglab.harness.recording.command import RecordedCommand
 from hanglab.harness.recording.foreign_ranks import kill_away, ranks_away
 from hanglab.recorder.system.socket_folders import Runtime
 
@@ -52,7 +52,7 @@ _AFTER_CAPTURE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
-class Request:
+class RecordingRequest:
     """``words`` is the command, ``case`` an empty folder of the caller's."""
 
     words: Sequence[str]
@@ -64,17 +64,17 @@ class Request:
 
 
 @dataclass
-class Outcome:
+class RecordingOutcome:
     """What came of it: ``code`` is what hanglab is to exit with."""
 
     code: int
     verdict: Verdict | None = None
 
 
-class Session:
+class RecordingSession:
     """Runs one command.  Whatever fails in the recording, the command is run to its end."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: RecordingRequest) -> None:
         self._request = request
         self._folder = Runtime()
         self._runtime = self._folder.path
@@ -88,7 +88,7 @@ class Session:
         become_subreaper()
         self._woken = ChildSignal()
 
-    def run(self) -> Outcome:
+    def run(self) -> RecordingOutcome:
         """Raises NoSuchCommand if the command cannot be started."""
         streams = relay.set_up(self._runtime / "stderr.txt")
         self._relay = streams.relay
@@ -99,7 +99,9 @@ class Session:
         with self._catching() as ignored:
             try:
                 self._start_agent(streams)
-                self._command = Command(self._request.words, self._environment, streams, ignored)
+                self._command = RecordedCommand(
+                    self._request.words, self._environment, streams, ignored
+                )
             except BaseException:
                 streams.close()
                 self._close()
@@ -317,7 +319,7 @@ class Session:
 
     # The end.
 
-    def _finish(self) -> Outcome:
+    def _finish(self) -> RecordingOutcome:
         self._collect()
         self._finish_agent()
         self._drain_relay()
@@ -329,7 +331,7 @@ class Session:
         verdict, reason = self._analyze()
         if not self._ended_it:
             show(verdict, reason, self._request.case)
-        return Outcome(code, verdict)
+        return RecordingOutcome(code, verdict)
 
     def _finish_agent(self) -> None:
         if self._agent is None:

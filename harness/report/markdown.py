@@ -16,7 +16,7 @@ _MOST_BYTES = 900_000
 
 
 @dataclass(frozen=True)
-class Row:
+class JobRow:
     """One job."""
 
     scenario: str
@@ -33,23 +33,23 @@ class Row:
     artifacts: str
 
 
-def counts(rows: Sequence[Row]) -> str:
+def counts(rows: Sequence[JobRow]) -> str:
     """How many jobs came out how."""
     found = Counter(row.outcome for row in rows)
     words = [f"{found[kind.value]} {kind.value}" for kind in Outcome if found[kind.value]]
     return f"{'1 job' if len(rows) == 1 else f'{len(rows)} jobs'}: {', '.join(words)}"
 
 
-def repeated(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def repeated(rows: Iterable[JobRow]) -> dict[str, list[JobRow]]:
     """Jobs that ran more than once, by name; skipped ones ran not at all."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[JobRow]] = {}
     for row in rows:
         if row.outcome != Outcome.SKIPPED.value:
             groups.setdefault(f"{row.scenario} {row.variant} ({row.where})", []).append(row)
     return {name: group for name, group in groups.items() if len(group) > 1}
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[JobRow]) -> str:
     """The run as a page: first what did not pass, then all jobs, then what was skipped."""
     ran = [row for row in rows if row.outcome != Outcome.SKIPPED.value]
     bad = [row for row in ran if row.outcome != Outcome.PASS.value]
@@ -85,7 +85,7 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def append_to_job_page(rows: Sequence[Row]) -> None:
+def append_to_job_page(rows: Sequence[JobRow]) -> None:
     """Shows the run on the page of a GitHub job, whose file GITHUB_STEP_SUMMARY names.
 
     Raises OSError.
@@ -97,7 +97,7 @@ def append_to_job_page(rows: Sequence[Row]) -> None:
             file.write(text + "\n")
 
 
-def _name(row: Row) -> str:
+def _name(row: JobRow) -> str:
     return f"{row.scenario}, {row.variant} ({row.where})"
 
 

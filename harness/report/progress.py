@@ -18,7 +18,7 @@ from hanglab.harness.report.results import OUTCOME_STYLE, title
 from hanglab.harness.scenarios.durations import expected_seconds
 
 
-class Progress:
+class RunProgress:
     """Running jobs, a bar and the time left on a terminal; elsewhere a line for each ended job."""
 
     def __init__(self, console: Console, requests: Sequence[Request]) -> None:

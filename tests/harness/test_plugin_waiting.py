@@ -13,7 +13,7 @@ from plugin_support import SOUND, pytest_over, write
 
 from hanglab.harness.leases.slots import CpuSlots
 from hanglab.harness.pytest_plugin import lease_waits
-from hanglab.harness.pytest_plugin.lease_waits import Wait
+from hanglab.harness.pytest_plugin.lease_waits import LeaseWait
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "a worker"])
@@ -45,7 +45,7 @@ def test_a_job_that_waits_for_long_says_for_what(tmp_path: Path, workers: list[s
 def test_what_is_waited_for_is_told_again_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_waits, "PATIENCE_S", 0.01)
     told: list[str] = []
-    with Wait(told.append) as wait:
+    with LeaseWait(told.append) as wait:
         wait.tell("waiting for 1 GPU: 1 ahead in line")
         wait_until(lambda: told, 20)
         wait.tell("waiting for 1 GPU: held by another")
@@ -57,7 +57,7 @@ def test_what_is_waited_for_is_told_again_when_it_changes(monkeypatch: pytest.Mo
 
 def test_who_waits_for_moments_only_says_nothing() -> None:
     told: list[str] = []
-    with Wait(told.append) as wait:
+    with LeaseWait(told.append) as wait:
         wait.tell("waiting for 1 GPU: 1 ahead in line")
     assert not told
     assert wait.reasons == ["waiting for 1 GPU: 1 ahead in line"]

@@ -10,7 +10,7 @@ from rich.console import Console
 from hanglab.harness.jobs.outcome import Judgement, Outcome
 from hanglab.harness.jobs.run import Request, Result
 from hanglab.harness.jobs.suite import Options, requests_of
-from hanglab.harness.report.progress import Progress
+from hanglab.harness.report.progress import RunProgress
 from hanglab.harness.report.results import print_plan, print_skips
 from hanglab.harness.scenarios import discovery
 
@@ -27,7 +27,7 @@ def test_a_terminal_shows_running_jobs_a_bar_and_the_time_left() -> None:
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=100, color_system=None)
     first, second, third = [*requests(), *requests()][:3]
-    progress = Progress(console, [first, second, third])
+    progress = RunProgress(console, [first, second, third])
     with progress.shown():
         for request in (first, second, third):
             progress.phase(request, "starting")
@@ -43,7 +43,7 @@ def test_a_terminal_shows_running_jobs_a_bar_and_the_time_left() -> None:
 def test_a_log_gets_one_line_for_each_job() -> None:
     written = io.StringIO()
     fault, control = requests()
-    progress = Progress(Console(file=written, width=150), [fault, control])
+    progress = RunProgress(Console(file=written, width=150), [fault, control])
     with progress.shown():
         for request in (fault, control):
             progress.phase(request, "running")
@@ -58,7 +58,7 @@ def test_a_log_gets_one_line_for_each_job() -> None:
 def test_a_job_that_never_got_a_phase_is_counted() -> None:
     written = io.StringIO()
     fault, _ = requests()
-    Progress(Console(file=written, width=150), [fault]).result(ended(fault))
+    RunProgress(Console(file=written, width=150), [fault]).result(ended(fault))
     assert "1/1" in written.getvalue()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hanglab.harness.report.markdown import Row, markdown
+from hanglab.harness.report.markdown import JobRow, markdown
 from hanglab.harness.report.rates import pass_rate, wilson
 
 
@@ -46,7 +46,7 @@ def test_a_rate_is_told_with_its_interval() -> None:
 
 def test_text_from_outside_cannot_break_the_page() -> None:
     reason = "a|b\n<script>`x`\\"
-    row = Row("s", "fault", "gloo", "0", "hung", "", "", "harness error", reason, 1.0, "")
+    row = JobRow("s", "fault", "gloo", "0", "hung", "", "", "harness error", reason, 1.0, "")
     (line,) = [line for line in markdown([row]).splitlines() if "script" in line]
     assert "<script>" not in line
     assert line.replace("\\|", "").count("|") == 6

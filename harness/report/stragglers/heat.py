@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hanglab.harness.report.stragglers.history import History
+from hanglab.harness.report.stragglers.history import StragglerHistory
 from hanglab.recorder.slowness import relative_scores
 from hanglab.recorder.slowness.thresholds import FLOOR_MS
 
@@ -17,7 +17,7 @@ _HOTTEST = "bold red"
 _WIDEST = 12
 
 
-def heat_table(history: History) -> RenderableType:
+def heat_table(history: StragglerHistory) -> RenderableType:
     """Own work of each rank in each section, with its score against the fastest.
 
     ``!`` marks ranks that are slow by habit in at least half of the windows.
@@ -63,7 +63,7 @@ def _cell(milliseconds: float | None, score: float | None, held: bool, matters: 
     return Text(f"{milliseconds:.1f} ms {score:.2f}{'!' if held else ' '}", style=style)
 
 
-def _notes(history: History, sections: int) -> list[str]:
+def _notes(history: StragglerHistory, sections: int) -> list[str]:
     notes = [
         f"Windows: {len(history.windows)}, from {history.source}. Own work of each rank per entry, "
         "and its score against the fastest; ! is slow by habit, ? is unknown."

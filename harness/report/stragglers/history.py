@@ -43,7 +43,7 @@ class NothingToCompare(HanglabError):
 
 
 @dataclass(frozen=True)
-class Window:
+class StragglerWindow:
     """One stretch of the job: section -> rank -> the rank's own work, in milliseconds."""
 
     number: int
@@ -70,11 +70,11 @@ class Window:
 
 
 @dataclass(frozen=True)
-class History:
+class StragglerHistory:
     """All windows of a job, oldest first."""
 
     ranks: tuple[int, ...]
-    windows: tuple[Window, ...]
+    windows: tuple[StragglerWindow, ...]
     #: ``straggler.jsonl`` where the job ran a detector, else ``progress.bin``.
     source: str
     #: What the detector said of itself and of ranks that did not report.
@@ -120,7 +120,7 @@ class History:
         return max(found, key=lambda s: s.share, default=None)
 
 
-def load_history(path: Path) -> History:
+def load_history(path: Path) -> StragglerHistory:
     """Windows of a Case: the detector's, else cut out of the recorded sections.
 
     Raises NothingToCompare where there is no section, HanglabError where there is no Case.
@@ -136,7 +136,7 @@ def load_history(path: Path) -> History:
     return history
 
 
-def _from_detector(lines: Mapping[int, list[StragglerLine]]) -> History | None:
+def _from_detector(lines: Mapping[int, list[StragglerLine]]) -> StragglerHistory | None:
     by_number: dict[int, dict[int, StragglerLine]] = {}
     remarks: list[str] = []
     for rank, of_rank in lines.items():
@@ -157,7 +157,7 @@ def _from_detector(lines: Mapping[int, list[StragglerLine]]) -> History | None:
                 if section.work is not None:
                     work.setdefault(name, {})[rank] = _summary(section.work)
         windows.append(
-            Window(
+            StragglerWindow(
                 number,
                 (max(line.at.wall_ns for line in by_rank.values()) - first) / 1e9,
                 work,
@@ -173,7 +173,7 @@ def _from_detector(lines: Mapping[int, list[StragglerLine]]) -> History | None:
                 },
             )
         )
-    return History(
+    return StragglerHistory(
         tuple(sorted(lines)), tuple(windows), files.STRAGGLER.name, tuple(dict.fromkeys(remarks))
     )
 
@@ -182,7 +182,7 @@ def _summary(timings: TimingSummary) -> Summary:
     return Summary(*msgspec.structs.astuple(timings))
 
 
-def _from_progress(ranks: Iterable[RankCase]) -> History | None:
+def _from_progress(ranks: Iterable[RankCase]) -> StragglerHistory | None:
     """By processor time: how much of a section's wall time was waiting is not recorded."""
     found = {r.rank: p for r in ranks if (p := r.read(files.PROGRESS)) is not None}
     plain = {
@@ -205,10 +205,10 @@ def _from_progress(ranks: Iterable[RankCase]) -> History | None:
             )
     length = (last - first) / 1e9 / cut
     windows = [
-        Window(number, number * length, {s: _summaries(r) for s, r in sections.items()})
+        StragglerWindow(number, number * length, {s: _summaries(r) for s, r in sections.items()})
         for number, sections in enumerate(timings, 1)
     ]
-    return History(
+    return StragglerHistory(
         tuple(sorted(found)),
         tuple(windows),
         files.PROGRESS.name,

@@ -10,14 +10,14 @@ import numpy as np
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.assembly import gather
 from hanglab.harness.errors import HanglabError, MissingExtra
-from hanglab.harness.report.stragglers.history import History
+from hanglab.harness.report.stragglers.history import StragglerHistory
 from hanglab.recorder.slowness.thresholds import SCORE_THRESHOLD
 
 #: With more ranks than this only the latest to arrive and the lowest in score have names.
 _NAMED = 12
 
 
-def plot_stragglers(case: Path, history: History | None, target: Path) -> None:
+def plot_stragglers(case: Path, history: StragglerHistory | None, target: Path) -> None:
     """Write a PNG.
 
     Above, for each rank the lowest of its sections' scores, window by window; below,
@@ -44,7 +44,7 @@ def plot_stragglers(case: Path, history: History | None, target: Path) -> None:
         ) from error
 
 
-def _plot_scores(axes: Any, history: History | None) -> None:
+def _plot_scores(axes: Any, history: StragglerHistory | None) -> None:
     axes.set_title("Lowest relative score of the rank's sections")
     axes.set_ylabel("score")
     axes.set_xlabel("seconds since the first window")
