@@ -1,14 +1,17 @@
 """Tests say by the plugin's markers what they need, and are skipped where it is missing.
 
-A run of them leaves nothing behind: see :mod:`remains`.
+A run of them leaves nothing behind: see :mod:`remains`.  ``docs/testing.md`` says how
+they are shared out among workers.
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
 from remains import Remains
+from sharing import in_order
 
 from hanglab.harness.pytest_plugin.markers import skip_unless_able
 
@@ -17,10 +20,18 @@ _REMAINS = pytest.StashKey[Remains]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_REMAINS] = Remains()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell does this to what it starts in the background, and the jobs of tests that are
+        # interrupted would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[_REMAINS].remove()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=in_order)
 
 
 @pytest.hookimpl(wrapper=True)

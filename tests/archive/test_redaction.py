@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
+from installed import needs_torch
 
 from hanglab.analyzer.engine import analyze
 from hanglab.harness.recording import archives
@@ -24,7 +23,7 @@ from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Container, Python, ThreadWait
 from hanglab.recorder.case.writer import write, write_manifest
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [needs_torch, pytest.mark.timeout(300)]
 
 #: Nothing in a Case is called anything like these by itself.
 FOLDER, SCRIPT, FUNCTION, SECTION = "quokkaheim", "wombatrain", "numbatical", "echidnary"

@@ -6,12 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from installed import needs, needs_torch
 
 from hanglab.recorder.profiling.traces import Check, finish
 
-pytest.importorskip("hta", reason="pip install --no-deps HolisticTraceAnalysis")
-pytest.importorskip("torch", reason="traces are taken by torch: pip install hanglab[run]")
+pytestmark = [needs("hta", "pip install --no-deps HolisticTraceAnalysis"), needs_torch]
 
 _TRACE = """
 import sys, torch

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from installed import needs_torch
 
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
 from hanglab.recorder.profiling import client, multi_host_request
@@ -23,7 +24,7 @@ from hanglab.recorder.profiling.fabric_socket import PATIENCE_S
 from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService
 
-pytest.importorskip("torch", reason="profiled jobs need torch: pip install hanglab[run]")
+pytestmark = needs_torch
 
 PROGRAM = Path(__file__).parent / "programs" / "training_program.py"
 UP_S = 90.0

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from installed import needs_torch
 
 from hanglab.recorder import profile as ask_from_inside
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytest.importorskip("torch", reason="recorded jobs need torch: pip install hanglab[run]")
+pytestmark = needs_torch
 
 PROGRAM = Path(__file__).parent / "programs" / "training_program.py"
 INSIDE = Path(__file__).parent / "programs" / "asking_program.py"

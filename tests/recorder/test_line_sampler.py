@@ -5,12 +5,17 @@ from __future__ import annotations
 from types import FunctionType
 
 import pytest
-import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from installed import needs_torch
 
 from hanglab.recorder.rank.line_samples import LineSampler
 
-LOADER = torch.utils.data.dataloader.__file__
+pytestmark = needs_torch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_torch() -> None:
+    global dataloader, IterableDataset
+    from torch.utils.data import IterableDataset, dataloader
 
 
 @pytest.fixture
@@ -19,7 +24,7 @@ def sampler() -> LineSampler:
     return LineSampler(lambda file: file == __file__, lambda thread: "a section")
 
 
-class Looked(Dataset[int]):
+class Looked:
     def __init__(self, sampler: LineSampler) -> None:
         self.sampler = sampler
 
@@ -31,14 +36,14 @@ class Looked(Dataset[int]):
         return index
 
 
-class LookedStream(IterableDataset[int]):
-    def __init__(self, sampler: LineSampler) -> None:
-        self.sampler = sampler
+def looked_stream(sampler: LineSampler) -> object:
+    class Stream(IterableDataset):  # type: ignore[type-arg]
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            for index in range(3):
+                sampler.look()
+                yield index
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
-        for index in range(3):
-            self.sampler.look()
-            yield index
+    return Stream()
 
 
 def rows(sampler: LineSampler) -> list[tuple[object, object, object]]:
@@ -46,12 +51,12 @@ def rows(sampler: LineSampler) -> list[tuple[object, object, object]]:
 
 
 @pytest.mark.parametrize(
-    ("data", "function"), [(Looked, "__getitem__"), (LookedStream, "__iter__")]
+    ("data", "function"), [(Looked, "__getitem__"), (looked_stream, "__iter__")]
 )
 def test_what_the_loader_calls_in_the_ranks_own_thread_is_input(
     sampler: LineSampler, data: type, function: str
 ) -> None:
-    assert len(list(DataLoader(data(sampler), batch_size=1))) == 3
+    assert len(list(dataloader.DataLoader(data(sampler), batch_size=1))) == 3
     assert rows(sampler) == [(function, "input", 3)]
     assert sampler.rows()[0]["section"] == "a section"
 
@@ -60,13 +65,13 @@ def test_the_same_line_called_by_the_user_is_none(sampler: LineSampler) -> None:
     dataset = Looked(sampler)
     for index in range(2):
         dataset[index]
-    for _ in DataLoader(dataset):
+    for _ in dataloader.DataLoader(dataset):
         pass
     assert rows(sampler) == [("__getitem__", "input", 3), ("__getitem__", "", 2)]
 
 
 def test_what_runs_beside_the_loader_in_the_loop_is_none(sampler: LineSampler) -> None:
-    for _ in DataLoader(range(2)):  # type: ignore[arg-type]
+    for _ in dataloader.DataLoader(range(2)):  # type: ignore[arg-type]
         train_step(sampler)
     assert rows(sampler) == [("train_step", "", 2)]
 
@@ -77,7 +82,7 @@ def train_step(sampler: LineSampler) -> None:
 
 def test_what_is_imported_by_the_loader_s_module_is_none(sampler: LineSampler) -> None:
     """Its frames are on the stack then, too, yet no batch is made."""
-    code = compile("looked()", LOADER, "exec")
+    code = compile("looked()", dataloader.__file__, "exec")
     FunctionType(code, {"looked": lambda: train_step(sampler)})()
     assert code.co_name == "<module>"
     assert rows(sampler) == [("train_step", "", 1)]

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
+from installed import needs_torch
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import read_progress
@@ -20,6 +19,8 @@ from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.group_members import Groups
 from hanglab.recorder.rank.progress_file import ProgressFile
+
+pytestmark = needs_torch
 
 PROGRAM = """
 import datetime, sys, torch, torch.distributed as dist

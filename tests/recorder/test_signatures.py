@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import needs_torch
 
 from hanglab.recorder.archive.progress_redaction import redact_progress
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
@@ -24,10 +25,16 @@ from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.progress_file import ProgressFile
 
-torch = pytest.importorskip("torch")
-dist = pytest.importorskip("torch.distributed")
+pytestmark = needs_torch
 
 RING = layout.OPERATIONS.capacity
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_torch() -> None:
+    global torch, dist
+    import torch
+    import torch.distributed as dist
 
 
 class Recorded:

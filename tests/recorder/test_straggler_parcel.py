@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from torch.distributed import TCPStore
 
 from hanglab.recorder.slowness import InputWait, summarize
 from hanglab.recorder.straggler import window_encoding
@@ -71,6 +70,8 @@ def test_every_byte_arrives_as_it_was_published(through: str, tmp_path: Path) ->
     if through == "folder":
         exchange = FolderExchange(tmp_path, "prefix")
     else:
+        from torch.distributed import TCPStore
+
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         exchange = StoreExchange(store, "prefix")
     assert exchange.read(["own/0", "own/1"]) == {}

@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
+from installed import needs_torch
 from recording_support import PATIENCE, PROGRAMS, environment
 
 from hanglab.recorder.case.reader import CaseReader
 
 pytestmark = [
+    needs_torch,
     pytest.mark.timeout(300),
     pytest.mark.skipif(
         os.geteuid() != 0,

@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
+from installed import needs_torch
 from recording_support import (
     HANGLAB,
     PROGRAMS,
@@ -32,7 +30,7 @@ from hanglab.analyzer.engine import analyze
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [needs_torch, pytest.mark.timeout(300)]
 
 
 @contextlib.contextmanager

@@ -7,9 +7,7 @@ import subprocess
 import sys
 
 import pytest
-
-pytest.importorskip("torch")
-
+from installed import needs_torch
 from recording_support import PROGRAMS, free_port, hanglab, program, started, wait_for
 
 from hanglab.analyzer.engine import analyze
@@ -17,7 +15,7 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.system import procfs
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [needs_torch, pytest.mark.timeout(300)]
 
 PROGRAM = str(PROGRAMS / "launched_program.py")
 

@@ -8,9 +8,7 @@ import subprocess
 import sys
 
 import pytest
-
-pytest.importorskip("torch")
-
+from installed import needs_torch
 from recording_support import (
     HANGLAB,
     PROGRAMS,
@@ -27,7 +25,7 @@ from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [needs_torch, pytest.mark.timeout(300)]
 
 
 def test_spawned_ranks_that_hang_are_captured_and_ended(tmp_path):

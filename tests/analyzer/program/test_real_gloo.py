@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from installed import needs_torch
 
 from hanglab.analyzer.program.faults import make_fault
 from hanglab.analyzer.program.generation import random_program
@@ -20,7 +21,7 @@ from hanglab.analyzer.program.program import ROOTED, Program
 from hanglab.analyzer.program.rendering import Style, render
 from hanglab.analyzer.program.simulation import Run, simulate
 
-pytest.importorskip("torch")
+pytestmark = needs_torch
 
 #: Entry keys that differ from run to run.
 _PASSING = ("frames", "time_created_ns", "thread_id", "thread_name", "timeout_ms")
