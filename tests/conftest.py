@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+import sharing
 from remains import Remains
-from sharing import in_order
 
 from hanglab.harness.pytest_plugin.markers import skip_unless_able
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
 
 _REMAINS = pytest.StashKey[Remains]()
 
@@ -31,7 +35,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=in_order)
+    items.sort(key=sharing.place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> sharing.Sharing | None:
+    # Scenarios beside tests (`make gpu`) are shared out one by one.
+    return None if config.getoption("--hanglab") else sharing.Sharing(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,15 +17,15 @@ from hanglab.recorder.system import socket_folders
 
 HOLDS = """
 import sys, time
-from hanglab.recorder import runtimes
-print(runtimes.Runtime().path, flush=True)
+from hanglab.recorder.system import socket_folders
+print(socket_folders.Runtime().path, flush=True)
 time.sleep(600)
 """
 SWEEPS = """
 import os
-from hanglab.recorder import runtimes
+from hanglab.recorder.system import socket_folders
 while os.getppid() == {parent}:
-    runtimes.sweep()
+    socket_folders.sweep()
 """
 
 

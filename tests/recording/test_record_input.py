@@ -217,9 +217,9 @@ TAKEN = """
 import sys
 from pathlib import Path
 from hanglab.harness.cli import main
-from hanglab.harness.recording import place
+from hanglab.harness.recording import case_folder
 names = [Path("taken"), Path("taken"), Path("other")]
-place.name_folder = lambda folder: folder / names.pop(0)
+case_folder.name_folder = lambda folder: folder / names.pop(0)
 sys.exit(main(["record", "--", "sh", "-c", "exit 7"]))
 """
 
