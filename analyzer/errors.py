@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from hanglab.recorder.errors import HanglabError
 
-class InputError(Exception):
-    """What was given cannot be analysed.  ``advice`` says what to do next."""
 
-    def __init__(self, message: str, advice: str) -> None:
-        super().__init__(message)
-        self.advice = advice
+class InputError(HanglabError):
+    """What was given cannot be analysed."""

@@ -1,22 +1,10 @@
-"""Everything that hanglab raises on purpose: what happened, and what to do next."""
+"""Errors of the command line; their root is below all parts of hanglab."""
 
 from __future__ import annotations
 
+from hanglab.recorder.errors import HanglabError
 
-class HanglabError(Exception):
-    """Root of hanglab's errors.
-
-    ``advice`` says what to do next; subclasses set it, an instance may replace it.
-    """
-
-    advice: str = ""
-    #: What the command line ends with.
-    exit_code: int = 4
-
-    def __init__(self, message: str, advice: str | None = None) -> None:
-        super().__init__(message)
-        if advice is not None:
-            self.advice = advice
+__all__ = ["HanglabError", "MissingExtra", "UsageError"]
 
 
 class UsageError(HanglabError):

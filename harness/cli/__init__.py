@@ -23,7 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     import typer
 
-    from hanglab.analyzer.errors import InputError
     from hanglab.harness.cli.app import app
     from hanglab.harness.errors import HanglabError
 
@@ -31,9 +30,9 @@ def _run(arguments: list[str]) -> int:
     try:
         code = app(args=own, prog_name="hanglab", standalone_mode=False, obj=script_arguments)
         sys.stdout.flush()
-    except (HanglabError, InputError) as error:
+    except HanglabError as error:
         _tell(error)
-        return getattr(error, "exit_code", 4)
+        return error.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
     except OSError as error:

@@ -75,7 +75,6 @@ def _capture_each(
     jobs: list[list[FoundRank]], out: Path | None, watch: float, as_json: bool
 ) -> int:
     """One job that cannot be captured, such as one that ends meanwhile, costs only itself."""
-    from hanglab.analyzer.errors import InputError
     from hanglab.harness.errors import HanglabError
 
     codes = []
@@ -88,9 +87,9 @@ def _capture_each(
         )
         try:
             codes.append(_capture(ranks, place, watch, as_json))
-        except (HanglabError, InputError) as error:
+        except HanglabError as error:
             typer.echo(f"hanglab: {error} {error.advice}", err=True)
-            codes.append(getattr(error, "exit_code", HanglabError.exit_code))
+            codes.append(error.exit_code)
     return max(codes)
 
 

@@ -18,7 +18,7 @@ from hanglab.recorder.archive.packing import pack as write_archive
 from hanglab.recorder.archive.packing import unpack as read_archive
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.integrity import differences
-from hanglab.recorder.case.reader import CaseReader, NotACase
+from hanglab.recorder.case.reader import CaseReader
 
 if TYPE_CHECKING:
     from hanglab.analyzer.verdict import Verdict
@@ -39,14 +39,14 @@ class ArchiveError(HanglabError):
 
 
 def open_case(path: Path, damaged: bool = False) -> CaseReader:
-    """The Case at ``path``, compared with its manifest unless ``damaged``.  Raises CaseError."""
+    """The Case at ``path``, compared with its manifest unless ``damaged``.
+
+    Raises NotACase, or CaseError where it is not as it was recorded.
+    """
     inner = path / "case"
     if not (path / "hosts").is_dir() and (inner / "hosts").is_dir():
         path = inner
-    try:
-        reader = CaseReader(path)
-    except NotACase as error:
-        raise CaseError(str(error), error.advice) from error
+    reader = CaseReader(path)
     wrong = [] if damaged else [*_unusable_manifest(reader), *differences(reader)]
     if wrong:
         listed = "; ".join(f"{name} {reason}" for name, reason in wrong[:3])
@@ -97,7 +97,7 @@ def unpack(source: Path, target: Path | None, damaged: bool) -> tuple[Path, int]
             raise ArchiveError(f"{source} is not unpacked: {error}.") from error
     try:
         open_case(path, damaged)
-    except CaseError:
+    except HanglabError:
         shutil.rmtree(path, ignore_errors=True)
         raise
     return path, count

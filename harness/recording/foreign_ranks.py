@@ -12,7 +12,6 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-from hanglab.recorder.attach.tree import environment_of
 from hanglab.recorder.system import procfs
 
 
@@ -28,7 +27,7 @@ def ranks_away(case: Path, pids: Iterable[int]) -> list[int]:
         stat = procfs.stat(pid)
         if pid in below or stat is None or stat.state in "ZX":
             continue
-        named = environment_of(pid).get("HANGLAB_CASE", "")
+        named = procfs.environment(pid).get("HANGLAB_CASE", "")
         if named and os.path.realpath(named) == os.path.realpath(case):
             found.append(pid)
     return found

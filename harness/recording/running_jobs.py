@@ -13,7 +13,7 @@ from hanglab.harness.errors import HanglabError, UsageError
 from hanglab.harness.recording.agent import Agent
 from hanglab.harness.recording.session import dump_options
 from hanglab.recorder.agent.capture_socket import request_capture
-from hanglab.recorder.attach.tree import FoundRank, by_environment, environment_of, find_ranks
+from hanglab.recorder.attach.tree import FoundRank, by_environment, find_ranks
 from hanglab.recorder.system import procfs
 from hanglab.recorder.system.socket_folders import Runtime
 
@@ -24,8 +24,6 @@ _ANSWER_S = 2.0
 _AGENT_S = 20.0
 _CAPTURE_S = 15.0
 _PACE_S = 0.05
-#: A flag in /proc/PID/stat, from the kernel's sched.h.
-_PF_KTHREAD = 0x00200000
 #: What tells ranks of one job from those of another with the same parent.
 _JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
@@ -102,7 +100,7 @@ def ranks_of_case(case: Path) -> list[FoundRank]:
     for rank in reader.ranks:
         if (process := rank.read(files.PROCESS)) is None or procfs.stat(process.pid) is None:
             continue
-        environment = environment_of(process.pid)
+        environment = procfs.environment(process.pid)
         named = environment.get("HANGLAB_CASE", "")
         if named and os.path.realpath(named) == os.path.realpath(reader.path):
             found.append(
@@ -156,7 +154,7 @@ def _watch(
             world_size=max(sizes) if sizes else len(ranks),
             hang_after_s=watch_s,
             log=logs / "agent.err",
-            options=dump_options(environment_of(ranks[0].pid)),
+            options=dump_options(procfs.environment(ranks[0].pid)),
         )
         with contextlib.closing(agent):
             for rank in strangers:
@@ -188,22 +186,13 @@ def _check_owner(pid: int) -> None:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
         name = str(uid)
-    if _is_of_the_kernel(pid):
+    stat = procfs.stat(pid)
+    if stat is not None and stat.kernel:
         raise NoRanks(f"Process {pid} is a thread of the kernel.")
     remedy = "Run hanglab as root." if uid == 0 else f"Run hanglab as {name} or as root."
     if uid == os.geteuid() or os.geteuid() == 0:
         remedy = "The kernel refuses it even so: allow it ptrace (CAP_SYS_PTRACE)."
     raise NotYours(f"Process {pid} belongs to {name}, and its state may not be read.", remedy)
-
-
-def _is_of_the_kernel(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            # What follows the name, which may hold anything: state, ppid, ..., flags.
-            flags = int(file.read().rpartition(")")[2].split()[6])
-    except (OSError, ValueError, IndexError):
-        return False
-    return bool(flags & _PF_KTHREAD)
 
 
 def _is_mine(pid: int) -> bool:
@@ -218,8 +207,7 @@ def _is_mine(pid: int) -> bool:
 
 def _below(pid: int, all_of_them: bool = False) -> list[int]:
     if all_of_them:
-        everyone = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
-        stats = {one: procfs.stat(one) for one in everyone}
+        stats = {one: procfs.stat(one) for one in procfs.everyone()}
         top = [one for one, stat in stats.items() if stat is not None and stat.ppid == 0]
         return [one for root in top for one in (root, *procfs.descendants([root])[root])]
     return procfs.descendants([pid])[pid]
@@ -258,7 +246,7 @@ def _siblings(pid: int) -> list[FoundRank]:
 
 
 def _job_of(rank: FoundRank) -> tuple[object, ...]:
-    environment = environment_of(rank.pid)
+    environment = procfs.environment(rank.pid)
     names = tuple(environment.get(name, "") for name in _JOB_NAMES)
     stat = procfs.stat(rank.pid)
     # Ranks that srun or mpirun started may have parents of their own.

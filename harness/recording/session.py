@@ -23,12 +23,12 @@ from hanglab.harness.launchers.supervision.descendants import (
     end_below,
     freeze_below,
     is_janitor,
-    state_of,
 )
 from hanglab.harness.recording import environment, relay
 from hanglab.harness.recording.agent import Agent, AgentDied
 from hanglab.harness.recording.command import RecordedCommand
 from hanglab.harness.recording.foreign_ranks import kill_away, ranks_away
+from hanglab.recorder.system import procfs
 from hanglab.recorder.system.socket_folders import Runtime
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class RecordingSession:
 
         own = {self._command.pid, *self._own_children()}
         for pid in children_of(os.getpid()):
-            if pid in own or state_of(pid) != "Z":
+            if pid in own or procfs.state(pid) != "Z":
                 continue
             with contextlib.suppress(OSError):
                 ended, status = os.waitpid(pid, os.WNOHANG)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.attach.registration import process_age, register
-from hanglab.recorder.attach.tree import FoundRank, environment_of, find_ranks
+from hanglab.recorder.attach.tree import FoundRank, find_ranks
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.rank import OWNER
 from hanglab.recorder.system import procfs
@@ -91,7 +91,7 @@ def _is_helper(found: FoundRank, watcher: Watcher) -> bool:
 
     One that has detached is no process below the rank any more.
     """
-    if environment_of(found.pid).get(OWNER, str(found.pid)) != str(found.pid):
+    if procfs.environment(found.pid).get(OWNER, str(found.pid)) != str(found.pid):
         return True
     for rank in watcher.ranks:
         if rank.rank == found.rank and rank.attempt >= found.attempt:

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.integrity import regular_files
+from hanglab.recorder.errors import HanglabError
 
 #: Everything lies below this folder in the archive.
 ROOT = "case"
@@ -46,8 +47,10 @@ _DAMAGED = (
 _BLOCK = 1 << 20
 
 
-class UnsafeArchive(ValueError):
+class UnsafeArchive(HanglabError, ValueError):
     """The archive is damaged, no Case, or would do harm; its text says which member and why."""
+
+    advice = "Ask whoever made the archive for another one."
 
 
 def pack(case: Path, target: Path) -> int:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from hanglab.recorder.agent.watched_rank import WatchedRank
-from hanglab.recorder.attach.tree import FoundRank, environment_of, mapped_files
+from hanglab.recorder.attach.tree import FoundRank, mapped_files
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import user_code
 from hanglab.recorder.case.records import Clock, Python, RankProcess
@@ -42,7 +42,7 @@ def describe(found: FoundRank, attempt: int) -> RankProcess:
         local_rank=found.local_rank,
         attempt=attempt,
         argv=process.shown(procfs.command_line(found.pid)),
-        environment=process.environment(environment_of(found.pid)),
+        environment=process.environment(procfs.environment(found.pid)),
     )
 
 

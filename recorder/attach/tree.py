@@ -67,7 +67,7 @@ def find_ranks(
 
 
 def by_environment(pid: int) -> FoundRank | None:
-    environment = environment_of(pid)
+    environment = procfs.environment(pid)
     for rank, size in RANK_NAMES:
         if environment.get(rank, "").isdecimal():
             return FoundRank(
@@ -88,7 +88,7 @@ def _by_stack(pids: list[int]) -> list[FoundRank]:
         with contextlib.suppress(NoStacks):
             number = spawn_number(pid)
             if number is not None:
-                environment = environment_of(pid)
+                environment = procfs.environment(pid)
                 found.append(
                     FoundRank(
                         pid,
@@ -101,17 +101,6 @@ def _by_stack(pids: list[int]) -> list[FoundRank]:
                     )
                 )
     return found
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment that the process was started with; empty where it may not be read."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            data = file.read()
-    except OSError:
-        return {}
-    pairs = (entry.partition(b"=") for entry in data.split(b"\0") if b"=" in entry)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
 def is_python(pid: int) -> bool:

@@ -17,6 +17,7 @@ from hanglab.recorder.case.file_kinds import EvidenceFile, JsonDocument, Scope
 from hanglab.recorder.case.folders import Problems
 from hanglab.recorder.case.host_records import HostSample
 from hanglab.recorder.case.records import FORMAT, Absence, Manifest
+from hanglab.recorder.errors import HanglabError
 
 R = TypeVar("R")
 
@@ -29,17 +30,10 @@ _MANIFEST = JsonDocument(
 )
 
 
-class NotACase(ValueError):
-    """The folder is no Case that this reader can use.
+class NotACase(HanglabError, ValueError):
+    """The folder is no Case that this reader can use."""
 
-    Its text says why in one sentence, ``advice`` what to do.
-    """
-
-    def __init__(
-        self, message: str, advice: str = "Give the folder that a recorder wrote."
-    ) -> None:
-        super().__init__(message)
-        self.advice = advice
+    advice = "Give the folder that a recorder wrote."
 
 
 class EvidenceFolder:

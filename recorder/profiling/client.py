@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.profiling import wire
 from hanglab.recorder.profiling.clock_offset import Heard, offset_ms
 from hanglab.recorder.profiling.receipts import Asked, ProcessState, Receipt
@@ -23,12 +24,16 @@ _LOOK_S = 60.0
 _ANSWERS = 3
 
 
-class AgentUnreachable(Exception):
+class AgentUnreachable(HanglabError):
     """Nobody answers there; its text says why."""
 
+    advice = "See whether the agent runs there, and whether host and port are right."
 
-class AgentRefused(Exception):
+
+class AgentRefused(HanglabError):
     """The agent answered that it will not; its text says why."""
+
+    advice = "Change what is asked for as the answer says."
 
 
 @dataclass(frozen=True)

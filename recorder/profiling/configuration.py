@@ -11,6 +11,8 @@ import re
 
 import msgspec
 
+from hanglab.recorder.errors import HanglabError
+
 #: Longer traces fill disks and memory of the job.
 MAX_DURATION_MS = 600_000
 MAX_ITERATIONS = 100_000
@@ -45,8 +47,10 @@ _KNOWN: dict[str, re.Pattern[str]] = {
 }
 
 
-class BadConfiguration(ValueError):
+class BadConfiguration(HanglabError, ValueError):
     """A request that would be lost or do harm; its text says why."""
+
+    advice = "Change what is asked for as the answer says."
 
 
 class Detail(msgspec.Struct, frozen=True):

@@ -7,12 +7,16 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from hanglab.recorder.errors import HanglabError
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}|\[[0-9A-Fa-f:.]+\](:\d+)?")
 _SLURM_S = 10.0
 
 
-class NoHosts(ValueError):
+class NoHosts(HanglabError, ValueError):
     """The hosts cannot be told; its text says why."""
+
+    advice = "Name the hosts."
 
 
 def from_names(names: Sequence[str]) -> list[str]:

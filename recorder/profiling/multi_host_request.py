@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door, Status
 from hanglab.recorder.profiling.receipts import (
@@ -53,8 +54,10 @@ class HostPart:
         return bool(self.problem) or all(receipt.final for receipt in self.receipts)
 
 
-class TooEarly(Exception):
+class TooEarly(HanglabError):
     """The start that was asked for cannot be met; its text says the earliest that can."""
+
+    advice = "Ask for a later start."
 
 
 @dataclass

@@ -7,7 +7,6 @@ its parent's.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -43,7 +42,7 @@ Registered = Callable[[int], tuple[int, int | None, str] | None]
 
 def identify(pid: int, registered: Registered | None = None) -> Identity:
     """Look a process up in /proc, and in the Case if it is recorded."""
-    environment = environment_of(pid)
+    environment = procfs.environment(pid)
     stat = procfs.stat(pid)
     known = registered(pid) if registered is not None else None
     jobs = {environment[name] for name in _JOBS if environment.get(name)}
@@ -68,17 +67,6 @@ def identify(pid: int, registered: Registered | None = None) -> Identity:
         own_rank=own,
         ancestors=_ancestors(pid),
     )
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment that the process was started with; empty where it may not be read."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            data = file.read(1 << 20)
-    except OSError:
-        return {}
-    pairs = (item.partition(b"=") for item in data.split(b"\0"))
-    return {os.fsdecode(name): os.fsdecode(value) for name, mark, value in pairs if mark}
 
 
 def alive(identity: Identity) -> bool:

@@ -21,8 +21,9 @@ from pathlib import Path
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
+from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.rank.flight_recorder_switches import switches
-from hanglab.recorder.system import socket_folders
+from hanglab.recorder.system import procfs, socket_folders
 
 HANG_AFTER = 30.0
 _JOB_NAMES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
@@ -32,8 +33,10 @@ _AGENT_S = 10.0
 _ATTEMPTS = 1000
 
 
-class CannotRecord(Exception):
+class CannotRecord(HanglabError):
     """The job goes on unrecorded; the text says why."""
+
+    advice = "The job goes on; mend this and start it again to have it recorded."
 
 
 class _AgentLate(CannotRecord):
@@ -100,11 +103,8 @@ def _meeting_place(out: str | os.PathLike[str] | None) -> Path:
 
 def _started(pid: int) -> str:
     """Start time of a process: its number alone may have been somebody else's before."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        return text.rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+    found = procfs.stat(pid)
+    return "" if found is None else str(found.started)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,9 @@ from hanglab.recorder.system.kernel_files import read as _read
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+#: A flag of threads of the kernel, from its sched.h.
+_PF_KTHREAD = 0x00200000
+_LONGEST_ENVIRONMENT = 1 << 20
 
 
 class Stat(NamedTuple):
@@ -29,10 +32,15 @@ class Stat(NamedTuple):
     rss_bytes: int
     #: As waitpid gives it, of a zombie; 0 where it may not be read.
     exit_status: int
+    #: Pages that had to be fetched from a disk.
+    major_faults: int
+    #: A thread of the kernel, which runs no program.
+    kernel: bool
 
 
-def stat(pid: int) -> Stat | None:
-    data = _read(f"/proc/{pid}/stat")
+def stat(pid: int, thread: int | None = None) -> Stat | None:
+    """Of a process, or of one of its threads."""
+    data = _read(f"/proc/{pid}/stat" if thread is None else f"/proc/{pid}/task/{thread}/stat")
     if data is None:
         return None
     # The name may hold spaces and parentheses.
@@ -50,7 +58,38 @@ def stat(pid: int) -> Stat | None:
         started=int(fields[19]),
         rss_bytes=int(fields[21]) * _PAGE,
         exit_status=int(fields[49]),
+        major_faults=int(fields[9]),
+        kernel=bool(int(fields[6]) & _PF_KTHREAD),
     )
+
+
+def state(pid: int) -> str:
+    """The state's letter; "" where there is no such process."""
+    found = stat(pid)
+    return "" if found is None else found.state
+
+
+def has_ended(pid: int) -> bool:
+    """Whether the process is gone, or only waits to be collected."""
+    return state(pid) in ("", "Z", "X")
+
+
+def everyone() -> list[int]:
+    """Every process of this namespace, zombies too, in ascending order."""
+    with contextlib.suppress(OSError):
+        return sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+    return []
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The environment that the process was started with; empty where it may not be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            data = file.read(_LONGEST_ENVIRONMENT)
+    except OSError:
+        return {}
+    pairs = (item.partition(b"=") for item in data.split(b"\0"))
+    return {os.fsdecode(name): os.fsdecode(value) for name, mark, value in pairs if mark}
 
 
 def wanted_s(pid: int) -> float | None:
@@ -139,10 +178,9 @@ def command_line(pid: int) -> list[str]:
 def descendants(roots: list[int]) -> dict[int, list[int]]:
     """Living and dead-but-unreaped descendants of each root, parents before children."""
     children: dict[int, list[int]] = {}
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):
-            if name.isdecimal() and (found := stat(int(name))) is not None:
-                children.setdefault(found.ppid, []).append(int(name))
+    for pid in everyone():
+        if (found := stat(pid)) is not None:
+            children.setdefault(found.ppid, []).append(pid)
     out = {}
     for root in roots:
         below: list[int] = []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hanglab.harness.faults.fault import NotYet
+from hanglab.recorder.system import procfs
 
 if TYPE_CHECKING:
     from hanglab.harness.launchers.docker.nodes import Nodes
@@ -26,8 +25,4 @@ def variable(nodes: Nodes, rank: int, name: str) -> str | None:
         pid = nodes.process_of(rank)
     except ProcessLookupError as failure:
         raise NotYet(str(failure)) from None
-    for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-        key, equals, value = entry.partition(b"=")
-        if equals and os.fsdecode(key) == name:
-            return os.fsdecode(value)
-    return None
+    return procfs.environment(pid).get(name)

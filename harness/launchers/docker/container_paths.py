@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from hanglab.recorder.system import procfs
+
 CASE: Final = "/case"
 LOG: Final = "/log"
 #: Shared with hanglab: its socket, and the nodes' orders.
@@ -28,28 +30,9 @@ def with_hook(path: str | None) -> str:
 
 def everyone() -> set[int]:
     """Every process of this container that has not ended."""
-    found = set()
-    for name in os.listdir("/proc"):
-        if name.isdecimal() and _parent_and_state(int(name))[1] not in ("", "Z", "X"):
-            found.add(int(name))
-    return found
+    return {pid for pid in procfs.everyone() if not procfs.has_ended(pid)}
 
 
 def below(pid: int) -> set[int]:
-    """The processes below one of them."""
-    parents = {process: _parent_and_state(process)[0] for process in everyone()}
-    found: set[int] = set()
-    while True:
-        new = {p for p, parent in parents.items() if parent == pid or parent in found} - found
-        if not new:
-            return found
-        found |= new
-
-
-def _parent_and_state(pid: int) -> tuple[int, str]:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return 0, ""
-    return int(fields[1]), fields[0]
+    """The processes below one of them that have not ended."""
+    return {child for child in procfs.descendants([pid])[pid] if not procfs.has_ended(child)}

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from hanglab.recorder.system import procfs
+
 OWNER: Final = "hanglab.owner"
 JOB: Final = "hanglab.job"
 NODE: Final = "hanglab.node"
@@ -61,8 +63,5 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    with suppress(OSError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        if fields[0] not in "ZX":
-            return fields[19]
-    return ""
+    stat = procfs.stat(pid)
+    return str(stat.started) if stat is not None and stat.state not in "ZX" else ""

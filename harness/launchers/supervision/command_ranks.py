@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hanglab.harness.launchers.supervision.channel import Message, readable
-from hanglab.harness.launchers.supervision.descendants import children_of, state_of, watch_process
+from hanglab.harness.launchers.supervision.descendants import children_of, watch_process
 from hanglab.harness.launchers.supervision.root import Guardian, Request
 from hanglab.harness.launchers.supervision.supervisor import Supervisor, decode_status
+from hanglab.recorder.system import procfs
 
 #: For torchrun to import torch, meet itself and start the ranks, on a busy machine.
 _RANKS_S = 120.0
@@ -71,7 +72,7 @@ class CommandedCrew:
             if self._missing and time.monotonic() > self._until:
                 yield from self._fail(f"the command did not start all ranks in {_RANKS_S:.0f} s")
         for pid, rank in list(self._ranks.items()):
-            over = state_of(pid) in ("", "Z", "X")
+            over = procfs.has_ended(pid)
             if rank.handle is not None:
                 over = bool(readable(rank.handle, timeout=0))
             # One that is our own child by now has a status that is still to be reaped.
@@ -82,7 +83,7 @@ class CommandedCrew:
         started = children_of(self._command or 0)
         for place, pid in enumerate(started):
             number = _rank_of(pid)
-            if number is None and len(started) == self._world_size and state_of(pid) == "Z":
+            if number is None and len(started) == self._world_size and procfs.state(pid) == "Z":
                 number = place  # over before it could be asked; ranks are started in order
             if pid in self._ranks or number not in self._missing:
                 continue
@@ -116,20 +117,14 @@ class CommandedCrew:
 
 
 def _rank_of(pid: int) -> int | None:
-    with suppress(OSError, ValueError), open(f"/proc/{pid}/environ", "rb") as file:
-        for variable in file.read().split(b"\0"):
-            if variable.startswith(b"RANK="):
-                return int(variable[5:])
-    return None
+    value = procfs.environment(pid).get("RANK", "")
+    return int(value) if value.isdecimal() else None
 
 
 def _status_of(pid: int) -> int | None:
     """The wait status of a process that has ended and that its parent has not collected yet."""
-    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
-        if fields[0] == b"Z":
-            return int(fields[49])
-    return None
+    stat = procfs.stat(pid)
+    return stat.exit_status if stat is not None and stat.state == "Z" else None
 
 
 def run_job(request: Request) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 
 from hanglab.harness.launchers.supervision.channel import readable
+from hanglab.recorder.system import procfs
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -23,7 +24,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _JANITOR_PATIENCE_S = 1.0
 #: How long processes get to come to a stop; one in the kernel may take longer.
 _FREEZE_S = 0.25
-_JANITORS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+_JANITORS = ("multiprocessing.resource_tracker", "torch_shm_manager")
 
 #: Called with the process id and the wait status of each child that was reaped.
 Reaped = Callable[[int, int], None]
@@ -95,7 +96,8 @@ def reap(reaped: Reaped) -> bool:
 def children_of(pid: int) -> list[int]:
     """In the order in which they were started; those that are not reaped yet are among them."""
     if not _kernel_lists_children():
-        return [other for other in _all_processes() if _parent_of(other) == pid]
+        stats = {other: procfs.stat(other) for other in procfs.everyone()}
+        return [other for other, stat in stats.items() if stat is not None and stat.ppid == pid]
     found: list[int] = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -107,16 +109,6 @@ def children_of(pid: int) -> list[int]:
 @functools.cache
 def _kernel_lists_children() -> bool:
     return os.path.exists("/proc/thread-self/children")
-
-
-def _all_processes() -> list[int]:
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-
-
-def _parent_of(pid: int) -> int | None:
-    with suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[1])
-    return None
 
 
 def descendants_of(pid: int) -> list[int]:
@@ -131,17 +123,8 @@ def descendants_of(pid: int) -> list[int]:
 
 def is_janitor(pid: int) -> bool:
     """Whether it exists to remove what a process leaves behind, once that one has ended."""
-    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        line = file.read(4096)
-        return any(name in line for name in _JANITORS)
-    return False
-
-
-def state_of(pid: int) -> str:
-    """State letter of /proc/PID/stat, "" when there is no such process."""
-    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0].decode()
-    return ""
+    line = "\0".join(procfs.command_line(pid))
+    return any(name in line for name in _JANITORS)
 
 
 def freeze_below(spare: Collection[int] = ()) -> list[int]:
@@ -157,7 +140,7 @@ def freeze_below(spare: Collection[int] = ()) -> list[int]:
     stopped: set[int] = set()
     while True:
         below = list(_below(set(spare)))
-        moving = [pid for pid in below if state_of(pid) not in "TtZX" and not is_janitor(pid)]
+        moving = [pid for pid in below if procfs.state(pid) not in "TtZX" and not is_janitor(pid)]
         fresh = [pid for pid in below if pid not in stopped and not is_janitor(pid)]
         if (not moving and not fresh) or time.monotonic() > until:
             return below
@@ -191,7 +174,7 @@ def end_below(
         janitors = {pid for pid in left if is_janitor(pid)}
         for pid in left:
             # A janitor goes by itself once those it serves have gone, unless it is stopped.
-            if pid not in janitors or waited > _JANITOR_PATIENCE_S or state_of(pid) in "Tt":
+            if pid not in janitors or waited > _JANITOR_PATIENCE_S or procfs.state(pid) in "Tt":
                 _send(pid, os.getpid(), signal.SIGKILL)
         readable(woken, timeout=0.02)
 
@@ -221,7 +204,7 @@ def _send(pid: int, root: int, number: signal.Signals) -> None:
 
 
 def _is_below(pid: int, root: int) -> bool:
-    parent = _parent_of(pid)
-    while parent is not None and parent > 1 and parent != root:
-        parent = _parent_of(parent)
-    return parent == root
+    stat = procfs.stat(pid)
+    while stat is not None and stat.ppid > 1 and stat.ppid != root:
+        stat = procfs.stat(stat.ppid)
+    return stat is not None and stat.ppid == root

@@ -12,7 +12,7 @@ import msgspec
 from hanglab.harness.errors import HanglabError
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress_records import Progress
-from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
+from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.case.records import StragglerLine, TimingSummary
 from hanglab.recorder.slowness import (
     InputWait,
@@ -123,12 +123,9 @@ class StragglerHistory:
 def load_history(path: Path) -> StragglerHistory:
     """Windows of a Case: the detector's, else cut out of the recorded sections.
 
-    Raises NothingToCompare where there is no section, HanglabError where there is no Case.
+    Raises NothingToCompare where there is no section, NotACase where there is no Case.
     """
-    try:
-        case = CaseReader(path)
-    except NotACase as error:
-        raise HanglabError(str(error), error.advice) from error
+    case = CaseReader(path)
     lines = {rank.rank: rank.read(files.STRAGGLER) for rank in case.ranks}
     history = _from_detector(lines) or _from_progress(case.ranks)
     if history is None:

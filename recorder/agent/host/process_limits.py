@@ -49,11 +49,9 @@ _MOST_THREADS = 512
 
 def load_of(rank: int, attempt: int, pid: int, sleeping: bool) -> RankLoad | None:
     """None if the process has gone.  ``sleeping``: also look at each of its threads."""
-    text = read(f"/proc/{pid}/stat")
     stat = procfs.stat(pid)
-    if stat is None or text is None:
+    if stat is None:
         return None
-    tail = text.rpartition(")")[2].split()
     status = _status(pid)
     limits = _limits(pid)
     run_s, wait_s = _turns(pid)
@@ -67,7 +65,7 @@ def load_of(rank: int, attempt: int, pid: int, sleeping: bool) -> RankLoad | Non
         processes_limit=limits.get("Max processes"),
         threads=stat.threads,
         rss_bytes=stat.rss_bytes,
-        major_faults=int(tail[9]),
+        major_faults=stat.major_faults,
         voluntary_switches=_integer(status.get("voluntary_ctxt_switches")),
         involuntary_switches=_integer(status.get("nonvoluntary_ctxt_switches")),
         run_s=run_s,
@@ -88,13 +86,15 @@ def sleeping_threads(pid: int) -> list[SleepingThread]:
         return []
     for tid in tids[:_MOST_THREADS]:
         base = f"/proc/{pid}/task/{tid}"
-        state = (read(f"{base}/stat") or "").rpartition(")")[2].split()[:1]
-        if not state or state[0] not in "DS":
+        stat = procfs.stat(pid, tid)
+        if stat is None or stat.state not in "DS":
             continue
         name, target = _call(pid, read(f"{base}/syscall") or "")
-        if state[0] == "D" or (name and _is_file(target)):
+        if stat.state == "D" or (name and _is_file(target)):
             wchan = read(f"{base}/wchan") or ""
-            found.append(SleepingThread(tid, state[0], "" if wchan == "0" else wchan, name, target))
+            found.append(
+                SleepingThread(tid, stat.state, "" if wchan == "0" else wchan, name, target)
+            )
     return found
 
 
