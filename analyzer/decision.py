@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.proposal import Order, Proposal
 from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
 
@@ -48,31 +48,33 @@ def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
     return list(merged.values())
 
 
-def arbitrate(known: Known, proposals: Sequence[Proposal]) -> tuple[list[Proposal], Verdict | None]:
+def arbitrate(
+    facts: CaseFacts, proposals: Sequence[Proposal]
+) -> tuple[list[Proposal], Verdict | None]:
     """The proposals that stand, and the verdict that they make; None where none stands.
 
     A later proposal falls where an earlier one names its culprits already or
     explains their trouble.
     """
-    standing: list[Proposal] = []
+    accepted: list[Proposal] = []
     explained: set[int] = set()
     for proposal in sorted(_merge(proposals), key=lambda p: (p.order, -p.finding.confidence)):
         culprits = set(proposal.finding.culprits)
-        if standing and (not culprits or culprits & explained):
+        if accepted and (not culprits or culprits & explained):
             continue
         if (
-            standing
+            accepted
             and proposal.order >= Order.DIVERGENCE
-            and _is_symptom(known, proposal, standing)
+            and _is_symptom(facts, proposal, accepted)
         ):
             continue
-        standing.append(proposal)
+        accepted.append(proposal)
         explained |= culprits | proposal.excludes
-    if not standing:
+    if not accepted:
         return [], None
-    first = standing[0].finding
-    findings = [p.finding for p in standing]
-    return standing, Verdict(
+    first = accepted[0].finding
+    findings = [p.finding for p in accepted]
+    return accepted, Verdict(
         status=first.status,
         category=first.category,
         cause=first.cause,
@@ -87,18 +89,18 @@ def arbitrate(known: Known, proposals: Sequence[Proposal]) -> tuple[list[Proposa
         effect=first.effect,
         alternatives=[
             Alternative(cause=cause, culprits=ranks, confidence=confidence)
-            for cause, ranks, confidence in standing[0].alternatives
+            for cause, ranks, confidence in accepted[0].alternatives
         ],
         findings=findings,
-        inputs=known.inputs,
+        inputs=facts.inputs,
     )
 
 
-def _is_symptom(known: Known, proposal: Proposal, standing: Sequence[Proposal]) -> bool:
+def _is_symptom(facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposal]) -> bool:
     """Whether the proposal's culprits merely wait for an earlier proposal's."""
-    roots = {rank for earlier in standing for rank in earlier.finding.culprits}
+    roots = {rank for earlier in accepted for rank in earlier.finding.culprits}
     reach = dict[int, set[int]]()
-    for wait in known.picture.waits:
+    for wait in facts.graph.waits:
         reach.setdefault(wait.call.rank, set()).update(wait.on)
     pending = list(proposal.finding.culprits)
     seen: set[int] = set()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from hanglab.analyzer.decision import arbitrate
 from hanglab.analyzer.facts.assembly import gather
-from hanglab.analyzer.facts.collateral_exits import troubles
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.differing_settings import differences
-from hanglab.analyzer.facts.evidence import Evidence as Known
 from hanglab.analyzer.fallback import healthy, undecided
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.registry import heuristics
@@ -27,7 +27,7 @@ def analyze(path: Path | str) -> Verdict:
     return conclude(gather(Path(path)))
 
 
-def conclude(known: Known) -> Verdict:
+def conclude(facts: CaseFacts) -> Verdict:
     """The verdict on evidence already gathered.
 
     A heuristic that fails costs itself only and stands under ``inputs.unusable``;
@@ -37,41 +37,41 @@ def conclude(known: Known) -> Verdict:
     failed: list[Unusable] = []
     for name, heuristic in heuristics():
         try:
-            proposals += _ask(heuristic, known)
+            proposals += _ask(heuristic, facts)
         except Exception as error:
             failed.append(Unusable(f"heuristic {name}", f"{type(error).__name__}: {error}"))
-    known.inputs.unusable += [one for one in failed if one not in known.inputs.unusable]
-    _, verdict = arbitrate(known, proposals)
-    verdict = verdict or healthy(known) or undecided(known)
+    facts.inputs.unusable += [one for one in failed if one not in facts.inputs.unusable]
+    _, verdict = arbitrate(facts, proposals)
+    verdict = verdict or healthy(facts) or undecided(facts)
     if failed and verdict.status is Status.HEALTHY:
-        verdict = _unchecked(known, len(failed))
+        verdict = _unchecked(facts, len(failed))
     if verdict.status is Status.INCONCLUSIVE:
-        verdict.evidence = [*verdict.evidence, *_told(known)]
+        verdict.evidence = [*verdict.evidence, *_told(facts)]
     if verdict.status is not Status.HEALTHY:
-        verdict.evidence = [*verdict.evidence, *differences(known.ranks)]
+        verdict.evidence = [*verdict.evidence, *differences(facts.ranks)]
     return verdict
 
 
-def _ask(heuristic: Heuristic, known: Known) -> list[Proposal]:
+def _ask(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
     """What it proposes.  Raises whatever it raises, and TypeError for anything else."""
-    proposals = list(heuristic(known))
+    proposals = list(heuristic(facts))
     for proposal in proposals:
         if not isinstance(proposal, Proposal):
             raise TypeError(f"it proposed {type(proposal).__name__}, which is no Proposal")
     return proposals
 
 
-def _told(known: Known) -> list[Evidence]:
+def _told(facts: CaseFacts) -> list[Evidence]:
     """What ranks raised and how they ended, where that names no culprit."""
-    return [Evidence(t.source, t.view.rank, t.detail) for t in troubles(known)[:_MOST_TOLD]]
+    return [Evidence(t.source, t.view.rank, t.detail) for t in failures(facts)[:_MOST_TOLD]]
 
 
-def _unchecked(known: Known, failed: int) -> Verdict:
+def _unchecked(facts: CaseFacts, failed: int) -> Verdict:
     one = failed == 1
     return Verdict(
         status=Status.INCONCLUSIVE,
         summary=f"Nothing wrong was found, but {failed} heuristic{' was' if one else 's were'} "
         "not able to look.",
         advice=f"Mend or uninstall the heuristic{'' if one else 's'} named as not usable.",
-        inputs=known.inputs,
+        inputs=facts.inputs,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from hanglab.analyzer.advice import advice_for
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import (
     Cause,
     CollectiveRef,
@@ -46,11 +46,11 @@ class Proposal:
     alternatives: list[tuple[Cause, list[int], float]] = field(default_factory=list)
 
 
-Heuristic = Callable[[Known], Iterable[Proposal]]
+Heuristic = Callable[[CaseFacts], Iterable[Proposal]]
 
 
 def propose(
-    known: Known,
+    facts: CaseFacts,
     order: Order,
     cause: Cause,
     culprits: Sequence[int],
@@ -68,7 +68,7 @@ def propose(
 ) -> Proposal:
     """A proposal whose victims are, unless said otherwise, all other ranks."""
     if victims is None:
-        victims = known.others(*culprits)
+        victims = facts.others(*culprits)
     return Proposal(
         finding=Finding(
             status=status,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.proposal import Heuristic, Proposal
 
 GROUP = "hanglab.heuristics"
@@ -28,7 +28,7 @@ def _load(point: EntryPoint) -> Heuristic:
     except Exception as problem:
         error = problem
 
-        def unavailable(known: Known) -> Iterable[Proposal]:
+        def unavailable(facts: CaseFacts) -> Iterable[Proposal]:
             raise error.with_traceback(None)
 
         return unavailable

@@ -68,10 +68,10 @@ def measure_analyzer(folder: Path) -> dict[str, object]:
 
     started = time.perf_counter()
     from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
-    from hanglab.analyzer.graph.dump_folder import picture_of_folder
+    from hanglab.analyzer.graph.dump_folder import wait_for_graph_of_folder
 
-    picture, unusable = picture_of_folder(folder)
-    findings = synchronization_findings(picture)
+    graph, unusable = wait_for_graph_of_folder(folder)
+    findings = synchronization_findings(graph)
     seconds = time.perf_counter() - started
     kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss

@@ -17,7 +17,7 @@ from os import cpu_count
 from random import Random
 
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.oracle import Judgement, decidable, judge
 from hanglab.analyzer.program.trials import random_trial
 
@@ -29,8 +29,8 @@ def try_seed(seed: int, largest: int) -> Result | None:
     trial = random_trial(Random(seed), largest=largest)
     if trial is None:
         return None
-    picture = build_picture(trial.dumps(), expected=range(trial.run.program.world_size))
-    findings = synchronization_findings(picture)
+    graph = build_wait_for_graph(trial.dumps(), expected=range(trial.run.program.world_size))
+    findings = synchronization_findings(graph)
     judgement = judge(trial, findings)
     kind = trial.fault.kind if trial.fault is not None else "healthy"
     return kind, judgement.value, bool(findings), decidable(trial), seed

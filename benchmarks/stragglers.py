@@ -279,9 +279,9 @@ def detection(noise: list[list[float]], seeds: int = 100, healthy: int = 500) ->
                     summary = summarize(of_rank)
                     assert summary is not None
                     summaries[rank] = summary
-                accused = set(slow_ranks(summaries, SLOW_FACTOR))
-                found += 2 in accused
-                wrong += bool(accused - {2})
+                unexplained_sinks = set(slow_ranks(summaries, SLOW_FACTOR))
+                found += 2 in unexplained_sinks
+                wrong += bool(unexplained_sinks - {2})
             print(
                 f"rank at {factor} x, {WINDOW} steps, {name:<26} {found:3d} of {windows} windows, "
                 f"another rank accused in {wrong}"

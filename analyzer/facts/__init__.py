@@ -1,5 +1,5 @@
 """Facts: what a Case or a folder of dumps says about each rank, worked out once for all causes."""
 
-from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 
-__all__ = ["Evidence", "RankView"]
+__all__ = ["CaseFacts", "RankView"]

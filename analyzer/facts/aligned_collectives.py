@@ -29,7 +29,7 @@ _LIMIT = 20_000
 
 
 @dataclass
-class Meetings:
+class AlignedCollectives:
     """The common operations of one group, oldest first; n operations, m members.
 
     Times are nanoseconds since ``Timeline.origin_ns`` on the clock of each
@@ -59,7 +59,7 @@ class Timeline:
     """All meetings of a job."""
 
     origin_ns: int
-    meetings: list[Meetings]
+    collectives: list[AlignedCollectives]
 
 
 def timeline(dumps: Mapping[int, RankDump], progress: Mapping[int, Progress]) -> Timeline | None:
@@ -85,7 +85,7 @@ def timeline(dumps: Mapping[int, RankDump], progress: Mapping[int, Progress]) ->
     if not groups:
         return None
     origin = min(int(c.entered.min()) for ranks in groups.values() for c in ranks.values())
-    found = [m for name, ranks in sorted(groups.items()) if (m := _meet(name, ranks, origin))]
+    found = [m for name, ranks in sorted(groups.items()) if (m := _align(name, ranks, origin))]
     return Timeline(origin, found) if found else None
 
 
@@ -179,7 +179,7 @@ def _from_backward(stack: Sequence[object]) -> bool:
     return bool(stack) and str(getattr(stack[0], "file", "")).endswith(_BACKWARD)
 
 
-def _meet(group: str, ranks: Mapping[int, _Column], origin: int) -> Meetings | None:
+def _align(group: str, ranks: Mapping[int, _Column], origin: int) -> AlignedCollectives | None:
     members = sorted(ranks)
     common = reduce(np.intersect1d, (ranks[r].seq for r in members))
     if not len(common):
@@ -196,7 +196,7 @@ def _meet(group: str, ranks: Mapping[int, _Column], origin: int) -> Meetings | N
     entered = entered[order]
     left, waited = lay("left")[order], lay("waited")[order]
     backward: Bool = np.asarray(lay("backward")[order].any(axis=1))
-    return Meetings(
+    return AlignedCollectives(
         group=group,
         members=members,
         seq=common[order],

@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hanglab.analyzer.facts.aligned_collectives import Bool, Meetings, Times, timeline
-from hanglab.analyzer.facts.evidence import Evidence, RankView
-from hanglab.analyzer.facts.host_clocks import HostClocks, aligned, host_clocks
+from hanglab.analyzer.facts.aligned_collectives import AlignedCollectives, Bool, Times, timeline
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.host_clocks import HostClocks, host_clocks, on_common_clocks
 from hanglab.recorder.slowness.job_window import Lateness
 
 #: With more members the peers' median is taken over all of them.
@@ -29,7 +29,7 @@ _CLOCK_NS = 50_000
 
 
 @dataclass
-class Stretch:
+class GroupLag:
     """What the members of one group did before each operation that they waited for.
 
     n operations, m comparable members; times are nanoseconds since the
@@ -65,7 +65,7 @@ class Arrivals:
     begin_ns: float
     #: By rank; of those alone that were compared.
     lateness: dict[int, Lateness]
-    stretches: list[Stretch] = field(default_factory=list)
+    group_lags: list[GroupLag] = field(default_factory=list)
     clocks: HostClocks = field(default_factory=lambda: HostClocks({}))
 
     def share(self, rank: int) -> float:
@@ -77,7 +77,7 @@ class Arrivals:
         """The rank's own time as intervals, over all groups."""
         parts = [
             np.stack([s.base[:, j], s.entered[:, j]], axis=1)
-            for s in self.stretches
+            for s in self.group_lags
             for j, member in enumerate(s.members)
             if member == rank
         ]
@@ -120,22 +120,22 @@ class OwnTime:
         return within
 
 
-def arrivals(known: Evidence) -> Arrivals | None:
+def arrivals(facts: CaseFacts) -> Arrivals | None:
     """Arrivals over all groups of at least two ranks; None without a common operation."""
-    progress = {r: v.progress for r, v in known.ranks.items() if v.progress is not None}
-    times = timeline(known.dumps, progress)
+    progress = {r: v.progress for r, v in facts.ranks.items() if v.progress is not None}
+    times = timeline(facts.dumps, progress)
     if times is None:
         return None
-    clocks = host_clocks(times.meetings, {r: v.host for r, v in known.ranks.items()})
-    meetings = aligned(times, clocks)
+    clocks = host_clocks(times.collectives, {r: v.host for r, v in facts.ranks.items()})
+    collectives = on_common_clocks(times, clocks)
     blocked = {
         rank: _blocked(view, times.origin_ns, clocks)
-        for rank, view in known.ranks.items()
-        if rank in {r for m in meetings for r in m.members}
+        for rank, view in facts.ranks.items()
+        if rank in {r for m in collectives for r in m.members}
     }
-    parts = {rank: _part(view) for rank, view in known.ranks.items()}
-    stretches = list(_stretches(meetings, blocked, parts))
-    return _sum_up(stretches, times.origin_ns, clocks)
+    parts = {rank: _part(view) for rank, view in facts.ranks.items()}
+    group_lags = list(_group_lags(collectives, blocked, parts))
+    return _sum_up(group_lags, times.origin_ns, clocks)
 
 
 def _blocked(view: RankView, origin_ns: int, clocks: HostClocks) -> OwnTime:
@@ -160,30 +160,30 @@ def _part(view: RankView) -> tuple[str, int, int]:
     return (kinds[0] if kinds else ""), round(8 * sends / max(1, len(kinds))), bool(kinds)
 
 
-def _stretches(
-    meetings: Sequence[Meetings],
+def _group_lags(
+    collectives: Sequence[AlignedCollectives],
     blocked: Mapping[int, OwnTime],
     parts: Mapping[int, tuple[str, int, int]],
-) -> Iterable[Stretch]:
-    chained = [m.chained | _overlapping(m) for m in meetings]
-    bases = _bases(meetings, chained)
-    for met, base, chain in zip(meetings, bases, chained, strict=True):
+) -> Iterable[GroupLag]:
+    chained = [m.chained | _overlapping(m) for m in collectives]
+    bases = _bases(collectives, chained)
+    for aligned, base, chain in zip(collectives, bases, chained, strict=True):
         use = ~chain & ~np.isnan(base).any(axis=1)
         if not use.any():
             continue
-        base, entered = base[use], met.entered[use]
+        base, entered = base[use], aligned.entered[use]
         away = np.stack(
             [
                 blocked[rank].overlap(base[:, j], entered[:, j])
                 if rank in blocked
                 else np.zeros(len(base))
-                for j, rank in enumerate(met.members)
+                for j, rank in enumerate(aligned.members)
             ],
             axis=1,
         )
         own = np.maximum(entered - base - away, 0.0)
-        for alike in _alike(met.members, parts):
-            yield _compare(met, alike, base, entered, own)
+        for alike in _alike(aligned.members, parts):
+            yield _compare(aligned, alike, base, entered, own)
 
 
 def _alike(members: Sequence[int], parts: Mapping[int, tuple[str, int, int]]) -> list[list[int]]:
@@ -194,26 +194,26 @@ def _alike(members: Sequence[int], parts: Mapping[int, tuple[str, int, int]]) ->
     return [places for places in by_part.values() if len(places) > 1]
 
 
-def _overlapping(met: Meetings) -> Bool:
+def _overlapping(aligned: AlignedCollectives) -> Bool:
     """Operations after which a member entered the next before all had entered this one."""
-    chained = np.zeros(len(met.entered), dtype=np.bool_)
+    chained = np.zeros(len(aligned.entered), dtype=np.bool_)
     if len(chained) > 1:
-        chained[:-1] = met.entered[1:].min(axis=1) < met.release[:-1] - _CLOCK_NS
+        chained[:-1] = aligned.entered[1:].min(axis=1) < aligned.release[:-1] - _CLOCK_NS
     return chained
 
 
-def _bases(meetings: Sequence[Meetings], chained: Sequence[Bool]) -> list[Times]:
+def _bases(collectives: Sequence[AlignedCollectives], chained: Sequence[Bool]) -> list[Times]:
     """For each meeting and member: when the last one that the member waited for let it go.
 
     NaN before its first.
     """
-    ranks = sorted({rank for met in meetings for rank in met.members})
+    ranks = sorted({rank for aligned in collectives for rank in aligned.members})
     place = {rank: i for i, rank in enumerate(ranks)}
     base = np.full(len(ranks), np.nan)
     pending = np.full(len(ranks), np.nan)
-    result = [np.full(met.entered.shape, np.nan) for met in meetings]
-    columns = [np.array([place[rank] for rank in met.members]) for met in meetings]
-    releases = [met.release for met in meetings]
+    result = [np.full(aligned.entered.shape, np.nan) for aligned in collectives]
+    columns = [np.array([place[rank] for rank in aligned.members]) for aligned in collectives]
+    releases = [aligned.release for aligned in collectives]
     order = sorted(
         (released, number, row)
         for number, release in enumerate(releases)
@@ -230,21 +230,23 @@ def _bases(meetings: Sequence[Meetings], chained: Sequence[Bool]) -> list[Times]
     return result
 
 
-def _compare(met: Meetings, alike: list[int], base: Times, entered: Times, own: Times) -> Stretch:
+def _compare(
+    aligned: AlignedCollectives, alike: list[int], base: Times, entered: Times, own: Times
+) -> GroupLag:
     own = own[:, alike]
     excess = own - _peers(own)
     latest = entered.argmax(axis=1)
     rows = np.arange(len(entered))
-    mine = np.full(len(met.members), -1)
+    mine = np.full(len(aligned.members), -1)
     mine[alike] = np.arange(len(alike))
     last = mine[latest]
     arrived = entered[:, alike]
     lag = arrived - _peers(arrived)
     lost = np.where(last >= 0, np.minimum(lag[rows, last], excess[rows, last]), 0.0)
     lost = np.maximum(lost, 0.0)
-    return Stretch(
-        group=met.group,
-        members=[met.members[i] for i in alike],
+    return GroupLag(
+        group=aligned.group,
+        members=[aligned.members[i] for i in alike],
         base=base[:, alike],
         entered=arrived,
         own=own,
@@ -264,29 +266,29 @@ def _peers(values: Times) -> Times:
     return np.stack(columns, axis=1)
 
 
-def _sum_up(stretches: list[Stretch], origin_ns: int, clocks: HostClocks) -> Arrivals | None:
-    if not stretches:
+def _sum_up(group_lags: list[GroupLag], origin_ns: int, clocks: HostClocks) -> Arrivals | None:
+    if not group_lags:
         return None
-    begin = min(float(s.base.min()) for s in stretches)
-    end = max(float(s.entered.max()) for s in stretches)
+    begin = min(float(s.base.min()) for s in group_lags)
+    end = max(float(s.entered.max()) for s in group_lags)
     span_ns = int(end - begin)
     lateness = {
-        rank: _lateness(stretches, rank, span_ns)
-        for rank in sorted({r for s in stretches for r in s.members})
+        rank: _lateness(group_lags, rank, span_ns)
+        for rank in sorted({r for s in group_lags for r in s.members})
     }
     return Arrivals(
-        operations=sum(len(s.own) for s in stretches),
+        operations=sum(len(s.own) for s in group_lags),
         span_ns=span_ns,
         origin_ns=origin_ns,
         begin_ns=begin,
         lateness=lateness,
-        stretches=stretches,
+        group_lags=group_lags,
         clocks=clocks,
     )
 
 
-def _lateness(stretches: list[Stretch], rank: int, span_ns: int) -> Lateness:
-    places = [(s, s.members.index(rank)) for s in stretches if rank in s.members]
+def _lateness(group_lags: list[GroupLag], rank: int, span_ns: int) -> Lateness:
+    places = [(s, s.members.index(rank)) for s in group_lags if rank in s.members]
     excess = np.concatenate([s.excess[:, j] for s, j in places])
     lost = np.concatenate([s.lost[s.last == j] for s, j in places])
     kept = np.sort(excess)[:-1] if len(excess) > 1 else excess

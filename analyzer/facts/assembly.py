@@ -8,16 +8,16 @@ from typing import TypeVar
 
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.boundary import join
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.code_owners import CodeMap, Owner
-from hanglab.analyzer.facts.evidence import Evidence, RankView
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
-from hanglab.analyzer.facts.stderr_per_rank import keep_own_words
+from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
 from hanglab.analyzer.flight_recorder import DumpError, load_many
 from hanglab.analyzer.flight_recorder.columns import RankDump
-from hanglab.analyzer.graph import build_picture
-from hanglab.analyzer.graph.dump_folder import picture_of_folder
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.graph.dump_folder import wait_for_graph_of_folder
 from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.integrity import differences
@@ -189,7 +189,7 @@ def _inputs(present: Sequence[int], expected: Sequence[int], unusable: list[Unus
     )
 
 
-def from_case(path: Path) -> Evidence:
+def from_case(path: Path) -> CaseFacts:
     """Evidence of a Case.  Raises InputError where it cannot be read."""
     try:
         reader = CaseReader(path)
@@ -210,7 +210,7 @@ def from_case(path: Path) -> Evidence:
             _drop_own_frames(joined, view.code)
             dumps.append(joined)
     stderr = {name: host.read(files.HOST_STDERR) for name, host in reader.hosts.items()}
-    keep_own_words(views.values(), stderr)
+    separate_stderr(views.values(), stderr)
     hosts = _hosts(reader)
     size = reader.world_size
     expected = range(size) if size else sorted(views)
@@ -220,8 +220,8 @@ def from_case(path: Path) -> Evidence:
         for name, reason in differences(reader, _CHECKED_BYTES)
         if reader.path / name not in dict(reader.problems)
     ]
-    return Evidence(
-        picture=build_picture(dumps, expected=list(expected)),
+    return CaseFacts(
+        graph=build_wait_for_graph(dumps, expected=list(expected)),
         ranks=views,
         job=reader.job,
         hosts=hosts,
@@ -231,15 +231,15 @@ def from_case(path: Path) -> Evidence:
     )
 
 
-def from_folder(path: Path) -> Evidence:
+def from_folder(path: Path) -> CaseFacts:
     """Evidence of a bare folder of Flight Recorder dumps.  Raises InputError without any."""
-    picture, unusable = picture_of_folder(path)
-    if not picture.ranks:
+    graph, unusable = wait_for_graph_of_folder(path)
+    if not graph.ranks:
         raise InputError(*_nothing_usable(path, unusable))
-    return Evidence(
-        picture=picture,
-        ranks={rank: RankView(rank=rank, answered=True) for rank in picture.ranks},
-        inputs=_inputs(picture.ranks, picture.expected, list(unusable)),
+    return CaseFacts(
+        graph=graph,
+        ranks={rank: RankView(rank=rank, answered=True) for rank in graph.ranks},
+        inputs=_inputs(graph.ranks, graph.expected, list(unusable)),
     )
 
 
@@ -259,7 +259,7 @@ def _nothing_usable(path: Path, unusable: Sequence[Unusable]) -> tuple[str, str]
     )
 
 
-def gather(path: Path) -> Evidence:
+def gather(path: Path) -> CaseFacts:
     """Evidence of whatever ``path`` is.  Raises InputError with what to do."""
     try:
         exists, is_folder = path.exists(), path.is_dir()

@@ -28,7 +28,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
     State,
 )
-from hanglab.recorder.case.progress_records import Operation as Crossing
+from hanglab.recorder.case.progress_records import Operation as BoundaryCall
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.records import GroupRecord
 
@@ -72,8 +72,8 @@ def parse_shape(text: str) -> tuple[int, ...] | None:
         return None
 
 
-def is_collective(crossing: Crossing) -> bool:
-    return crossing.method in _GLOO_NAMES
+def is_collective(call: BoundaryCall) -> bool:
+    return call.method in _GLOO_NAMES
 
 
 @dataclass
@@ -102,27 +102,27 @@ class _Row:
     posted: bool = False
 
 
-def _site(crossing: Crossing) -> tuple[Frame, ...]:
-    if not crossing.file:
+def _site(call: BoundaryCall) -> tuple[Frame, ...]:
+    if not call.file:
         return ()
-    return (Frame(crossing.function, crossing.file, crossing.line),)
+    return (Frame(call.function, call.file, call.line),)
 
 
-def _finished(crossing: Crossing) -> bool:
-    return crossing.completed and not crossing.failed
+def _finished(call: BoundaryCall) -> bool:
+    return call.completed and not call.failed
 
 
-def _boundary_arguments(crossing: Crossing) -> Arguments:
-    shape = parse_shape(crossing.shape)
-    known = crossing.method in _PLAIN_INPUT or crossing.method in _P2P
+def _boundary_arguments(call: BoundaryCall) -> Arguments:
+    shape = parse_shape(call.shape)
+    known = call.method in _PLAIN_INPUT or call.method in _P2P
     sizes = (shape,) if known and shape is not None else ()
-    dtypes = (crossing.dtype,) if known and crossing.dtype else ()
+    dtypes = (call.dtype,) if known and call.dtype else ()
     return Arguments(
         input_sizes=sizes,
         input_dtypes=dtypes,
-        root=crossing.root,
-        reduce_op=crossing.reduce_op,
-        splits=crossing.splits,
+        root=call.root,
+        reduce_op=call.reduce_op,
+        splits=call.splits,
     )
 
 
@@ -156,7 +156,7 @@ def _rows_of(entries: Entries) -> list[_Row]:
     return rows
 
 
-def _posted(crossings: Sequence[Crossing]) -> frozenset[int]:
+def _posted(calls: Sequence[BoundaryCall]) -> frozenset[int]:
     """Numbers of the operations that their rank started and does not wait for.
 
     Nothing but ``Work.wait`` waits for a send or receive of gloo.  A collective has
@@ -164,29 +164,29 @@ def _posted(crossings: Sequence[Crossing]) -> frozenset[int]:
     thread that is held in a later call does not wait for it all the same.
     """
     held: dict[int, int] = {}
-    for crossing in crossings:
-        if crossing.returned_ns is None or (
-            crossing.wait_entered_ns is not None and crossing.wait_returned_ns is None
+    for call in calls:
+        if call.returned_ns is None or (
+            call.wait_entered_ns is not None and call.wait_returned_ns is None
         ):
-            held[crossing.thread_id] = crossing.index
+            held[call.thread_id] = call.index
     return frozenset(
-        crossing.index
-        for crossing in crossings
-        if crossing.returned_ns is not None
-        and crossing.wait_entered_ns is None
-        and not crossing.completed
-        and not crossing.failed
-        and (crossing.method in _P2P or held.get(crossing.thread_id, -1) > crossing.index)
+        call.index
+        for call in calls
+        if call.returned_ns is not None
+        and call.wait_entered_ns is None
+        and not call.completed
+        and not call.failed
+        and (call.method in _P2P or held.get(call.thread_id, -1) > call.index)
     )
 
 
-def _annotate(rows: list[_Row], crossings: Sequence[Crossing], posted: frozenset[int]) -> set[int]:
+def _annotate(rows: list[_Row], calls: Sequence[BoundaryCall], posted: frozenset[int]) -> set[int]:
     """Give rows what the boundary knows of them; returns the crossings that found their row."""
     found: set[int] = set()
-    by_group: dict[str, list[Crossing]] = {}
-    for crossing in crossings:
-        if is_collective(crossing):
-            by_group.setdefault(crossing.group, []).append(crossing)
+    by_group: dict[str, list[BoundaryCall]] = {}
+    for call in calls:
+        if is_collective(call):
+            by_group.setdefault(call.group, []).append(call)
     starts = {name: [c.entered_ns for c in ops] for name, ops in by_group.items()}
     for row in rows:
         ops = by_group.get(row.group)
@@ -195,34 +195,34 @@ def _annotate(rows: list[_Row], crossings: Sequence[Crossing], posted: frozenset
         at = bisect_right(starts[row.group], row.created_ns) - 1
         if at < 0:
             continue
-        crossing = ops[at]
-        if crossing.returned_ns is not None and row.created_ns > crossing.returned_ns:
+        call = ops[at]
+        if call.returned_ns is not None and row.created_ns > call.returned_ns:
             continue
-        if _GLOO_NAMES[crossing.method] != row.operation.op and row.operation.backend == "gloo":
+        if _GLOO_NAMES[call.method] != row.operation.op and row.operation.backend == "gloo":
             continue
-        found.add(crossing.index)
+        found.add(call.index)
         row.arguments = replace(
             row.arguments,
-            root=crossing.root,
-            reduce_op=crossing.reduce_op,
-            splits=crossing.splits,
+            root=call.root,
+            reduce_op=call.reduce_op,
+            splits=call.splits,
         )
         if not row.stack:
-            row.stack = _site(crossing)
-        row.posted = crossing.index in posted
-        if _finished(crossing):
+            row.stack = _site(call)
+        row.posted = call.index in posted
+        if _finished(call):
             row.retired = True
-        elif crossing.failed:
+        elif call.failed:
             # gloo retires what failed, too
             row.retired = False
     return found
 
 
-def _p2p_before(crossing: Crossing, ranks_in_group: int, rank_in_group: int) -> int:
+def _p2p_before(call: BoundaryCall, ranks_in_group: int, rank_in_group: int) -> int:
     """By how much more a call moves gloo's counter of operations than that of collectives."""
-    if crossing.method in _P2P:
+    if call.method in _P2P:
         return 1
-    if crossing.method == "monitored_barrier" and rank_in_group == 0:
+    if call.method == "monitored_barrier" and rank_in_group == 0:
         # It exchanges two messages with everybody, the others with it alone; two are
         # counted as collectives on each.
         return 2 * (ranks_in_group - 1) - 2
@@ -230,35 +230,35 @@ def _p2p_before(crossing: Crossing, ranks_in_group: int, rank_in_group: int) -> 
 
 
 def _row_of(
-    crossing: Crossing, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
+    call: BoundaryCall, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
 ) -> _Row:
-    peer = ABSENT if crossing.peer is None else crossing.peer
-    p2p = crossing.method in _P2P
-    if crossing.method == "send":
+    peer = ABSENT if call.peer is None else call.peer
+    p2p = call.method in _P2P
+    if call.method == "send":
         operation = Operation("gloo", "send", rank_in_group, peer)
     elif p2p:
         operation = Operation("gloo", "recv", peer, rank_in_group)
     else:
-        name = _GLOO_NAMES.get(crossing.method, crossing.method)
+        name = _GLOO_NAMES.get(call.method, call.method)
         operation = Operation("gloo", name)
     return _Row(
-        created_ns=crossing.entered_ns,
-        group=crossing.group,
+        created_ns=call.entered_ns,
+        group=call.group,
         operation=operation,
-        arguments=_boundary_arguments(crossing),
+        arguments=_boundary_arguments(call),
         seq=seq,
         op_id=op_id,
         state=State.SCHEDULED,
-        retired=_finished(crossing),
+        retired=_finished(call),
         is_p2p=p2p,
-        stack=_site(crossing),
-        thread=str(crossing.thread_id),
-        posted=crossing.index in posted,
+        stack=_site(call),
+        thread=str(call.thread_id),
+        posted=call.index in posted,
     )
 
 
 def _added_rows(
-    crossings: Sequence[Crossing],
+    calls: Sequence[BoundaryCall],
     found: set[int],
     posted: frozenset[int],
     groups: dict[str, GroupRecord],
@@ -268,22 +268,22 @@ def _added_rows(
 ) -> list[_Row]:
     rows: list[_Row] = []
     unseen: dict[str, int] = {}
-    for crossing in crossings:
-        group = groups.get(crossing.group)
+    for call in calls:
+        group = groups.get(call.group)
         if group is None or rank not in group.ranks:
             continue
         mine = group.ranks.index(rank)
-        op_id = ABSENT if crossing.group_seq is None else crossing.group_seq + 1
-        if crossing.method in _P2P:
-            rows.append(_row_of(crossing, mine, ABSENT, op_id, posted))
-        elif is_collective(crossing) and with_collectives and crossing.index not in found:
+        op_id = ABSENT if call.group_seq is None else call.group_seq + 1
+        if call.method in _P2P:
+            rows.append(_row_of(call, mine, ABSENT, op_id, posted))
+        elif is_collective(call) and with_collectives and call.index not in found:
             # Without the ring's beginning nobody knows how many unseen calls to subtract.
-            known = op_id != ABSENT and (complete or not unseen.get(crossing.group))
+            known = op_id != ABSENT and (complete or not unseen.get(call.group))
             if known:
-                seq = op_id - unseen.get(crossing.group, 0)
-                rows.append(_row_of(crossing, mine, seq, op_id, posted))
-        step = _p2p_before(crossing, len(group.ranks), mine)
-        unseen[crossing.group] = unseen.get(crossing.group, 0) + step
+                seq = op_id - unseen.get(call.group, 0)
+                rows.append(_row_of(call, mine, seq, op_id, posted))
+        step = _p2p_before(call, len(group.ranks), mine)
+        unseen[call.group] = unseen.get(call.group, 0) + step
     return rows
 
 

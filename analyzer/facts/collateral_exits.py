@@ -11,9 +11,8 @@ import signal
 from dataclasses import replace
 from functools import partial
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.failures import Trouble, troubles_of
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.failures import Failure, failure_of
 
 #: Signals by which launchers end the ranks that are left.
 _SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -21,27 +20,28 @@ _SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _BLUR_NS = 1_000_000_000
 
 
-def troubles(known: Known) -> list[Trouble]:
+def failures(facts: CaseFacts) -> list[Failure]:
     """Why ranks ended or raised, one of each; those that were cleared away are marked."""
-    found = [t for view in known.ranks.values() if (t := troubles_of(view)) is not None]
-    return mark_cleared(known, found)
+    found = [t for view in facts.ranks.values() if (t := failure_of(view)) is not None]
+    return mark_collateral(facts, found)
 
 
-def mark_cleared(known: Known, found: list[Trouble]) -> list[Trouble]:
-    for those in (_cleared_away, partial(_ended_together, known)):
+def mark_collateral(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
+    for those in (_ended_after_failure, partial(_ended_together, facts)):
         ranks = {t.view.rank for t in those(found)}
         found = [
-            replace(t, consequence=True, cleared=True) if t.view.rank in ranks else t for t in found
+            replace(t, consequence=True, collateral=True) if t.view.rank in ranks else t
+            for t in found
         ]
     return found
 
 
-def _cleared_away(found: list[Trouble]) -> list[Trouble]:
+def _ended_after_failure(found: list[Failure]) -> list[Failure]:
     """Ranks that somebody else ended after another rank had failed by itself, or had given up.
 
     That is what a launcher does to those that are left: it asks first and kills later.
     """
-    cleared = _failed_after_an_end(found)
+    collateral = _failed_after_an_end(found)
     for sent, blur_ns in ((frozenset({signal.SIGKILL}) | _SENT, 0), (_SENT, _BLUR_NS)):
         first = min(
             (t.at_ns for t in found if t.at_ns is not None and _is_first(t, sent)),
@@ -54,24 +54,24 @@ def _cleared_away(found: list[Trouble]) -> list[Trouble]:
                 after_first = first is not None and t.at_ns >= first - blur_ns
                 patience_ns = 0 if _ended_by(t, _SENT) else _BLUR_NS
                 if after_first or (acted is not None and t.at_ns >= acted + patience_ns):
-                    cleared.append(t)
-    return cleared
+                    collateral.append(t)
+    return collateral
 
 
-def _is_first(trouble: Trouble, sent: frozenset[signal.Signals]) -> bool:
+def _is_first(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
     """Whether a launcher may have acted on it, and nobody's end is behind it."""
-    return not _ended_by(trouble, sent) and (not trouble.consequence or trouble.gave_up)
+    return not _ended_by(failure, sent) and (not failure.consequence or failure.gave_up)
 
 
-def _failed_at(trouble: Trouble) -> int | None:
+def _failed_at(failure: Failure) -> int | None:
     """When the rank was noted to have ended badly by itself."""
-    end = trouble.view.ended
-    if end is None or not trouble.view.failed or end.signal in _SENT | {signal.SIGKILL}:
+    end = failure.view.ended
+    if end is None or not failure.view.failed or end.signal in _SENT | {signal.SIGKILL}:
         return None
     return end.at.wall_ns
 
 
-def _failed_after_an_end(found: list[Trouble]) -> list[Trouble]:
+def _failed_after_an_end(found: list[Failure]) -> list[Failure]:
     """Ranks that failed without a word, or raised, once a launcher knew of another's failure.
 
     A handler of the signal by which it ends the others may leave in any way it likes.
@@ -92,7 +92,7 @@ def _failed_after_an_end(found: list[Trouble]) -> list[Trouble]:
     return [t for t in late if t.source == "exceptions" or (t.at_ns or 0) > end_ns + _BLUR_NS]
 
 
-def _ended_together(known: Known, found: list[Trouble]) -> list[Trouble]:
+def _ended_together(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
     """Ranks that were asked to end where nobody can tell which of them was the first.
 
     Whoever asked all of them stands outside the job; or a launcher acted on the first at
@@ -105,17 +105,17 @@ def _ended_together(known: Known, found: list[Trouble]) -> list[Trouble]:
         return [t for t in asked if t not in early]
     ranks = {t.view.rank for t in early}
     hosts = {t.view.host for t in early}
-    there = {rank for rank, view in known.ranks.items() if view.host in hosts}
-    struck = len(hosts) == 1 and there == ranks and len(known.ranks) > len(there)
+    there = {rank for rank, view in facts.ranks.items() if view.host in hosts}
+    struck = len(hosts) == 1 and there == ranks and len(facts.ranks) > len(there)
     return [t for t in asked if not (struck and t in early)]
 
 
-def _ended_by(trouble: Trouble, sent: frozenset[signal.Signals]) -> bool:
-    end = trouble.view.ended
-    return trouble.source == "exit" and end is not None and end.signal in sent
+def _ended_by(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
+    end = failure.view.ended
+    return failure.source == "exit" and end is not None and end.signal in sent
 
 
-def left_before(view: RankView, found: list[Trouble]) -> bool:
+def left_before(view: RankView, found: list[Failure]) -> bool:
     """Whether the rank's end may be why its peers lost it, or gave it up.
 
     A rank that answers a launcher's signal with code 0 was still there when they gave up.
@@ -124,7 +124,7 @@ def left_before(view: RankView, found: list[Trouble]) -> bool:
     limits = [
         t.at_ns if t.gave_up else max(t.at_ns + _BLUR_NS, _failed_at(t) or 0)
         for t in found
-        if t.at_ns is not None and not t.cleared
+        if t.at_ns is not None and not t.collateral
     ]
     return end is not None and (not limits or _left_at(view, end.at.wall_ns) <= min(limits))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.records import Departure
 
 
-def left_by(view: RankView) -> Departure | None:
+def departure_call(view: RankView) -> Departure | None:
     """The call that ended the rank, or that takes it to its end; None where none is known to.
 
     What ``sys.exit`` raises may be caught on its way: a rank that entered an operation
@@ -28,9 +28,9 @@ def left_by(view: RankView) -> Departure | None:
     return last
 
 
-def leaving(view: RankView) -> tuple[str, Location | None]:
+def describe_departure(view: RankView) -> tuple[str, Location | None]:
     """`` by sys.exit(0)`` and the user's line that called; ("", None) where it is not known."""
-    departure = left_by(view)
+    departure = departure_call(view)
     if departure is None:
         return "", None
     location = view.location(departure.frame) if departure.frame is not None else None

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.records import Frame
@@ -67,7 +67,7 @@ _JOINING = frozenset({"init_process_group", "rendezvous", "_create_c10d_store"})
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Failure:
     """Why one rank ended or raised."""
 
     view: RankView
@@ -82,7 +82,7 @@ class Trouble:
     #: True where it lost its patience with a peer, which need not have ended for that.
     gave_up: bool = False
     #: True where somebody else ended it, after a peer's trouble or together with its peers.
-    cleared: bool = False
+    collateral: bool = False
 
 
 def from_text(
@@ -94,19 +94,19 @@ def from_text(
     source: str,
     confidence: float = 0.97,
     because: Iterable[str] = (),
-) -> Trouble:
+) -> Failure:
     text = f"{type_}: {message}"
     frame = view.code.innermost_user(frames)
     detail = text.strip().splitlines()[0][:300]
     joining = any(f.function in _JOINING for f in frames)
     for cause, pattern in _BY_TEXT:
         if pattern.search(text):
-            return Trouble(view, cause, detail, frame, at_ns, False, source, confidence)
+            return Failure(view, cause, detail, frame, at_ns, False, source, confidence)
     if joining and _RENDEZVOUS.search(text):
-        return Trouble(view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source, confidence)
+        return Failure(view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source, confidence)
     # Whoever wraps such an error, or fails in its handling, fails of it all the same.
     said = "\n".join([text, *because])
-    return Trouble(
+    return Failure(
         view,
         Cause.EXCEPTION,
         detail,
@@ -119,7 +119,7 @@ def from_text(
     )
 
 
-def _of_exit(view: RankView) -> Trouble | None:
+def _of_exit(view: RankView) -> Failure | None:
     """A rank that ended badly without any traceback."""
     end = view.ended
     if end is None or not (end.code or end.signal is not None):
@@ -144,7 +144,7 @@ def _of_exit(view: RankView) -> Trouble | None:
     if fatal is not None:
         frame = view.code.innermost_user(list(fatal.frames))
         detail += f" ({fatal.message})"
-    return Trouble(
+    return Failure(
         view,
         cause,
         detail,
@@ -157,7 +157,7 @@ def _of_exit(view: RankView) -> Trouble | None:
     )
 
 
-def troubles_of(view: RankView) -> Trouble | None:
+def failure_of(view: RankView) -> Failure | None:
     """The rank's own earliest trouble, or None."""
     if view.exceptions:
         raised = min(view.exceptions, key=lambda e: e.at.wall_ns)

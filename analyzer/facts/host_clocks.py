@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from hanglab.analyzer.facts.aligned_collectives import Meetings, Timeline, Times
+from hanglab.analyzer.facts.aligned_collectives import AlignedCollectives, Timeline, Times
 
 #: Operations around one that its offset is the median of, and fewest that say anything.
 WINDOW = 21
@@ -33,8 +33,8 @@ class Offset:
     offset: Times
 
     def align(self, times: Times) -> Times:
-        aligned: Times = times - np.interp(times, self.at, self.offset)
-        return aligned
+        moved: Times = times - np.interp(times, self.at, self.offset)
+        return moved
 
 
 @dataclass
@@ -58,20 +58,20 @@ class HostClocks:
         return self.hosts.get(rank, "") in self.domains
 
 
-def host_clocks(meetings: Sequence[Meetings], hosts: Mapping[int, str]) -> HostClocks:
+def host_clocks(collectives: Sequence[AlignedCollectives], hosts: Mapping[int, str]) -> HostClocks:
     """Offsets of all hosts to the first of each domain.  ``hosts`` is by rank."""
     clocks = HostClocks(hosts)
-    waiting = sorted({hosts.get(rank, "") for m in meetings for rank in m.members})
+    waiting = sorted({hosts.get(rank, "") for m in collectives for rank in m.members})
     domain = 0
     while waiting:
         first = waiting.pop(0)
-        rough = _rough_offset(meetings, clocks, first) if domain else None
+        rough = _rough_offset(collectives, clocks, first) if domain else None
         clocks.offsets[first], clocks.domains[first] = rough, domain
         known = [first]
         while known:
             reference = known.pop(0)
             for host in list(waiting):
-                offset = _offset(meetings, clocks, reference, host)
+                offset = _offset(collectives, clocks, reference, host)
                 if offset is not None:
                     clocks.offsets[host], clocks.domains[host] = offset, domain
                     waiting.remove(host)
@@ -81,21 +81,21 @@ def host_clocks(meetings: Sequence[Meetings], hosts: Mapping[int, str]) -> HostC
 
 
 def _offset(
-    meetings: Iterable[Meetings], clocks: HostClocks, reference: str, host: str
+    collectives: Iterable[AlignedCollectives], clocks: HostClocks, reference: str, host: str
 ) -> Offset | None:
     """Offset of ``host`` to the domain's reference, by way of ``reference``."""
     at: list[Times] = []
     ahead: list[Times] = []
-    for met in meetings:
-        theirs = _left(met, clocks.hosts, reference)
-        mine = _left(met, clocks.hosts, host)
+    for aligned in collectives:
+        theirs = _left(aligned, clocks.hosts, reference)
+        mine = _left(aligned, clocks.hosts, host)
         if theirs is None or mine is None:
             continue
         both = ~np.isnan(theirs) & ~np.isnan(mine)
         known = clocks.offsets.get(reference)
-        aligned = theirs[both] if known is None else known.align(theirs[both])
+        reference_times = theirs[both] if known is None else known.align(theirs[both])
         at.append(mine[both])
-        ahead.append(mine[both] - aligned)
+        ahead.append(mine[both] - reference_times)
     if not at:
         return None
     moments, offsets = np.concatenate(at), np.concatenate(ahead)
@@ -105,32 +105,34 @@ def _offset(
     return Offset(moments[order], _running_median(offsets[order]))
 
 
-def _rough_offset(meetings: Iterable[Meetings], clocks: HostClocks, host: str) -> Offset | None:
+def _rough_offset(
+    collectives: Iterable[AlignedCollectives], clocks: HostClocks, host: str
+) -> Offset | None:
     """By when they enter, for a host that nothing ties to the others.
 
     Too rough to tell who is late, and good enough to lay times side by side.
     """
     ahead = []
-    for met in meetings:
-        mine = [i for i, rank in enumerate(met.members) if clocks.hosts.get(rank, "") == host]
-        theirs = [i for i, rank in enumerate(met.members) if clocks.domain_known(rank)]
+    for aligned in collectives:
+        mine = [i for i, rank in enumerate(aligned.members) if clocks.hosts.get(rank, "") == host]
+        theirs = [i for i, rank in enumerate(aligned.members) if clocks.domain_known(rank)]
         if mine and theirs:
-            reference = [clocks.align(met.members[i], met.entered[:, i]) for i in theirs]
-            ahead.append(met.entered[:, mine].min(axis=1) - np.min(reference, axis=0))
+            reference = [clocks.align(aligned.members[i], aligned.entered[:, i]) for i in theirs]
+            ahead.append(aligned.entered[:, mine].min(axis=1) - np.min(reference, axis=0))
     if not ahead:
         return None
     return Offset(np.zeros(1), np.array([float(np.median(np.concatenate(ahead)))]))
 
 
-def _left(met: Meetings, hosts: Mapping[int, str], host: str) -> Times | None:
+def _left(aligned: AlignedCollectives, hosts: Mapping[int, str], host: str) -> Times | None:
     """When the first of a host's members left each operation, shape (n,).
 
     The others may have waited for a processor.
     """
-    mine = [i for i, rank in enumerate(met.members) if hosts.get(rank, "") == host]
+    mine = [i for i, rank in enumerate(aligned.members) if hosts.get(rank, "") == host]
     if not mine:
         return None
-    left = met.left[:, mine]
+    left = aligned.left[:, mine]
     first: Times = np.where(np.isnan(left), np.inf, left).min(axis=1)
     return np.where(np.isinf(first), np.nan, first)
 
@@ -144,19 +146,21 @@ def _running_median(values: npt.NDArray[np.float64]) -> Times:
     return smooth
 
 
-def aligned(times: Timeline, clocks: HostClocks) -> list[Meetings]:
+def on_common_clocks(times: Timeline, clocks: HostClocks) -> list[AlignedCollectives]:
     """Meetings on common clocks; members whose hosts cannot be compared meet apart."""
     result = []
-    for met in times.meetings:
-        domains = sorted({clocks.domain(rank) for rank in met.members})
+    for aligned in times.collectives:
+        domains = sorted({clocks.domain(rank) for rank in aligned.members})
         for domain in domains:
-            columns = [i for i, rank in enumerate(met.members) if clocks.domain(rank) == domain]
+            columns = [i for i, rank in enumerate(aligned.members) if clocks.domain(rank) == domain]
             if len(columns) < 2:
                 continue
-            members = [met.members[i] for i in columns]
+            members = [aligned.members[i] for i in columns]
             entered = np.stack(
-                [clocks.align(met.members[i], met.entered[:, i]) for i in columns], axis=1
+                [clocks.align(aligned.members[i], aligned.entered[:, i]) for i in columns], axis=1
             )
-            left = np.stack([clocks.align(met.members[i], met.left[:, i]) for i in columns], axis=1)
-            result.append(replace(met, members=members, entered=entered, left=left))
+            left = np.stack(
+                [clocks.align(aligned.members[i], aligned.left[:, i]) for i in columns], axis=1
+            )
+            result.append(replace(aligned, members=members, entered=entered, left=left))
     return result

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.interpreter_lock import PAUSES
 
 #: A rest of all ranks that is this long, in seconds, and longer than any before by PAUSES.
@@ -22,7 +21,7 @@ _EARLY = frozenset({"deadline", "request", "interrupt"})
 
 
 @dataclass(frozen=True)
-class Rest:
+class IdleTime:
     """How long nothing had moved, and the longest pause before, in seconds."""
 
     seconds: float
@@ -33,13 +32,13 @@ class Rest:
     everybody: bool = True
 
 
-def looked_at_early(known: Known) -> bool:
+def captured_early(facts: CaseFacts) -> bool:
     """Whether the job was captured before its ranks had rested for as long as a hang takes."""
-    trigger = known.job.trigger if known.job else None
+    trigger = facts.job.trigger if facts.job else None
     return trigger is not None and trigger.kind in _EARLY
 
 
-def moved_lately(view: RankView) -> bool:
+def moved_recently(view: RankView) -> bool:
     """Whether the rank was seen to move so short a while ago that it moves.
 
     Times in which the recorder could not look count, too: they are no movement.
@@ -48,7 +47,7 @@ def moved_lately(view: RankView) -> bool:
     return movement is not None and max(movement.quiet_s, movement.rested_s) < _AWAITED_S
 
 
-def rests(view: RankView) -> bool:
+def is_unusually_idle(view: RankView) -> bool:
     """Whether a rank that others wait for has not moved for longer than it is used to."""
     movement = view.movement
     return movement is not None and movement.quiet_s >= max(
@@ -56,32 +55,32 @@ def rests(view: RankView) -> bool:
     )
 
 
-def long_rest(known: Known) -> Rest | None:
+def unusual_idle_time(facts: CaseFacts) -> IdleTime | None:
     """The rest of all ranks, or of those that others wait for; None unless it is out of all
     proportion.
     """
-    awaited = _awaited(known)
-    movements = [view.movement for view in known.ranks.values() if view.ended is None]
-    rest = min((m.quiet_s if m is not None else 0.0 for m in movements), default=0.0)
+    awaited = _awaited(facts)
+    movements = [view.movement for view in facts.ranks.values() if view.ended is None]
+    idle = min((m.quiet_s if m is not None else 0.0 for m in movements), default=0.0)
     pause = max((m.longest_pause_s for m in movements if m is not None), default=0.0)
-    if rest >= max(_LONG_S, PAUSES * pause) or (
-        awaited and rest >= max(_AWAITED_S, _AWAITED_PAUSES * pause)
+    if idle >= max(_LONG_S, PAUSES * pause) or (
+        awaited and idle >= max(_AWAITED_S, _AWAITED_PAUSES * pause)
     ):
-        return Rest(rest, pause, awaited)
-    mine = [m for rank in awaited if (m := known.ranks[rank].movement) is not None]
+        return IdleTime(idle, pause, awaited)
+    mine = [m for rank in awaited if (m := facts.ranks[rank].movement) is not None]
     if not mine:
         return None
-    return Rest(
+    return IdleTime(
         min(m.quiet_s for m in mine), max(m.longest_pause_s for m in mine), awaited, everybody=False
     )
 
 
-def _awaited(known: Known) -> tuple[int, ...]:
-    if not looked_at_early(known):
+def _awaited(facts: CaseFacts) -> tuple[int, ...]:
+    if not captured_early(facts):
         return ()
-    waited_for = {s.rank for s in known.picture.sinks if s.outside or s.unknown}
+    waited_for = {s.rank for s in facts.graph.sinks if s.outside or s.unknown}
     return tuple(
         rank
-        for rank, view in sorted(known.ranks.items())
-        if rank in waited_for and view.ended is None and rests(view)
+        for rank, view in sorted(facts.ranks.items())
+        if rank in waited_for and view.ended is None and is_unusually_idle(view)
     )

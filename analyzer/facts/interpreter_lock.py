@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.verdict import Location
 
 #: A quiet rank that computes is accused only beyond this many of its longest earlier pauses.
@@ -12,22 +11,22 @@ PAUSES = 10
 _SILENT_NS = 1_000_000_000
 
 
-def answers(known: Known, view: RankView) -> bool:
+def answers(facts: CaseFacts, view: RankView) -> bool:
     """Whether the rank's own recorder thread ran at the capture."""
-    trigger = known.job.trigger if known.job else None
+    trigger = facts.job.trigger if facts.job else None
     beat = view.progress.heartbeat_mono_ns if view.progress else 0
     if trigger is not None and beat:
         return trigger.at.mono_ns - beat < _SILENT_NS
     return view.answered
 
 
-def gil_holder(known: Known, view: RankView) -> tuple[str, Location | None] | None:
+def gil_holder(facts: CaseFacts, view: RankView) -> tuple[str, Location | None] | None:
     """Words and line if a thread of the rank holds the lock in C and never lets go.
 
     None where the rank answers, and where the holder computes and has not done
     so for much longer than the rank has ever rested: it may come to its end.
     """
-    if view.captured_stack is None or view.state in ("T", "Z", "X") or answers(known, view):
+    if view.captured_stack is None or view.state in ("T", "Z", "X") or answers(facts, view):
         return None
     holders = [thread for thread in view.captured_stack.threads if thread.owns_gil]
     if not holders:

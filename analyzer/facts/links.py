@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 
 
 @dataclass(frozen=True)
-class End:
+class SocketEnd:
     """A rank's half of a connection: at the capture, and when it was first seen before."""
 
     rank: int
@@ -39,14 +39,14 @@ class End:
 class Link:
     """Both ends of one connection between two ranks."""
 
-    ends: tuple[End, End]
+    ends: tuple[SocketEnd, SocketEnd]
 
     @property
     def ranks(self) -> tuple[int, int]:
         return self.ends[0].rank, self.ends[1].rank
 
     @property
-    def directions(self) -> tuple[tuple[End, End], tuple[End, End]]:
+    def directions(self) -> tuple[tuple[SocketEnd, SocketEnd], tuple[SocketEnd, SocketEnd]]:
         """(sender, receiver), both ways."""
         return self.ends, (self.ends[1], self.ends[0])
 
@@ -59,13 +59,13 @@ def latest(samples: list[ConnectionSample]) -> ConnectionSample | None:
 
 def links_of(views: Mapping[int, RankView]) -> list[Link]:
     """Connections of which both ends were sampled, in different ranks."""
-    ends: dict[tuple[str, str], End] = {}
+    ends: dict[tuple[str, str], SocketEnd] = {}
     for rank, view in views.items():
         for sample, connection in _last_seen(view.connections):
             key = connection.local, connection.remote
             since, before = _earliest(view.connections, key)
             seconds = (sample.at.mono_ns - since) / 1e9 if before is not None else 0.0
-            ends[key] = End(rank, connection, before, seconds)
+            ends[key] = SocketEnd(rank, connection, before, seconds)
     found = []
     for (local, remote), end in ends.items():
         other = ends.get((remote, local))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.code_owners import Owner
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.stack_position import main_thread, stand
+from hanglab.analyzer.facts.stack_position import main_thread, position_of
 from hanglab.analyzer.proposal import name_line
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.progress_records import Loader
@@ -45,8 +45,8 @@ def stuck_worker(view: RankView) -> tuple[str, Location | None]:
     """Words and line of a loader worker that is busy with the user's code rather than idle."""
     for sample in view.worker_stacks():
         thread = main_thread(sample) or sample.threads[0]
-        standing = stand(thread, view.code)
-        if standing.user is None or sample.kind != "worker":
+        position = position_of(thread, view.code)
+        if position.user is None or sample.kind != "worker":
             continue
         mine = [f for f in thread.frames if view.code.owner(f.file) is Owner.USER]
         fetching = any(f.function in ("_worker_loop", "fetch") for f in thread.frames)

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.code_owners import Owner
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
 from hanglab.analyzer.facts.stack_position import Place
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout
@@ -104,14 +103,14 @@ def passes(view: RankView, loop: Loop) -> int:
     return max(lines.values(), default=0)
 
 
-def left_loops(known: Known, rank: int) -> list[Loop]:
+def left_loops(facts: CaseFacts, rank: int) -> list[Loop]:
     """Loops that a waiting peer is in and that ``rank`` stands behind, innermost first."""
-    view = known.ranks[rank]
-    waiting = {wait.call.rank for wait in known.picture.waits} - {rank}
-    waiting |= {r for r, v in known.ranks.items() if v.failed and r != rank}
-    peers = waiting or set(known.others(rank))
-    for peer in sorted(peers & known.ranks.keys()):
-        left = _left_of(view, known.ranks[peer])
+    view = facts.ranks[rank]
+    waiting = {wait.call.rank for wait in facts.graph.waits} - {rank}
+    waiting |= {r for r, v in facts.ranks.items() if v.failed and r != rank}
+    peers = waiting or set(facts.others(rank))
+    for peer in sorted(peers & facts.ranks.keys()):
+        left = _left_of(view, facts.ranks[peer])
         if left:
             return left
     return []
@@ -124,7 +123,7 @@ def _left_of(view: RankView, peer: RankView) -> list[Loop]:
     and what it counted there belongs to another round than what its peer counts.
     """
     frames = () if view.ended is not None and not view.failed else view.program_frames
-    if not frames and view.ended is None and view.standing.place is not Place.TEARDOWN:
+    if not frames and view.ended is None and view.position.place is not Place.TEARDOWN:
         return []
     around = loops_around(peer)
     left = [loop for loop in around if not frames or _has_left(frames, loop)]
@@ -177,14 +176,14 @@ def _compare(mine: int, peers: list[int]) -> int:
     return mine - min(peers)
 
 
-def steps_compared(known: Known, rank: int, loops: Sequence[Loop]) -> tuple[int, str] | None:
+def steps_compared(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> tuple[int, str] | None:
     """How many steps fewer (negative) or more the rank did than its peers, and by what.
 
     None where nothing counts steps.
     """
-    view = known.ranks[rank]
+    view = facts.ranks[rank]
     # Those that finished as well say nothing about the loop that the others are in.
-    others = [v for r, v in known.ranks.items() if r != rank and (v.ended is None or v.failed)]
+    others = [v for r, v in facts.ranks.items() if r != rank and (v.ended is None or v.failed)]
     # Nor do those who have left it, too, or are in another round of what is around it.
     others = [v for v in others if _left_of(view, v)] or others
     mine_steps = view.progress.step if view.progress else -1
@@ -208,10 +207,10 @@ def steps_compared(known: Known, rank: int, loops: Sequence[Loop]) -> tuple[int,
     return _compare_batches(view, fetching)
 
 
-def batches_compared(known: Known, rank: int, loop: Loop) -> tuple[int, str] | None:
+def batches_compared(facts: CaseFacts, rank: int, loop: Loop) -> tuple[int, str] | None:
     """As :func:`steps_compared`, by the batches alone that the loop asks its loaders for."""
-    others = [v for r, v in known.ranks.items() if r != rank and (v.ended is None or v.failed)]
-    return _compare_batches(known.ranks[rank], [v for v in others if _fetches_in(v, loop)])
+    others = [v for r, v in facts.ranks.items() if r != rank and (v.ended is None or v.failed)]
+    return _compare_batches(facts.ranks[rank], [v for v in others if _fetches_in(v, loop)])
 
 
 def _compare_batches(view: RankView, others: Sequence[RankView]) -> tuple[int, str] | None:
@@ -222,9 +221,9 @@ def _compare_batches(view: RankView, others: Sequence[RankView]) -> tuple[int, s
     return mine - min(peers), f"{mine} batches, its peers {min(peers)} or more"
 
 
-def _operations_per_iteration(known: Known, rank: int, loop: Loop) -> int | None:
+def _operations_per_iteration(facts: CaseFacts, rank: int, loop: Loop) -> int | None:
     """Operations that the loop issues per iteration, by how often one of its lines returns."""
-    dump = known.dumps.get(rank)
+    dump = facts.dumps.get(rank)
     if dump is None or dump.entries is None:
         return None
     entries = dump.entries
@@ -243,12 +242,12 @@ def _operations_per_iteration(known: Known, rank: int, loop: Loop) -> int | None
     return round(len(lines) / once) if once else None
 
 
-def label_left_loop(
-    known: Known, rank: int
+def classify_left_loop(
+    facts: CaseFacts, rank: int
 ) -> tuple[Cause, float, str, list[tuple[Cause, list[int], float]]]:
     """Cause, confidence, words and alternatives for a rank that left its peers' loop."""
-    loops = left_loops(known, rank)
-    compared = steps_compared(known, rank, loops)
+    loops = left_loops(facts, rank)
+    compared = steps_compared(facts, rank, loops)
     if compared is not None:
         difference, words = compared
         if difference < 0:
@@ -256,11 +255,11 @@ def label_left_loop(
         steps = "as many" if difference == 0 else "more"
         done = f"; it did {steps} steps but fewer operations ({words})"
         return Cause.SKIPPED_COLLECTIVE, 0.9, done, []
-    short = known.fell_short(rank)
+    short = facts.fell_short(rank)
     per_step = None
     if loops:
-        peer = next((w.call.rank for w in known.picture.waits if w.call.rank != rank), None)
-        per_step = _operations_per_iteration(known, peer, loops[-1]) if peer is not None else None
+        peer = next((w.call.rank for w in facts.graph.waits if w.call.rank != rank), None)
+        per_step = _operations_per_iteration(facts, peer, loops[-1]) if peer is not None else None
     if per_step and per_step > 1 and short % per_step:
         return (
             Cause.SKIPPED_COLLECTIVE,

@@ -8,9 +8,9 @@ not answer, the stack and the kernel say less.
 
 from __future__ import annotations
 
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.code_owners import Owner
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.stack_position import Place, main_thread, stand
+from hanglab.analyzer.facts.stack_position import Place, main_thread, position_of
 from hanglab.recorder.case.records import Frame, StackSample, ThreadStack, ThreadWait
 
 LOCK_WAITS = ("futex", "sem_wait", "do_sem", "__futex")
@@ -37,19 +37,19 @@ def in_lock(wchan: str) -> bool:
 
 def python_wait(view: RankView) -> tuple[float, str] | None:
     """Confidence and words if the rank's main thread waits for ever; None otherwise."""
-    standing = view.standing
+    position = view.position
     mine = next((wait for wait in view.waits if wait.main), None)
     if mine is not None:
-        if not _for_ever(mine) or (mine.kind == "lock" and not standing.innermost_is_user):
+        if not _for_ever(mine) or (mine.kind == "lock" and not position.innermost_is_user):
             return None
         if _somebody_works(view):
             # Whoever holds the lock is at work; a lock is a lock all the same.
             return (0.7, _describe(view, mine)) if mine.kind == "lock" else None
         return 0.9, _describe(view, mine)
-    if standing.innermost_is_user and in_lock(view.wchan) and not standing.active:
+    if position.innermost_is_user and in_lock(view.wchan) and not position.active:
         return 0.85, f"its main thread waits for a lock (kernel: {view.wchan})"
-    if standing.place in (Place.JOIN, Place.QUEUE) and not _somebody_works(view):
-        kind = "thread" if standing.place is Place.JOIN else "queue"
+    if position.place in (Place.JOIN, Place.QUEUE) and not _somebody_works(view):
+        kind = "thread" if position.place is Place.JOIN else "queue"
         return 0.7, f"its main thread {_WORDS[kind]}"
     return None
 
@@ -112,7 +112,7 @@ def _waits(view: RankView, thread: ThreadStack) -> bool:
     for wait in view.waits:
         if wait.os_thread_id == thread.os_thread_id:
             return _for_ever(wait)
-    return stand(thread, view.code).place in _PLACES
+    return position_of(thread, view.code).place in _PLACES
 
 
 def _child_works(view: RankView, sample: StackSample) -> bool:

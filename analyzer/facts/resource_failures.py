@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.failures import Trouble, troubles_of
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.failures import Failure, failure_of
 from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.recorder.case.records import Raised
@@ -18,50 +17,50 @@ MIB = 1 << 20
 CONFIRMED = 0.98
 
 
-def own_troubles(known: Known) -> list[Trouble]:
+def own_failures(facts: CaseFacts) -> list[Failure]:
     """Troubles of ranks that are nobody else's doing, the earliest first."""
-    found = [t for v in known.ranks.values() if (t := troubles_of(v)) is not None]
+    found = [t for v in facts.ranks.values() if (t := failure_of(v)) is not None]
     found = [t for t in found if not t.consequence]
     return sorted(found, key=lambda t: (t.at_ns is None, t.at_ns or 0, t.view.rank))
 
 
-def raised_by(trouble: Trouble) -> Raised | None:
+def raised_by(failure: Failure) -> Raised | None:
     """The exception that the trouble is told of by, where the rank itself wrote it down."""
-    if trouble.source != "exceptions" or not trouble.view.exceptions:
+    if failure.source != "exceptions" or not failure.view.exceptions:
         return None
-    return min(trouble.view.exceptions, key=lambda raised: raised.at.wall_ns)
+    return min(failure.view.exceptions, key=lambda raised: raised.at.wall_ns)
 
 
-def text_of(trouble: Trouble) -> str:
+def text_of(failure: Failure) -> str:
     """All that the error says: its whole message, and those of the errors that led to it."""
-    raised = raised_by(trouble)
+    raised = raised_by(failure)
     if raised is None:
-        return trouble.detail
+        return failure.detail
     return "\n".join([f"{raised.type}: {raised.message}", *raised.because])
 
 
-def told_by(trouble: Trouble, pattern: re.Pattern[str]) -> str:
+def matching_line(failure: Failure, pattern: re.Pattern[str]) -> str:
     """The line of the error, or of what led to it, that matches; else its first."""
-    lines = text_of(trouble).splitlines()
-    return next((line.strip()[:300] for line in lines if pattern.search(line)), trouble.detail)
+    lines = text_of(failure).splitlines()
+    return next((line.strip()[:300] for line in lines if pattern.search(line)), failure.detail)
 
 
-def suffering(known: Known, culprits: Iterable[int]) -> list[int]:
+def failed_in_consequence(facts: CaseFacts, culprits: Iterable[int]) -> list[int]:
     """Ranks whose own end or error only follows from a peer's."""
     mine = set(culprits)
     return [
         v.rank
-        for v in known.ranks.values()
-        if v.rank not in mine and (t := troubles_of(v)) is not None and t.consequence
+        for v in facts.ranks.values()
+        if v.rank not in mine and (t := failure_of(v)) is not None and t.consequence
     ]
 
 
-def location_of(trouble: Trouble) -> Location | None:
-    return trouble.view.location(trouble.frame) if trouble.frame else None
+def location_of(failure: Failure) -> Location | None:
+    return failure.view.location(failure.frame) if failure.frame else None
 
 
-def ran_out(
-    known: Known,
+def resource_proposal(
+    facts: CaseFacts,
     cause: Cause,
     culprits: Sequence[RankView],
     what: str,
@@ -72,7 +71,7 @@ def ran_out(
 ) -> Proposal:
     """A rank that ended, raised or stands still for want of a resource."""
     ranks = [view.rank for view in culprits]
-    after = suffering(known, ranks)
+    after = failed_in_consequence(facts, ranks)
     rows = list(evidence)
     if after:
         rows.append(
@@ -83,14 +82,14 @@ def ran_out(
             )
         )
     return propose(
-        known,
+        facts,
         Order.EXIT,
         cause,
         ranks,
-        status=Status.HUNG if known.stuck else Status.FAILED,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=confidence,
         summary=f"{name_ranks(ranks).capitalize()} {what}{name_line(location)}; its peers "
-        f"{'wait for it' if known.stuck else 'failed because it was gone'}.",
+        f"{'wait for it' if facts.stuck else 'failed because it was gone'}.",
         evidence=rows,
         location=location,
         excludes=after,

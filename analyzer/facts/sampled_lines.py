@@ -7,28 +7,28 @@ import operator
 from collections import Counter
 from statistics import median
 
-from hanglab.analyzer.facts.evidence import Evidence
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.records import Frame
 
 
-def input_line(known: Evidence, rank: int) -> Location | None:
+def input_line(facts: CaseFacts, rank: int) -> Location | None:
     """The line that waits for the loader: where the rank was seen most often."""
-    lines = [line for line in known.ranks[rank].lines if "input" in (line.below, line.within)]
+    lines = [line for line in facts.ranks[rank].lines if "input" in (line.below, line.within)]
     if not lines:
         return None
     most = max(lines, key=lambda line: line.count)
-    return known.ranks[rank].location(Frame(most.function, most.file, most.line))
+    return facts.ranks[rank].location(Frame(most.function, most.file, most.line))
 
 
-def shares_of_line(known: Evidence, frame: Frame) -> dict[int, float]:
+def shares_of_line(facts: CaseFacts, frame: Frame) -> dict[int, float]:
     """Rank -> share of its samples whose innermost user line is the frame's.
 
     What every rank was seen at alike is left aside, such as its start: of a short job's samples
     that is most.
     """
     seen: dict[int, Counter[tuple[Frame, bool]]] = {}
-    for rank, view in known.ranks.items():
+    for rank, view in facts.ranks.items():
         seen[rank] = Counter()
         for line in view.lines:
             at = Frame(line.function, line.file, line.line)
@@ -41,16 +41,16 @@ def shares_of_line(known: Evidence, frame: Frame) -> dict[int, float]:
     }
 
 
-def busiest_line(known: Evidence, rank: int, section: str | None = None) -> Frame | None:
+def busiest_line(facts: CaseFacts, rank: int, section: str | None = None) -> Frame | None:
     """The line that the rank was seen at most often beyond its peers, calls to them aside.
 
     Of ``section`` alone, if any line of the rank's was seen in it; there the rank's most frequent
     one will do: peers that wait for a processor are seen as often.
     """
-    if not any(line.section == section for line in known.ranks[rank].lines):
+    if not any(line.section == section for line in facts.ranks[rank].lines):
         section = None
     counts: dict[int, Counter[Frame]] = {}
-    for r, view in known.ranks.items():
+    for r, view in facts.ranks.items():
         counts[r] = Counter()
         for line in view.lines:
             if line.below != "communication" and section in (None, line.section):

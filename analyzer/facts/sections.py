@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from hanglab.analyzer.facts.evidence import Evidence
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.slowness.section_costs import Costs, SectionCost, Typical
 from hanglab.recorder.slowness.thresholds import FEWEST_FOR_MEAN
 
 
-def section_costs(known: Evidence) -> Costs:
+def section_costs(facts: CaseFacts) -> Costs:
     """Costs of all sections but waits for input."""
     costs: dict[tuple[str, str], dict[int, SectionCost]] = {}
-    for rank, view in known.ranks.items():
+    for rank, view in facts.ranks.items():
         progress = view.progress
         for total in progress.section_totals if progress else ():
             if progress and total.kind != "input" and total.count:

@@ -32,7 +32,7 @@ _SHUTDOWN = frozenset({"_shutdown", "_exit_function", "_run_exitfuncs", "_python
 
 
 @dataclass(frozen=True)
-class Standing:
+class StackPosition:
     """``user`` is the innermost frame of user code, ``users`` all of them, innermost first."""
 
     place: Place
@@ -110,20 +110,20 @@ def calling_thread(sample: StackSample, code: CodeMap, file: str, line: int) -> 
     for thread in threads:
         if any(f.line == line and f.file == file for f in thread.frames):
             return thread
-    inside = [t for t in threads if stand(t, code).place in _CALLING]
+    inside = [t for t in threads if position_of(t, code).place in _CALLING]
     if main in inside or len(inside) != 1:
         return main
     return inside[0]
 
 
-def stand(thread: ThreadStack | None, code: CodeMap) -> Standing:
+def position_of(thread: ThreadStack | None, code: CodeMap) -> StackPosition:
     """Where ``thread`` stands; ``unknown`` without frames."""
     if thread is None or not thread.frames:
-        return Standing(Place.UNKNOWN, None)
+        return StackPosition(Place.UNKNOWN, None)
     frames = [f for f in thread.frames if code.owner(f.file) is not Owner.RECORDER]
     place, inside = _place(frames, code)
     users = tuple(code.user_frames(frames))
-    return Standing(
+    return StackPosition(
         place=place,
         user=users[0] if users else None,
         users=users,

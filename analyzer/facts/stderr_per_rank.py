@@ -11,7 +11,7 @@ import re
 import signal
 from collections.abc import Iterable, Mapping
 
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
 
 _NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:")
 _FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
@@ -22,7 +22,7 @@ _MORE = re.compile(r"^(?:\s|$|Current thread |Thread |<)")
 _COMPARED = 1_000
 
 
-def keep_own_words(views: Iterable[RankView], shared: Mapping[str, str]) -> None:
+def separate_stderr(views: Iterable[RankView], shared: Mapping[str, str]) -> None:
     """Leave in each rank's ``stderr`` what is its own.
 
     ``shared`` is what the command wrote on each host, as far as it was recorded.

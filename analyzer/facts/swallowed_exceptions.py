@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hanglab.analyzer.causes.software.absent_ranks import label
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.causes.software.absent_ranks import classify
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.tracebacks import printed_tracebacks
 from hanglab.analyzer.graph.wait_for_graph import Call
 from hanglab.analyzer.verdict import Cause
@@ -31,7 +30,7 @@ _AT_ONCE_NS = 20_000_000
 
 
 @dataclass(frozen=True)
-class Survived:
+class HandledException:
     """A handled exception; ``frames`` innermost first, ``at_ns`` None where nobody timed it."""
 
     type: str
@@ -41,42 +40,45 @@ class Survived:
     confidence: float = 0.0
 
 
-def swallowed(known: Known, view: RankView) -> Survived | None:
+def swallowed_exception(facts: CaseFacts, view: RankView) -> HandledException | None:
     """The handled exception that explains what the rank did, or None."""
-    calls = _missed(known, view)
+    calls = _missed(facts, view)
     if calls is None or view.failed or view.state in ("T", "D"):
         return None
-    if view.ended is None and known.stands_outside(view.rank) and _is_sink(known, view.rank):
-        if label(known, view)[0] not in _WEAKER:
+    if view.ended is None and facts.stands_outside(view.rank) and _is_sink(facts, view.rank):
+        if classify(facts, view)[0] not in _WEAKER:
             return None
-    past = _survived(view)
+    past = _handled_exceptions(view)
     for place in reversed(range(len(past))):
         one = past[place]
-        if _is_common(known, view, one):
+        if _is_common(facts, view, one):
             continue
-        confidence = _confidence(known, view, one, calls)
+        confidence = _confidence(facts, view, one, calls)
         if confidence < 0.9 and any(_came_before(one, earlier) for earlier in past[:place]):
             continue
         if confidence:
-            return Survived(one.type, one.message, one.frames, one.at_ns, confidence)
+            return HandledException(one.type, one.message, one.frames, one.at_ns, confidence)
     return None
 
 
-def _survived(view: RankView) -> list[Survived]:
+def _handled_exceptions(view: RankView) -> list[HandledException]:
     """All that the rank printed and survived, those without a time first."""
     timed = [
-        Survived(one.type, one.message, tuple(one.frames), one.at.wall_ns) for one in view.handled
+        HandledException(one.type, one.message, tuple(one.frames), one.at.wall_ns)
+        for one in view.handled
     ]
-    printed = [Survived(p.type, p.message, p.frames) for p in printed_tracebacks(view.stderr)]
+    printed = [
+        HandledException(p.type, p.message, p.frames) for p in printed_tracebacks(view.stderr)
+    ]
     found = [p for p in printed if not any(_same(p, t) for t in timed)] + timed
     return [one for one in found if one.type not in _ASKED_FOR]
 
 
-def _same(a: Survived, b: Survived) -> bool:
+def _same(a: HandledException, b: HandledException) -> bool:
     return a.type.rpartition(".")[2] == b.type.rpartition(".")[2] and _place(a) == _place(b)
 
 
-def _came_before(one: Survived, earlier: Survived) -> bool:
+def _came_before(one: HandledException, earlier: HandledException) -> bool:
     """Whether the rank survived the same before; one that is printed twice is one."""
     if not _same(one, earlier):
         return False
@@ -85,80 +87,84 @@ def _came_before(one: Survived, earlier: Survived) -> bool:
     return one.at_ns - earlier.at_ns > _AT_ONCE_NS
 
 
-def _place(one: Survived) -> tuple[str, int] | None:
+def _place(one: HandledException) -> tuple[str, int] | None:
     return (one.frames[0].file, one.frames[0].line) if one.frames else None
 
 
-def _is_sink(known: Known, rank: int) -> bool:
-    sink = known.sink(rank)
+def _is_sink(facts: CaseFacts, rank: int) -> bool:
+    sink = facts.sink(rank)
     return sink is not None and sink.outside
 
 
-def _missed(known: Known, view: RankView) -> list[Call] | None:
+def _missed(facts: CaseFacts, view: RankView) -> list[Call] | None:
     """Peers' calls that the rank should have joined; None where it is no suspect."""
     rank = view.rank
     found: list[Call] = []
-    for divergence in known.picture.divergences:
+    for divergence in facts.graph.divergences:
         if rank in (divergence.deviating or divergence.candidates):
             found += [call for r, call in divergence.calls.items() if r != rank]
-    for cycle in known.picture.cycles:
+    for cycle in facts.graph.cycles:
         if rank in (cycle.deviating or cycle.candidates):
             found += [call for call in cycle.calls if call.rank != rank]
-    if _is_sink(known, rank):
-        found += [wait.call for wait in known.picture.waits if rank in wait.on]
+    if _is_sink(facts, rank):
+        found += [wait.call for wait in facts.graph.waits if rank in wait.on]
         return found
-    if view.ended is not None and known.fell_short(rank) > 0:
+    if view.ended is not None and facts.fell_short(rank) > 0:
         return found
     return found or None
 
 
-def _is_common(known: Known, view: RankView, one: Survived) -> bool:
+def _is_common(facts: CaseFacts, view: RankView, one: HandledException) -> bool:
     """Whether a peer that nothing is held against printed the same."""
     return any(
         _same(one, theirs)
-        for rank, peer in known.ranks.items()
-        if rank != view.rank and _missed(known, peer) is None
-        for theirs in _survived(peer)
+        for rank, peer in facts.ranks.items()
+        if rank != view.rank and _missed(facts, peer) is None
+        for theirs in _handled_exceptions(peer)
     )
 
 
-def _confidence(known: Known, view: RankView, one: Survived, calls: list[Call]) -> float:
-    if _left_the_call(known, view, one, calls):
+def _confidence(
+    facts: CaseFacts, view: RankView, one: HandledException, calls: list[Call]
+) -> float:
+    if _left_the_call(facts, view, one, calls):
         return 0.95 if one.at_ns is not None else 0.85
     if one.at_ns is not None:
-        return 0.8 if _nothing_since(known, view, one.at_ns) else 0.0
+        return 0.8 if _nothing_since(facts, view, one.at_ns) else 0.0
     # Nobody timed anything: the last words of a rank that stands outside.
     last = printed_tracebacks(view.stderr)[-1:]
     mine = bool(last) and last[0].frames == one.frames and not view.handled
-    return 0.6 if mine and _is_sink(known, view.rank) else 0.0
+    return 0.6 if mine and _is_sink(facts, view.rank) else 0.0
 
 
-def _left_the_call(known: Known, view: RankView, one: Survived, calls: list[Call]) -> bool:
+def _left_the_call(
+    facts: CaseFacts, view: RankView, one: HandledException, calls: list[Call]
+) -> bool:
     """Whether the exception unwound a function in which peers make the calls missed."""
     unwound = {(f.file, f.function) for f in view.code.user_frames(one.frames[:-1])}
     making: set[tuple[str, str]] = set()
     for call in calls:
         making |= {(f.file, f.function) for f in view.code.user_frames(call.stack)}
-        peer = known.ranks.get(call.rank)
+        peer = facts.ranks.get(call.rank)
         if peer is not None and peer.ended is None:
-            making |= {(f.file, f.function) for f in peer.standing.users}
+            making |= {(f.file, f.function) for f in peer.position.users}
     # Functions that the rank is in now, or again, were not left for good.
-    here = {(f.file, f.function) for f in view.standing.users}
+    here = {(f.file, f.function) for f in view.position.users}
     return bool(unwound & (making - here)) or bool(
-        unwound & making and not _is_sink(known, view.rank)
+        unwound & making and not _is_sink(facts, view.rank)
     )
 
 
-def _nothing_since(known: Known, view: RankView, at_ns: int) -> bool:
+def _nothing_since(facts: CaseFacts, view: RankView, at_ns: int) -> bool:
     """Whether the rank entered no operation from then until the one in which it went wrong."""
     until: int | None = None
-    for divergence in known.picture.divergences:
+    for divergence in facts.graph.divergences:
         call = divergence.calls.get(view.rank)
         if call is not None and call.created_ns is not None:
             until = min(until or call.created_ns, call.created_ns)
     if until is not None and at_ns > until:
         return False
-    dump = known.dumps.get(view.rank)
+    dump = facts.dumps.get(view.rank)
     if dump is None or dump.entries is None:
         return False
     created = dump.entries.created_ns

@@ -8,7 +8,7 @@ import numpy as np
 
 from hanglab.analyzer.facts.aligned_collectives import Times, updates_of
 from hanglab.analyzer.facts.arrival_lag import Arrivals
-from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.slowness.job_window import TimeBreakdown
 
@@ -18,7 +18,7 @@ _SHORTEST_NS = 300e6
 PARTS = 10
 
 
-def time_breakdowns(known: Evidence, found: Arrivals) -> dict[int, TimeBreakdown]:
+def time_breakdowns(facts: CaseFacts, found: Arrivals) -> dict[int, TimeBreakdown]:
     """Breakdown of every rank that was compared.
 
     Processor time and waits for a processor are scaled from the looks that were had to the
@@ -26,9 +26,9 @@ def time_breakdowns(known: Evidence, found: Arrivals) -> dict[int, TimeBreakdown
     """
     ranks = sorted(found.lateness)
     result = {
-        rank: _time_breakdown(known.ranks[rank], found) for rank in ranks if rank in known.ranks
+        rank: _time_breakdown(facts.ranks[rank], found) for rank in ranks if rank in facts.ranks
     }
-    _add_usage(known, found, result)
+    _add_usage(facts, found, result)
     return result
 
 
@@ -37,46 +37,46 @@ def _window(found: Arrivals) -> tuple[float, float]:
 
 
 def _time_breakdown(view: RankView, found: Arrivals) -> TimeBreakdown:
-    did = TimeBreakdown()
+    spent = TimeBreakdown()
     own = found.own(view.rank)
     progress = view.progress
     if progress is None:
-        return did
+        return spent
     names = {t.section for t in progress.section_totals if t.kind == "input"}
     waits = [e for e in progress.section_events if e.section in names]
     begins = found.local(view.rank, (e.started_ns for e in waits))
     overlap = own.overlap(begins, begins + np.array([e.wall_ns for e in waits], dtype=float))
-    did.input_ns = float(overlap.sum())
+    spent.input_ns = float(overlap.sum())
     begin, end = _window(found)
     inside = (begins >= begin) & (begins <= end)
-    did.input_cpu_ns = float(sum(e.cpu_ns for e, i in zip(waits, inside, strict=True) if i))
-    spans = collecting(progress, view.rank, found)
-    did.collecting_ns = float(own.overlap(spans[:, 0], spans[:, 1]).sum())
-    did.collections = int(((spans[:, 0] >= begin) & (spans[:, 0] <= end)).sum())
+    spent.input_cpu_ns = float(sum(e.cpu_ns for e, i in zip(waits, inside, strict=True) if i))
+    spans = collector_runs(progress, view.rank, found)
+    spent.collecting_ns = float(own.overlap(spans[:, 0], spans[:, 1]).sum())
+    spent.collections = int(((spans[:, 0] >= begin) & (spans[:, 0] <= end)).sum())
     drawn = found.local(view.rank, (b.at_ns for b in progress.batches))
     sizes = [
         b.elements
         for b, at in zip(progress.batches, drawn.tolist(), strict=True)
         if begin <= at <= end and b.elements
     ]
-    did.batches = len(sizes)
-    did.elements = sum(sizes) / len(sizes) if sizes else None
-    return did
+    spent.batches = len(sizes)
+    spent.elements = sum(sizes) / len(sizes) if sizes else None
+    return spent
 
 
-def collecting(progress: Progress, rank: int, found: Arrivals) -> Times:
+def collector_runs(progress: Progress, rank: int, found: Arrivals) -> Times:
     """The garbage collector's runs on the common clock, shape (n, 2)."""
     begins = found.local(rank, (p.started_ns for p in progress.pauses))
     walls = np.array([p.wall_ns for p in progress.pauses], dtype=np.float64)
     return np.stack([begins, begins + walls], axis=1)
 
 
-def _add_usage(known: Evidence, found: Arrivals, result: dict[int, TimeBreakdown]) -> None:
+def _add_usage(facts: CaseFacts, found: Arrivals, result: dict[int, TimeBreakdown]) -> None:
     """Processor time and waits over one window that all ranks were looked at in."""
     looks = {
         rank: looked
         for rank in result
-        if (looked := _looks(known.ranks[rank].progress, rank, found)) is not None
+        if (looked := _looks(facts.ranks[rank].progress, rank, found)) is not None
     }
     if len(looks) < len(result) or not looks:
         return
@@ -118,7 +118,7 @@ def _series(rank: int, found: Arrivals, values: list[tuple[int, int]]) -> tuple[
     return at, np.array([value for _, value in values], dtype=np.float64)
 
 
-def steps(known: Evidence, found: Arrivals) -> int:
+def steps(facts: CaseFacts, found: Arrivals) -> int:
     """Steps of the job within the time observed: by the optimizer, by its marks, or by operations.
 
     At least 1.
@@ -126,7 +126,7 @@ def steps(known: Evidence, found: Arrivals) -> int:
     begin, end = _window(found)
     counts = []
     for rank in found.lateness:
-        progress = known.ranks[rank].progress if rank in known.ranks else None
+        progress = facts.ranks[rank].progress if rank in facts.ranks else None
         if progress is None:
             continue
         marks = [at for _, at in progress.steps] or [at for at, _ in updates_of(progress)]

@@ -66,12 +66,12 @@ def stack_of_trace(
     return StackSample(at, pid, "rank", [ThreadStack(frames, main=True)], "trace", capture=False)
 
 
-def _whole_path(file: str, python: Python | None, known: Iterable[str]) -> str:
+def _whole_path(file: str, python: Python | None, facts: Iterable[str]) -> str:
     """The path with what the profiler cut off, as far as it can be told."""
     if file.startswith(("/", "<")):
         return file
     parts = PurePath(file).parts
-    for path in known:
+    for path in facts:
         if PurePath(path).parts[-len(parts) :] == parts:
             return path
     top = parts[0].removesuffix(".py")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.graph.builder import build_picture, picture
+from hanglab.analyzer.graph.builder import build_wait_for_graph, graph_of_summaries
 
-__all__ = ["build_picture", "picture"]
+__all__ = ["build_wait_for_graph", "graph_of_summaries"]

@@ -5,30 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
-from hanglab.analyzer.graph.progressing_ranks import find_moving, without
-from hanglab.analyzer.graph.roots import Blame, End, Ring, find_blame, may_hide, reaching
-from hanglab.analyzer.graph.unmatched_receives import find_unserved, is_passed_over
+from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
+from hanglab.analyzer.graph.roots import (
+    WaitCycle,
+    WaitEnd,
+    WaitRoots,
+    find_roots,
+    may_hide,
+    reaching,
+)
+from hanglab.analyzer.graph.unmatched_receives import find_unmatched_receives, is_passed_over
 from hanglab.analyzer.graph.wait_for_graph import (
     Call,
     Cycle,
     Difference,
     Divergence,
     Group,
-    Picture,
     Sink,
     Unmatched,
     Wait,
+    WaitForGraph,
     WaitKind,
 )
-from hanglab.analyzer.graph.waits import Waiting, Waits, find_waits
-from hanglab.analyzer.graph.wrong_peer import find_stray
-from hanglab.analyzer.matching.all_to_all_sizes import find_misfit
-from hanglab.analyzer.matching.call_lookup import InMemory, Lookup, SecondLook, plain_call
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, find_waits
+from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
+from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
+from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource, plain_call
 from hanglab.analyzer.matching.divergence import find_divergence
-from hanglab.analyzer.matching.groups import Cast, ResolvedGroup, resolve
-from hanglab.analyzer.matching.issue_order import find_breaker, leaves_out
-from hanglab.analyzer.matching.merging import Merged, merge_all
-from hanglab.analyzer.matching.p2p_counts import recount
+from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
+from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
+from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
+from hanglab.analyzer.matching.p2p_counts import posted_by_counts
 from hanglab.analyzer.matching.sequences import sequences_of
 from hanglab.analyzer.matching.signatures import difference, is_all_to_all
 from hanglab.analyzer.matching.summary import Pending, summarise
@@ -41,7 +48,9 @@ _READ = 256
 _LISTED = 256
 
 
-def build_picture(dumps: Iterable[RankDump], *, expected: Sequence[int] | None = None) -> Picture:
+def build_wait_for_graph(
+    dumps: Iterable[RankDump], *, expected: Sequence[int] | None = None
+) -> WaitForGraph:
     """The picture of a job whose dumps are all at hand.
 
     ``expected`` are the global ranks that the job should have; without it, the
@@ -51,41 +60,49 @@ def build_picture(dumps: Iterable[RankDump], *, expected: Sequence[int] | None =
     for dump in dumps:
         by_rank.setdefault(dump.rank, dump)
     merged = merge_all(summarise(dump) for dump in by_rank.values())
-    return picture(merged, InMemory(by_rank), expected=expected)
+    return graph_of_summaries(merged, DumpsInMemory(by_rank), expected=expected)
 
 
-def picture(
-    merged: Merged,
-    second_look: SecondLook | Callable[[int], RankDump | None],
+def graph_of_summaries(
+    merged: MergedSummaries,
+    dump_source: DumpSource | Callable[[int], RankDump | None],
     *,
     expected: Sequence[int] | None = None,
-) -> Picture:
+) -> WaitForGraph:
     """The picture of a job from its united summaries.
 
-    ``second_look`` reads a rank's dump once more; it is asked for few ranks in
+    ``dump_source`` reads a rank's dump once more; it is asked for few ranks in
     large jobs, and may return None.  Where it has a method ``many``, that is
     asked for several ranks at once.
     """
-    cast = resolve(merged, expected)
-    moving = find_moving(merged, cast) if _anything_open(cast, merged) else []
-    if moving:
-        merged = without(merged, moving)
-        cast = resolve(merged, expected)
-    painter = _Painter(merged, cast, Lookup(second_look), moving)
-    return painter.paint()
+    group_table = resolve(merged, expected)
+    progressing = (
+        find_progressing(merged, group_table) if _anything_open(group_table, merged) else []
+    )
+    if progressing:
+        merged = without_state_of(merged, progressing)
+        group_table = resolve(merged, expected)
+    builder = _Builder(merged, group_table, CallLookup(dump_source), progressing)
+    return builder.build()
 
 
-def _anything_open(cast: Cast, merged: Merged) -> bool:
+def _anything_open(group_table: GroupTable, merged: MergedSummaries) -> bool:
     return any(summary.pending for summary in merged.ranks.values()) or any(
-        standing.unfinished for group in cast.groups for standing in group.standings.values()
+        progress.unfinished for group in group_table.groups for progress in group.progress.values()
     )
 
 
-class _Painter:
-    def __init__(self, merged: Merged, cast: Cast, lookup: Lookup, moving: list[int]) -> None:
-        self._moving = moving
+class _Builder:
+    def __init__(
+        self,
+        merged: MergedSummaries,
+        group_table: GroupTable,
+        lookup: CallLookup,
+        progressing: list[int],
+    ) -> None:
+        self._progressing = progressing
         self._merged = merged
-        self._cast = cast
+        self._group_table = group_table
         self._lookup = lookup
         self._small = len(merged.ranks) <= SMALL
         self._calls: dict[tuple[int, int], Call] = {}
@@ -93,87 +110,89 @@ class _Painter:
         #: Ranks without evidence that may be what a ring of others waits for.
         self._undecided: set[int] = set()
 
-    def paint(self) -> Picture:
-        merged, cast = self._merged, self._cast
+    def build(self) -> WaitForGraph:
+        merged, group_table = self._merged, self._group_table
         divergences, places = self._divergences()
-        waits = find_waits(merged, cast, places)
+        waits = find_waits(merged, group_table, places)
         for divergence in divergences:
-            _settle(divergence, cast, waits)
+            _settle_by_other_groups(divergence, group_table, waits)
             if not divergence.deviating and len(divergence.candidates) == 2:
-                self._settle_by_habit(divergence)
-        blame = find_blame(merged, waits)
-        for end in blame.ends:
+                self._settle_by_issue_order(divergence)
+        roots = find_roots(merged, waits)
+        for end in roots.ends:
             self._confirm(end)
             # Several that wait for nobody may wait for each other in what leaves no entry.
-            if end.rank in cast.silent_p2p:
-                end.hidden = end.hidden or cast.uses_p2p or len(blame.ends) > 1
-        picture = Picture(
+            if end.rank in group_table.silent_p2p:
+                end.hidden = end.hidden or group_table.uses_p2p or len(roots.ends) > 1
+        graph = WaitForGraph(
             ranks=tuple(sorted(merged.ranks)),
-            expected=cast.expected,
-            groups=[group.group for group in cast.groups],
+            expected=group_table.expected,
+            groups=[group.group for group in group_table.groups],
             divergences=divergences,
-            open=tuple(blame.open),
-            moving=tuple(self._moving),
-            endless=cast.endless,
-            blank=cast.blank,
-            silent_p2p=cast.silent_p2p,
-            incomplete=any(map(_lacks_somebody, cast.groups))
+            open=tuple(roots.open),
+            progressing=tuple(self._progressing),
+            world_size_unknown=group_table.world_size_unknown,
+            empty=group_table.empty,
+            silent_p2p=group_table.silent_p2p,
+            incomplete=any(map(_lacks_somebody, group_table.groups))
             or any(map(may_hide, merged.ranks.values())),
             abridged=not self._small,
         )
-        important = {end.rank for end in blame.ends if end.kind != "unknown"}
+        important = {end.rank for end in roots.ends if end.kind != "unknown"}
         important.update(rank for divergence in divergences for rank in divergence.deviating)
         important = set(sorted(important)[:_READ])
         self._lookup.prefetch(sorted(important)[:_READ])
-        everybody = reaching(waits, important) if len(blame.ends) > SMALL else set()
-        picture.sinks = [self._sink(end, waits, everybody) for end in blame.ends]
-        picture.cycles, picture.unmatched = self._rings(blame, important, waits)
+        everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
+        graph.sinks = [self._sink(end, waits, everybody) for end in roots.ends]
+        graph.cycles, graph.unmatched = self._cycles(roots, important, waits)
         for rank in sorted(merged.ranks):
             mine = waits.by_rank.get(rank, [])
             full = self._small or rank in important
-            picture.unfinished[rank] = [
+            graph.unfinished[rank] = [
                 self._call(rank, pending, waiting.group.group, full)
                 for pending, waiting in mine[: _LISTED if full else 1]
             ]
             for waiting in waits.first(rank):
-                picture.waits.append(self._wait(rank, waiting, waits, full))
+                graph.waits.append(self._wait(rank, waiting, waits, full))
             if full:
                 last = self._last(rank)
                 if last is not None:
-                    picture.last_calls[rank] = last
-        picture.stalled = [
+                    graph.last_calls[rank] = last
+        graph.stalled = [
             self._wait(min(waiting.waiters), waiting, waits, self._small)
-            for waiting in blame.stalled
+            for waiting in roots.stalled
         ]
-        picture.agreed = _agreed(cast)
-        picture.open = tuple(sorted({*picture.open, *self._undecided}))
-        ends = {end.rank for end in blame.ends if end.kind == "unknown" or end.hidden}
-        picture.would_decide = [self._what_decides(rank) for rank in sorted(ends | self._undecided)]
-        return picture
+        graph.agreed = _agreed(group_table)
+        graph.open = tuple(sorted({*graph.open, *self._undecided}))
+        ends = {end.rank for end in roots.ends if end.kind == "unknown" or end.hidden}
+        graph.would_decide = [
+            self._deciding_evidence(rank) for rank in sorted(ends | self._undecided)
+        ]
+        return graph
 
-    def _what_decides(self, rank: int) -> str:
-        if rank in self._moving:
+    def _deciding_evidence(self, rank: int) -> str:
+        if rank in self._progressing:
             return f"a later dump of rank {rank}"
         return f"rank {rank}'s {'stack' if rank in self._merged.ranks else 'dump'}"
 
     def _divergences(self) -> tuple[list[Divergence], dict[int, int]]:
         table = self._merged.table()
         exchanging = {
-            self._cast.places[rank, pending.part]
+            self._group_table.places[rank, pending.part]
             for rank, summary in self._merged.ranks.items()
             for pending in summary.pending
             if is_all_to_all(pending.op)
         }
         found: list[Divergence] = []
         places: dict[int, int] = {}
-        for place, group in enumerate(self._cast.groups):
+        for place, group in enumerate(self._group_table.groups):
             if group.doubtful:
                 continue
             sequences = sequences_of(self._merged, group, table)
-            stuck = any(standing.unfinished for standing in group.standings.values())
+            stuck = any(progress.unfinished for progress in group.progress.values())
             divergence = find_divergence(sequences, self._lookup, stuck=stuck)
             if divergence is None and stuck and place in exchanging:
-                divergence = find_misfit(group, self._lookup)
+                divergence = find_size_mismatch(group, self._lookup)
             if divergence is not None:
                 found.append(divergence)
                 places[place] = divergence.seq
@@ -189,7 +208,7 @@ class _Painter:
             self._calls[key] = self._lookup.pending(rank, pending, group)
         return self._calls[key]
 
-    def _wait(self, rank: int, waiting: Waiting, waits: Waits, full: bool) -> Wait:
+    def _wait(self, rank: int, waiting: OpenOperation, waits: OpenOperations, full: bool) -> Wait:
         call = self._call(rank, waiting.waiters[rank], waiting.group.group, full)
         if rank in waits.stopped and waiting.finished:
             return Wait(call, WaitKind.DEVICE, ())
@@ -202,7 +221,7 @@ class _Painter:
             return Wait(call, WaitKind.STALLED, ())
         return Wait(call, WaitKind.NOT_ENTERED, on)
 
-    def _waited_for(self, rank: int, waiting: Waiting) -> tuple[int, ...]:
+    def _waited_for(self, rank: int, waiting: OpenOperation) -> tuple[int, ...]:
         """The ranks that a wait is for; one tuple for all waiters where they are many."""
         count = len(waiting.absent) + len(waiting.behind) + len(waiting.unknown)
         if count <= SMALL:
@@ -220,14 +239,14 @@ class _Painter:
         name = entries.group_names[int(entries.group[summary.last])].name
         for number, part in enumerate(summary.parts):
             if part.name == name:
-                group = self._cast.groups[self._cast.places[rank, number]]
+                group = self._group_table.groups[self._group_table.places[rank, number]]
                 open_ = {pending.index for pending in summary.pending}
                 return self._lookup.at(
                     rank, summary.last, group.group, completed=summary.last not in open_
                 )
         return None
 
-    def _sink(self, end: End, waits: Waits, everybody: set[int]) -> Sink:
+    def _sink(self, end: WaitEnd, waits: OpenOperations, everybody: set[int]) -> Sink:
         waiting = _next_awaited(end)
         waiter = min(other for other in waiting.waiters if other != end.rank)
         theirs = self._call(waiter, waiting.waiters[waiter], waiting.group.group, self._small)
@@ -255,128 +274,134 @@ class _Painter:
             hidden=end.hidden,
         )
 
-    def _settle_by_habit(self, divergence: Divergence) -> None:
+    def _settle_by_issue_order(self, divergence: Divergence) -> None:
         name, seq = divergence.group.name, divergence.seq
-        breaker = find_breaker(
+        rank_ahead = find_rank_ahead(
             {rank: self._lookup.index_of(rank, name, seq) for rank in divergence.candidates},
             self._lookup,
         )
-        if breaker is not None:
-            divergence.deviating, divergence.candidates = (breaker,), ()
+        if rank_ahead is not None:
+            divergence.deviating, divergence.candidates = (rank_ahead,), ()
             # It jumped ahead in its own order: what it left out, its peer does.
             divergence.skipped = divergence.difference in (
                 Difference.OPERATION,
                 Difference.CALL_SITE,
             )
 
-    def _confirm(self, end: End) -> None:
+    def _confirm(self, end: WaitEnd) -> None:
         """Sends and receives that could not be counted prove nothing by themselves."""
         if end.kind == "outside" and not any(waiting.certain for waiting in end.awaited):
-            if not any(recount(waiting, self._lookup) is False for waiting in end.awaited):
+            if not any(posted_by_counts(waiting, self._lookup) is False for waiting in end.awaited):
                 end.kind = "unknown"
 
-    def _recounted(self, ring: Ring) -> bool:
+    def _confirmed_by_counts(self, cycle: WaitCycle) -> bool:
         """Whether counting again confirms what each rank of a ring lacks."""
-        for waiting in ring.places.values():
+        for waiting in cycle.places.values():
             if not waiting.certain:
-                posted = recount(waiting, self._lookup)
+                posted = posted_by_counts(waiting, self._lookup)
                 if posted is None or posted != (not waiting.absent):
                     return False
         return True
 
-    def _strayed(self, ring: Ring, calls: dict[int, Call], waits: Waits) -> Unmatched | None:
+    def _misdirected(
+        self, cycle: WaitCycle, calls: dict[int, Call], waits: OpenOperations
+    ) -> Unmatched | None:
         """The one send or receive of a ring that is not what its rank had to do, if any."""
-        stray = find_stray(ring, waits, self._lookup)
-        if stray is not None:
-            peer = stray.waiting.peer
+        wrong_peer = find_wrong_peer(cycle, waits, self._lookup)
+        if wrong_peer is not None:
+            peer = wrong_peer.waiting.peer
             missed = tuple(
                 self._call(rank, pending, waiting.group.group, full=True)
-                for waiting in stray.missed
+                for waiting in wrong_peer.missed
                 for rank, pending in waiting.waiters.items()
             )
             instead = calls.get(peer) if peer is not None else None
             return Unmatched(
-                calls[stray.rank], instead, (stray.rank,), missed, likely=not stray.sure
+                calls[wrong_peer.rank],
+                instead,
+                (wrong_peer.rank,),
+                missed,
+                likely=not wrong_peer.sure,
             )
-        indices = {rank: waiting.waiters[rank].index for rank, waiting in ring.places.items()}
-        p2p = all(waiting.seq is None for waiting in ring.places.values())
-        breaker = find_breaker(indices, self._lookup) if p2p else None
-        if breaker is None:
+        indices = {rank: waiting.waiters[rank].index for rank, waiting in cycle.places.items()}
+        p2p = all(waiting.seq is None for waiting in cycle.places.values())
+        rank_ahead = find_rank_ahead(indices, self._lookup) if p2p else None
+        if rank_ahead is None:
             return None
-        waiter = next(r for r, w in ring.places.items() if breaker in w.blockers(r))
-        if not leaves_out(
-            self._lookup.entries(breaker),
-            indices[breaker],
-            ring.places[waiter].group.group.name,
-            ring.places[waiter].waiters[waiter],
+        waiter = next(r for r, w in cycle.places.items() if rank_ahead in w.blockers(r))
+        if not jumps_over(
+            self._lookup.entries(rank_ahead),
+            indices[rank_ahead],
+            cycle.places[waiter].group.group.name,
+            cycle.places[waiter].waiters[waiter],
         ):
             return None
-        return Unmatched(calls[waiter], calls[breaker], (breaker,))
+        return Unmatched(calls[waiter], calls[rank_ahead], (rank_ahead,))
 
-    def _unserved(self, waits: Waits) -> list[Unmatched]:
+    def _unmatched_receives(self, waits: OpenOperations) -> list[Unmatched]:
         return [
             Unmatched(
                 self._call(one.rank, one.waiting.waiters[one.rank], one.waiting.group.group, True),
-                self._call(one.breaker, one.pending, one.instead.group.group, True),
-                (one.breaker,),
+                self._call(one.rank_ahead, one.pending, one.instead.group.group, True),
+                (one.rank_ahead,),
             )
-            for one in find_unserved(waits, self._lookup)
+            for one in find_unmatched_receives(waits, self._lookup)
         ]
 
-    def _rings(
-        self, blame: Blame, important: set[int], waits: Waits
+    def _cycles(
+        self, roots: WaitRoots, important: set[int], waits: OpenOperations
     ) -> tuple[list[Cycle], list[Unmatched]]:
         cycles: list[Cycle] = []
         unmatched: list[Unmatched] = []
-        for ring in blame.rings:
-            ring.certain = ring.certain or self._recounted(ring)
-            ranks = tuple(ring.places)
+        for cycle in roots.cycles:
+            cycle.certain = cycle.certain or self._confirmed_by_counts(cycle)
+            ranks = tuple(cycle.places)
             full = self._small or len(ranks) <= SMALL
             if full:
                 important.update(ranks)
             calls = {}
             for rank in ranks:
-                waiting = ring.places[rank]
+                waiting = cycle.places[rank]
                 pending = waiting.waiters[rank]
                 calls[rank] = self._call(rank, pending, waiting.group.group, full)
-            p2p = [waiting.seq is None for waiting in ring.places.values()]
-            if not all(p2p) and any(w.behind and w.unknown for w in ring.places.values()):
+            p2p = [waiting.seq is None for waiting in cycle.places.values()]
+            if not all(p2p) and any(w.behind and w.unknown for w in cycle.places.values()):
                 # Their orders differ, which may be harmless, as that of two threads is: the
                 # ranks of which nothing is known may be what all wait for.
-                self._undecided.update(r for w in ring.places.values() for r in w.unknown)
+                self._undecided.update(r for w in cycle.places.values() for r in w.unknown)
                 continue
-            deviating = ring.keys if len(ring.keys) == 1 else ()
+            deviating = cycle.keys if len(cycle.keys) == 1 else ()
             if not deviating and not all(p2p):
-                breaker = find_breaker(
-                    {rank: ring.places[rank].waiters[rank].index for rank in ring.keys},
+                rank_ahead = find_rank_ahead(
+                    {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys},
                     self._lookup,
                 )
-                deviating = (breaker,) if breaker is not None else ()
-            strayed = self._strayed(ring, calls, waits) if full and any(p2p) else None
-            if strayed is not None:
-                unmatched.append(strayed)
+                deviating = (rank_ahead,) if rank_ahead is not None else ()
+            misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
+            if misdirected is not None:
+                unmatched.append(misdirected)
             cycles.append(
                 Cycle(
                     ranks,
                     tuple(calls.values()),
                     all(p2p),
                     deviating=deviating,
-                    candidates=tuple(sorted(ring.keys or ranks)),
-                    certain=ring.certain,
+                    candidates=tuple(sorted(cycle.keys or ranks)),
+                    certain=cycle.certain,
                 )
             )
-            if any(p2p) and not all(p2p) and strayed is None:
+            if any(p2p) and not all(p2p) and misdirected is None:
                 for rank in ranks:
-                    peer = ring.places[rank].peer
-                    if peer not in calls or ring.places[peer].seq is None:
+                    peer = cycle.places[rank].peer
+                    if peer not in calls or cycle.places[peer].seq is None:
                         continue
                     # In a longer ring the peer may be late because of others.
                     if len(ranks) == 2 or deviating == (peer,):
-                        omitted = is_passed_over(rank, ring.places[rank], waits, self._lookup)
+                        omitted = is_passed_over(rank, cycle.places[rank], waits, self._lookup)
                         unmatched.append(
                             Unmatched(calls[rank], calls[peer], deviating, omitted=omitted)
                         )
-        return cycles, unmatched + self._unserved(waits)
+        return cycles, unmatched + self._unmatched_receives(waits)
 
 
 def _lacks_somebody(group: ResolvedGroup) -> bool:
@@ -386,10 +411,12 @@ def _lacks_somebody(group: ResolvedGroup) -> bool:
         return True
     if group.doubtful:
         return False
-    return len({s.entered for s in group.standings.values() if s.entered is not None}) > 1
+    return len({s.entered for s in group.progress.values() if s.entered is not None}) > 1
 
 
-def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:
+def _settle_by_other_groups(
+    divergence: Divergence, group_table: GroupTable, waits: OpenOperations
+) -> None:
     """Let the order of other groups decide where the group alone cannot.
 
     A member that waits for a candidate in another operation, and has yet to come
@@ -398,11 +425,11 @@ def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:
     """
     if divergence.deviating:
         return
-    group = next(g for g in cast.groups if g.group == divergence.group)
+    group = next(g for g in group_table.groups if g.group == divergence.group)
     late = {
         rank
-        for rank, standing in group.standings.items()
-        if standing.has_entered(divergence.seq) is False
+        for rank, progress in group.progress.items()
+        if progress.has_entered(divergence.seq) is False
     }
     against = {
         rank
@@ -412,16 +439,16 @@ def _settle(divergence: Divergence, cast: Cast, waits: Waits) -> None:
         if rank in divergence.calls
     }
     rest = [call for rank, call in divergence.calls.items() if rank not in against]
-    if divergence.silent and len(against) > len(rest):
+    if divergence.unknown_calls and len(against) > len(rest):
         return
     if against and rest and all(difference(rest[0], c, sites=False) is None for c in rest):
         divergence.deviating = tuple(sorted(against))
         divergence.candidates = ()
 
 
-def _next_awaited(end: End) -> Waiting:
+def _next_awaited(end: WaitEnd) -> OpenOperation:
     """What the rank would have to enter next, as far as its waiters show."""
-    earliest: dict[int, Waiting] = {}
+    earliest: dict[int, OpenOperation] = {}
     for waiting in end.awaited:
         if waiting.seq is not None and any(rank != end.rank for rank in waiting.waiters):
             known = earliest.get(waiting.key[0])
@@ -456,10 +483,10 @@ def _other_half(call: Call) -> str:
     return call.op
 
 
-def _agreed(cast: Cast) -> dict[Group, int]:
+def _agreed(group_table: GroupTable) -> dict[Group, int]:
     """Up to which number every member has provably finished everything."""
     agreed: dict[Group, int] = {}
-    for group in cast.groups:
+    for group in group_table.groups:
         ups = [_finished_up_to(group, rank) for rank in group.members]
         if ups and None not in ups:
             agreed[group.group] = min(up for up in ups if up is not None)
@@ -467,7 +494,7 @@ def _agreed(cast: Cast) -> dict[Group, int]:
 
 
 def _finished_up_to(group: ResolvedGroup, rank: int) -> int | None:
-    standing = group.standings.get(rank)
-    if standing is None or standing.entered is None:
+    progress = group.progress.get(rank)
+    if progress is None or progress.entered is None:
         return None
-    return min(standing.unfinished, default=standing.entered + 1) - 1
+    return min(progress.unfinished, default=progress.entered + 1) - 1

@@ -9,16 +9,16 @@ from pathlib import Path
 from hanglab.analyzer.flight_recorder import load_folder, map_folder
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.flight_recorder.discovery import find_candidates
-from hanglab.analyzer.graph.builder import SMALL, build_picture, picture
-from hanglab.analyzer.graph.wait_for_graph import Picture
-from hanglab.analyzer.matching.call_lookup import SecondLook
+from hanglab.analyzer.graph.builder import SMALL, build_wait_for_graph, graph_of_summaries
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.matching.call_lookup import DumpSource
 from hanglab.analyzer.matching.merging import merge_all
 from hanglab.analyzer.matching.summary import summarise
 from hanglab.analyzer.verdict import Unusable
 
 
 @dataclass
-class _Folder(SecondLook):
+class _Folder(DumpSource):
     """Reads single ranks of a folder once more."""
 
     path: Path
@@ -30,9 +30,9 @@ class _Folder(SecondLook):
         return {dump.rank: dump for dump in load_folder(self.path, ranks=set(ranks)).dumps}
 
 
-def picture_of_folder(
+def wait_for_graph_of_folder(
     path: Path, *, expected: Sequence[int] | None = None, workers: int | None = None
-) -> tuple[Picture, list[Unusable]]:
+) -> tuple[WaitForGraph, list[Unusable]]:
     """The picture of the dumps below ``path``, and the files of no or of partial use.
 
     Few dumps are kept in memory.  Many are boiled down where they are loaded,
@@ -42,8 +42,8 @@ def picture_of_folder(
     path = Path(path)
     if path.is_dir() and sum(1 for _ in find_candidates(path)) <= SMALL:
         loaded = load_folder(path, workers=workers)
-        return build_picture(loaded.dumps, expected=expected), loaded.unusable
+        return build_wait_for_graph(loaded.dumps, expected=expected), loaded.unusable
     mapped = map_folder(path, summarise, workers=workers)
     merged = merge_all(mapped.results)
     mapped.results.clear()
-    return picture(merged, _Folder(path), expected=expected), mapped.unusable
+    return graph_of_summaries(merged, _Folder(path), expected=expected), mapped.unusable

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hanglab.analyzer.matching.groups import Cast, ResolvedGroup
-from hanglab.analyzer.matching.merging import Merged
+from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
+from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
 from hanglab.analyzer.matching.summary import GAP
 
 #: Operations that no member finishes before all have entered them.
-_MEETINGS = frozenset(
+_SYNCHRONIZING = frozenset(
     {
         "all_reduce",
         "allreduce_coalesced",
@@ -32,41 +32,41 @@ _MEETINGS = frozenset(
         "reduce_scatter_tensor_coalesced",
     }
 )
-_HASHES = frozenset(map(operation_hash, _MEETINGS))
+_HASHES = frozenset(map(operation_hash, _SYNCHRONIZING))
 #: So many numbers before the last one that a member finished are looked at.
 _LOOKED_AT = 16
 
 
-def find_moving(merged: Merged, cast: Cast) -> list[int]:
+def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[int]:
     """Ranks that were active when their dumps were written, or that peers prove to be further."""
     table = merged.table()
-    moving = {rank for rank, summary in merged.ranks.items() if summary.active}
-    for group in cast.groups:
+    progressing = {rank for rank, summary in merged.ranks.items() if summary.active}
+    for group in group_table.groups:
         proved = _proved(group, merged, table)
-        moving.update(
+        progressing.update(
             rank
-            for rank, standing in group.standings.items()
-            if standing.has_entered(proved) is False
+            for rank, progress in group.progress.items()
+            if progress.has_entered(proved) is False
         )
-    return sorted(moving)
+    return sorted(progressing)
 
 
-def _proved(group: ResolvedGroup, merged: Merged, table: UInt64) -> int:
+def _proved(group: ResolvedGroup, merged: MergedSummaries, table: UInt64) -> int:
     """The highest number that some member finished, so that all have entered it; 0 if none."""
-    entered = [s.entered for s in group.standings.values() if s.entered is not None]
+    entered = [s.entered for s in group.progress.values() if s.entered is not None]
     lowest = min(entered, default=0)
     found = 0
     sequences: Sequences | None = None
     if group.doubtful:
         return 0
-    for rank, standing in group.standings.items():
-        if standing.entered is None or standing.entered <= max(lowest, found):
+    for rank, progress in group.progress.items():
+        if progress.entered is None or progress.entered <= max(lowest, found):
             continue
         if merged.ranks[rank].gloo:
             # It calls finished what timed out or failed.
             continue
-        highest = min(standing.unfinished, default=standing.entered + 1) - 1
-        if highest <= max(lowest, found) or not standing.finished(highest):
+        highest = min(progress.unfinished, default=progress.entered + 1) - 1
+        if highest <= max(lowest, found) or not progress.finished(highest):
             continue
         sequences = sequences or sequences_of(merged, group, table)
         for seq in range(highest, max(lowest, found, highest - _LOOKED_AT), -1):
@@ -77,7 +77,7 @@ def _proved(group: ResolvedGroup, merged: Merged, table: UInt64) -> int:
     return found
 
 
-def without(merged: Merged, ranks: Iterable[int]) -> Merged:
+def without_state_of(merged: MergedSummaries, ranks: Iterable[int]) -> MergedSummaries:
     """The same job, with nothing known of where ``ranks`` stand; what they did is kept."""
-    silent = {rank: replace(merged.ranks[rank], tells=False, pending=[]) for rank in ranks}
-    return Merged(merged.ranks | silent, merged.histories, merged.signatures)
+    silent = {rank: replace(merged.ranks[rank], informative=False, pending=[]) for rank in ranks}
+    return MergedSummaries(merged.ranks | silent, merged.histories, merged.signatures)

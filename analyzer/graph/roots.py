@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hanglab.analyzer.graph.waits import Waiting, Waits
-from hanglab.analyzer.matching.merging import Merged
-from hanglab.analyzer.matching.summary import Summary
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.summary import RankSummary
 
 
 @dataclass
-class End:
+class WaitEnd:
     """A rank at which waits end, and the operations in which others wait for it."""
 
     rank: int
-    awaited: list[Waiting]
+    awaited: list[OpenOperation]
     #: "outside", "stopped" or "unknown"
     kind: str
     #: It may be in an operation that its dump does not show.
@@ -24,10 +24,10 @@ class End:
 
 
 @dataclass
-class Ring:
+class WaitCycle:
     """Ranks that wait for each other, each for the next, with the operation in which it does."""
 
-    places: dict[int, Waiting]
+    places: dict[int, OpenOperation]
     certain: bool
     #: Any one of them, had it gone on, would have freed all.
     keys: tuple[int, ...]
@@ -36,10 +36,10 @@ class Ring:
 
 
 @dataclass
-class Blame:
-    ends: list[End] = field(default_factory=list)
-    rings: list[Ring] = field(default_factory=list)
-    stalled: list[Waiting] = field(default_factory=list)
+class WaitRoots:
+    ends: list[WaitEnd] = field(default_factory=list)
+    cycles: list[WaitCycle] = field(default_factory=list)
+    stalled: list[OpenOperation] = field(default_factory=list)
     #: Ranks without evidence of which it is not known whether they hold others up.
     open: list[int] = field(default_factory=list)
 
@@ -48,9 +48,9 @@ class Blame:
 _STARTS = 256
 
 
-def find_blame(merged: Merged, waits: Waits) -> Blame:
-    blame = Blame()
-    awaited: dict[int, list[Waiting]] = {}
+def find_roots(merged: MergedSummaries, waits: OpenOperations) -> WaitRoots:
+    roots = WaitRoots()
+    awaited: dict[int, list[OpenOperation]] = {}
     for waiting in waits.operations.values():
         for rank in {*waiting.absent, *waiting.behind, *waiting.unknown}:
             if any(other not in waits.stopped for other in waiting.held_up_by(rank)):
@@ -58,66 +58,70 @@ def find_blame(merged: Merged, waits: Waits) -> Blame:
     for rank in sorted(awaited):
         end = _end_of(rank, awaited[rank], merged, waits)
         if end is not None:
-            blame.ends.append(end)
+            roots.ends.append(end)
     firsts = {
         id(waiting)
         for rank in waits.by_rank
-        if rank not in waits.stopped and not merged.ranks[rank].dim
+        if rank not in waits.stopped and not merged.ranks[rank].history_truncated
         for waiting in waits.first(rank)
     }
-    blame.stalled = [w for w in waits.operations.values() if w.stalled and id(w) in firsts]
+    roots.stalled = [w for w in waits.operations.values() if w.stalled and id(w) in firsts]
     held = {
         rank
         for waiting in waits.operations.values()
         if id(waiting) in firsts and waiting.open
         for rank in waiting.unknown
     }
-    blame.ends = [end for end in blame.ends if end.kind != "unknown" or end.rank in held]
-    blame.open = sorted(held)
-    ends = {end.rank for end in blame.ends} | waits.stopped
-    blame.rings = _rings(merged, waits, ends)
-    return blame
+    roots.ends = [end for end in roots.ends if end.kind != "unknown" or end.rank in held]
+    roots.open = sorted(held)
+    ends = {end.rank for end in roots.ends} | waits.stopped
+    roots.cycles = _wait_cycles(merged, waits, ends)
+    return roots
 
 
-def _end_of(rank: int, awaited: list[Waiting], merged: Merged, waits: Waits) -> End | None:
+def _end_of(
+    rank: int, awaited: list[OpenOperation], merged: MergedSummaries, waits: OpenOperations
+) -> WaitEnd | None:
     summary = merged.ranks.get(rank)
-    if summary is None or not summary.tells:
-        return End(rank, awaited, "unknown")
+    if summary is None or not summary.informative:
+        return WaitEnd(rank, awaited, "unknown")
     if rank in waits.stopped:
-        return End(rank, awaited, "stopped")
+        return WaitEnd(rank, awaited, "stopped")
     if rank in waits.by_rank:
         return None
     strict = [waiting for waiting in awaited if rank in waiting.absent]
     if not strict:
-        return End(rank, awaited, "unknown")
+        return WaitEnd(rank, awaited, "unknown")
     if may_hide(summary):
-        return End(rank, strict, "unknown")
+        return WaitEnd(rank, strict, "unknown")
     hidden = any(part.hidden for part in summary.parts)
-    return End(rank, strict, "outside", hidden)
+    return WaitEnd(rank, strict, "outside", hidden)
 
 
-def may_hide(summary: Summary) -> bool:
+def may_hide(summary: RankSummary) -> bool:
     """Whether a rank may have unfinished operations that its dump does not show."""
-    if summary.cut and not _status_tells(summary):
+    if summary.truncated and not _status_tells(summary):
         return True
     # Its status tells of an unfinished operation that no entry shows.
     # Sends and receives have numbers of their own, so the higher one may be the older.
-    return not summary.gloo and any(done != queued for queued, done in summary.untied.values())
+    return not summary.gloo and any(
+        done != queued for queued, done in summary.unassigned_status.values()
+    )
 
 
-def _status_tells(summary: Summary) -> bool:
+def _status_tells(summary: RankSummary) -> bool:
     """Whether statuses show all operations that a file that breaks off may hide."""
     return (
         summary.has_status
         and not summary.gloo
-        and all(done == queued for queued, done in summary.untied.values())
+        and all(done == queued for queued, done in summary.unassigned_status.values())
         and not any(part.p2p for part in summary.parts)
     )
 
 
-def reaching(waits: Waits, goals: Iterable[int]) -> set[int]:
+def reaching(waits: OpenOperations, goals: Iterable[int]) -> set[int]:
     """Ranks that wait, directly or not, for one of ``goals``."""
-    holds: dict[int, list[Waiting]] = {}
+    holds: dict[int, list[OpenOperation]] = {}
     for waiting in waits.operations.values():
         if not waiting.explained:
             for rank in {*waiting.absent, *waiting.behind, *waiting.unknown}:
@@ -143,10 +147,10 @@ def reaching(waits: Waits, goals: Iterable[int]) -> set[int]:
     return found
 
 
-def _rings(merged: Merged, waits: Waits, ends: set[int]) -> list[Ring]:
+def _wait_cycles(merged: MergedSummaries, waits: OpenOperations, ends: set[int]) -> list[WaitCycle]:
     """Closed rings: nobody in them can be freed from outside of them."""
     # What a ring of entries no longer shows may be what a rank is really held up by.
-    freed = set(ends) | {rank for rank in waits.by_rank if merged.ranks[rank].dim}
+    freed = set(ends) | {rank for rank in waits.by_rank if merged.ranks[rank].history_truncated}
     for waiting in waits.operations.values():
         # Whoever is in an operation that is explained otherwise waits for no ring, nor does
         # anybody provably who waits for ranks that may have come.
@@ -164,13 +168,15 @@ def _rings(merged: Merged, waits: Waits, ends: set[int]) -> list[Ring]:
             if other in left
         }
     return [
-        _ring(component, {rank: edges[rank] & component for rank in component}, waits)
+        _wait_cycle(component, {rank: edges[rank] & component for rank in component}, waits)
         for component in _bottom_components(edges)
         if len(component) > 1
     ]
 
 
-def _ring(component: set[int], edges: dict[int, set[int]], waits: Waits) -> Ring:
+def _wait_cycle(
+    component: set[int], edges: dict[int, set[int]], waits: OpenOperations
+) -> WaitCycle:
     cycle = _shortest_cycle(edges)
     keys = [rank for rank in cycle if not _has_cycle(edges, rank)]
     if keys and keys[0] != cycle[0]:
@@ -182,7 +188,7 @@ def _ring(component: set[int], edges: dict[int, set[int]], waits: Waits) -> Ring
             waiting for waiting in waits.first(rank) if following in waiting.blockers(rank)
         )
     certain = all(waiting.certain for waiting in places.values())
-    return Ring(places, certain, tuple(keys), tuple(sorted(component)))
+    return WaitCycle(places, certain, tuple(keys), tuple(sorted(component)))
 
 
 def _shortest_cycle(edges: dict[int, set[int]]) -> list[int]:

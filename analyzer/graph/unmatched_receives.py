@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.roots import reaching
-from hanglab.analyzer.graph.waits import Waiting, Waits
-from hanglab.analyzer.matching.call_lookup import Lookup
-from hanglab.analyzer.matching.issue_order import find_breaker
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.issue_order import find_rank_ahead
 from hanglab.analyzer.matching.summary import Pending
 
 #: In larger groups senders are not told apart: every member would have to be read.
@@ -24,17 +24,19 @@ _OTHERS = 2
 
 
 @dataclass(frozen=True)
-class Unserved:
-    """``rank`` is in ``waiting``, a receive from any source, and ``breaker`` in ``instead``."""
+class UnmatchedReceive:
+    """``rank`` is in ``waiting``, a receive from any source, and ``rank_ahead`` in ``instead``."""
 
     rank: int
-    waiting: Waiting
-    breaker: int
+    waiting: OpenOperation
+    rank_ahead: int
     pending: Pending
-    instead: Waiting
+    instead: OpenOperation
 
 
-def find_unserved(waits: Waits, lookup: Lookup) -> Iterator[Unserved]:
+def find_unmatched_receives(
+    waits: OpenOperations, lookup: CallLookup
+) -> Iterator[UnmatchedReceive]:
     for waiting in waits.operations.values():
         if not _from_anybody(waiting) or _is_sent_to(waiting, waits):
             continue
@@ -45,23 +47,25 @@ def find_unserved(waits: Waits, lookup: Lookup) -> Iterator[Unserved]:
         first = {r: waits.by_rank[r][0] for r in others if r in waits.by_rank}
         places = {r: pending.index for r, (pending, _) in first.items()}
         places[rank] = waiting.waiters[rank].index
-        breaker = find_breaker(places, lookup)
-        if breaker is not None and breaker != rank:
-            yield Unserved(rank, waiting, breaker, *first[breaker])
+        rank_ahead = find_rank_ahead(places, lookup)
+        if rank_ahead is not None and rank_ahead != rank:
+            yield UnmatchedReceive(rank, waiting, rank_ahead, *first[rank_ahead])
 
 
-def _from_anybody(waiting: Waiting) -> bool:
+def _from_anybody(waiting: OpenOperation) -> bool:
     if waiting.seq is not None or waiting.group.doubtful or not waiting.leaders:
         return False
     return all(p.op.endswith("recv") and p.src == ABSENT for p in waiting.waiters.values())
 
 
-def _is_sent_to(waiting: Waiting, waits: Waits) -> bool:
+def _is_sent_to(waiting: OpenOperation, waits: OpenOperations) -> bool:
     """Whether somebody is in a send to the receiver."""
     return any(_senders_to(rank, waiting, waits) for rank in waiting.waiters)
 
 
-def is_passed_over(rank: int, waiting: Waiting, waits: Waits, lookup: Lookup) -> bool:
+def is_passed_over(
+    rank: int, waiting: OpenOperation, waits: OpenOperations, lookup: CallLookup
+) -> bool:
     """Whether a rank takes from everybody in turn, and only its receive's source does not send.
 
     Since its last collective it has taken from some and sent nothing; all others are in a
@@ -91,7 +95,7 @@ def is_passed_over(rank: int, waiting: Waiting, waits: Waits, lookup: Lookup) ->
     return others <= sources | senders
 
 
-def _senders_to(rank: int, waiting: Waiting, waits: Waits) -> set[int]:
+def _senders_to(rank: int, waiting: OpenOperation, waits: OpenOperations) -> set[int]:
     """Who is in a send to ``rank`` in the group of ``waiting``."""
     return {
         sender

@@ -52,7 +52,7 @@ class Difference(str, Enum):
     SPLITS = "splits"
 
 
-class Silence(str, Enum):
+class UnknownCall(str, Enum):
     """Why it is not known what a member called under a number."""
 
     UNTOLD = "untold"  # there is no dump, or it tells nothing of the group
@@ -80,14 +80,14 @@ class Divergence:
     #: True where every known member finished it all the same, so that the job went on for a while.
     finished: bool = False
     #: Members whose call under this number is not known, so that their voices are missing.
-    silent: dict[int, Silence] = field(default_factory=dict)
+    unknown_calls: dict[int, UnknownCall] = field(default_factory=dict)
     #: There may be further members, of which no dump tells.
     unlisted: bool = False
 
     @property
     def undecided(self) -> bool:
         """Whether what is missing could turn who is in the minority, and nothing else tells."""
-        return not self.deviating and bool(self.silent or self.unlisted)
+        return not self.deviating and bool(self.unknown_calls or self.unlisted)
 
 
 class WaitKind(str, Enum):
@@ -167,7 +167,7 @@ class Unmatched:
 
 
 @dataclass
-class Picture:
+class WaitForGraph:
     """``ranks`` are those with usable evidence, ``expected`` all that the job should have."""
 
     ranks: tuple[int, ...]
@@ -194,13 +194,13 @@ class Picture:
     #: not finished.
     incomplete: bool = False
     #: Nothing tells how many ranks the job has: there may be more than those expected.
-    endless: bool = False
+    world_size_unknown: bool = False
     #: Ranks whose dumps tell of nothing: of no operation, and of no group that there is.
-    blank: tuple[int, ...] = ()
+    empty: tuple[int, ...] = ()
     #: Ranks whose sends and receives leave no entry.
     silent_p2p: frozenset[int] = frozenset()
     #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
-    moving: tuple[int, ...] = ()
+    progressing: tuple[int, ...] = ()
     #: Only the ranks that matter were read in full: the calls of others lack
     #: arguments and stacks, and ``unfinished`` lacks most of them.
     abridged: bool = False

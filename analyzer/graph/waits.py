@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
-from hanglab.analyzer.matching.groups import Cast, ResolvedGroup
-from hanglab.analyzer.matching.merging import Merged
+from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
+from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.signatures import ROOTED
-from hanglab.analyzer.matching.summary import Channel, Part, Pending, Summary
+from hanglab.analyzer.matching.summary import GroupSummary, P2PChannel, Pending, RankSummary
 
 #: Order of an operation that only a status tells of: nobody knows what came before it.
 _UNORDERED = 1 << 40
@@ -27,7 +27,7 @@ Key = tuple[int, ...]
 
 
 @dataclass
-class Waiting:
+class OpenOperation:
     """One unfinished operation, or one half of a send and receive."""
 
     key: Key
@@ -97,16 +97,16 @@ class Waiting:
 
 
 @dataclass
-class Waits:
-    operations: dict[Key, Waiting] = field(default_factory=dict)
+class OpenOperations:
+    operations: dict[Key, OpenOperation] = field(default_factory=dict)
     #: Rank -> its unfinished operations, oldest first.
-    by_rank: dict[int, list[tuple[Pending, Waiting]]] = field(default_factory=dict)
+    by_rank: dict[int, list[tuple[Pending, OpenOperation]]] = field(default_factory=dict)
     #: Ranks whose operation did not finish although its peers' did.
     stopped: set[int] = field(default_factory=set)
     #: Ranks whose operations do not queue behind each other.
     unordered: set[int] = field(default_factory=set)
 
-    def first(self, rank: int) -> list[Waiting]:
+    def first(self, rank: int) -> list[OpenOperation]:
         """What the rank is held up in: the oldest that it has not finished (a batch as a whole).
 
         All that it has not finished, where its operations do not queue.
@@ -117,10 +117,12 @@ class Waits:
         return [waiting for pending, waiting in mine if pending.order == mine[0][0].order]
 
 
-def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
+def find_waits(
+    merged: MergedSummaries, group_table: GroupTable, divergent: dict[int, int]
+) -> OpenOperations:
     """``divergent`` maps a group's index to the number at which its members part."""
-    waits = Waits()
-    _collect(merged, cast, waits)
+    waits = OpenOperations()
+    _collect(merged, group_table, waits)
     for mine in waits.by_rank.values():
         mine.sort(key=lambda item: (item[0].order, item[0].index))
     oldest = {rank: mine[0][0].order for rank, mine in waits.by_rank.items()}
@@ -140,7 +142,8 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
         waiting.leaders = {
             rank
             for rank, pending in waiting.waiters.items()
-            if (pending.order == oldest[rank] or rank in unordered) and not merged.ranks[rank].dim
+            if (pending.order == oldest[rank] or rank in unordered)
+            and not merged.ranks[rank].history_truncated
         }
         if unordered.isdisjoint(waiting.waiters) and not waiting.group.doubtful:
             _find_behind(waiting, waits, oldest)
@@ -149,7 +152,7 @@ def find_waits(merged: Merged, cast: Cast, divergent: dict[int, int]) -> Waits:
     return waits
 
 
-def _collect(merged: Merged, cast: Cast, waits: Waits) -> None:
+def _collect(merged: MergedSummaries, group_table: GroupTable, waits: OpenOperations) -> None:
     def enter(rank: int, place: int, pending: Pending) -> None:
         key: Key
         if pending.seq is not None:
@@ -158,8 +161,8 @@ def _collect(merged: Merged, cast: Cast, waits: Waits) -> None:
             key = (place, rank, pending.index)
         waiting = waits.operations.get(key)
         if waiting is None:
-            group = cast.groups[place]
-            waiting = Waiting(key, group, pending.seq, pending.op)
+            group = group_table.groups[place]
+            waiting = OpenOperation(key, group, pending.seq, pending.op)
             waits.operations[key] = waiting
         if rank not in waiting.waiters:
             waiting.waiters[rank] = pending
@@ -168,14 +171,14 @@ def _collect(merged: Merged, cast: Cast, waits: Waits) -> None:
     posted: set[tuple[int, int, int | None]] = set()
     for rank, summary in merged.ranks.items():
         for pending in summary.pending:
-            place = cast.places[rank, pending.part]
+            place = group_table.places[rank, pending.part]
             if pending.posted:
                 posted.add((rank, place, pending.seq))
             else:
                 enter(rank, place, pending)
-    for place, group in enumerate(cast.groups):
-        for rank, standing in group.standings.items():
-            for seq in sorted(standing.unfinished)[-_FROM_STATUS:]:
+    for place, group in enumerate(group_table.groups):
+        for rank, progress in group.progress.items():
+            for seq in sorted(progress.unfinished)[-_FROM_STATUS:]:
                 # Where only the rank's status tells of it, its peers know what it is.
                 known = waits.operations.get((place, seq))
                 if (known is not None and rank in known.waiters) or (rank, place, seq) in posted:
@@ -184,21 +187,21 @@ def _collect(merged: Merged, cast: Cast, waits: Waits) -> None:
                 enter(rank, place, Pending(ABSENT, _UNORDERED, ABSENT, seq, op))
 
 
-def _complete_collective(waiting: Waiting) -> None:
+def _complete_collective(waiting: OpenOperation) -> None:
     seq = waiting.seq
     assert seq is not None
     for rank in waiting.group.members:
         if rank in waiting.waiters:
             continue
-        standing = waiting.group.standings.get(rank)
-        entered = standing.has_entered(seq) if standing is not None else None
-        if standing is None or entered is None:
+        progress = waiting.group.progress.get(rank)
+        entered = progress.has_entered(seq) if progress is not None else None
+        if progress is None or entered is None:
             waiting.unknown.append(rank)
         elif not entered:
             waiting.absent.append(rank)
-        elif standing.finished(seq):
+        elif progress.finished(seq):
             waiting.finished.append(rank)
-        elif seq not in standing.unfinished:
+        elif seq not in progress.unfinished:
             waiting.unknown.append(rank)
     if waiting.finished and waiting.absent and waiting.op not in ROOTED:
         # Nobody finishes what another has not entered: this account is not to be trusted.
@@ -206,7 +209,7 @@ def _complete_collective(waiting: Waiting) -> None:
         waiting.absent = []
 
 
-def _find_behind(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> None:
+def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: dict[int, int]) -> None:
     if waiting.seq is not None:
         if len(waiting.waiters) > 1 and not waiting.finished:
             waiting.behind = [
@@ -232,7 +235,7 @@ def _find_behind(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> None
             return
 
 
-def _find_stopped(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> None:
+def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: dict[int, int]) -> None:
     """A peer finished it and everybody has entered it: what holds a rank up is its own.
 
     Unless that is queued behind an older operation that it has not finished.
@@ -261,10 +264,10 @@ def _find_stopped(waiting: Waiting, waits: Waits, oldest: dict[int, int]) -> Non
 class _Matcher:
     """Finds the other half of sends and receives, by peer and order."""
 
-    def __init__(self, merged: Merged) -> None:
+    def __init__(self, merged: MergedSummaries) -> None:
         self._merged = merged
 
-    def complete(self, waiting: Waiting) -> None:
+    def complete(self, waiting: OpenOperation) -> None:
         (rank, pending), *_ = waiting.waiters.items()
         members = waiting.group.members
         sends = pending.op.endswith("send")
@@ -277,15 +280,15 @@ class _Matcher:
         if peer == rank:
             return
         summary = self._merged.ranks.get(peer)
-        if summary is None or not summary.tells or summary.cut:
+        if summary is None or not summary.informative or summary.truncated:
             waiting.unknown.append(peer)
             return
-        theirs = waiting.group.standings.get(peer)
+        theirs = waiting.group.progress.get(peer)
         part = theirs.part if theirs is not None else None
         if part is not None and part.hidden:
             waiting.unknown.append(peer)
             return
-        mine = waiting.group.standings[rank].part
+        mine = waiting.group.progress[rank].part
         assert mine is not None
         channel = _channel(part.channels, pending, not sends) if part is not None else None
         own_summary = self._merged.ranks[rank]
@@ -314,7 +317,7 @@ class _Matcher:
             waiting.absent.append(peer)
 
 
-def _counted(summary: Summary, part: Part | None) -> bool:
+def _counted(summary: RankSummary, part: GroupSummary | None) -> bool:
     """Whether all sends and receives of a rank in a group are known."""
     if part is not None and part.counted:
         return True
@@ -322,7 +325,7 @@ def _counted(summary: Summary, part: Part | None) -> bool:
     return summary.whole and not summary.gloo
 
 
-def _channel(channels: list[Channel], pending: Pending, sends: bool) -> Channel | None:
+def _channel(channels: list[P2PChannel], pending: Pending, sends: bool) -> P2PChannel | None:
     for channel in channels:
         if channel.sends == sends and (channel.src, channel.dst) == (pending.src, pending.dst):
             return channel

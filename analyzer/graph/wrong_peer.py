@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
-from hanglab.analyzer.graph.roots import Ring
-from hanglab.analyzer.graph.waits import Waiting, Waits
-from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.graph.roots import WaitCycle
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.signatures import call_site
 
 #: A rank has a peer that it usually exchanges messages with after so many.
@@ -31,61 +31,68 @@ _Use = tuple[bool, int]
 
 
 @dataclass(frozen=True)
-class Stray:
+class WrongPeer:
     """``rank`` is in ``waiting`` while each of ``missed`` waits for its other half from it."""
 
     rank: int
-    waiting: Waiting
-    missed: tuple[Waiting, ...]
+    waiting: OpenOperation
+    missed: tuple[OpenOperation, ...]
     #: Its own habit shows it, all of which is known.
     sure: bool = False
 
 
-def find_stray(ring: Ring, waits: Waits, lookup: Lookup) -> Stray | None:
+def find_wrong_peer(
+    cycle: WaitCycle, waits: OpenOperations, lookup: CallLookup
+) -> WrongPeer | None:
     """The one rank of a ring that took the wrong peer; None where nothing proves it."""
     candidates = [
-        Stray(rank, waiting, missed)
-        for rank, waiting in ring.places.items()
+        WrongPeer(rank, waiting, missed)
+        for rank, waiting in cycle.places.items()
         if waiting.peer is not None
         and waiting.peer in waiting.absent
         and (missed := _missed(rank, waiting, waits))
     ]
     if not candidates:
         return None
-    strayed = [one for one in candidates if _against_habit(one, lookup)]
-    if strayed:
+    misdirected = [one for one in candidates if _against_usual_peers(one, lookup)]
+    if misdirected:
         # Where another one is new to its call, too, they have something new to do together.
-        others = {r: w for r, w in ring.places.items() if w.seq is None and r != strayed[0].rank}
+        others = {
+            r: w for r, w in cycle.places.items() if w.seq is None and r != misdirected[0].rank
+        }
         if any(_uses(r, w, lookup)[_own(r, w)] < _USUAL for r, w in others.items()):
             return None
-        strayed = [
+        misdirected = [
             one
-            for one in strayed
-            if (_peer_is_in_message(one, ring) and not _is_faced(one, ring))
+            for one in misdirected
+            if (_peer_is_in_message(one, cycle) and not _is_mutual(one, cycle))
             or _from_usual_place(one, lookup)
         ]
     else:
         # A peer that is past all messages may have left its half of this one out.
-        strayed = [
+        misdirected = [
             one
             for one in candidates
-            if _peer_is_in_message(one, ring)
-            and not _is_faced(one, ring)
+            if _peer_is_in_message(one, cycle)
+            and not _is_mutual(one, cycle)
             and _off_distance(one, lookup)
         ]
-    if len(strayed) != 1:
+    if len(misdirected) != 1:
         return None
-    (stray,) = strayed
-    return replace(stray, sure=_against_habit(stray, lookup) and _from_the_beginning(stray, lookup))
+    (wrong_peer,) = misdirected
+    return replace(
+        wrong_peer,
+        sure=_against_usual_peers(wrong_peer, lookup) and _from_the_beginning(wrong_peer, lookup),
+    )
 
 
-def _from_the_beginning(stray: Stray, lookup: Lookup) -> bool:
+def _from_the_beginning(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """Whether the rank's buffer still holds all that it did: an older habit may be lost."""
-    entries = lookup.entries(stray.rank)
+    entries = lookup.entries(wrong_peer.rank)
     return entries is not None and len(entries) > 0 and int(entries.record_id[0]) == 0
 
 
-def _missed(rank: int, waiting: Waiting, waits: Waits) -> tuple[Waiting, ...]:
+def _missed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[OpenOperation, ...]:
     """Calls that wait for ``rank`` to do with them what it does with another."""
     return tuple(
         other
@@ -98,7 +105,9 @@ def _missed(rank: int, waiting: Waiting, waits: Waits) -> tuple[Waiting, ...]:
     )
 
 
-def _uses(rank: int, waiting: Waiting, lookup: Lookup, before: int | None = None) -> Counter[_Use]:
+def _uses(
+    rank: int, waiting: OpenOperation, lookup: CallLookup, before: int | None = None
+) -> Counter[_Use]:
     """How often a rank has exchanged messages with each peer of the group, up to an entry."""
     entries = lookup.entries(rank)
     used: Counter[_Use] = Counter()
@@ -115,52 +124,55 @@ def _uses(rank: int, waiting: Waiting, lookup: Lookup, before: int | None = None
     return used
 
 
-def _place(rank: int, waiting: Waiting) -> int:
+def _place(rank: int, waiting: OpenOperation) -> int:
     return waiting.group.members.index(rank)
 
 
-def _own(rank: int, waiting: Waiting) -> _Use:
+def _own(rank: int, waiting: OpenOperation) -> _Use:
     """What the rank does in ``waiting``; it may be from any source."""
     pending = waiting.waiters[rank]
     sends = waiting.op.endswith("send")
     return sends, pending.dst if sends else pending.src
 
 
-def _expected(stray: Stray) -> list[_Use]:
-    sends = stray.waiting.op.endswith("send")
-    return [(sends, _place(missed.key[1], missed)) for missed in stray.missed]
+def _expected(wrong_peer: WrongPeer) -> list[_Use]:
+    sends = wrong_peer.waiting.op.endswith("send")
+    return [(sends, _place(missed.key[1], missed)) for missed in wrong_peer.missed]
 
 
-def _against_habit(stray: Stray, lookup: Lookup) -> bool:
+def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """Whether the rank has this peer for the first time, and often had the one that waits."""
-    index = stray.waiting.waiters[stray.rank].index
-    mine = _uses(stray.rank, stray.waiting, lookup, before=max(index, 0))
-    return not mine[_own(stray.rank, stray.waiting)] and any(
-        mine[use] >= _USUAL for use in _expected(stray)
+    index = wrong_peer.waiting.waiters[wrong_peer.rank].index
+    mine = _uses(wrong_peer.rank, wrong_peer.waiting, lookup, before=max(index, 0))
+    return not mine[_own(wrong_peer.rank, wrong_peer.waiting)] and any(
+        mine[use] >= _USUAL for use in _expected(wrong_peer)
     )
 
 
-def _is_faced(stray: Stray, ring: Ring) -> bool:
+def _is_mutual(wrong_peer: WrongPeer, cycle: WaitCycle) -> bool:
     """Whether the other rank is busy with the very same one, so that both may mean it."""
-    peer = stray.waiting.peer
-    theirs = ring.places.get(peer) if peer is not None else None
-    return theirs is not None and theirs.peer == stray.rank
+    peer = wrong_peer.waiting.peer
+    theirs = cycle.places.get(peer) if peer is not None else None
+    return theirs is not None and theirs.peer == wrong_peer.rank
 
 
-def _peer_is_in_message(stray: Stray, ring: Ring) -> bool:
-    peer = stray.waiting.peer
-    theirs = ring.places.get(peer) if peer is not None else None
+def _peer_is_in_message(wrong_peer: WrongPeer, cycle: WaitCycle) -> bool:
+    peer = wrong_peer.waiting.peer
+    theirs = cycle.places.get(peer) if peer is not None else None
     return theirs is not None and theirs.seq is None
 
 
-def _from_usual_place(stray: Stray, lookup: Lookup) -> bool:
+def _from_usual_place(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """Whether the call comes from the line that usually serves one of those who wait."""
-    entries = lookup.entries(stray.rank)
-    index = stray.waiting.waiters[stray.rank].index
+    entries = lookup.entries(wrong_peer.rank)
+    index = wrong_peer.waiting.waiters[wrong_peer.rank].index
     if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
         return False
     place = call_site(entries.stacks[int(entries.stack[index])])
-    sends, expected = stray.waiting.op.endswith("send"), {use[1] for use in _expected(stray)}
+    sends, expected = (
+        wrong_peer.waiting.op.endswith("send"),
+        {use[1] for use in _expected(wrong_peer)},
+    )
     for row in range(index):
         operation = entries.operations[int(entries.operation[row])]
         stack = int(entries.stack[row])
@@ -171,12 +183,12 @@ def _from_usual_place(stray: Stray, lookup: Lookup) -> bool:
     return False
 
 
-def _off_distance(stray: Stray, lookup: Lookup) -> bool:
+def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """Whether nobody else of the group sends that far, and enough as far as is waited for.
 
     That is more than likely rather than sure: an exchange may be unlike all others.
     """
-    group = stray.waiting
+    group = wrong_peer.waiting
     size = len(group.group.members)
     if size > _MEMBERS:
         return False
@@ -186,15 +198,15 @@ def _off_distance(stray: Stray, lookup: Lookup) -> bool:
         way = other - _place(rank, group)
         return (way if sends else -way) % size
 
-    own = distance(stray.rank, _own(stray.rank, stray.waiting))
+    own = distance(wrong_peer.rank, _own(wrong_peer.rank, wrong_peer.waiting))
     others = {
         rank: {distance(rank, use) for use in _uses(rank, group, lookup)}
         for rank in group.group.members
-        if rank != stray.rank
+        if rank != wrong_peer.rank
     }
     if any(own in distances for distances in others.values()):
         return False
     return any(
-        sum(distance(stray.rank, use) in distances for distances in others.values()) >= _OTHERS
-        for use in _expected(stray)
+        sum(distance(wrong_peer.rank, use) in distances for distances in others.values()) >= _OTHERS
+        for use in _expected(wrong_peer)
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence, Silence
-from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence, UnknownCall
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.signatures import is_all_to_all, splits_of
 
@@ -14,9 +14,9 @@ from hanglab.analyzer.matching.signatures import is_all_to_all, splits_of
 _MEMBERS = 256
 
 
-def find_misfit(group: ResolvedGroup, lookup: Lookup) -> Divergence | None:
+def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence | None:
     """A divergence at the oldest unfinished all_to_all of the group whose sizes do not fit."""
-    unfinished = [min(s.unfinished) for s in group.standings.values() if s.unfinished]
+    unfinished = [min(s.unfinished) for s in group.progress.values() if s.unfinished]
     if not unfinished or len(group.members) > _MEMBERS:
         return None
     seq = min(unfinished)
@@ -30,7 +30,7 @@ def find_misfit(group: ResolvedGroup, lookup: Lookup) -> Divergence | None:
             calls[rank] = call
     if len(calls) < 2:
         return None
-    pairs = _misfits(group.members, calls)
+    pairs = _mismatched_pairs(group.members, calls)
     if not pairs and _total_differs(group.members, calls):
         pairs = [(rank, rank) for rank in calls]
     if not pairs:
@@ -45,18 +45,20 @@ def find_misfit(group: ResolvedGroup, lookup: Lookup) -> Divergence | None:
         calls=calls,
         deviating=alone,
         candidates=() if alone else tuple(involved),
-        silent=_silent(group, calls, seq),
+        unknown_calls=_unknown_calls(group, calls, seq),
     )
 
 
-def _silent(group: ResolvedGroup, calls: Mapping[int, Call], seq: int) -> dict[int, Silence]:
+def _unknown_calls(
+    group: ResolvedGroup, calls: Mapping[int, Call], seq: int
+) -> dict[int, UnknownCall]:
     """Members that may have entered and whose sizes, which could tell who of two is wrong, lack."""
-    found: dict[int, Silence] = {}
+    found: dict[int, UnknownCall] = {}
     for rank in group.members:
-        standing = group.standings.get(rank)
-        late = standing is not None and standing.has_entered(seq) is False
+        progress = group.progress.get(rank)
+        late = progress is not None and progress.has_entered(seq) is False
         if rank not in calls and not late:
-            found[rank] = Silence.UNTOLD
+            found[rank] = UnknownCall.UNTOLD
     return found
 
 
@@ -70,7 +72,7 @@ def _lengths(call: Call, members: int) -> tuple[list[int], list[int]] | None:
     return known if len(sent) == len(received) == members and members > 1 else None
 
 
-def _misfits(members: tuple[int, ...], calls: Mapping[int, Call]) -> list[tuple[int, int]]:
+def _mismatched_pairs(members: tuple[int, ...], calls: Mapping[int, Call]) -> list[tuple[int, int]]:
     """Pairs (sender, receiver) of which one sends another amount than the other takes."""
     lengths = {rank: _lengths(call, len(members)) for rank, call in calls.items()}
     pairs = []

@@ -9,11 +9,11 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
 from hanglab.analyzer.graph.wait_for_graph import Call, Group
-from hanglab.analyzer.matching.groups import ResolvedGroup, Standing
+from hanglab.analyzer.matching.groups import GroupProgress, ResolvedGroup
 from hanglab.analyzer.matching.summary import Pending
 
 
-class SecondLook(Protocol):
+class DumpSource(Protocol):
     """Reads ranks' dumps once more; None, or no entry, for what cannot be had."""
 
     def __call__(self, rank: int) -> RankDump | None: ...
@@ -21,7 +21,7 @@ class SecondLook(Protocol):
     def many(self, ranks: Collection[int]) -> Mapping[int, RankDump]: ...
 
 
-class InMemory:
+class DumpsInMemory:
     """A second look at dumps that are at hand."""
 
     def __init__(self, dumps: Mapping[int, RankDump]) -> None:
@@ -34,24 +34,24 @@ class InMemory:
         return {rank: self._dumps[rank] for rank in ranks if rank in self._dumps}
 
 
-class Lookup:
+class CallLookup:
     """Reads each rank at most once, and none but those that it is asked for."""
 
-    def __init__(self, second_look: SecondLook | Callable[[int], RankDump | None]) -> None:
-        self._second_look = second_look
+    def __init__(self, dump_source: DumpSource | Callable[[int], RankDump | None]) -> None:
+        self._dump_source = dump_source
         self._dumps: dict[int, RankDump | None] = {}
 
     def prefetch(self, ranks: Iterable[int]) -> None:
         """Read many ranks in one go where the second look can."""
         wanted = [rank for rank in dict.fromkeys(ranks) if rank not in self._dumps]
-        many = getattr(self._second_look, "many", None)
+        many = getattr(self._dump_source, "many", None)
         if len(wanted) > 1 and many is not None:
             found = many(wanted)
             self._dumps.update((rank, found.get(rank)) for rank in wanted)
 
     def dump(self, rank: int) -> RankDump | None:
         if rank not in self._dumps:
-            self._dumps[rank] = self._second_look(rank)
+            self._dumps[rank] = self._dump_source(rank)
         return self._dumps[rank]
 
     def entries(self, rank: int) -> Entries | None:
@@ -100,8 +100,8 @@ class Lookup:
         index = self.index_of(rank, resolved.group.name, seq)
         if index == ABSENT:
             return None
-        standing = resolved.standings.get(rank, Standing(None))
-        return self.at(rank, index, resolved.group, completed=standing.finished(seq))
+        progress = resolved.progress.get(rank, GroupProgress(None))
+        return self.at(rank, index, resolved.group, completed=progress.finished(seq))
 
     def pending(self, rank: int, pending: Pending, group: Group) -> Call:
         """The call of an unfinished operation, as well as it is known."""

@@ -41,7 +41,7 @@ class Completion:
     #: It has provably finished.
     done: Bool
     #: The file breaks off behind it, and what would tell whether it has finished is gone.
-    vague: Bool
+    undetermined: Bool
     #: Some entry is gloo's.
     gloo: bool
     #: What had finished was left out of the dump, as far as can be seen.
@@ -79,7 +79,7 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         p2p=p2p,
         ends=ends,
         done=done,
-        vague=np.zeros(len(entries), dtype=np.bool_),
+        undetermined=np.zeros(len(entries), dtype=np.bool_),
         gloo=bool(gloo.any()),
         active_only=_shows_active_only(entries, dump, sparse),
         sparse=sparse,
@@ -93,7 +93,7 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         found.pg_ids.append(int(entries.pg_id[rows].max()))
         _complete_group(entries, dump, found, rows, stopped)
     if dump.damage and not ends[-1]:
-        found.vague = _last_number(entries, found) & ~done
+        found.undetermined = _last_number(entries, found) & ~done
     return found
 
 
@@ -123,7 +123,7 @@ def _complete_group(
     _close_batches(entries, rows, p2p, found.ends, done)
     if found.active_only:
         # It was left out, since it had finished.
-        done[collective[endless(entries, collective, found.ends)]] = True
+        done[collective[in_unclosed_batch(entries, collective, found.ends)]] = True
     if not found.gloo:
         _close_silent_batches(entries, rows, p2p, found.ends, done, status, found.active_only)
 
@@ -167,7 +167,7 @@ def _close_batches(entries: Entries, rows: Int64, p2p: Bool, ends: Bool, done: B
             done[mine[np.isin(numbers, closed)]] = True
 
 
-def endless(entries: Entries, collective: Int64, ends: Bool) -> Bool:
+def in_unclosed_batch(entries: Entries, collective: Int64, ends: Bool) -> Bool:
     """Which of the collectives belong to a batch whose end is not shown."""
     numbers = entries.seq[collective]
     counts = Counter(numbers.tolist())

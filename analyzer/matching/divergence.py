@@ -10,11 +10,11 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Int32, Int64
 from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence
-from hanglab.analyzer.matching.call_lookup import Lookup
-from hanglab.analyzer.matching.divergent_call_site import find_detour
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.divergent_call_site import find_divergent_call_site
 from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
-from hanglab.analyzer.matching.merging import History
-from hanglab.analyzer.matching.missing_votes import Voices, voices_under
+from hanglab.analyzer.matching.merging import SignatureHistory
+from hanglab.analyzer.matching.missing_votes import MissingVotes, missing_votes_at
 from hanglab.analyzer.matching.sequences import Sequences, Signature, calls_under
 from hanglab.analyzer.matching.signatures import (
     OPERATION,
@@ -38,7 +38,7 @@ _SHIFT = 256
 _AGREEING = 3
 
 
-def find_divergence(sequences: Sequences, lookup: Lookup, *, stuck: bool) -> Divergence | None:
+def find_divergence(sequences: Sequences, lookup: CallLookup, *, stuck: bool) -> Divergence | None:
     """``stuck`` says that some member waits in this group."""
     if len(sequences.histories) < 2:
         return None
@@ -48,20 +48,20 @@ def find_divergence(sequences: Sequences, lookup: Lookup, *, stuck: bool) -> Div
         if soft is not None:
             return soft
         if hard is not None and not hard.deviating:
-            detour = find_detour(sequences, lookup, hard.seq)
-            if detour is not None and not _may_be_most(sequences, detour):
-                return detour
+            divergent = find_divergent_call_site(sequences, lookup, hard.seq)
+            if divergent is not None and not _may_be_most(sequences, divergent):
+                return divergent
     return hard
 
 
-def _may_be_most(sequences: Sequences, detour: Divergence) -> bool:
+def _may_be_most(sequences: Sequences, divergent: Divergence) -> bool:
     """Whether members that nobody heard of may have gone the same way."""
-    voices = voices_under(sequences, detour.seq)
-    known = len(sequences.group.members) - len(voices.silent)
-    return voices.may_outvote(len(detour.deviating), known)
+    missing_votes = missing_votes_at(sequences, divergent.seq)
+    known = len(sequences.group.members) - len(missing_votes.unknown_calls)
+    return missing_votes.may_be_majority(len(divergent.deviating), known)
 
 
-def _overlap(a: History, b: History) -> tuple[int, Int32, Int32]:
+def _overlap(a: SignatureHistory, b: SignatureHistory) -> tuple[int, Int32, Int32]:
     low = max(a.base, b.base)
     high = max(low, min(a.base + len(a.codes), b.base + len(b.codes)))
     return low, a.codes[low - a.base : high - a.base], b.codes[low - b.base : high - b.base]
@@ -93,7 +93,7 @@ class _Side:
     ranks: list[int]
 
 
-def _sides(sequences: Sequences, lookup: Lookup, seq: int) -> list[_Side]:
+def _sides(sequences: Sequences, lookup: CallLookup, seq: int) -> list[_Side]:
     by_code: dict[int, list[int]] = {}
     for rank in sequences.group.members:
         code = sequences.code(rank, seq)
@@ -119,7 +119,7 @@ def _sides(sequences: Sequences, lookup: Lookup, seq: int) -> list[_Side]:
     return sorted(sides, key=lambda side: (-len(side.ranks), min(side.ranks)))
 
 
-def _hard_divergence(sequences: Sequences, lookup: Lookup) -> Divergence | None:
+def _hard_divergence(sequences: Sequences, lookup: CallLookup) -> Divergence | None:
     for seq in _suspects(sequences):
         sides = _sides(sequences, lookup, seq)
         if len(sides) > 1:
@@ -127,9 +127,9 @@ def _hard_divergence(sequences: Sequences, lookup: Lookup) -> Divergence | None:
     return None
 
 
-def _judge(sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]) -> Divergence:
-    voices = voices_under(sequences, seq)
-    conforming = _conforming(sequences, seq, sides, voices)
+def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side]) -> Divergence:
+    missing_votes = missing_votes_at(sequences, seq)
+    conforming = _conforming(sequences, seq, sides, missing_votes)
     ranks = sorted(rank for side in sides for rank in side.ranks)
     deviating: tuple[int, ...] = ()
     if conforming is not None:
@@ -150,19 +150,21 @@ def _judge(sequences: Sequences, lookup: Lookup, seq: int, sides: list[_Side]) -
         candidates=() if deviating else tuple(ranks),
         skipped=skipped,
         finished=all(
-            standing.finished(seq)
+            progress.finished(seq)
             for rank in ranks
-            if (standing := sequences.group.standings.get(rank)) is not None
+            if (progress := sequences.group.progress.get(rank)) is not None
         ),
-        silent=voices.silent,
-        unlisted=voices.unlisted > 0,
+        unknown_calls=missing_votes.unknown_calls,
+        unlisted=missing_votes.unlisted > 0,
     )
 
 
-def _conforming(sequences: Sequences, seq: int, sides: list[_Side], voices: Voices) -> _Side | None:
+def _conforming(
+    sequences: Sequences, seq: int, sides: list[_Side], missing_votes: MissingVotes
+) -> _Side | None:
     """The side that does right: the majority, or who goes on as the group did before."""
     known = sum(len(side.ranks) for side in sides)
-    if voices.outvote(len(sides[0].ranks), known):
+    if missing_votes.is_majority(len(sides[0].ranks), known):
         return sides[0]
     fitting = []
     pattern: set[Hashable] = set()
@@ -184,8 +186,8 @@ def _conforming(sequences: Sequences, seq: int, sides: list[_Side], voices: Voic
         if side is steady:
             continue
         now = sequences.signature(side.code)
-        if _comes_rarely(past, pattern, now) or not voices.bear_out(
-            len(steady.ranks), len(side.ranks), known, jumped=now in pattern
+        if _comes_rarely(past, pattern, now) or not missing_votes.confirms_pattern(
+            len(steady.ranks), len(side.ranks), known, is_ahead=now in pattern
         ):
             return None
     return steady
@@ -250,7 +252,7 @@ def _skips(sequences: Sequences, seq: int, base: int, side: _Side, kind: Differe
     return left_out(mine, peers, same=alike) is not None
 
 
-def _shifted(sequences: Sequences, lookup: Lookup, before: int | None) -> Divergence | None:
+def _shifted(sequences: Sequences, lookup: CallLookup, before: int | None) -> Divergence | None:
     """Members that call the same operation from the places of different ones.
 
     Different lines for one operation are normal (a branch on the rank), as long
@@ -259,7 +261,7 @@ def _shifted(sequences: Sequences, lookup: Lookup, before: int | None) -> Diverg
     something in.
     """
     histories = sequences.histories[:_COMPARED]
-    best: tuple[int, History, History, int] | None = None
+    best: tuple[int, SignatureHistory, SignatureHistory, int] | None = None
     for a in histories:
         for b in histories:
             if a is b:
@@ -296,7 +298,7 @@ def _first_break(table: UInt64, mine: Int32, others: Int32) -> int | None:
     return None
 
 
-def _shift_of(table: UInt64, ahead: History, behind: History, seq: int) -> int:
+def _shift_of(table: UInt64, ahead: SignatureHistory, behind: SignatureHistory, seq: int) -> int:
     """By how many operations ``ahead`` is ahead of ``behind`` from ``seq`` on; 0 if it is not."""
     mine = ahead.codes[seq - ahead.base :]
     others = behind.codes[seq - behind.base :]
@@ -323,7 +325,11 @@ def _same(table: UInt64, mine: Int32, others: Int32) -> bool:
 
 
 def _judge_shift(
-    sequences: Sequences, lookup: Lookup, seq: int, ahead: History, behind: History
+    sequences: Sequences,
+    lookup: CallLookup,
+    seq: int,
+    ahead: SignatureHistory,
+    behind: SignatureHistory,
 ) -> Divergence | None:
     members = set(sequences.group.members)
     leaders = sorted(
@@ -336,11 +342,11 @@ def _judge_shift(
     )
     if not leaders or not followers:
         return None
-    voices = voices_under(sequences, seq)
+    missing_votes = missing_votes_at(sequences, seq)
     # Who does neither, or has not come yet, is on nobody's side.
-    known = len(members) - sum(rank in members for rank in voices.silent)
+    known = len(members) - sum(rank in members for rank in missing_votes.unknown_calls)
     conforming: list[int] | None = None
-    if voices.outvote(max(len(leaders), len(followers)), known):
+    if missing_votes.is_majority(max(len(leaders), len(followers)), known):
         conforming = max(leaders, followers, key=len)
     else:
         fitting = []
@@ -349,9 +355,9 @@ def _judge_shift(
             expected = continuation(past, 1)
             now, theirs = (sequences.signature(sequences.code(r[0], seq)) for r in (ranks, others))
             pattern = set(past[-(period_of(past) or 0) :])
-            jumped = others is leaders and theirs in pattern
-            borne_out = not _comes_rarely(past, pattern, theirs) and voices.bear_out(
-                len(ranks), len(others), known, jumped=jumped
+            is_ahead = others is leaders and theirs in pattern
+            borne_out = not _comes_rarely(past, pattern, theirs) and missing_votes.confirms_pattern(
+                len(ranks), len(others), known, is_ahead=is_ahead
             )
             if expected and expected[0] == now and borne_out:
                 fitting.append(ranks)
@@ -373,6 +379,6 @@ def _judge_shift(
         candidates=() if deviating else tuple(ranks),
         skipped=bool(deviating) and deviating == tuple(leaders),
         finished=True,
-        silent=voices.silent,
-        unlisted=voices.unlisted > 0,
+        unknown_calls=missing_votes.unknown_calls,
+        unlisted=missing_votes.unlisted > 0,
     )

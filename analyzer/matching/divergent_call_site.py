@@ -8,27 +8,29 @@ operations that used to go together meet again.
 from __future__ import annotations
 
 from hanglab.analyzer.graph.wait_for_graph import Difference, Divergence
-from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.group_history import continuation
-from hanglab.analyzer.matching.merging import History
+from hanglab.analyzer.matching.merging import SignatureHistory
 from hanglab.analyzer.matching.sequences import Sequences, calls_under
 
 #: So many histories of a group are compared with each other.
 _COMPARED = 64
 
 
-def find_detour(sequences: Sequences, lookup: Lookup, before: int) -> Divergence | None:
+def find_divergent_call_site(
+    sequences: Sequences, lookup: CallLookup, before: int
+) -> Divergence | None:
     """A detour that ends in the difference under the number ``before``; None without one."""
     members = set(sequences.group.members)
     histories = [h for h in sequences.histories[:_COMPARED] if members & set(h.windows)]
-    starts: dict[int, list[History]] = {}
-    for stray in histories:
+    starts: dict[int, list[SignatureHistory]] = {}
+    for changed in histories:
         for steady in histories:
-            if stray is steady:
+            if changed is steady:
                 continue
-            seq = _left_at(sequences, stray, steady, before)
-            if seq is not None and stray not in starts.setdefault(seq, []):
-                starts[seq].append(stray)
+            seq = _left_at(sequences, changed, steady, before)
+            if seq is not None and changed not in starts.setdefault(seq, []):
+                starts[seq].append(changed)
     if not starts:
         return None
     seq = min(starts)
@@ -51,15 +53,19 @@ def find_detour(sequences: Sequences, lookup: Lookup, before: int) -> Divergence
     )
 
 
-def _within(history: History, seq: int) -> set[int]:
+def _within(history: SignatureHistory, seq: int) -> set[int]:
     return {rank for rank, (low, high) in history.windows.items() if low <= seq < high}
 
 
-def _left_at(sequences: Sequences, stray: History, steady: History, before: int) -> int | None:
-    """The number at which ``stray`` left the way that ``steady`` kept to; None if it did not."""
-    low = max(stray.base, steady.base)
-    high = min(stray.base + len(stray.codes), steady.base + len(steady.codes), before + 1)
-    mine = [sequences.signature(int(c)) for c in stray.codes[low - stray.base : high - stray.base]]
+def _left_at(
+    sequences: Sequences, changed: SignatureHistory, steady: SignatureHistory, before: int
+) -> int | None:
+    """The number at which ``changed`` left the way that ``steady`` kept to; None if it did not."""
+    low = max(changed.base, steady.base)
+    high = min(changed.base + len(changed.codes), steady.base + len(steady.codes), before + 1)
+    mine = [
+        sequences.signature(int(c)) for c in changed.codes[low - changed.base : high - changed.base]
+    ]
     others = [
         sequences.signature(int(c)) for c in steady.codes[low - steady.base : high - steady.base]
     ]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.wait_for_graph import Group
-from hanglab.analyzer.matching.merging import Merged, group_key
-from hanglab.analyzer.matching.summary import Members, Part, Summary
+from hanglab.analyzer.matching.merging import MergedSummaries, group_key
+from hanglab.analyzer.matching.summary import GroupSummary, Members, RankSummary
 
 DEFAULT_NAME = "0"
 DEFAULT_DESCRIPTION = "default_pg"
@@ -25,13 +25,13 @@ _UNLISTED = 4
 
 
 @dataclass
-class Standing:
+class GroupProgress:
     """How far one member has come in one group."""
 
     #: Highest collective sequence number entered; None if not known.
     entered: int | None
     unfinished: frozenset[int] = frozenset()
-    part: Part | None = None
+    part: GroupSummary | None = None
     #: It may have entered more: its file breaks off.
     at_least: bool = False
 
@@ -47,7 +47,7 @@ class Standing:
         """Whether it provably has."""
         if self.entered is None or seq > self.entered or seq in self.unfinished:
             return False
-        if self.part is None or not self.part.dim:
+        if self.part is None or not self.part.history_truncated:
             return True
         return seq >= self.part.base > 0
 
@@ -57,7 +57,7 @@ class ResolvedGroup:
     """A group with its members in group order, and what is known of each of them."""
 
     group: Group
-    standings: dict[int, Standing] = field(default_factory=dict)
+    progress: dict[int, GroupProgress] = field(default_factory=dict)
     #: Members were guessed from who has entries, so there may be more.
     guessed: bool = False
     #: No dump gives members, and groups of one name may be several: who belongs together is open.
@@ -80,12 +80,12 @@ class ResolvedGroup:
         return [
             rank
             for rank in self.members
-            if (standing := self.standings.get(rank)) is None or standing.entered is None
+            if (progress := self.progress.get(rank)) is None or progress.entered is None
         ]
 
 
 @dataclass
-class Cast:
+class GroupTable:
     """All groups, and which one each part of each rank belongs to."""
 
     groups: list[ResolvedGroup]
@@ -93,35 +93,39 @@ class Cast:
     places: dict[tuple[int, int], int]
     expected: tuple[int, ...]
     #: Nothing tells how many ranks the job has: there may be more after the last.
-    endless: bool = False
+    world_size_unknown: bool = False
     #: Ranks whose dumps tell of nothing.
-    blank: tuple[int, ...] = ()
+    empty: tuple[int, ...] = ()
     #: Ranks whose sends and receives leave no entry.
     silent_p2p: frozenset[int] = frozenset()
     #: Some rank is known to have made such ones.
     uses_p2p: bool = False
 
 
-def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
-    everybody, endless = _expected(merged, expected)
-    cast = Cast([], {}, everybody, endless, _blank(merged))
-    cast.silent_p2p = frozenset(r for r, summary in merged.ranks.items() if summary.silent_p2p)
-    cast.uses_p2p = any(part.hidden for s in merged.ranks.values() for part in s.parts)
+def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTable:
+    everybody, world_size_unknown = _expected(merged, expected)
+    group_table = GroupTable([], {}, everybody, world_size_unknown, _empty(merged))
+    group_table.silent_p2p = frozenset(
+        r for r, summary in merged.ranks.items() if summary.silent_p2p
+    )
+    group_table.uses_p2p = any(part.hidden for s in merged.ranks.values() for part in s.parts)
     index: dict[tuple[str, Members], int] = {}
     descriptions: dict[int, Counter[str]] = {}
     loose: dict[str, list[tuple[int, int]]] = {}
     names: dict[str, list[int]] = {}
 
-    def enter(rank: int, number: int, part: Part, place: int) -> None:
-        cast.places[rank, number] = place
-        group = cast.groups[place]
+    def enter(rank: int, number: int, part: GroupSummary, place: int) -> None:
+        group_table.places[rank, number] = place
+        group = group_table.groups[place]
         summary = merged.ranks[rank]
         # A status that can be read says all; without one, a cut file hides the rest.
         sure = summary.has_status and not summary.gloo and not part.p2p
-        group.standings[rank] = (
-            Standing(part.entered, frozenset(part.unfinished), part, summary.cut and not sure)
-            if summary.tells
-            else Standing(None, part=part)
+        group.progress[rank] = (
+            GroupProgress(
+                part.entered, frozenset(part.unfinished), part, summary.truncated and not sure
+            )
+            if summary.informative
+            else GroupProgress(None, part=part)
         )
         group.p2p = group.p2p or part.p2p
         key = group_key(part)
@@ -131,8 +135,8 @@ def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
             descriptions.setdefault(place, Counter())[part.description] += 1
 
     def create(name: str, members: Members, guessed: bool) -> int:
-        place = len(cast.groups)
-        cast.groups.append(ResolvedGroup(Group(name, tuple(members)), guessed=guessed))
+        place = len(group_table.groups)
+        group_table.groups.append(ResolvedGroup(Group(name, tuple(members)), guessed=guessed))
         names.setdefault(name, []).append(place)
         return place
 
@@ -148,7 +152,7 @@ def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
     for name, owners in loose.items():
         left = []
         for rank, number in owners:
-            fitting = [p for p in names.get(name, ()) if rank in cast.groups[p].members]
+            fitting = [p for p in names.get(name, ()) if rank in group_table.groups[p].members]
             if len(fitting) == 1:
                 enter(rank, number, merged.ranks[rank].parts[number], fitting[0])
             else:
@@ -160,43 +164,45 @@ def resolve(merged: Merged, expected: Sequence[int] | None) -> Cast:
         members = everybody if default else tuple(sorted({rank for rank, _ in left}))
         place = create(name, members, not default or expected is None)
         # A gloo dump never gives members, but its groups do not share names.
-        cast.groups[place].doubtful = not default and not all(
+        group_table.groups[place].doubtful = not default and not all(
             merged.ranks[rank].gloo for rank, _ in left
         )
         for (rank, number), part in zip(left, parts, strict=True):
             enter(rank, number, part, place)
-    _allow_for_others(merged, cast)
-    for place, group in enumerate(cast.groups):
+    _allow_for_others(merged, group_table)
+    for place, group in enumerate(group_table.groups):
         if place in descriptions:
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
             group.group = Group(group.group.name, group.members, found[0][0])
-    _learn(merged, cast)
-    return cast
+    _learn(merged, group_table)
+    return group_table
 
 
-def _blank(merged: Merged) -> tuple[int, ...]:
+def _empty(merged: MergedSummaries) -> tuple[int, ...]:
     """Ranks that tell of nothing: not even of groups that, as peers show, are there to be used."""
-    blank = [rank for rank, summary in merged.ranks.items() if summary.blank]
-    if len(blank) < len(merged.ranks):
-        blank = [rank for rank in blank if not merged.ranks[rank].tells]
-    return tuple(sorted(blank))
+    empty = [rank for rank, summary in merged.ranks.items() if summary.empty]
+    if len(empty) < len(merged.ranks):
+        empty = [rank for rank in empty if not merged.ranks[rank].informative]
+    return tuple(sorted(empty))
 
 
-def _allow_for_others(merged: Merged, cast: Cast) -> None:
+def _allow_for_others(merged: MergedSummaries, group_table: GroupTable) -> None:
     """Note who may belong to a group whose members were guessed from those that used it."""
-    absent = [rank for rank in cast.expected if rank not in merged.ranks]
-    for group in cast.groups:
+    absent = [rank for rank in group_table.expected if rank not in merged.ranks]
+    for group in group_table.groups:
         if not group.guessed:
             continue
-        sizes = {s.part.size for s in group.standings.values() if s.part is not None} - {0}
+        sizes = {s.part.size for s in group.progress.values() if s.part is not None} - {0}
         if sizes == {len(group.members)}:
             continue
         group.possible = tuple(rank for rank in absent if rank not in group.members)
-        if cast.endless:
+        if group_table.world_size_unknown:
             group.unlisted = -(-len(group.members) // _UNLISTED)
 
 
-def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[tuple[int, ...], bool]:
+def _expected(
+    merged: MergedSummaries, expected: Sequence[int] | None
+) -> tuple[tuple[int, ...], bool]:
     """The ranks that the job should have, and whether there may be more of them."""
     if expected is not None:
         return tuple(sorted(set(expected) | set(merged.ranks))), False
@@ -205,9 +211,9 @@ def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[tuple[int
     for members in lists | {s.nameless for s in merged.ranks.values()}:
         seen.update(members or ())
     default = [p for s in merged.ranks.values() for p in s.parts if _is_default(p)]
-    endless = not any(part.members for part in default) if default else not any(lists)
+    world_size_unknown = not any(part.members for part in default) if default else not any(lists)
     sizes = {part.size for part in default} - {0}
-    if endless and len(sizes) == 1 and max(seen, default=0) < min(sizes):
+    if world_size_unknown and len(sizes) == 1 and max(seen, default=0) < min(sizes):
         return tuple(range(sizes.pop())), False
     for part in (part for s in merged.ranks.values() for part in s.parts):
         if not part.members and _is_default(part):
@@ -217,49 +223,51 @@ def _expected(merged: Merged, expected: Sequence[int] | None) -> tuple[tuple[int
             seen.update(range(max(named, default=0) + 1))
             if most < _FILLED * len(seen):
                 seen.update(range(most))
-    return tuple(sorted(seen)), endless
+    return tuple(sorted(seen)), world_size_unknown
 
 
-def _is_default(part: Part) -> bool:
+def _is_default(part: GroupSummary) -> bool:
     return part.name == DEFAULT_NAME or part.description == DEFAULT_DESCRIPTION
 
 
-def _learn(merged: Merged, cast: Cast) -> None:
+def _learn(merged: MergedSummaries, group_table: GroupTable) -> None:
     """Tie statuses to groups by the numbers that peers give the same group."""
-    for group in cast.groups:
+    for group in group_table.groups:
         votes = {
-            standing.part.pg_id
-            for standing in group.standings.values()
-            if standing.part is not None and standing.part.pg_id != ABSENT
+            progress.part.pg_id
+            for progress in group.progress.values()
+            if progress.part is not None and progress.part.pg_id != ABSENT
         }
         if len(votes) != 1:
             continue
         pg_id = votes.pop()
         for rank in group.members:
             summary = merged.ranks.get(rank)
-            if summary is None or not summary.tells:
+            if summary is None or not summary.informative:
                 continue
-            standing = group.standings.get(rank)
-            if standing is None:
-                standing = group.standings[rank] = Standing(None)
-            if standing.entered is None:
-                _take_status(summary, standing, pg_id, group)
+            progress = group.progress.get(rank)
+            if progress is None:
+                progress = group.progress[rank] = GroupProgress(None)
+            if progress.entered is None:
+                _take_status(summary, progress, pg_id, group)
 
 
-def _take_status(summary: Summary, standing: Standing, pg_id: int, group: ResolvedGroup) -> None:
+def _take_status(
+    summary: RankSummary, progress: GroupProgress, pg_id: int, group: ResolvedGroup
+) -> None:
     if summary.whole:
-        standing.entered = 0
+        progress.entered = 0
         return
-    own = {part.pg_id for part in summary.parts if part is not standing.part}
+    own = {part.pg_id for part in summary.parts if part is not progress.part}
     if pg_id in own or not summary.has_status:
         return
-    if group.p2p or any(s.part is not None and s.part.hidden for s in group.standings.values()):
+    if group.p2p or any(s.part is not None and s.part.hidden for s in group.progress.values()):
         # The status counts point-to-point operations as well.
         return
     # A group gets a status with its first operation.
-    enqueued, completed = summary.untied.get(pg_id, (0, 0))
+    enqueued, completed = summary.unassigned_status.get(pg_id, (0, 0))
     enqueued, completed = max(enqueued, 0), max(completed, 0)
-    known = [s for s in group.standings.values() if s.entered is not None]
+    known = [s for s in group.progress.values() if s.entered is not None]
     finished = max((min(s.unfinished, default=(s.entered or 0) + 1) - 1 for s in known), default=0)
     entered = min((s.entered or 0 for s in known), default=0)
     if enqueued < finished or completed > entered:
@@ -268,5 +276,5 @@ def _take_status(summary: Summary, standing: Standing, pg_id: int, group: Resolv
     if summary.gloo and completed != enqueued:
         # Its threads write the last completed number without order: it may stay behind.
         return
-    standing.entered = enqueued
-    standing.unfinished = frozenset(range(completed + 1, enqueued + 1))
+    progress.entered = enqueued
+    progress.unfinished = frozenset(range(completed + 1, enqueued + 1))

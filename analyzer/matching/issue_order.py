@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from hanglab.analyzer.flight_recorder.columns import Entries, Operation
-from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
 from hanglab.analyzer.matching.summary import Pending
@@ -24,45 +24,45 @@ _PAST = 1024
 _Called = tuple[str, Operation, object, object]
 
 
-class Habit(Enum):
-    KEPT = "kept"
+class IssueOrder(Enum):
+    IN_ORDER = "in_order"
     #: It did what it usually does later.
-    JUMPED = "jumped"
+    AHEAD = "ahead"
     UNKNOWN = "unknown"
 
 
-def find_breaker(places: Mapping[int, int], lookup: Lookup) -> int | None:
+def find_rank_ahead(places: Mapping[int, int], lookup: CallLookup) -> int | None:
     """The one rank that jumped ahead in its own order while all others kept theirs.
 
     ``places`` maps ranks to the index of the entry in which they wait.
     """
-    habits = {rank: habit_at(lookup.entries(rank), index) for rank, index in places.items()}
-    jumped = [rank for rank, habit in habits.items() if habit is Habit.JUMPED]
-    kept = [rank for rank, habit in habits.items() if habit is Habit.KEPT]
-    return jumped[0] if len(jumped) == 1 and len(kept) == len(habits) - 1 else None
+    orders = {rank: issue_order_at(lookup.entries(rank), index) for rank, index in places.items()}
+    ahead = [rank for rank, order in orders.items() if order is IssueOrder.AHEAD]
+    in_order = [rank for rank, order in orders.items() if order is IssueOrder.IN_ORDER]
+    return ahead[0] if len(ahead) == 1 and len(in_order) == len(orders) - 1 else None
 
 
-def habit_at(entries: Entries | None, index: int) -> Habit:
+def issue_order_at(entries: Entries | None, index: int) -> IssueOrder:
     """Whether the entry at ``index`` is what the rank's own pattern has next.
 
     Not known where the order of its thread says other than that of all threads together:
     threads may take turns for long and still be free to change them.
     """
     if entries is None or not 0 < index < len(entries):
-        return Habit.UNKNOWN
+        return IssueOrder.UNKNOWN
     now, patterns = _patterns_at(entries, index)
-    kept = {now == pattern[0] for pattern in patterns}
-    if len(kept) != 1:
-        return Habit.UNKNOWN
-    return Habit.KEPT if kept.pop() else Habit.JUMPED
+    in_order = {now == pattern[0] for pattern in patterns}
+    if len(in_order) != 1:
+        return IssueOrder.UNKNOWN
+    return IssueOrder.IN_ORDER if in_order.pop() else IssueOrder.AHEAD
 
 
-def leaves_out(entries: Entries | None, index: int, group: str, other: Pending) -> bool:
+def jumps_over(entries: Entries | None, index: int, group: str, other: Pending) -> bool:
     """Whether a rank jumped, at the entry at ``index``, over the other half of ``other``.
 
     ``other`` is a peer's send or receive in the group of that name.
     """
-    if entries is None or habit_at(entries, index) is not Habit.JUMPED:
+    if entries is None or issue_order_at(entries, index) is not IssueOrder.AHEAD:
         return False
     now, (pattern, *_) = _patterns_at(entries, index)
     sends = other.op.endswith("send")

@@ -13,7 +13,7 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Int32
 from hanglab.analyzer.matching.signatures import UInt64
-from hanglab.analyzer.matching.summary import GAP, Members, Part, Summary
+from hanglab.analyzer.matching.summary import GAP, GroupSummary, Members, RankSummary
 
 #: Histories that lie further apart are not laid into one array.
 _FAR = 1 << 14
@@ -24,7 +24,7 @@ GroupKey = tuple[str, Members | None]
 
 
 @dataclass
-class History:
+class SignatureHistory:
     """Signatures by sequence number, the same for all ranks in ``windows`` where they have any."""
 
     base: int
@@ -33,7 +33,7 @@ class History:
     #: Rank -> the sequence numbers that it has entries for, first and one past the last.
     windows: dict[int, tuple[int, int]]
 
-    def agrees(self, other: History) -> bool:
+    def agrees(self, other: SignatureHistory) -> bool:
         low = max(self.base, other.base)
         high = min(self.base + len(self.codes), other.base + len(other.codes))
         if high <= low:
@@ -44,7 +44,7 @@ class History:
             return True
         return bool(((mine == others) | (mine == GAP) | (others == GAP)).all())
 
-    def take(self, other: History) -> None:
+    def take(self, other: SignatureHistory) -> None:
         low = min(self.base, other.base)
         high = max(self.base + len(self.codes), other.base + len(other.codes))
         if low == self.base and high == self.base + len(self.codes):
@@ -65,15 +65,15 @@ class History:
 
 
 @dataclass
-class Merged:
+class MergedSummaries:
     """Any number of ranks.  The summaries have lost their codes to ``histories``."""
 
-    ranks: dict[int, Summary] = field(default_factory=dict)
-    histories: dict[GroupKey, list[History]] = field(default_factory=dict)
+    ranks: dict[int, RankSummary] = field(default_factory=dict)
+    histories: dict[GroupKey, list[SignatureHistory]] = field(default_factory=dict)
     #: Rows of the tables of signatures, each with its number.
     signatures: dict[bytes, int] = field(default_factory=dict)
 
-    def add(self, summary: Summary) -> None:
+    def add(self, summary: RankSummary) -> None:
         """Take one rank in; a second summary of the same rank is left out."""
         if summary.rank in self.ranks:
             return
@@ -82,21 +82,21 @@ class Merged:
             if part.codes is not None:
                 codes = _renumber(part.codes, numbers)
                 window = {summary.rank: (part.base, part.base + part.length)}
-                self._enter(group_key(part), History(part.base, codes, window))
+                self._enter(group_key(part), SignatureHistory(part.base, codes, window))
         self.ranks[summary.rank] = replace(
             summary,
             parts=[replace(part, codes=None) for part in summary.parts],
             table=np.zeros((0, 5), dtype=np.uint64),
         )
 
-    def unite(self, other: Merged) -> None:
+    def unite(self, other: MergedSummaries) -> None:
         """Take all ranks of another one in, which must share none with this one."""
         self.ranks.update(other.ranks)
         numbers = self._numbers(other.table())
         for key, histories in other.histories.items():
             for history in histories:
                 codes = _renumber(history.codes, numbers)
-                self._enter(key, History(history.base, codes, dict(history.windows)))
+                self._enter(key, SignatureHistory(history.base, codes, dict(history.windows)))
 
     def table(self) -> UInt64:
         """All signatures, of shape ``(k, 5)``."""
@@ -108,7 +108,7 @@ class Merged:
         rows = [row.tobytes() for row in table]
         return np.array([known.setdefault(row, len(known)) for row in rows] + [GAP], np.int32)
 
-    def _enter(self, key: GroupKey, history: History) -> None:
+    def _enter(self, key: GroupKey, history: SignatureHistory) -> None:
         histories = self.histories.setdefault(key, [])
         for known in histories[:_SEARCHED]:
             if known.agrees(history):
@@ -122,19 +122,19 @@ def _renumber(codes: Int32, numbers: Int32) -> Int32:
     return numbers[codes]
 
 
-def group_key(part: Part) -> GroupKey:
+def group_key(part: GroupSummary) -> GroupKey:
     return part.name, part.members or None
 
 
-def merge(*parts: Summary | Merged) -> Merged:
+def merge(*parts: RankSummary | MergedSummaries) -> MergedSummaries:
     """Unite summaries, and what was united before, into a new whole."""
     return merge_all(parts)
 
 
-def merge_all(parts: Iterable[Summary | Merged]) -> Merged:
-    merged = Merged()
+def merge_all(parts: Iterable[RankSummary | MergedSummaries]) -> MergedSummaries:
+    merged = MergedSummaries()
     for part in parts:
-        if isinstance(part, Summary):
+        if isinstance(part, RankSummary):
             merged.add(part)
         else:
             merged.unite(part)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
-from hanglab.analyzer.graph.waits import Waiting
-from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.graph.waits import OpenOperation
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.summary import Pending
 
 
 @dataclass
-class _Side:
+class _ChannelHalf:
     """One rank's half of a channel."""
 
     #: Indices of its entries.
@@ -30,14 +30,14 @@ class _Side:
         return int(np.searchsorted(self.rows, index))
 
 
-def recount(waiting: Waiting, lookup: Lookup) -> bool | None:
+def posted_by_counts(waiting: OpenOperation, lookup: CallLookup) -> bool | None:
     """Whether the other half of a send or receive has been posted; None if that stays unknown."""
     (rank, pending), *_ = waiting.waiters.items()
     if waiting.peer is None:
         return None
     sends = pending.op.endswith("send")
-    mine = _side(lookup.entries(rank), waiting, pending, sends)
-    theirs = _side(lookup.entries(waiting.peer), waiting, pending, not sends)
+    mine = _channel_half(lookup.entries(rank), waiting, pending, sends)
+    theirs = _channel_half(lookup.entries(waiting.peer), waiting, pending, not sends)
     if mine is None or theirs is None:
         return None
     common = sorted(mine.marks.keys() & theirs.marks.keys(), key=lambda mark: mine.marks[mark])
@@ -51,7 +51,9 @@ def recount(waiting: Waiting, lookup: Lookup) -> bool | None:
     return mine.before(pending.index) + offsets[0] < len(theirs.rows)
 
 
-def _side(entries: Entries | None, waiting: Waiting, pending: Pending, sends: bool) -> _Side | None:
+def _channel_half(
+    entries: Entries | None, waiting: OpenOperation, pending: Pending, sends: bool
+) -> _ChannelHalf | None:
     if entries is None or pending.index == ABSENT:
         return None
     names = [group.name for group in entries.group_names]
@@ -73,4 +75,4 @@ def _side(entries: Entries | None, waiting: Waiting, pending: Pending, sends: bo
             strict=True,
         )
     }
-    return _Side(rows, marks)
+    return _ChannelHalf(rows, marks)

@@ -8,9 +8,9 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Int32
 from hanglab.analyzer.graph.wait_for_graph import Call
-from hanglab.analyzer.matching.call_lookup import Lookup
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.groups import ResolvedGroup
-from hanglab.analyzer.matching.merging import History, Merged
+from hanglab.analyzer.matching.merging import MergedSummaries, SignatureHistory
 from hanglab.analyzer.matching.signatures import UInt64
 from hanglab.analyzer.matching.summary import GAP
 
@@ -25,7 +25,7 @@ class Sequences:
     """What each member of one group did, by sequence number."""
 
     group: ResolvedGroup
-    histories: list[History]
+    histories: list[SignatureHistory]
     table: UInt64
 
     def of(self, rank: int) -> tuple[int, Int32]:
@@ -53,8 +53,8 @@ class Sequences:
         return [self.signature(code) for code in codes[start:stop].tolist()]
 
 
-def sequences_of(merged: Merged, group: ResolvedGroup, table: UInt64) -> Sequences:
-    members = set(group.standings)
+def sequences_of(merged: MergedSummaries, group: ResolvedGroup, table: UInt64) -> Sequences:
+    members = set(group.progress)
     histories = []
     for key in group.histories:
         for history in merged.histories.get(key, ()):
@@ -65,7 +65,7 @@ def sequences_of(merged: Merged, group: ResolvedGroup, table: UInt64) -> Sequenc
 
 
 def calls_under(
-    sequences: Sequences, lookup: Lookup, seq: int, ranks: list[int], first: tuple[int, ...]
+    sequences: Sequences, lookup: CallLookup, seq: int, ranks: list[int], first: tuple[int, ...]
 ) -> dict[int, Call]:
     """Calls of ``ranks`` under one number, those of ``first`` before all others."""
     calls = {}

@@ -24,7 +24,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
 )
 from hanglab.analyzer.matching.activity import was_active
-from hanglab.analyzer.matching.completion import Completion, complete, endless
+from hanglab.analyzer.matching.completion import Completion, complete, in_unclosed_batch
 from hanglab.analyzer.matching.signatures import UInt64, signature_table
 
 #: Members of a group: a range where they are evenly spaced, which they nearly always are.
@@ -71,7 +71,7 @@ class Pending:
 
 
 @dataclass
-class Channel:
+class P2PChannel:
     """Sends, or receives, of one rank with one peer of one group, as far as the ring has them."""
 
     src: int
@@ -84,7 +84,7 @@ class Channel:
 
 
 @dataclass
-class Part:
+class GroupSummary:
     """What one rank's dump says of one group."""
 
     name: str
@@ -102,11 +102,11 @@ class Part:
     entered: int | None = None
     #: Sequence numbers of collectives that have not finished.
     unfinished: tuple[int, ...] = ()
-    channels: list[Channel] = field(default_factory=list)
+    channels: list[P2PChannel] = field(default_factory=list)
     #: Point-to-point operations were seen, so the group's status may count them.
     p2p: bool = False
     #: Below ``base`` the ring may have dropped operations that had not finished.
-    dim: bool = False
+    history_truncated: bool = False
     #: The channels are known from their first operation on.
     counted: bool = False
     #: Operations were issued that the ring does not show (point-to-point on gloo).
@@ -118,7 +118,7 @@ class Part:
 
 
 @dataclass
-class Summary:
+class RankSummary:
     """One rank.  ``table`` has shape ``(k, 5)``, see :func:`signatures.signature_table`."""
 
     rank: int
@@ -126,26 +126,26 @@ class Summary:
     #: The ring still holds the first operation that the rank ever made.
     whole: bool = False
     #: False where the dump can tell nothing about operations.
-    tells: bool = True
+    informative: bool = True
     #: The rank was in one of its usual pauses, or in none, when its dump was written.
     active: bool = False
     #: The dump has group statuses at all (formats before 2.4 do not).
     has_status: bool = False
     #: The file breaks off, so operations may follow that nobody can read.
-    cut: bool = False
-    parts: list[Part] = field(default_factory=list)
+    truncated: bool = False
+    parts: list[GroupSummary] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     #: Status by pg_id that no entry ties to a name: (enqueued, completed).
-    untied: dict[int, tuple[int, int]] = field(default_factory=dict)
+    unassigned_status: dict[int, tuple[int, int]] = field(default_factory=dict)
     table: UInt64 = field(default_factory=lambda: np.zeros((0, 5), dtype=np.uint64))
     #: The ring may have dropped operations that had not finished.
-    dim: bool = False
+    history_truncated: bool = False
     #: Index of the rank's last entry, ABSENT without entries.
     last: int = ABSENT
     #: Ranks that the dump names without saying in which group.
     nameless: Members = ()
     #: The dump has neither an entry nor a status.
-    blank: bool = False
+    empty: bool = False
     #: Sends and receives leave no entry (gloo, without what the Python boundary knows).
     silent_p2p: bool = False
 
@@ -170,26 +170,26 @@ def _compacted(given: tuple[int, ...]) -> Members:
     return given
 
 
-def summarise(dump: RankDump) -> Summary:
+def summarise(dump: RankDump) -> RankSummary:
     """Boil one rank's dump down.  Never raises for strange contents."""
     entries = dump.entries
     if entries is not None and len(entries) == 0:
         entries = None
     members = _members_of(dump)
-    cut = bool(dump.damage)
+    truncated = bool(dump.damage)
     # A group gets its status with its first operation: without any, none was made.
-    has_status = bool(dump.status) or not (cut or _before_status(dump.version))
-    summary = Summary(rank=dump.rank, has_status=has_status, cut=cut)
+    has_status = bool(dump.status) or not (truncated or _before_status(dump.version))
+    summary = RankSummary(rank=dump.rank, has_status=has_status, truncated=truncated)
     summary.nameless = compact(dump.nameless)
-    summary.blank = entries is None and not dump.status
+    summary.empty = entries is None and not dump.status
     summary.active = was_active(dump)
-    named: dict[str, Part] = {}
+    named: dict[str, GroupSummary] = {}
 
-    def part_of(name: str, description: str = "") -> Part:
+    def part_of(name: str, description: str = "") -> GroupSummary:
         part = named.get(name)
         if part is None:
             description = description or dump.descriptions.get(name, "")
-            part = named[name] = Part(name, description, members.get(name))
+            part = named[name] = GroupSummary(name, description, members.get(name))
             summary.parts.append(part)
         return part
 
@@ -205,8 +205,8 @@ def summarise(dump: RankDump) -> Summary:
         # The recorder lists groups from their creation and statuses from the first
         # operation: a rank with the former alone has entered nothing yet.
         listed = bool(dump.members) or "" in dump.descriptions
-        summary.tells = listed and not summary.cut and not _before_status(dump.version)
-        summary.whole = summary.tells
+        summary.informative = listed and not summary.truncated and not _before_status(dump.version)
+        summary.whole = summary.informative
     tied = {part.pg_id for part in summary.parts if part.pg_id != ABSENT}
     for pg_id, name in dump.names.items():
         part = named.get(name)
@@ -214,8 +214,8 @@ def summarise(dump: RankDump) -> Summary:
             part.pg_id = pg_id
     for pg_id, status in dump.status.items():
         if pg_id not in tied:
-            summary.untied[pg_id] = (status.enqueued or 0, status.completed or 0)
-    if summary.whole or (summary.has_status and not summary.untied):
+            summary.unassigned_status[pg_id] = (status.enqueued or 0, status.completed or 0)
+    if summary.whole or (summary.has_status and not summary.unassigned_status):
         # Neither an entry nor a status that could be the group's: it was never used.
         for part in summary.parts:
             if part.pg_id == ABSENT:
@@ -272,7 +272,7 @@ def _starts_at_zero(ranks: tuple[int, ...]) -> bool:
     return min(ranks) == 0 and max(ranks) == len(ranks) - 1
 
 
-def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: Any) -> None:
+def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_of: Any) -> None:
     count = len(entries)
     by_name: dict[str, int] = {}
     to_part = np.zeros(len(entries.group_names), dtype=np.int32)
@@ -285,7 +285,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
     known_ids = entries.record_id[entries.record_id >= 0]
     collectives = entries.seq[~p2p & (entries.seq >= 0)]
     summary.whole = (
-        not summary.cut
+        not summary.truncated
         and len(known_ids) > 0
         and int(known_ids[0]) == 0
         and int(known_ids[-1]) == len(known_ids) - 1
@@ -304,12 +304,12 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
         part.active_only = active_only
         if not part.members:
             part.size = _size(entries, rows)
-        collective = rows[~p2p[rows] & (entries.seq[rows] >= 0) & ~completion.vague[rows]]
+        collective = rows[~p2p[rows] & (entries.seq[rows] >= 0) & ~completion.undetermined[rows]]
         status = dump.status.get(part.pg_id)
         mine = codes[collective]
         # The end stands for a batch: without it, nobody knows what the number is.
         if active_only:
-            mine[endless(entries, collective, completion.ends)] = GAP
+            mine[in_unclosed_batch(entries, collective, completion.ends)] = GAP
         _read_collectives(part, entries.seq[collective], mine, done[collective])
         if not summary.gloo:
             part.counted = int(entries.op_id[rows[0]]) == 1 and not active_only
@@ -321,10 +321,10 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
         elif status is not None and not part.p2p:
             _extend(part, status.enqueued or 0, status.completed or 0)
         if not sparse and _may_have_lost(part):
-            part.dim = not _accounted(part, entries, rows, status, done, summary.gloo)
+            part.history_truncated = not _accounted(part, entries, rows, status, done, summary.gloo)
     # The oldest entry that there is has not finished, so neither may older ones.
     if not (summary.whole or sparse or bool(done[0])):
-        summary.dim = not all(
+        summary.history_truncated = not all(
             _accounted(
                 part,
                 entries,
@@ -338,7 +338,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: Summary, part_of: A
     _read_pending(entries, summary, completion, dump.posted)
 
 
-def _extend(part: Part, enqueued: int, completed: int) -> None:
+def _extend(part: GroupSummary, enqueued: int, completed: int) -> None:
     """The status may tell of operations after the last entry (only active ones, a cut file)."""
     entered = part.entered or 0
     if enqueued > entered:
@@ -348,7 +348,7 @@ def _extend(part: Part, enqueued: int, completed: int) -> None:
 
 
 def _read_gaps(
-    part: Part, entries: Entries, rows: Int64, collective: Int64, boundary: bool
+    part: GroupSummary, entries: Entries, rows: Int64, collective: Int64, boundary: bool
 ) -> None:
     """Gloo numbers sends and receives too, and records none of them."""
     numbers = entries.op_id[rows]
@@ -384,7 +384,7 @@ def _size(entries: Entries, rows: Int64) -> int:
     return found.pop() if len(found) == 1 else 0
 
 
-def _may_have_lost(part: Part) -> bool:
+def _may_have_lost(part: GroupSummary) -> bool:
     """Whether the ring may have dropped collectives of the group that had not finished."""
     if part.length:
         return part.base > 1 and part.base in part.unfinished
@@ -393,7 +393,7 @@ def _may_have_lost(part: Part) -> bool:
 
 
 def _accounted(
-    part: Part,
+    part: GroupSummary,
     entries: Entries,
     rows: Int64,
     status: GroupStatus | None,
@@ -450,7 +450,7 @@ def _distinct(values: Int64) -> tuple[Int64, Int64]:
     return ordered[first], indices
 
 
-def _read_collectives(part: Part, seqs: Int64, codes: Int32, done: Bool) -> None:
+def _read_collectives(part: GroupSummary, seqs: Int64, codes: Int32, done: Bool) -> None:
     if not len(seqs):
         return
     if len(seqs) > 1 and not bool((np.diff(seqs) > 0).all()):
@@ -477,14 +477,14 @@ def _read_collectives(part: Part, seqs: Int64, codes: Int32, done: Bool) -> None
 
 
 def _read_pending(
-    entries: Entries, summary: Summary, completion: Completion, posted: frozenset[int]
+    entries: Entries, summary: RankSummary, completion: Completion, posted: frozenset[int]
 ) -> None:
     part_index, p2p, ends = completion.group, completion.p2p, completion.ends
     done = completion.done
     positions: npt.NDArray[np.int64] = np.zeros(len(entries), dtype=np.int64)
     _read_channels(entries, summary, part_index, p2p & ~ends, done, positions)
     batches: dict[tuple[int, bool, int], int] = {}
-    for index in np.flatnonzero(~done & ~completion.vague).tolist():
+    for index in np.flatnonzero(~done & ~completion.undetermined).tolist():
         operation = entries.operations[entries.operation[index]]
         number, kind = int(part_index[index]), bool(p2p[index])
         if not kind and entries.seq[index] < 0:
@@ -513,7 +513,7 @@ def _read_pending(
 
 def _read_channels(
     entries: Entries,
-    summary: Summary,
+    summary: RankSummary,
     part_index: Int32,
     chosen: Bool,
     done: Bool,
@@ -530,7 +530,7 @@ def _read_channels(
         positions[mine] = np.arange(len(mine))
         finished = done[mine]
         summary.parts[number].channels.append(
-            Channel(
+            P2PChannel(
                 src=what.src,
                 dst=what.dst,
                 sends=what.op.endswith("send"),

@@ -37,13 +37,15 @@ def read_program(dumps: Iterable[RankDump], *, expected: Sequence[int] | None = 
     """
     by_rank = {dump.rank: dump for dump in dumps}
     merged = merge_all(summarise(dump) for dump in by_rank.values())
-    cast = resolve(merged, expected)
-    groups = tuple(ProgramGroup(g.group.name, g.members, g.group.description) for g in cast.groups)
-    size = max(cast.expected, default=-1) + 1
+    group_table = resolve(merged, expected)
+    groups = tuple(
+        ProgramGroup(g.group.name, g.members, g.group.description) for g in group_table.groups
+    )
+    size = max(group_table.expected, default=-1) + 1
     actions: list[tuple[Action, ...]] = [()] * size
     for rank, dump in by_rank.items():
         summary = merged.ranks[rank]
-        places = {part.name: cast.places[rank, n] for n, part in enumerate(summary.parts)}
+        places = {part.name: group_table.places[rank, n] for n, part in enumerate(summary.parts)}
         actions[rank] = tuple(_actions(dump, places, groups))
     return Program(groups, tuple(actions))
 

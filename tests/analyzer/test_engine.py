@@ -8,8 +8,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from hanglab.analyzer import engine, registry
-from hanglab.analyzer.facts.evidence import Evidence, RankView
-from hanglab.analyzer.graph.wait_for_graph import Picture
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import Clock, Exit
@@ -17,22 +17,22 @@ from hanglab.recorder.case.records import Clock, Exit
 AT = Clock(1_000, 1_000)
 
 
-def broken(known: Evidence) -> Iterator[Proposal]:
+def broken(facts: CaseFacts) -> Iterator[Proposal]:
     raise ZeroDivisionError("no rank was late")
     yield
 
 
-def foreign(known: Evidence) -> list[object]:
+def foreign(facts: CaseFacts) -> list[object]:
     return [{"cause": "crash"}]
 
 
-def ended(*signals: int | None) -> Evidence:
+def ended(*signals: int | None) -> CaseFacts:
     """A Case of ranks that ended by these signals, None for success."""
     ranks = {
         rank: RankView(rank, exit=Exit(AT, None if number else 0, number))
         for rank, number in enumerate(signals)
     }
-    return Evidence(Picture(ranks=tuple(ranks), expected=tuple(ranks)), ranks, case=True)
+    return CaseFacts(WaitForGraph(ranks=tuple(ranks), expected=tuple(ranks)), ranks, case=True)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *more: tuple[str, Heuristic]) -> None:

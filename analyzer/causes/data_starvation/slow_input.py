@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.sampled_lines import input_line
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
@@ -26,9 +25,9 @@ from hanglab.recorder.slowness.batch_waits import (
 from hanglab.recorder.slowness.thresholds import FEWEST_IN_JOB
 
 
-def all_waits(known: Known) -> dict[int, BatchWait]:
+def all_waits(facts: CaseFacts) -> dict[int, BatchWait]:
     """Waits of the ranks that drew enough batches to tell."""
-    return {r: w for r, v in known.ranks.items() if (w := input_wait(v)) is not None}
+    return {r: w for r, v in facts.ranks.items() if (w := input_wait(v)) is not None}
 
 
 def input_wait(view: RankView) -> BatchWait | None:
@@ -76,7 +75,7 @@ def _busy(progress: Progress, span_ns: int) -> float | None:
     return needed / lasted if lasted > 0 else None
 
 
-def input_starved(known: Known, waits: Mapping[int, BatchWait]) -> Iterator[Proposal]:
+def input_starved(known: CaseFacts, waits: Mapping[int, BatchWait]) -> Iterator[Proposal]:
     """All ranks wait for input, at once or in turns."""
     waiting = starved_ranks(waits, len(known.ranks))
     if not waiting:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import collective_ref
-from hanglab.analyzer.facts.links import End, Link, latest, links_of
+from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
+from hanglab.analyzer.facts.links import Link, SocketEnd, latest, links_of
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.graph.wait_for_graph import Call
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
@@ -41,29 +40,29 @@ _ROOTLESS = frozenset(
 )  # fmt: skip
 
 
-def partition(known: Known) -> Iterator[Proposal]:
+def partition(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks that send the same again and again to ranks that live and have nothing to read."""
-    if not known.stuck:
+    if not facts.stuck:
         return
-    links = links_of(known.ranks)
+    links = links_of(facts.ranks)
     cut: dict[frozenset[int], Evidence] = {}
     #: (from, to) of what gets lost on its way.
     ways: set[tuple[int, int]] = set()
     for link in links:
         for sender, receiver in link.directions:
-            if _lost(sender) and _at_work(known, receiver.rank):
+            if _lost(sender) and _at_work(facts, receiver.rank):
                 cut.setdefault(frozenset(link.ranks), _unheard(sender, receiver))
                 here, there = sender.rank, receiver.rank
                 ways.add((there, here) if _arrived(sender, receiver) else (here, there))
     if not cut:
         return
-    culprits = _cut_off(known, set(cut), {frozenset(link.ranks) for link in links})
-    call = _stalled(known, culprits)
-    others = known.others(*culprits)
+    culprits = _cut_off(facts, set(cut), {frozenset(link.ranks) for link in links})
+    call = _stalled(facts, culprits)
+    others = facts.others(*culprits)
     among = all(pair <= set(culprits) for pair in cut)
     apart = " from each other" if among or not others else f" from {name_ranks(others)}"
     yield propose(
-        known,
+        facts,
         Order.STALLED,
         Cause.PARTITION,
         culprits,
@@ -87,7 +86,7 @@ def _which(culprits: list[int], ways: set[tuple[int, int]]) -> str:
     return "what is sent"
 
 
-def _unheard(sender: End, receiver: End) -> Evidence:
+def _unheard(sender: SocketEnd, receiver: SocketEnd) -> Evidence:
     there = (
         "has it all, and its acknowledgements get lost"
         if _arrived(sender, receiver)
@@ -102,7 +101,7 @@ def _unheard(sender: End, receiver: End) -> Evidence:
     )
 
 
-def _arrived(sender: End, receiver: End) -> bool:
+def _arrived(sender: SocketEnd, receiver: SocketEnd) -> bool:
     """Whether the receiver's kernel has more than it was able to acknowledge.
 
     The sender's count of acknowledged bytes includes the opening of the connection.
@@ -111,7 +110,7 @@ def _arrived(sender: End, receiver: End) -> bool:
     return acknowledged is not None and received is not None and received > acknowledged
 
 
-def _lost(end: End) -> bool:
+def _lost(end: SocketEnd) -> bool:
     now = end.now
     return (
         now.state == "ESTABLISHED"
@@ -121,19 +120,19 @@ def _lost(end: End) -> bool:
     )
 
 
-def _at_work(known: Known, rank: int) -> bool:
+def _at_work(facts: CaseFacts, rank: int) -> bool:
     """Whether a rank lives and could have read: the fault is not its own."""
-    view = known.ranks[rank]
+    view = facts.ranks[rank]
     return view.ended is None and view.state not in ("T", "t", "Z", "X")
 
 
-def _cut_off(known: Known, cut: set[frozenset[int]], linked: set[frozenset[int]]) -> list[int]:
+def _cut_off(facts: CaseFacts, cut: set[frozenset[int]], linked: set[frozenset[int]]) -> list[int]:
     """The fewest ranks that are an end of every cut; all ends where several sets are as small."""
     ends = sorted({rank for pair in cut for rank in pair})
     for number in range(1, len(ends)):
         covers = [c for c in combinations(ends, number) if all(pair & set(c) for pair in cut)]
         # Whoever still talks to the rest soundly is not cut off.
-        covers = [c for c in covers if not _talks(set(c), cut, linked, set(known.ranks))]
+        covers = [c for c in covers if not _talks(set(c), cut, linked, set(facts.ranks))]
         if len(covers) == 1:
             return list(covers[0])
         if covers or number == 3:
@@ -148,19 +147,19 @@ def _talks(
     return any(pair & side and pair & (ranks - side) for pair in linked - cut)
 
 
-def _stalled(known: Known, ranks: list[int]) -> Call | None:
-    if known.picture.stalled:
-        return known.picture.stalled[0].call
-    return next((call for rank in ranks if (call := known.blocked(rank)) is not None), None)
+def _stalled(facts: CaseFacts, ranks: list[int]) -> Call | None:
+    if facts.graph.stalled:
+        return facts.graph.stalled[0].call
+    return next((call for rank in ranks if (call := facts.blocked(rank)) is not None), None)
 
 
-def slow_link(known: Known) -> Iterator[Proposal]:
+def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
     """A link that always has something to send and gets little through, by nobody's doing."""
-    if known.stuck or any(v.failed for v in known.ranks.values()):
+    if facts.stuck or any(v.failed for v in facts.ranks.values()):
         return
-    slow: list[tuple[Link, End, float]] = []
+    slow: list[tuple[Link, SocketEnd, float]] = []
     rates: dict[frozenset[int], float] = {}
-    for link in links_of(known.ranks):
+    for link in links_of(facts.ranks):
         for sender, receiver in link.directions:
             rate = _rate(sender)
             if rate is None:
@@ -175,11 +174,11 @@ def slow_link(known: Known) -> Iterator[Proposal]:
     share = max((_cost(sender) for _, sender, _ in slow), default=0.0)
     if not slow or share < LOSS_SHARE:
         return
-    linked = {frozenset(link.ranks) for link in links_of(known.ranks)}
-    culprits = _cut_off(known, {frozenset(link.ranks) for link, _, _ in slow}, linked)
+    linked = {frozenset(link.ranks) for link in links_of(facts.ranks)}
+    culprits = _cut_off(facts, {frozenset(link.ranks) for link, _, _ in slow}, linked)
     rate = min(rate for _, _, rate in slow)
     yield propose(
-        known,
+        facts,
         Order.SLOW,
         Cause.SLOW_LINK,
         culprits,
@@ -202,24 +201,24 @@ def slow_link(known: Known) -> Iterator[Proposal]:
     )
 
 
-def _rate(end: End) -> float | None:
+def _rate(end: SocketEnd) -> float | None:
     """Bytes a second while it had something to send; None where it hardly ever had."""
     busy = end.grown("busy_s")
     sent = end.grown("sent_bytes")
     return sent / busy if busy > 0.05 and sent else None
 
 
-def _busy(end: End) -> float:
+def _busy(end: SocketEnd) -> float:
     """Share of the time in which the job used the link at all."""
     return min(1.0, end.grown("busy_s") / end.active_s) if end.active_s > 0 else 0.0
 
 
-def _cost(end: End) -> float:
+def _cost(end: SocketEnd) -> float:
     """Share of all the time in which it was seen."""
     return min(1.0, end.grown("busy_s") / end.seconds) if end.seconds > 0 else 0.0
 
 
-def _congested(sender: End, receiver: End) -> bool:
+def _congested(sender: SocketEnd, receiver: SocketEnd) -> bool:
     """Always something on the way, and neither end holds it up."""
     busy = sender.grown("busy_s")
     held = sender.grown("peer_limited_s") + sender.grown("buffer_limited_s")
@@ -232,7 +231,7 @@ def _congested(sender: End, receiver: End) -> bool:
     )
 
 
-def _waits_for_receipts(sender: End) -> bool:
+def _waits_for_receipts(sender: SocketEnd) -> bool:
     """Whether little is on the way at a time: two segments, or the odd one out of a few.
 
     The receiver may take its time, 40 ms or more, to acknowledge those: no link is slow then.
@@ -241,16 +240,16 @@ def _waits_for_receipts(sender: End) -> bool:
     return rate is not None and rtt_ms is not None and rate * rtt_ms / 1e3 < _FEW_BYTES
 
 
-def fabric_stalled(known: Known) -> Iterator[Proposal]:
+def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
     """NCCL's own transport: everybody is inside one operation, and all else is proved sound.
 
     Their arguments are matched, they hold no root that could differ, all
     processes live and run, every socket between ranks is idle and acknowledged.
     """
-    if not known.stuck or not known.picture.stalled or known.picture.sinks:
+    if not facts.stuck or not facts.graph.stalled or facts.graph.sinks:
         return
-    call = known.picture.stalled[0].call
-    members = [known.ranks.get(rank) for rank in call.group.members]
+    call = facts.graph.stalled[0].call
+    members = [facts.ranks.get(rank) for rank in call.group.members]
     backends = {g.backend for v in members if v for g in v.groups if g.id == call.group.name}
     if call.op not in _ROOTLESS or not backends or not all("nccl" in b for b in backends):
         return
@@ -263,7 +262,7 @@ def fabric_stalled(known: Known) -> Iterator[Proposal]:
         if any(c.send_queue or c.retransmitting for c in sample.connections if c.state != "LISTEN"):
             return
     yield propose(
-        known,
+        facts,
         Order.STALLED,
         Cause.FABRIC_STALLED,
         list(call.group.members),

@@ -6,10 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.collateral_exits import troubles
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.failures import Trouble
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.resource_failures import CONFIRMED, location_of, text_of
 from hanglab.analyzer.facts.stack_position import Place
@@ -38,46 +37,46 @@ _PEER = re.compile(r"connectFullMesh failed")
 _INIT = frozenset({"init_process_group"})
 
 
-def rendezvous(known: Known) -> Iterator[Proposal]:
+def rendezvous(facts: CaseFacts) -> Iterator[Proposal]:
     """Nobody has got beyond the meeting point: whoever is not there is why."""
-    if not known.case or any(_has_operated(view) for view in known.ranks.values()):
+    if not facts.case or any(_has_operated(view) for view in facts.ranks.values()):
         return
-    if known.stuck:
-        yield from _waiting(known)
+    if facts.stuck:
+        yield from _waiting(facts)
     else:
-        yield from _misled(known)
-        yield from _given_up(known)
+        yield from _misled(facts)
+        yield from _given_up(facts)
 
 
 def _has_operated(view: RankView) -> bool:
     return bool(view.groups) or (view.progress is not None and view.progress.operations_total > 0)
 
 
-def _waiting(known: Known) -> Iterator[Proposal]:
-    alive = [view for view in known.ranks.values() if view.ended is None]
-    there = [view for view in alive if view.standing.place is Place.RENDEZVOUS]
+def _waiting(facts: CaseFacts) -> Iterator[Proposal]:
+    alive = [view for view in facts.ranks.values() if view.ended is None]
+    there = [view for view in alive if view.position.place is Place.RENDEZVOUS]
     if not there or len(there) < len(alive):
         return  # whoever stands elsewhere is told of by what it does there
-    if any(view.failed for view in known.ranks.values()):
+    if any(view.failed for view in facts.ranks.values()):
         return  # its error says more
     absent = sorted(
-        {view.rank for view in known.ranks.values() if view.ended is not None}
-        | set(known.inputs.missing_ranks)
+        {view.rank for view in facts.ranks.values() if view.ended is not None}
+        | set(facts.inputs.missing_ranks)
     )
     if absent:
         yield _proposal(
-            known,
+            facts,
             absent,
             f"{name_ranks(absent).capitalize()} never came to the meeting point of the job; the "
             "others wait there.",
-            [Evidence("exit", rank, _why_absent(known, rank)) for rank in absent],
+            [Evidence("exit", rank, _why_absent(facts, rank)) for rank in absent],
         )
         return
-    odd = _differing(known)
+    odd = _differing(facts)
     if odd:
         ranks, words = odd
         yield _proposal(
-            known,
+            facts,
             ranks,
             f"{name_ranks(ranks).capitalize()} was told another meeting point than the others.",
             [Evidence("environment", rank, words) for rank in ranks],
@@ -86,7 +85,7 @@ def _waiting(known: Known) -> Iterator[Proposal]:
     lost = [view for view in there if _seeks_in_vain(view)]
     if lost and len(lost) < len(there):
         yield _proposal(
-            known,
+            facts,
             [view.rank for view in lost],
             f"{name_ranks([view.rank for view in lost]).capitalize()} cannot reach the meeting "
             "point of the job; the others wait there.",
@@ -97,12 +96,14 @@ def _waiting(known: Known) -> Iterator[Proposal]:
         )
 
 
-def _proposal(known: Known, culprits: list[int], summary: str, rows: list[Evidence]) -> Proposal:
-    first = known.ranks.get(culprits[0])
+def _proposal(
+    facts: CaseFacts, culprits: list[int], summary: str, rows: list[Evidence]
+) -> Proposal:
+    first = facts.ranks.get(culprits[0])
     here = first if first is not None and first.ended is None else None
     location = here.location() if here is not None else None
     return propose(
-        known,
+        facts,
         Order.EXIT,
         Cause.RENDEZVOUS,
         culprits,
@@ -114,19 +115,19 @@ def _proposal(known: Known, culprits: list[int], summary: str, rows: list[Eviden
     )
 
 
-def _why_absent(known: Known, rank: int) -> str:
-    view = known.ranks.get(rank)
+def _why_absent(facts: CaseFacts, rank: int) -> str:
+    view = facts.ranks.get(rank)
     if view is None:
         return "nothing was ever heard of it"
     return "ended by itself, without an error, before it had joined"
 
 
-def _differing(known: Known) -> tuple[list[int], str] | None:
+def _differing(facts: CaseFacts) -> tuple[list[int], str] | None:
     """The minority that was told another address, port, size or run than the others."""
     for name in _MEETING:
         values = {
             view.rank: view.process.environment[name]
-            for view in known.ranks.values()
+            for view in facts.ranks.values()
             if view.process is not None and name in view.process.environment
         }
         ranked = Counter(values.values()).most_common()
@@ -149,9 +150,9 @@ def _seeks_in_vain(view: RankView) -> bool:
     return bool(functions & _SEEKING) and not reached
 
 
-def _given_up(known: Known) -> Iterator[Proposal]:
+def _given_up(facts: CaseFacts) -> Iterator[Proposal]:
     """Errors of joining: the port that was taken, the address that nobody answers at."""
-    found = [t for t in troubles(known) if not t.cleared]
+    found = [t for t in failures(facts) if not t.collateral]
     joining = [t for t in found if _is_joining(t)]
     if not joining or len(joining) < len(found):
         return
@@ -166,12 +167,12 @@ def _given_up(known: Known) -> Iterator[Proposal]:
             and not _PEER.search(text_of(t))
             and not (pattern is _UNREACHED and "clients joined" in text_of(t))
         ]
-        if not mine or len(mine) == len(known.ranks) > 1:
+        if not mine or len(mine) == len(facts.ranks) > 1:
             continue
         ranks = sorted(t.view.rank for t in mine)
         location = location_of(mine[0])
         yield propose(
-            known,
+            facts,
             Order.EXIT,
             Cause.RENDEZVOUS,
             ranks,
@@ -180,21 +181,21 @@ def _given_up(known: Known) -> Iterator[Proposal]:
             summary=f"{name_ranks(ranks).capitalize()} {what}{name_line(location)}.",
             evidence=[Evidence(t.source, t.view.rank, t.detail) for t in mine],
             location=location,
-            excludes=known.others(*ranks),
+            excludes=facts.others(*ranks),
         )
         return
 
 
-def _misled(known: Known) -> Iterator[Proposal]:
+def _misled(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks that looked for a peer at its loopback address, and found only themselves there."""
-    failed = [t for t in troubles(known) if not t.cleared]
+    failed = [t for t in failures(facts) if not t.collateral]
     sought = {t.view.rank: match for t in failed if (match := _PEER_HERE.search(text_of(t)))}
     if not sought or len(sought) < len(failed):
         return
     ports = {port for match in sought.values() for port in _either_order(int(match[1]))}
-    hosts = {known.ranks[rank].host for rank in sought}
+    hosts = {facts.ranks[rank].host for rank in sought}
     rows: dict[int, Evidence] = {}
-    for view in known.ranks.values():
+    for view in facts.ranks.values():
         mine = _loopback_ends(view) & ports
         if mine and view.host not in hosts:
             words = f"listens for its peers at port {min(mine)} of its loopback interface only"
@@ -202,9 +203,9 @@ def _misled(known: Known) -> Iterator[Proposal]:
     if len(rows) != 1:
         return
     ((culprit, row),) = rows.items()
-    location = known.ranks[culprit].location()
+    location = facts.ranks[culprit].location()
     yield propose(
-        known,
+        facts,
         Order.EXIT,
         Cause.RENDEZVOUS,
         [culprit],
@@ -214,7 +215,7 @@ def _misled(known: Known) -> Iterator[Proposal]:
         f"{name_ranks(sorted(sought))} found nobody.",
         evidence=[row, *(Evidence(t.source, t.view.rank, t.detail) for t in failed)],
         location=location,
-        excludes=known.others(culprit),
+        excludes=facts.others(culprit),
     )
 
 
@@ -233,10 +234,10 @@ def _loopback_ends(view: RankView) -> set[str]:
     }
 
 
-def _is_joining(trouble: Trouble) -> bool:
-    raised = trouble.view.exceptions
+def _is_joining(failure: Failure) -> bool:
+    raised = failure.view.exceptions
     frames = raised[0].frames if raised else []
     inside = any(frame.function in _INIT | _SEEKING for frame in frames)
-    text = text_of(trouble)
+    text = text_of(failure)
     said = any(p.search(text) for p in (_TAKEN, _UNREACHED, _WAITED))
     return said and (inside or not raised)

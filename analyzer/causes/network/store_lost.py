@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.collateral_exits import troubles
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.failures import Trouble
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.resource_failures import CONFIRMED, text_of
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
@@ -23,64 +22,64 @@ _LOST = re.compile(
 )
 
 
-def store_lost(known: Known) -> Iterator[Proposal]:
+def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks whose calls to the store broke, after a rank that served it had come to its end."""
-    found = troubles(known)
+    found = failures(facts)
     lost = [t for t in found if _LOST.search(text_of(t))]
     if not lost or any(not t.consequence and t not in lost for t in found):
         return  # a rank that failed for a reason of its own took the store with it
     first = min((t.at_ns for t in lost if t.at_ns), default=None)
     keepers = [
         view
-        for view in known.ranks.values()
+        for view in facts.ranks.values()
         if view.ended is not None
         and not view.failed
-        and _served(known, view, [t.view for t in lost])
+        and _served(facts, view, [t.view for t in lost])
         and (first is None or view.ended.at.wall_ns <= first + int(5e9))
     ]
     if not keepers:
-        yield from _lost_with_a_child(known, lost)
+        yield from _lost_with_a_child(facts, lost)
     if len(keepers) != 1:
         return
     keeper = keepers[0]
     ranks = sorted(t.view.rank for t in lost)
     yield propose(
-        known,
+        facts,
         Order.EXIT,
         Cause.STORE_LOST,
         [keeper.rank],
-        status=Status.HUNG if known.stuck else Status.FAILED,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=CONFIRMED,
         summary=f"Rank {keeper.rank} kept the store of the job and came to its end while "
         f"{name_ranks(ranks)} still needed it.",
         evidence=[Evidence("exit", keeper.rank, "ended with code 0, and the store with it")]
-        + [_row(trouble) for trouble in lost],
+        + [_row(failure) for failure in lost],
         victims=ranks,
         excludes=ranks,
     )
 
 
-def _lost_with_a_child(known: Known, lost: list[Trouble]) -> Iterator[Proposal]:
+def _lost_with_a_child(facts: CaseFacts, lost: list[Failure]) -> Iterator[Proposal]:
     """A process that a rank had started kept the store, and was ended while its rank lives on."""
-    clients = [trouble.view for trouble in lost]
+    clients = [failure.view for failure in lost]
     keepers = [
         (view, child)
-        for view in known.ranks.values()
+        for view in facts.ranks.values()
         for child in view.children
         if child.signal is not None or child.code
     ]
-    served = [row for row in keepers if _at_home(known, row[0])]
+    served = [row for row in keepers if _at_home(facts, row[0])]
     if len({view.rank for view, _ in served}) != 1:
         return
     keeper, child = served[0]
     ranks = sorted(view.rank for view in clients)
     how = f"signal {child.signal}" if child.signal is not None else f"code {child.code}"
     yield propose(
-        known,
+        facts,
         Order.EXIT,
         Cause.STORE_LOST,
         [keeper.rank],
-        status=Status.HUNG if known.stuck else Status.FAILED,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=CONFIRMED - 0.05,
         summary=f"A process that rank {keeper.rank} had started kept the store of the job and was "
         f"ended ({how}) while {name_ranks(ranks)} still needed it.",
@@ -88,22 +87,22 @@ def _lost_with_a_child(known: Known, lost: list[Trouble]) -> Iterator[Proposal]:
             Evidence("exit", keeper.rank, f"its child process {child.pid} ended with {how}"),
             *(
                 Evidence("sockets", keeper.rank, f"no rank served {endpoint}, where peers were")
-                for endpoint in sorted(_at_home(known, keeper))
+                for endpoint in sorted(_at_home(facts, keeper))
             ),
-            *(_row(trouble) for trouble in lost),
+            *(_row(failure) for failure in lost),
         ],
-        victims=known.others(keeper.rank),
-        excludes=known.others(keeper.rank),
+        victims=facts.others(keeper.rank),
+        excludes=facts.others(keeper.rank),
     )
 
 
-def _at_home(known: Known, view: RankView) -> set[str]:
+def _at_home(facts: CaseFacts, view: RankView) -> set[str]:
     """Endpoints of the rank's own host that ranks were connected to, and no rank served."""
-    neighbours = [v for v in known.ranks.values() if v.host == view.host]
+    neighbours = [v for v in facts.ranks.values() if v.host == view.host]
     addresses = {local.rpartition(":")[0] for v in neighbours for local, _ in _ends(v)}
-    ranks_own = {local for v in known.ranks.values() for local, _ in _ends(v)}
+    ranks_own = {local for v in facts.ranks.values() for local, _ in _ends(v)}
     ports = set[str]().union(*(_listened(v) for v in neighbours))
-    used = {remote for v in known.ranks.values() for _, remote in _ends(v)}
+    used = {remote for v in facts.ranks.values() for _, remote in _ends(v)}
     return {
         endpoint
         for endpoint in used - ranks_own
@@ -121,11 +120,11 @@ def _ends(view: RankView) -> set[tuple[str, str]]:
     }
 
 
-def _row(trouble: Trouble) -> Evidence:
-    return Evidence(trouble.source, trouble.view.rank, trouble.detail)
+def _row(failure: Failure) -> Evidence:
+    return Evidence(failure.source, failure.view.rank, failure.detail)
 
 
-def _served(known: Known, view: RankView, clients: list[RankView]) -> bool:
+def _served(facts: CaseFacts, view: RankView, clients: list[RankView]) -> bool:
     """Whether the rank listened where those that lost the store were connected to.
 
     A store that came and went between two samples was seen by nobody; then it
@@ -138,7 +137,7 @@ def _served(known: Known, view: RankView, clients: list[RankView]) -> bool:
         for connection in sample.connections
         if connection.state != "LISTEN"
     }
-    ended = [v for v in known.ranks.values() if v.ended is not None and not v.failed]
+    ended = [v for v in facts.ranks.values() if v.ended is not None and not v.failed]
     keepers = {v.rank for v in ended if _listened(v) & connected}
     return view.rank in keepers if keepers else view.rank == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.arrival_lag import arrivals
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import Span
 from hanglab.analyzer.facts.resource_failures import CONFIRMED
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
@@ -21,23 +21,23 @@ _STOOD = 0.2
 _FEWEST = 10
 
 
-def cpu_throttled(known: Known) -> Iterator[Proposal]:
+def cpu_throttled(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks in a group that is stopped again and again, and a job that loses time by it."""
-    if known.stuck or any(v.failed for v in known.ranks.values()):
+    if facts.stuck or any(v.failed for v in facts.ranks.values()):
         return
-    for host in known.hosts.values():
+    for host in facts.hosts.values():
         for span in host.cpu:
-            ranks = [rank for rank in span.last.ranks if rank in known.ranks]
+            ranks = [rank for rank in span.last.ranks if rank in facts.ranks]
             stood = _stood(span)
             if not ranks or not stood:
                 continue
-            share = _cost(known, ranks, stood)
+            share = _cost(facts, ranks, stood)
             if share < LOSS_SHARE:
                 continue
             quota = span.last.quota_cpus
             limit = f"a quota of {quota:g} processors" if quota else "its quota"
             yield propose(
-                known,
+                facts,
                 Order.SLOW,
                 Cause.CPU_THROTTLED,
                 ranks,
@@ -72,9 +72,9 @@ def _words(span: Span[CpuGroup], stood: float) -> str:
     )
 
 
-def _cost(known: Known, ranks: list[int], stood: float) -> float:
+def _cost(facts: CaseFacts, ranks: list[int], stood: float) -> float:
     """Share of the time that the job loses: that of peers who wait, or everybody's own."""
-    if set(ranks) == set(known.ranks):
+    if set(ranks) == set(facts.ranks):
         return stood
-    found = arrivals(known)
+    found = arrivals(facts)
     return sum(found.share(rank) for rank in ranks) if found is not None else 0.0

@@ -6,19 +6,18 @@ import re
 import signal
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.failures import Trouble
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.resource_failures import (
     CONFIRMED,
     MIB,
     location_of,
-    own_troubles,
+    matching_line,
+    own_failures,
     raised_by,
-    ran_out,
+    resource_proposal,
     size,
     text_of,
-    told_by,
 )
 from hanglab.analyzer.facts.stack_position import Place
 from hanglab.analyzer.proposal import Proposal
@@ -50,28 +49,28 @@ def full(space: FileSystem) -> bool:
     return space.free_inodes == 0
 
 
-def disk_full(known: Known) -> Iterator[Proposal]:
+def disk_full(facts: CaseFacts) -> Iterator[Proposal]:
     """An error of writing, or a rank that waits for a thread that met one, and a full disk."""
-    for trouble in own_troubles(known):
-        if trouble.cause not in (Cause.DISK_FULL, Cause.EXCEPTION, Cause.CRASH):
+    for failure in own_failures(facts):
+        if failure.cause not in (Cause.DISK_FULL, Cause.EXCEPTION, Cause.CRASH):
             continue
-        if SHARED.search(text_of(trouble)):
+        if SHARED.search(text_of(failure)):
             continue
-        rooms = _at_the_time(trouble) or _full_disks(known, trouble.view)
-        said = _SAID.search(text_of(trouble))
-        failed = _FAILED_WRITE.search(text_of(trouble)) or _bus_error(trouble.view)
-        if said or (failed and rooms):
-            yield _proposal(known, trouble, rooms)
-    if known.stuck:
-        yield from _swallowed(known)
+        full_disks = _at_the_time(failure) or _full_disks(facts, failure.view)
+        said = _SAID.search(text_of(failure))
+        failed = _FAILED_WRITE.search(text_of(failure)) or _bus_error(failure.view)
+        if said or (failed and full_disks):
+            yield _proposal(facts, failure, full_disks)
+    if facts.stuck:
+        yield from _swallowed(facts)
 
 
-def _at_the_time(trouble: Trouble) -> list[str]:
-    raised = raised_by(trouble)
-    return rooms_then(raised) if raised is not None else []
+def _at_the_time(failure: Failure) -> list[str]:
+    raised = raised_by(failure)
+    return full_disks_then(raised) if raised is not None else []
 
 
-def rooms_then(raised: Raised) -> list[str]:
+def full_disks_then(raised: Raised) -> list[str]:
     """Full file systems that the rank itself saw when its write had failed."""
     return [
         f"{disk.path} ({disk.filesystem}) had no inode left"
@@ -83,8 +82,8 @@ def rooms_then(raised: Raised) -> list[str]:
     ]
 
 
-def _full_disks(known: Known, view: RankView) -> list[str]:
-    spaces = known.host_of(view.rank).spaces(view.rank)
+def _full_disks(facts: CaseFacts, view: RankView) -> list[str]:
+    spaces = facts.host_of(view.rank).spaces(view.rank)
     return [_words(space) for space in spaces if space.uses != ["shm"] and full(space)]
 
 
@@ -102,62 +101,64 @@ def _words(space: FileSystem) -> str:
     )
 
 
-def _proposal(known: Known, trouble: Trouble, rooms: list[str]) -> Proposal:
-    rank = trouble.view.rank
-    error = told_by(trouble, _SAID)
-    return ran_out(
-        known,
+def _proposal(facts: CaseFacts, failure: Failure, full_disks: list[str]) -> Proposal:
+    rank = failure.view.rank
+    error = matching_line(failure, _SAID)
+    return resource_proposal(
+        facts,
         Cause.DISK_FULL,
-        [trouble.view],
-        f"ran out of disk space ({rooms[0] if rooms else error})",
-        [Evidence(trouble.source, rank, error)] + [Evidence("host", rank, row) for row in rooms],
-        location=location_of(trouble),
+        [failure.view],
+        f"ran out of disk space ({full_disks[0] if full_disks else error})",
+        [Evidence(failure.source, rank, error)]
+        + [Evidence("host", rank, row) for row in full_disks],
+        location=location_of(failure),
     )
 
 
-def _swallowed(known: Known) -> Iterator[Proposal]:
+def _swallowed(facts: CaseFacts) -> Iterator[Proposal]:
     """A rank that its peers wait for, that waits for a part of itself, and met a full disk.
 
     What it met may be long past and dealt with: it must be the last thing that
     happened, or the disk must still be full; and the rank must wait on something
     that only its own threads can give.
     """
-    for sink in known.picture.sinks:
-        view = known.ranks.get(sink.rank)
+    for sink in facts.graph.sinks:
+        view = facts.ranks.get(sink.rank)
         if view is None or not sink.outside or view.ended is not None:
             continue
-        if view.standing.place not in (Place.QUEUE, Place.JOIN, Place.CONDITION):
+        if view.position.place not in (Place.QUEUE, Place.JOIN, Place.CONDITION):
             continue
-        error, rooms, source = _last_met(known, view)
+        error, full_disks, source = _last_met(facts, view)
         if error:
-            yield ran_out(
-                known,
+            yield resource_proposal(
+                facts,
                 Cause.DISK_FULL,
                 [view],
-                f"waits for what a full disk has stopped ({rooms[0] if rooms else error})",
+                f"waits for what a full disk has stopped "
+                f"({full_disks[0] if full_disks else error})",
                 [Evidence(source, view.rank, error)]
-                + [Evidence("host", view.rank, row) for row in rooms],
+                + [Evidence("host", view.rank, row) for row in full_disks],
                 location=view.location(),
                 confidence=CONFIRMED if source == "exceptions" else CONFIRMED - 0.08,
             )
 
 
-def _last_met(known: Known, view: RankView) -> tuple[str, list[str], str]:
+def _last_met(facts: CaseFacts, view: RankView) -> tuple[str, list[str], str]:
     """What was said of a full disk, which one it was, and where it was said; "" if nothing."""
     for raised in reversed(view.handled):
         text = "\n".join([f"{raised.type}: {raised.message}", *raised.because])
         match = _SAID.search(text)
-        if match and not SHARED.search(text) and _just_before(known, view, raised.at.wall_ns):
+        if match and not SHARED.search(text) and _just_before(facts, view, raised.at.wall_ns):
             line = next(line for line in text.splitlines() if _SAID.search(line))
-            return line[:300], rooms_then(raised), "exceptions"
-    rooms = _full_disks(known, view)
+            return line[:300], full_disks_then(raised), "exceptions"
+    full_disks = _full_disks(facts, view)
     said = [line for line in view.stderr.splitlines()[-200:] if _SAID.search(line)]
-    return (said[-1].strip()[:300], rooms, "stderr") if said and rooms else ("", [], "")
+    return (said[-1].strip()[:300], full_disks, "stderr") if said and full_disks else ("", [], "")
 
 
-def _just_before(known: Known, view: RankView, at_ns: int) -> bool:
+def _just_before(facts: CaseFacts, view: RankView, at_ns: int) -> bool:
     """Whether nothing of the rank has moved since, or hardly anything."""
-    trigger = known.job.trigger if known.job else None
+    trigger = facts.job.trigger if facts.job else None
     if trigger is None or view.movement is None:
         return False
     rested_s = max(view.movement.quiet_s, view.movement.rested_s)

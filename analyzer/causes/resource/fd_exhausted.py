@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
-    own_troubles,
-    ran_out,
+    matching_line,
+    own_failures,
+    resource_proposal,
     text_of,
-    told_by,
 )
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Cause, Evidence
@@ -27,35 +27,35 @@ _HIDDEN = re.compile(
 )
 
 
-def fd_exhausted(known: Known) -> Iterator[Proposal]:
+def fd_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
     """A rank that raised while it held as many descriptors as it may."""
-    for trouble in own_troubles(known):
-        if trouble.cause not in (Cause.FD_EXHAUSTED, Cause.EXCEPTION, Cause.LOADER_WORKER_DIED):
+    for failure in own_failures(facts):
+        if failure.cause not in (Cause.FD_EXHAUSTED, Cause.EXCEPTION, Cause.LOADER_WORKER_DIED):
             continue
-        load = _fullest(known, trouble.view.rank)
-        named = trouble.cause is Cause.FD_EXHAUSTED
-        if load is None or not (named or _HIDDEN.search(text_of(trouble))):
+        load = _fullest(facts, failure.view.rank)
+        named = failure.cause is Cause.FD_EXHAUSTED
+        if load is None or not (named or _HIDDEN.search(text_of(failure))):
             continue
-        yield ran_out(
-            known,
+        yield resource_proposal(
+            facts,
             Cause.FD_EXHAUSTED,
-            [trouble.view],
+            [failure.view],
             f"ran out of file descriptors ({load.fd_limit} allowed)",
             [
-                Evidence(trouble.source, trouble.view.rank, told_by(trouble, _HIDDEN)),
+                Evidence(failure.source, failure.view.rank, matching_line(failure, _HIDDEN)),
                 Evidence(
                     "host",
-                    trouble.view.rank,
+                    failure.view.rank,
                     f"held {load.fds} of the {load.fd_limit} file descriptors that it may have",
                 ),
             ],
-            location=location_of(trouble),
+            location=location_of(failure),
         )
 
 
-def _fullest(known: Known, rank: int) -> RankLoad | None:
+def _fullest(facts: CaseFacts, rank: int) -> RankLoad | None:
     """The latest sample in which the rank was at its limit, if it was one of the last three."""
-    for load in reversed(known.host_of(rank).loads(rank)[-3:]):
+    for load in reversed(facts.host_of(rank).loads(rank)[-3:]):
         if load.fds is not None and load.fd_limit and load.fds >= load.fd_limit - _SPARE:
             return load
     return None

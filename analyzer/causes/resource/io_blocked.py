@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.case.host_records import FileSystem, SleepingThread
@@ -20,21 +19,21 @@ _STORAGE = (
 _SILENT_S = 0.5
 
 
-def io_blocked(known: Known) -> Iterator[Proposal]:
+def io_blocked(facts: CaseFacts) -> Iterator[Proposal]:
     """The rank's main thread is in a call on a file: in state D, or on a disk without an answer."""
-    if not known.stuck:
+    if not facts.stuck:
         return
-    for view in known.ranks.values():
-        load = known.load_of(view.rank)
+    for view in facts.ranks.values():
+        load = facts.load_of(view.rank)
         if view.ended is not None or load is None or view.state in ("T", "t"):
             continue
         main = next((thread for thread in load.sleeping if thread.tid == load.pid), None)
         if main is None:
             continue
-        silent = _silent(known, view, main)
+        silent = _silent(facts, view, main)
         if silent is None and not _kept_by_storage(view, main):
             continue
-        yield _proposal(known, view, main, silent)
+        yield _proposal(facts, view, main, silent)
 
 
 def _kept_by_storage(view: RankView, main: SleepingThread) -> bool:
@@ -45,9 +44,9 @@ def _kept_by_storage(view: RankView, main: SleepingThread) -> bool:
     return uninterruptible and any(part in waits for part in _STORAGE)
 
 
-def _silent(known: Known, view: RankView, main: SleepingThread) -> FileSystem | None:
+def _silent(facts: CaseFacts, view: RankView, main: SleepingThread) -> FileSystem | None:
     """The file system that the call is about, if it does not answer the recorder either."""
-    for space in known.host_of(view.rank).spaces(view.rank):
+    for space in facts.host_of(view.rank).spaces(view.rank):
         if space.unanswered_s < _SILENT_S or view.rank not in space.ranks:
             continue
         if main.target.startswith(space.path.rstrip("/") + "/") or main.state == "D":
@@ -56,7 +55,7 @@ def _silent(known: Known, view: RankView, main: SleepingThread) -> FileSystem | 
 
 
 def _proposal(
-    known: Known, view: RankView, main: SleepingThread, silent: FileSystem | None
+    facts: CaseFacts, view: RankView, main: SleepingThread, silent: FileSystem | None
 ) -> Proposal:
     location = view.location()
     about = f" of {main.target}" if main.target else ""
@@ -78,9 +77,9 @@ def _proposal(
                 f"{silent.unanswered_s:.1f} s when asked for its size",
             )
         )
-    awaited = known.awaited(view.rank)
+    awaited = facts.awaited(view.rank)
     return propose(
-        known,
+        facts,
         Order.PROCESS,
         Cause.IO_BLOCKED,
         [view.rank],

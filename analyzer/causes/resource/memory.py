@@ -7,10 +7,9 @@ import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.arrival_lag import arrivals
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView, Span
-from hanglab.analyzer.facts.resource_failures import CONFIRMED, ran_out, size
+from hanglab.analyzer.facts.resource_failures import CONFIRMED, resource_proposal, size
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.recorder.case.host_records import MemoryGroup
@@ -28,22 +27,22 @@ _PAGES = 100.0
 _STALLED = 0.1
 
 
-def oom_killed(known: Known) -> Iterator[Proposal]:
+def oom_killed(facts: CaseFacts) -> Iterator[Proposal]:
     """SIGKILL of a rank, or of a process that it started, and the kernel's count of such kills."""
-    deaths = sorted(_killed_processes(known), key=lambda d: d[1])
+    deaths = sorted(_killed_processes(facts), key=lambda d: d[1])
     culprits: list[RankView] = []
     evidence: list[Evidence] = []
     told: dict[str, int] = {}
     for view, _, pid, own in deaths:
-        why = _kernel_names(known.host_of(view.rank), pid) or _counted(known, view, told)
+        why = _kernel_names(facts.host_of(view.rank), pid) or _counted(facts, view, told)
         if why and view not in culprits:
             culprits.append(view)
             whose = "its process" if own else f"process {pid} that it started"
             evidence.append(Evidence("exit", view.rank, f"{whose} was ended by SIGKILL"))
             evidence.append(Evidence("host", view.rank, why))
     if culprits:
-        yield ran_out(
-            known,
+        yield resource_proposal(
+            facts,
             Cause.OOM_KILLED,
             culprits,
             "was killed by the kernel for want of memory",
@@ -53,9 +52,9 @@ def oom_killed(known: Known) -> Iterator[Proposal]:
         )
 
 
-def _killed_processes(known: Known) -> Iterator[tuple[RankView, int, int, bool]]:
+def _killed_processes(facts: CaseFacts) -> Iterator[tuple[RankView, int, int, bool]]:
     """(rank, when, pid, whether it is the rank itself) of processes that SIGKILL ended."""
-    for view in known.ranks.values():
+    for view in facts.ranks.values():
         end = view.ended
         if end is not None and (end.signal == signal.SIGKILL or end.code == 128 + signal.SIGKILL):
             yield view, end.at.wall_ns, view.pid or 0, True
@@ -73,9 +72,9 @@ def _kernel_names(host: HostView, pid: int) -> str:
     return ""
 
 
-def _counted(known: Known, view: RankView, told: dict[str, int]) -> str:
+def _counted(facts: CaseFacts, view: RankView, told: dict[str, int]) -> str:
     """Words if a count of kills has risen that this death, one for each, can account for."""
-    host = known.host_of(view.rank)
+    host = facts.host_of(view.rank)
     for span in _smallest_first(host, view.rank):
         kills = int(span.grown(lambda group: group.oom_kills))
         if kills > told.get(span.last.path, 0):
@@ -107,21 +106,21 @@ def _scarce(host: HostView) -> bool:
     )
 
 
-def memory_pressure(known: Known) -> Iterator[Proposal]:
+def memory_pressure(facts: CaseFacts) -> Iterator[Proposal]:
     """A job that moves, whose ranks stand at their limit and read again what they had dropped."""
-    if known.stuck or any(v.failed for v in known.ranks.values()):
+    if facts.stuck or any(v.failed for v in facts.ranks.values()):
         return
-    for host in known.hosts.values():
+    for host in facts.hosts.values():
         for span in host.memory:
             words = _short_of_memory(host, span)
             if not words:
                 continue
-            ranks = [r for r in span.last.ranks if r in known.ranks]
-            share = _cost(known, host, ranks)
+            ranks = [r for r in span.last.ranks if r in facts.ranks]
+            share = _cost(facts, host, ranks)
             if not ranks or share < LOSS_SHARE:
                 continue
             yield propose(
-                known,
+                facts,
                 Order.SLOW,
                 Cause.MEMORY_PRESSURE,
                 ranks,
@@ -165,10 +164,10 @@ def _short_of_memory(host: HostView, span: Span[MemoryGroup]) -> str:
     )
 
 
-def _cost(known: Known, host: HostView, ranks: list[int]) -> float:
+def _cost(facts: CaseFacts, host: HostView, ranks: list[int]) -> float:
     """Share of the time that the job loses: peers that wait, or everybody who stalls."""
-    if set(ranks) < set(known.ranks):
-        found = arrivals(known)
+    if set(ranks) < set(facts.ranks):
+        found = arrivals(facts)
         return sum(found.share(rank) for rank in ranks) if found is not None else 0.0
     share = host.stalled_share("memory", full=True)
     return share if share >= _STALLED else 0.0

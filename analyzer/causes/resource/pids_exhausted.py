@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import Span
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
-    own_troubles,
-    ran_out,
+    matching_line,
+    own_failures,
+    resource_proposal,
     text_of,
-    told_by,
 )
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Cause, Evidence
@@ -25,21 +25,21 @@ _SAID = re.compile(
 )
 
 
-def pids_exhausted(known: Known) -> Iterator[Proposal]:
+def pids_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
     """A rank that could start no more, in a group that has refused to start any."""
-    for trouble in own_troubles(known):
-        view = trouble.view
-        said = _SAID.search(text_of(trouble) + view.stderr[-4000:])
-        span = _refusing(known, view.rank)
+    for failure in own_failures(facts):
+        view = failure.view
+        said = _SAID.search(text_of(failure) + view.stderr[-4000:])
+        span = _refusing(facts, view.rank)
         if not said or span is None:
             continue
-        yield ran_out(
-            known,
+        yield resource_proposal(
+            facts,
             Cause.PIDS_EXHAUSTED,
             [view],
             f"could start no more processes or threads ({span.last.limit} allowed)",
             [
-                Evidence(trouble.source, view.rank, told_by(trouble, _SAID)),
+                Evidence(failure.source, view.rank, matching_line(failure, _SAID)),
                 Evidence(
                     "host",
                     view.rank,
@@ -48,12 +48,12 @@ def pids_exhausted(known: Known) -> Iterator[Proposal]:
                     f"{span.last.limit} tasks",
                 ),
             ],
-            location=location_of(trouble),
+            location=location_of(failure),
         )
 
 
-def _refusing(known: Known, rank: int) -> Span[PidsGroup] | None:
-    for span in known.host_of(rank).pids:
+def _refusing(facts: CaseFacts, rank: int) -> Span[PidsGroup] | None:
+    for span in facts.host_of(rank).pids:
         if rank in span.last.ranks and span.grown(lambda group: group.refused) > 0:
             return span
     return None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 
@@ -24,9 +23,9 @@ def _stopped_children(view: RankView) -> list[int]:
     return sorted(pid for pid, seen in states.items() if seen == {"T"})
 
 
-def stopped_processes(known: Known) -> Iterator[Proposal]:
+def stopped_processes(facts: CaseFacts) -> Iterator[Proposal]:
     """``process_frozen``: state T in /proc, of the rank or of a process that it waits for."""
-    frozen = [v for v in known.ranks.values() if v.ended is None and _all_in_state(v, "T")]
+    frozen = [v for v in facts.ranks.values() if v.ended is None and _all_in_state(v, "T")]
     details = [
         Evidence(
             "process_state",
@@ -37,26 +36,26 @@ def stopped_processes(known: Known) -> Iterator[Proposal]:
         for v in frozen
     ]
     ranks = [v.rank for v in frozen]
-    for view in known.ranks.values():
+    for view in facts.ranks.values():
         # Nobody inside can say so: its recorder is frozen with it.
-        container = known.host_of(view.rank).container
+        container = facts.host_of(view.rank).container
         paused = container is not None and container.status == "paused"
-        if paused and known.stuck and view.ended is None and view.rank not in ranks:
+        if paused and facts.stuck and view.ended is None and view.rank not in ranks:
             ranks.append(view.rank)
             detail = f"its node {view.host} is paused, says the container engine"
             details.append(Evidence("host", view.rank, detail))
-    for view in known.ranks.values():
+    for view in facts.ranks.values():
         children = _stopped_children(view)
-        if children and view.rank not in ranks and known.stands_outside(view.rank):
+        if children and view.rank not in ranks and facts.stands_outside(view.rank):
             ranks.append(view.rank)
             details.append(
                 Evidence("process_state", view.rank, f"its child process {children[0]} is stopped")
             )
     if not ranks:
         return
-    first = known.ranks[min(ranks)]
+    first = facts.ranks[min(ranks)]
     yield propose(
-        known,
+        facts,
         Order.PROCESS,
         Cause.PROCESS_FROZEN,
         ranks,
@@ -67,20 +66,20 @@ def stopped_processes(known: Known) -> Iterator[Proposal]:
         "wait for it.",
         evidence=details,
         location=first.location(),
-        collective=collective_ref(call) if (call := known.awaited(first.rank)) else None,
+        collective=collective_ref(call) if (call := facts.awaited(first.rank)) else None,
     )
 
 
-def blocked_in_kernel(known: Known) -> Iterator[Proposal]:
+def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
     """``io_blocked``: uninterruptible (state D) in every sample at capture, without progress."""
-    if not known.stuck:
+    if not facts.stuck:
         return
-    for view in known.ranks.values():
+    for view in facts.ranks.values():
         samples = [s for s in view.processes if s.kind == "rank" and s.capture]
         if len(samples) < 2 or view.ended is not None or not _all_in_state(view, "D"):
             continue
         yield propose(
-            known,
+            facts,
             Order.PROCESS,
             Cause.IO_BLOCKED,
             [view.rank],

@@ -7,16 +7,15 @@ import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.resource.disk_full import SHARED, full
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.resource_failures import (
     MIB,
     location_of,
-    own_troubles,
-    ran_out,
+    matching_line,
+    own_failures,
+    resource_proposal,
     size,
     text_of,
-    told_by,
 )
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Cause, Evidence
@@ -31,24 +30,24 @@ _SAID = re.compile(
 _SMALL = 64 * MIB
 
 
-def shm_exhausted(known: Known) -> Iterator[Proposal]:
+def shm_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
     """A bus error, or an error about shared memory, where there is next to none."""
-    for trouble in own_troubles(known):
-        view = trouble.view
-        space = _shared(known, view)
+    for failure in own_failures(facts):
+        view = failure.view
+        space = _shared(facts, view)
         if space is None:
             continue
         tight = full(space) or (space.size_bytes or _SMALL + 1) <= _SMALL
-        text = text_of(trouble)
+        text = text_of(failure)
         bus_error = _bus_error(view) or "Bus error" in text
-        if tight and (_SAID.search(text) or bus_error) and not _other_disk(known, view, text):
-            yield ran_out(
-                known,
+        if tight and (_SAID.search(text) or bus_error) and not _other_disk(facts, view, text):
+            yield resource_proposal(
+                facts,
                 Cause.SHM_EXHAUSTED,
                 [view],
                 f"ran out of shared memory ({size(space.size_bytes)} in all)",
                 [
-                    Evidence(trouble.source, view.rank, told_by(trouble, _SAID)),
+                    Evidence(failure.source, view.rank, matching_line(failure, _SAID)),
                     Evidence(
                         "host",
                         view.rank,
@@ -56,12 +55,12 @@ def shm_exhausted(known: Known) -> Iterator[Proposal]:
                         f"{size(space.size_bytes)}",
                     ),
                 ],
-                location=location_of(trouble),
+                location=location_of(failure),
             )
 
 
-def _shared(known: Known, view: RankView) -> FileSystem | None:
-    spaces = known.host_of(view.rank).spaces(view.rank)
+def _shared(facts: CaseFacts, view: RankView) -> FileSystem | None:
+    spaces = facts.host_of(view.rank).spaces(view.rank)
     return next((space for space in spaces if "shm" in space.uses), None)
 
 
@@ -71,9 +70,9 @@ def _bus_error(view: RankView) -> bool:
     return any(child.signal == signal.SIGBUS for child in view.children)
 
 
-def _other_disk(known: Known, view: RankView, text: str) -> bool:
+def _other_disk(facts: CaseFacts, view: RankView, text: str) -> bool:
     """Whether a bus error fits another file system that is full as well."""
     if SHARED.search(text):
         return False
-    spaces = known.host_of(view.rank).spaces(view.rank)
+    spaces = facts.host_of(view.rank).spaces(view.rank)
     return any("shm" not in space.uses and full(space) for space in spaces)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.collateral_exits import left_before, mark_cleared, troubles
-from hanglab.analyzer.facts.departure_calls import leaving
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.failures import Trouble, from_text, troubles_of
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.collateral_exits import failures, left_before, mark_collateral
+from hanglab.analyzer.facts.departure_calls import describe_departure
+from hanglab.analyzer.facts.failures import Failure, failure_of, from_text
 from hanglab.analyzer.facts.loader_waits import queue_words
-from hanglab.analyzer.facts.loops import label_left_loop
-from hanglab.analyzer.facts.swallowed_exceptions import swallowed
+from hanglab.analyzer.facts.loops import classify_left_loop
+from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
 from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 
 
-def _swallowed(known: Known, view: RankView) -> Trouble | None:
+def _swallowed(facts: CaseFacts, view: RankView) -> Failure | None:
     """An exception that the rank printed and survived, if it is why its peers wait."""
-    one = swallowed(known, view)
+    one = swallowed_exception(facts, view)
     if one is None:
         return None
-    trouble = from_text(
+    failure = from_text(
         view, one.type, one.message, list(one.frames), one.at_ns, "handled", one.confidence
     )
-    return None if trouble.consequence else trouble
+    return None if failure.consequence else failure
 
 
 _SAID = {
@@ -41,26 +40,26 @@ _SAID = {
 }
 
 
-def _what_it_did_to_peers(known: Known, ranks: list[int]) -> str:
+def _what_it_did_to_peers(facts: CaseFacts, ranks: list[int]) -> str:
     """The end of a summary: nothing where there are no peers but those that it tells of."""
-    if not {*known.ranks, *known.inputs.missing_ranks} - set(ranks):
+    if not {*facts.ranks, *facts.inputs.missing_ranks} - set(ranks):
         return ""
     whose, whom, was = ("its", "it", "was") if len(ranks) == 1 else ("their", "them", "were")
-    if known.stuck:
+    if facts.stuck:
         return f"; {whose} peers wait for {whom}"
     return f"; {whose} peers failed because {'it' if len(ranks) == 1 else 'they'} {was} gone"
 
 
-def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
+def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
     """One proposal per cause; victims' own errors are counted, not accused."""
-    own: dict[Cause, list[Trouble]] = {}
-    everybody = [troubles_of(view) or _swallowed(known, view) for view in known.ranks.values()]
-    found = mark_cleared(known, [trouble for trouble in everybody if trouble is not None])
-    felt = [trouble for trouble in found if trouble.consequence]
-    for trouble in found:
-        if not trouble.consequence:
-            own.setdefault(trouble.cause, []).append(trouble)
-    consequences = [trouble.view.rank for trouble in felt]
+    own: dict[Cause, list[Failure]] = {}
+    everybody = [failure_of(view) or _swallowed(facts, view) for view in facts.ranks.values()]
+    found = mark_collateral(facts, [failure for failure in everybody if failure is not None])
+    felt = [failure for failure in found if failure.consequence]
+    for failure in found:
+        if not failure.consequence:
+            own.setdefault(failure.cause, []).append(failure)
+    consequences = [failure.view.rank for failure in felt]
     for cause, mine in own.items():
         mine.sort(key=lambda t: (t.at_ns is None, t.at_ns, t.view.rank))
         ranks = [t.view.rank for t in mine]
@@ -90,30 +89,30 @@ def ends_and_exceptions(known: Known) -> Iterator[Proposal]:
                 )
             )
         yield propose(
-            known,
+            facts,
             Order.EXIT,
             cause,
             ranks,
-            status=Status.HUNG if known.stuck else Status.FAILED,
+            status=Status.HUNG if facts.stuck else Status.FAILED,
             confidence=max(t.confidence for t in mine),
             summary=f"{name_ranks(ranks).capitalize()} {_SAID[cause]}: {first.detail}"
-            f"{name_line(location)}{_what_it_did_to_peers(known, ranks)}.",
+            f"{name_line(location)}{_what_it_did_to_peers(facts, ranks)}.",
             evidence=evidence,
             location=location,
             excludes=consequences,
         )
 
 
-def _one_too_many(known: Known, culprits: list[int], finished: list[int]) -> Proposal:
+def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) -> Proposal:
     """Most ranks came to their end together; the few left over issued operations of their own."""
-    first = known.ranks[culprits[0]]
+    first = facts.ranks[culprits[0]]
     location = first.location(first.user_frames[0]) if first.user_frames else None
     return propose(
-        known,
+        facts,
         Order.EXIT,
         Cause.COLLECTIVE_MISMATCH,
         culprits,
-        status=Status.HUNG if known.stuck else Status.FAILED,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=0.85,
         summary=f"{name_ranks(culprits).capitalize()} issued more operations than "
         f"{name_ranks(finished)}, which had come to the end of the program.",
@@ -125,41 +124,41 @@ def _one_too_many(known: Known, culprits: list[int], finished: list[int]) -> Pro
     )
 
 
-def _left(known: Known, rank: int) -> str:
-    by, location = leaving(known.ranks[rank])
+def _left(facts: CaseFacts, rank: int) -> str:
+    by, location = describe_departure(facts.ranks[rank])
     return f", left{by}{name_line(location)}" if by else ""
 
 
-def early_finish(known: Known) -> Iterator[Proposal]:
+def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
     """A rank that ended well while its peers still had operations to do with it."""
-    found = troubles(known)
-    if any(not trouble.consequence for trouble in found):
+    found = failures(facts)
+    if any(not failure.consequence for failure in found):
         return
-    failed = [trouble.view.rank for trouble in found if trouble.view.failed]
-    done = [v for v in known.ranks.values() if v.ended is not None and not v.failed]
-    suffering = failed or (known.others(*(v.rank for v in done)) if known.stuck else [])
-    if not suffering:
+    failed = [failure.view.rank for failure in found if failure.view.failed]
+    done = [v for v in facts.ranks.values() if v.ended is not None and not v.failed]
+    failed_in_consequence = failed or (facts.others(*(v.rank for v in done)) if facts.stuck else [])
+    if not failed_in_consequence:
         return
-    early = [v.rank for v in done if known.fell_short(v.rank) > 0 and left_before(v, found)]
+    early = [v.rank for v in done if facts.fell_short(v.rank) > 0 and left_before(v, found)]
     if not early:
         return
-    if len(early) > len(suffering):
-        yield _one_too_many(known, sorted(suffering), early)
+    if len(early) > len(failed_in_consequence):
+        yield _one_too_many(facts, sorted(failed_in_consequence), early)
         return
-    cause, confidence, detail, alternatives = label_left_loop(known, early[0])
-    by, location = leaving(known.ranks[early[0]])
+    cause, confidence, detail, alternatives = classify_left_loop(facts, early[0])
+    by, location = describe_departure(facts.ranks[early[0]])
     words = f"; rank {early[0]} left{by}" if by else ""
     yield propose(
-        known,
+        facts,
         Order.EXIT,
         cause,
         early,
-        status=Status.HUNG if known.stuck else Status.FAILED,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=confidence,
         summary=f"{name_ranks(early).capitalize()} came to the end of the program after fewer "
         f"operations than its peers, which still needed it{words}{name_line(location)}.",
         evidence=[
-            Evidence("exit", r, "exited with code 0 before its peers" + _left(known, r) + detail)
+            Evidence("exit", r, "exited with code 0 before its peers" + _left(facts, r) + detail)
             for r in early
         ],
         location=location,

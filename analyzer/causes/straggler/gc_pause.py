@@ -8,8 +8,8 @@ import numpy as np
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Bool, Times
-from hanglab.analyzer.facts.arrival_lag import OwnTime, Stretch
-from hanglab.analyzer.facts.time_breakdown import collecting
+from hanglab.analyzer.facts.arrival_lag import GroupLag, OwnTime
+from hanglab.analyzer.facts.time_breakdown import collector_runs
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.slowness.thresholds import (
@@ -66,9 +66,9 @@ def _waits(timing: JobTiming, rank: int) -> list[float]:
     progress = timing.known.ranks[rank].progress
     if progress is None or not progress.pauses:
         return []
-    pauses = OwnTime(collecting(progress, rank, timing.found))
+    pauses = OwnTime(collector_runs(progress, rank, timing.found))
     waits: list[float] = []
-    for stretch in timing.found.stretches:
+    for stretch in timing.found.group_lags:
         if rank not in stretch.members:
             continue
         place = stretch.members.index(rank)
@@ -79,14 +79,14 @@ def _waits(timing: JobTiming, rank: int) -> list[float]:
     return [ns for ns in waits if ns > 0]
 
 
-def _of_peers(timing: JobTiming, stretch: Stretch, place: int, rows: Bool) -> Times:
+def _of_peers(timing: JobTiming, stretch: GroupLag, place: int, rows: Bool) -> Times:
     """What the median peer collected before the same operations: nobody loses by that."""
     collected = []
     for j, peer in enumerate(stretch.members):
         progress = timing.known.ranks[peer].progress
         if j == place:
             continue
-        spans = collecting(progress, peer, timing.found) if progress else np.zeros((0, 2))
+        spans = collector_runs(progress, peer, timing.found) if progress else np.zeros((0, 2))
         collected.append(OwnTime(spans).overlap(stretch.base[rows, j], stretch.entered[rows, j]))
     middle: Times = np.median(collected, axis=0)
     return middle

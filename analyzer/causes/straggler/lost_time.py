@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hanglab.analyzer.facts.arrival_lag import Arrivals
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.sections import section_costs
 from hanglab.analyzer.facts.time_breakdown import steps, time_breakdowns
 from hanglab.analyzer.verdict import Effect, Evidence
@@ -16,12 +16,12 @@ from hanglab.recorder.slowness.job_window import JobWindow
 class JobTiming:
     """The evidence of a job, who arrived when, and the window made of both."""
 
-    known: Known
+    known: CaseFacts
     found: Arrivals
     window: JobWindow
 
     @classmethod
-    def of(cls, known: Known, found: Arrivals) -> JobTiming:
+    def of(cls, known: CaseFacts, found: Arrivals) -> JobTiming:
         return cls(
             known,
             found,

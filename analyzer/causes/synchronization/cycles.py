@@ -9,28 +9,28 @@ from hanglab.analyzer.causes.synchronization.wording import (
     name_call,
     observation,
 )
-from hanglab.analyzer.facts.evidence import collective_ref
-from hanglab.analyzer.graph.wait_for_graph import Cycle, Picture, Unmatched
+from hanglab.analyzer.facts.case_facts import collective_ref
+from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, WaitForGraph
 from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Cause, Finding, Status
 
 
-def cycle_findings(picture: Picture) -> list[Finding]:
+def cycle_findings(graph: WaitForGraph) -> list[Finding]:
     """Rings that are nothing but sends and receives, or nothing but collectives."""
-    mixed = {id(u.call) for u in picture.unmatched}
+    mixed = {id(u.call) for u in graph.unmatched}
     return [
-        _of_ring(picture, cycle)
-        for cycle in picture.cycles
+        _of_ring(graph, cycle)
+        for cycle in graph.cycles
         if not any(id(call) in mixed for call in cycle.calls)
     ]
 
 
-def unmatched_findings(picture: Picture) -> list[Finding]:
+def unmatched_findings(graph: WaitForGraph) -> list[Finding]:
     """Sends and receives whose other half never came, although the peer is past it."""
-    return [_of_unmatched(picture, unmatched) for unmatched in picture.unmatched]
+    return [_of_unmatched(graph, unmatched) for unmatched in graph.unmatched]
 
 
-def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
+def _of_ring(graph: WaitForGraph, cycle: Cycle) -> Finding:
     cause = Cause.P2P_DEADLOCK if cycle.p2p else Cause.GROUP_ORDER
     # A ring of sends and receives is nobody's fault alone.
     culprits = sorted(cycle.ranks if cycle.p2p else cycle.deviating or cycle.candidates)
@@ -42,7 +42,7 @@ def _of_ring(picture: Picture, cycle: Cycle) -> Finding:
         category=cause.category,
         cause=cause,
         culprits=culprits,
-        victims=all_victims(picture, culprits),
+        victims=all_victims(graph, culprits),
         collective=collective_ref(first),
         location=location(first),
         confidence=_confidence(cycle),
@@ -62,7 +62,7 @@ def _confidence(cycle: Cycle) -> float:
     return 0.5 if any(call.seq is None for call in cycle.calls) else 0.6
 
 
-def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
+def _of_unmatched(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
     cause = Cause.P2P_UNMATCHED
     call, instead = unmatched.call, unmatched.instead
     sides = [call.rank] + ([instead.rank] if instead is not None else [])
@@ -76,7 +76,7 @@ def _of_unmatched(picture: Picture, unmatched: Unmatched) -> Finding:
         category=cause.category,
         cause=cause,
         culprits=culprits,
-        victims=all_victims(picture, culprits),
+        victims=all_victims(graph, culprits),
         collective=collective_ref(call),
         location=location(first),
         confidence=_of_sides(unmatched, omitted),

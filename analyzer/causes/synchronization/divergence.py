@@ -15,8 +15,14 @@ from hanglab.analyzer.causes.synchronization.wording import (
     shapes,
     waiting_ranks,
 )
-from hanglab.analyzer.facts.evidence import collective_ref
-from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence, Picture, Silence
+from hanglab.analyzer.facts.case_facts import collective_ref
+from hanglab.analyzer.graph.wait_for_graph import (
+    Call,
+    Difference,
+    Divergence,
+    UnknownCall,
+    WaitForGraph,
+)
 from hanglab.analyzer.matching.signatures import splits_of
 from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Cause, Finding, Status
@@ -38,49 +44,47 @@ _WORDS = {
 }
 
 
-def divergence_findings(picture: Picture) -> list[Finding]:
-    return [
-        _finding(picture, d) for d in picture.divergences if matters(picture, d) and not d.undecided
-    ]
+def divergence_findings(graph: WaitForGraph) -> list[Finding]:
+    return [_finding(graph, d) for d in graph.divergences if matters(graph, d) and not d.undecided]
 
 
-def candidates_of(picture: Picture) -> Iterator[tuple[Divergence, Finding]]:
+def undecided_differences(graph: WaitForGraph) -> Iterator[tuple[Divergence, Finding]]:
     """What dumps leave undecided, and the finding that names all who differ, for other evidence."""
-    for divergence in picture.divergences:
-        if divergence.undecided and matters(picture, divergence):
-            yield divergence, _finding(picture, divergence)
+    for divergence in graph.divergences:
+        if divergence.undecided and matters(graph, divergence):
+            yield divergence, _finding(graph, divergence)
 
 
-def undecided_divergence(picture: Picture) -> Divergence | None:
+def undecided_divergence(graph: WaitForGraph) -> Divergence | None:
     """The first difference of which voices that are missing could decide who deviates."""
-    found = (d for d in picture.divergences if d.undecided and matters(picture, d))
+    found = (d for d in graph.divergences if d.undecided and matters(graph, d))
     return next(found, None)
 
 
-def what_decides(picture: Picture, divergence: Divergence) -> list[str]:
+def deciding_evidence(graph: WaitForGraph, divergence: Divergence) -> list[str]:
     """The evidence that would tell who deviates: "rank 5's dump"."""
-    return [_missing_voice(picture, divergence, rank) for rank in sorted(divergence.silent)] or [
-        f"the dumps of any ranks after {max(picture.expected)}"
-    ]
+    return [
+        _missing_vote(graph, divergence, rank) for rank in sorted(divergence.unknown_calls)
+    ] or [f"the dumps of any ranks after {max(graph.expected)}"]
 
 
-def _missing_voice(picture: Picture, divergence: Divergence, rank: int) -> str:
-    silence = divergence.silent[rank]
-    if silence is Silence.OVERWRITTEN:
+def _missing_vote(graph: WaitForGraph, divergence: Divergence, rank: int) -> str:
+    reason = divergence.unknown_calls[rank]
+    if reason is UnknownCall.OVERWRITTEN:
         return (
             f"a longer buffer of rank {rank} (TORCH_FR_BUFFER_SIZE, in older torch "
             f"TORCH_NCCL_TRACE_BUFFER_SIZE) that still holds number {divergence.seq}"
         )
-    if silence is Silence.FINISHED:
+    if reason is UnknownCall.FINISHED:
         return f"a dump of rank {rank} with finished operations, too"
-    if rank in picture.moving:
+    if rank in graph.progressing:
         return f"a later dump of rank {rank}"
-    return f"rank {rank}'s dump" if rank not in picture.ranks else f"a whole dump of rank {rank}"
+    return f"rank {rank}'s dump" if rank not in graph.ranks else f"a whole dump of rank {rank}"
 
 
-def question(picture: Picture, divergence: Divergence) -> Finding:
+def undecided_finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
     """The inconclusive finding that a difference is where missing voices could decide it."""
-    needs = what_decides(picture, divergence)
+    needs = deciding_evidence(graph, divergence)
     calls = list(divergence.calls.values())
     return Finding(
         status=Status.INCONCLUSIVE,
@@ -117,9 +121,9 @@ def _listed(words: list[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def matters(picture: Picture, divergence: Divergence) -> bool:
+def matters(graph: WaitForGraph, divergence: Divergence) -> bool:
     """What all members finished in spite of it matters only if the group hangs later."""
-    return not divergence.finished or bool(waiting_ranks(picture, divergence.group))
+    return not divergence.finished or bool(waiting_ranks(graph, divergence.group))
 
 
 def cause_of(divergence: Divergence) -> Cause:
@@ -128,7 +132,7 @@ def cause_of(divergence: Divergence) -> Cause:
     return _CAUSES.get(divergence.difference, Cause.COLLECTIVE_MISMATCH)
 
 
-def _finding(picture: Picture, divergence: Divergence) -> Finding:
+def _finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
     cause = cause_of(divergence)
     culprits = list(divergence.deviating or divergence.candidates)
     calls = divergence.calls
@@ -136,13 +140,13 @@ def _finding(picture: Picture, divergence: Divergence) -> Finding:
     others = [call for rank, call in calls.items() if rank not in culprits]
     first = mine[0] if mine else next(iter(calls.values()))
     reference_call = others[0] if others else first
-    here = current_call(picture, first.rank) if divergence.finished else first
+    here = current_call(graph, first.rank) if divergence.finished else first
     return Finding(
         status=Status.HUNG,
         category=cause.category,
         cause=cause,
         culprits=culprits,
-        victims=all_victims(picture, culprits),
+        victims=all_victims(graph, culprits),
         collective=collective_ref(reference_call),
         location=location(here),
         confidence=_confidence(divergence),

@@ -5,49 +5,49 @@ from __future__ import annotations
 from hanglab.analyzer.causes.synchronization.cycles import cycle_findings, unmatched_findings
 from hanglab.analyzer.causes.synchronization.divergence import (
     divergence_findings,
-    question,
     undecided_divergence,
+    undecided_finding,
 )
-from hanglab.analyzer.causes.synchronization.missing_rank import accused, missing_findings
+from hanglab.analyzer.causes.synchronization.missing_rank import missing_findings, unexplained_sinks
 from hanglab.analyzer.causes.synchronization.wording import SOURCE, name_call
-from hanglab.analyzer.graph.wait_for_graph import Picture
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Evidence, Finding, Status
 
 
-def synchronization_findings(picture: Picture) -> list[Finding]:
+def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
     """Findings that the dumps prove, gravest first; [] for a healthy or an undecidable picture."""
     return [
-        *divergence_findings(picture),
-        *cycle_findings(picture),
-        *unmatched_findings(picture),
-        *missing_findings(picture),
+        *divergence_findings(graph),
+        *cycle_findings(graph),
+        *unmatched_findings(graph),
+        *missing_findings(graph),
     ]
 
 
-def open_question(picture: Picture) -> Finding | None:
+def open_finding(graph: WaitForGraph) -> Finding | None:
     """An inconclusive finding where ranks wait and nothing proves for whom; else None."""
-    if synchronization_findings(picture):
+    if synchronization_findings(graph):
         return None
-    divergence = undecided_divergence(picture)
+    divergence = undecided_divergence(graph)
     if divergence is not None:
-        return question(picture, divergence)
-    if not picture.waits:
+        return undecided_finding(graph, divergence)
+    if not graph.waits:
         return None
-    unsure = {sink.rank for sink in picture.sinks if sink.unknown or sink.hidden}
-    unknown = sorted(unsure | set(picture.open))
-    known = [sink.rank for sink in accused(picture) if not sink.hidden]
-    waiting = sorted({wait.call.rank for wait in picture.waits})
-    first = picture.waits[0].call
+    unsure = {sink.rank for sink in graph.sinks if sink.unknown or sink.hidden}
+    unknown = sorted(unsure | set(graph.open))
+    known = [sink.rank for sink in unexplained_sinks(graph) if not sink.hidden]
+    waiting = sorted({wait.call.rank for wait in graph.waits})
+    first = graph.waits[0].call
     if unknown:
         words = f"whether {name_ranks(unknown)} came cannot be told without more evidence"
-    elif picture.stalled:
+    elif graph.stalled:
         words = "everybody has entered it and nobody finished"
     else:
         words = "the dumps do not show what holds it up"
     evidence = [
         Evidence(SOURCE, wait.call.rank, f"waits in {name_call(wait.call)}")
-        for wait in picture.waits[:16]
+        for wait in graph.waits[:16]
     ]
     evidence += [Evidence(SOURCE, rank, "is certainly awaited") for rank in known[:16]]
     return Finding(
@@ -58,5 +58,5 @@ def open_question(picture: Picture) -> Finding | None:
             f"{name_ranks(waiting).capitalize()} wait, the first in {name_call(first)}; {words}."
         ),
         evidence=evidence,
-        advice="Get " + ", ".join(picture.would_decide) + "." if picture.would_decide else "",
+        advice="Get " + ", ".join(graph.would_decide) + "." if graph.would_decide else "",
     )

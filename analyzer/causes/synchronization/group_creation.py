@@ -11,8 +11,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import Place
 from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
@@ -20,12 +19,12 @@ from hanglab.analyzer.verdict import Cause, Evidence, Status
 Calls = dict[int, list[str]]
 
 
-def group_creation(known: Known) -> Iterator[Proposal]:
+def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
     """Some ranks wait inside ``new_group`` for others that never came, or came differently."""
-    if not known.stuck:
+    if not facts.stuck:
         return
-    alive = {r: v for r, v in known.ranks.items() if v.ended is None}
-    creating = sorted(r for r, v in alive.items() if v.standing.place is Place.GROUP_CREATION)
+    alive = {r: v for r, v in facts.ranks.items() if v.ended is None}
+    creating = sorted(r for r, v in alive.items() if v.position.place is Place.GROUP_CREATION)
     if not creating:
         return
     calls = {r: _asked_for(v) for r, v in alive.items()}
@@ -33,21 +32,21 @@ def group_creation(known: Known) -> Iterator[Proposal]:
     if different is not None:
         culprits, tied, words = different
         yield _proposal(
-            known,
+            facts,
             creating,
             culprits,
             0.5 if tied else 0.95,
             f"new_group was called differently: {words}.",
         )
         return
-    absent = _absent(known, calls, creating)
+    absent = _absent(facts, calls, creating)
     if not absent:
         return
     # Where most do not create the group, the few that do took a branch of their own.
     minority = creating if len(creating) < len(absent) else absent
-    culprits = _roots(known, minority) or minority
+    culprits = _roots(facts, minority) or minority
     yield _proposal(
-        known,
+        facts,
         creating,
         culprits,
         0.6 if len(creating) == len(absent) else 0.95,
@@ -92,7 +91,7 @@ def _members(text: str, everybody: Sequence[int]) -> list[int]:
     return [rank for rank in members if isinstance(rank, int)]
 
 
-def _absent(known: Known, calls: Calls, creating: Sequence[int]) -> list[int]:
+def _absent(facts: CaseFacts, calls: Calls, creating: Sequence[int]) -> list[int]:
     """Ranks that the waiting calls need and that have not made that call."""
     first = creating[0]
     if not calls[first]:
@@ -102,22 +101,22 @@ def _absent(known: Known, calls: Calls, creating: Sequence[int]) -> list[int]:
     needed: set[int] = set()
     for rank in creating:
         if len(calls[rank]) == place:
-            needed.update(_members(calls[rank][place - 1], sorted(known.ranks)))
+            needed.update(_members(calls[rank][place - 1], sorted(facts.ranks)))
     return sorted(r for r in needed if r in calls and len(calls[r]) < place)
 
 
-def _roots(known: Known, ranks: list[int]) -> list[int]:
+def _roots(facts: CaseFacts, ranks: list[int]) -> list[int]:
     """Those of ``ranks`` that do not wait for another of them."""
-    waiting = {wait.call.rank for wait in known.picture.waits if set(wait.on) & set(ranks)}
+    waiting = {wait.call.rank for wait in facts.graph.waits if set(wait.on) & set(ranks)}
     return [rank for rank in ranks if rank not in waiting]
 
 
 def _proposal(
-    known: Known, creating: list[int], culprits: list[int], confidence: float, summary: str
+    facts: CaseFacts, creating: list[int], culprits: list[int], confidence: float, summary: str
 ) -> Proposal:
-    elsewhere = [r for r, v in known.ranks.items() if v.ended is None and r not in creating]
+    elsewhere = [r for r, v in facts.ranks.items() if v.ended is None and r not in creating]
     return propose(
-        known,
+        facts,
         Order.OUTSIDE,
         Cause.GROUP_CREATION,
         culprits,
@@ -129,10 +128,10 @@ def _proposal(
                 "stack",
                 r,
                 ("inside new_group" if r in creating else "elsewhere")
-                + name_line(known.ranks[r].location()),
+                + name_line(facts.ranks[r].location()),
             )
             for r in sorted([*creating, *elsewhere])
         ],
-        location=known.ranks[culprits[0]].location(),
+        location=facts.ranks[culprits[0]].location(),
         excludes=[*creating, *elsewhere],
     )

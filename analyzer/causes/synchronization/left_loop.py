@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.loops import (
     Loop,
     batches_compared,
@@ -29,7 +28,7 @@ from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 
 
 @dataclass(frozen=True)
-class _Departure:
+class _LoopExit:
     """``gone`` left ``loop`` too soon, ``inside`` are in it still."""
 
     loop: Loop
@@ -41,35 +40,35 @@ class _Departure:
     counted: bool
 
 
-def departures(known: Known) -> Iterator[Proposal]:
+def departures(facts: CaseFacts) -> Iterator[Proposal]:
     """``uneven_inputs`` or ``skipped_collective`` of those that are past their peers' loop.
 
     Before the cycles in the order of decision: the ring is what followed from it.
     """
-    if not known.stuck or known.picture.divergences:
+    if not facts.stuck or facts.graph.divergences:
         return
-    for cycle in known.picture.cycles:
-        waiting = {wait.call.rank for wait in known.picture.waits} | set(cycle.ranks)
-        views = [known.ranks[rank] for rank in sorted(waiting) if rank in known.ranks]
+    for cycle in facts.graph.cycles:
+        waiting = {wait.call.rank for wait in facts.graph.waits} | set(cycle.ranks)
+        views = [facts.ranks[rank] for rank in sorted(waiting) if rank in facts.ranks]
         if len(views) < len(waiting) or any(v.ended is not None for v in views):
             continue
-        departure = _find_departure(views)
-        if departure is None or not {v.rank for v in departure.gone} & set(cycle.ranks):
+        loop_exit = _find_loop_exit(views)
+        if loop_exit is None or not {v.rank for v in loop_exit.gone} & set(cycle.ranks):
             continue
-        labelled = _label(known, cycle, departure)
+        labelled = _label(facts, cycle, loop_exit)
         if labelled is not None:
-            yield _proposal(cycle, known, views, departure, *labelled)
+            yield _proposal(cycle, facts, views, loop_exit, *labelled)
             return
 
 
-def _label(known: Known, cycle: Cycle, departure: _Departure) -> tuple[Cause, float, str] | None:
+def _label(facts: CaseFacts, cycle: Cycle, loop_exit: _LoopExit) -> tuple[Cause, float, str] | None:
     """Cause, confidence and what counted it; None where the counts speak against it."""
-    accounts = [_account(known, view, departure) for view in departure.gone]
+    accounts = [_account(facts, view, loop_exit) for view in loop_exit.gone]
     told = [account for account in accounts if account is not None]
     p2p = any(call.seq is None for call in cycle.calls)
     if not told:
         # A message that was left out is told more closely by its other half.
-        sure = not p2p and (departure.counted or not departure.nested)
+        sure = not p2p and (loop_exit.counted or not loop_exit.nested)
         return (Cause.UNEVEN_INPUTS, 0.7, "") if sure else None
     if len(told) < len(accounts) or any(difference > 0 for difference, _ in told):
         return None
@@ -80,29 +79,29 @@ def _label(known: Known, cycle: Cycle, departure: _Departure) -> tuple[Cause, fl
     return Cause.SKIPPED_COLLECTIVE, 0.85, told[0][1]
 
 
-def _account(known: Known, view: RankView, departure: _Departure) -> tuple[int, str] | None:
+def _account(facts: CaseFacts, view: RankView, loop_exit: _LoopExit) -> tuple[int, str] | None:
     """How many steps fewer (negative) or more than its peers the rank did, and by what."""
-    loop = departure.loop
-    if not departure.nested:
-        return steps_compared(known, view.rank, [loop])
+    loop = loop_exit.loop
+    if not loop_exit.nested:
+        return steps_compared(facts, view.rank, [loop])
     # Steps may be those of the outer loop, in which they still are together.
     mine = counter_of(view, loop)
-    peers = [count for peer in departure.inside if (count := counter_of(peer, loop)) is not None]
+    peers = [count for peer in loop_exit.inside if (count := counter_of(peer, loop)) is not None]
     if mine is None or not peers:
-        return batches_compared(known, view.rank, loop)
+        return batches_compared(facts, view.rank, loop)
     return mine - min(peers), f"loop counter {mine}, its peers' {min(peers)}"
 
 
 def _proposal(
     cycle: Cycle,
-    known: Known,
+    facts: CaseFacts,
     views: Sequence[RankView],
-    departure: _Departure,
+    loop_exit: _LoopExit,
     cause: Cause,
     confidence: float,
     counted: str,
 ) -> Proposal:
-    culprits = [view.rank for view in departure.gone]
+    culprits = [view.rank for view in loop_exit.gone]
     calls = {call.rank: call for call in cycle.calls}
     first = next(rank for rank in culprits if rank in calls)
     group = calls[first].group
@@ -110,7 +109,7 @@ def _proposal(
     skipped = cause is Cause.SKIPPED_COLLECTIVE
     when = "after as many steps as the others" if skipped else "sooner than the others"
     return propose(
-        known,
+        facts,
         Order.DIVERGENCE,
         cause,
         culprits,
@@ -124,12 +123,12 @@ def _proposal(
             Evidence(
                 "stack",
                 view.rank,
-                ("behind the loop" if is_past(view, departure.loop) else "in the loop")
+                ("behind the loop" if is_past(view, loop_exit.loop) else "in the loop")
                 + name_line(_line(view)),
             )
             for view in views
         ],
-        location=_line(known.ranks[first]),
+        location=_line(facts.ranks[first]),
         collective=collective_ref(calls[first]),
         excludes=[view.rank for view in views],
         alternatives=[]
@@ -146,7 +145,7 @@ def _line(view: RankView) -> Location | None:
     return view.location(frame) if frame is not None else None
 
 
-def _find_departure(views: Sequence[RankView]) -> _Departure | None:
+def _find_loop_exit(views: Sequence[RankView]) -> _LoopExit | None:
     """The outermost loop that some are in and all others past, and who left it too soon.
 
     Where nobody knows how often each has passed it, that are all who are past it; not if
@@ -170,7 +169,7 @@ def _find_departure(views: Sequence[RankView]) -> _Departure | None:
             if any(same_loop(outer, mine) for mine in around[view.rank])
         ]
         if all(together(*one) for one in shared):
-            return _Departure(loop, tuple(gone), tuple(inside), bool(shared), counted)
+            return _LoopExit(loop, tuple(gone), tuple(inside), bool(shared), counted)
     return None
 
 

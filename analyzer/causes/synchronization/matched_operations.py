@@ -13,13 +13,13 @@ import msgspec
 
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.causes.network.links import partition
-from hanglab.analyzer.causes.software.absent_ranks import candidates
-from hanglab.analyzer.causes.synchronization.divergence import candidates_of
+from hanglab.analyzer.causes.software.absent_ranks import absent_ranks
+from hanglab.analyzer.causes.synchronization.divergence import undecided_differences
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
 from hanglab.analyzer.causes.synchronization.split_mismatch import split_lists
-from hanglab.analyzer.facts.collateral_exits import troubles
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.failures import troubles_of
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.loops import left_loops, steps_compared
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.proposal import Order, Proposal
@@ -31,104 +31,104 @@ _OUTSIDE = frozenset({Cause.MISSING_RANK})
 _MAY_BE_UNEVEN = frozenset({Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE})
 
 
-def synchronization(known: Known) -> Iterator[Proposal]:
-    for finding in synchronization_findings(known.picture):
+def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
+    for finding in synchronization_findings(facts.graph):
         cause = finding.cause
         if cause is None:
             continue
-        if cause is Cause.SPLIT_MISMATCH and next(split_lists(known), None) is not None:
+        if cause is Cause.SPLIT_MISMATCH and next(split_lists(facts), None) is not None:
             continue  # the lists of a Case say more than the sizes of a dump
         if cause in _OUTSIDE:
-            if known.case and not _still_unexplained(known, finding):
+            if facts.case and not _still_unexplained(facts, finding):
                 continue
             order = Order.OUTSIDE
         elif cause in _CYCLES:
             order = Order.CYCLE
         else:
             order = Order.DIVERGENCE
-        if known.case:
-            finding = _sharpen(known, finding)
-        yield Proposal(finding=finding, order=order, excludes=_failed_by_it(known, finding))
-    if known.case:
-        yield from _told_by_loops(known)
+        if facts.case:
+            finding = _sharpen(facts, finding)
+        yield Proposal(finding=finding, order=order, excludes=_failed_by_it(facts, finding))
+    if facts.case:
+        yield from _decided_by_loops(facts)
 
 
-def _told_by_loops(known: Known) -> Iterator[Proposal]:
+def _decided_by_loops(facts: CaseFacts) -> Iterator[Proposal]:
     """Differences that missing voices leave undecided, where one rank alone has left a loop."""
-    for divergence, finding in candidates_of(known.picture):
+    for divergence, finding in undecided_differences(facts.graph):
         if finding.cause not in _MAY_BE_UNEVEN:
             continue
-        ranks = sorted({*finding.culprits, *divergence.silent} & known.ranks.keys())
-        gone = [rank for rank in ranks if left_loops(known, rank)]
+        ranks = sorted({*finding.culprits, *divergence.unknown_calls} & facts.ranks.keys())
+        gone = [rank for rank in ranks if left_loops(facts, rank)]
         if len(gone) == 1 and gone[0] in finding.culprits:
-            told = _past_the_loop(known, finding, gone[0])
+            told = _past_the_loop(facts, finding, gone[0])
             if told is not finding:
                 yield Proposal(
-                    finding=told, order=Order.DIVERGENCE, excludes=_failed_by_it(known, told)
+                    finding=told, order=Order.DIVERGENCE, excludes=_failed_by_it(facts, told)
                 )
 
 
-def _still_unexplained(known: Known, finding: Finding) -> bool:
+def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:
     """Whether a rank that others wait for is not looked at by its stack anyway."""
-    looked_at = set(candidates(known))
+    looked_at = set(absent_ranks(facts))
     for rank in finding.culprits:
-        view = known.ranks.get(rank)
+        view = facts.ranks.get(rank)
         if rank in looked_at and view is not None and view.rank_stacks:
             return False
-        trouble = troubles_of(view) if view is not None else None
-        if trouble is not None and trouble.consequence:
+        failure = failure_of(view) if view is not None else None
+        if failure is not None and failure.consequence:
             # Its communication failed: it was inside an operation that nobody recorded.
             return False
-        if view is not None and view.ended is None and not known.stands_outside(rank):
+        if view is not None and view.ended is None and not facts.stands_outside(rank):
             # Its stack contradicts its dump: it does not stand outside.
             return False
-        sink = known.sink(rank)
+        sink = facts.sink(rank)
         if sink is not None and sink.stopped_device:
-            if any(partition(known)) or _runs_on_the_host(known, sink):
+            if any(partition(facts)) or _runs_on_the_host(facts, sink):
                 # It is inside, and what it waits for gets lost on its way: not it has stopped.
                 return False
     # Whoever was ended from outside need not have been late.
-    return known.stuck or any(not trouble.cleared for trouble in troubles(known))
+    return facts.stuck or any(not failure.collateral for failure in failures(facts))
 
 
-def _runs_on_the_host(known: Known, sink: Sink) -> bool:
+def _runs_on_the_host(facts: CaseFacts, sink: Sink) -> bool:
     """Whether nothing of a rank can have stopped but its process, and that runs."""
-    view = known.ranks.get(sink.rank)
+    view = facts.ranks.get(sink.rank)
     if view is None or view.ended is not None or view.state not in ("R", "S"):
         return False
     backends = {group.backend for group in view.groups if group.id == sink.awaited.group.name}
     return bool(backends) and all(b.rpartition(":")[2] == "gloo" and "," not in b for b in backends)
 
 
-def _failed_by_it(known: Known, finding: Finding) -> frozenset[int]:
+def _failed_by_it(facts: CaseFacts, finding: Finding) -> frozenset[int]:
     """Ranks that failed in the operation which the finding is about, or for want of it."""
-    return frozenset(r for r, v in known.ranks.items() if v.failed)
+    return frozenset(r for r, v in facts.ranks.items() if v.failed)
 
 
-def _sharpen(known: Known, finding: Finding) -> Finding:
+def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
     status = Status.HUNG
-    if not known.stuck and any(v.failed for v in known.ranks.values()):
+    if not facts.stuck and any(v.failed for v in facts.ranks.values()):
         status = Status.FAILED
     finding = msgspec.structs.replace(finding, status=status)
     first = finding.culprits[0] if finding.culprits else None
-    if first is None or first not in known.ranks:
+    if first is None or first not in facts.ranks:
         return finding
-    view = known.ranks[first]
+    view = facts.ranks[first]
     called = finding.location
-    frame = view.calling_frame(called) if called is not None else view.standing.user
+    frame = view.calling_frame(called) if called is not None else view.position.user
     if view.ended is None and frame is not None:
         finding = msgspec.structs.replace(finding, location=view.location(frame))
     if finding.cause in _MAY_BE_UNEVEN:
-        gone = [r for r in finding.culprits if r in known.ranks and left_loops(known, r)]
+        gone = [r for r in finding.culprits if r in facts.ranks and left_loops(facts, r)]
         if len(gone) == 1:
-            finding = _past_the_loop(known, finding, gone[0])
+            finding = _past_the_loop(facts, finding, gone[0])
     return finding
 
 
-def _past_the_loop(known: Known, finding: Finding, rank: int) -> Finding:
+def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     """The root of a difference, where the rank has left the loop that its peers are in."""
-    loops = left_loops(known, rank)
-    compared = steps_compared(known, rank, loops) if loops else None
+    loops = left_loops(facts, rank)
+    compared = steps_compared(facts, rank, loops) if loops else None
     if compared is None or compared[0] > 0:
         return finding
     fewer = compared[0] < 0
@@ -140,7 +140,7 @@ def _past_the_loop(known: Known, finding: Finding, rank: int) -> Finding:
         category=cause.category,
         culprits=[rank],
         victims=sorted({*finding.victims, *finding.culprits} - {rank}),
-        location=_standing_at(known, rank) or finding.location,
+        location=_current_line(facts, rank) or finding.location,
         confidence=max(finding.confidence, 0.8),
         advice=advice_for(cause),
         summary=f"Rank {rank} has left the loop that its peers are in, {done} ({compared[1]}); "
@@ -152,7 +152,7 @@ def _past_the_loop(known: Known, finding: Finding, rank: int) -> Finding:
     )
 
 
-def _standing_at(known: Known, rank: int) -> Location | None:
-    view = known.ranks[rank]
+def _current_line(facts: CaseFacts, rank: int) -> Location | None:
+    view = facts.ranks[rank]
     frame = next(iter(view.code.user_frames(view.program_frames)), None)
     return view.location(frame) if frame is not None else None

@@ -5,34 +5,34 @@ from __future__ import annotations
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.causes.synchronization.divergence import matters
 from hanglab.analyzer.causes.synchronization.wording import SOURCE, all_victims, name_call
-from hanglab.analyzer.facts.evidence import collective_ref
-from hanglab.analyzer.graph.wait_for_graph import Picture, Sink
+from hanglab.analyzer.facts.case_facts import collective_ref
+from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 
 
-def missing_findings(picture: Picture) -> list[Finding]:
+def missing_findings(graph: WaitForGraph) -> list[Finding]:
     """One finding for all of them; none where evidence that is missing could change it."""
-    sinks = accused(picture)
-    if not sinks or picture.open or any(sink.hidden for sink in sinks):
+    sinks = unexplained_sinks(graph)
+    if not sinks or graph.open or any(sink.hidden for sink in sinks):
         return []
     culprits = [sink.rank for sink in sinks]
-    if len(culprits) > len(_victims(picture, culprits)):
+    if len(culprits) > len(_victims(graph, culprits)):
         # Few wait for many: those who wait may have done too much.
         return []
-    return [_finding(picture, sinks)]
+    return [_finding(graph, sinks)]
 
 
-def accused(picture: Picture) -> list[Sink]:
+def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
     """Known sinks that no divergence explains."""
     explained = {
         divergence.group: divergence.seq
-        for divergence in picture.divergences
-        if matters(picture, divergence)
+        for divergence in graph.divergences
+        if matters(graph, divergence)
     }
-    deviating = {rank for d in picture.divergences if matters(picture, d) for rank in d.deviating}
+    deviating = {rank for d in graph.divergences if matters(graph, d) for rank in d.deviating}
     found = []
-    for sink in picture.sinks:
+    for sink in graph.sinks:
         call = sink.awaited
         later = call.seq is not None and call.seq >= explained.get(call.group, call.seq + 1)
         if not sink.unknown and not later and sink.rank not in deviating:
@@ -40,11 +40,11 @@ def accused(picture: Picture) -> list[Sink]:
     return found
 
 
-def _victims(picture: Picture, culprits: list[int]) -> list[int]:
-    return all_victims(picture, culprits)
+def _victims(graph: WaitForGraph, culprits: list[int]) -> list[int]:
+    return all_victims(graph, culprits)
 
 
-def _finding(picture: Picture, sinks: list[Sink]) -> Finding:
+def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
     cause = Cause.MISSING_RANK
     culprits = [sink.rank for sink in sinks]
     first = sinks[0]
@@ -62,7 +62,7 @@ def _finding(picture: Picture, sinks: list[Sink]) -> Finding:
             f"{name_ranks(stopped).capitalize()} did not finish operations that all peers "
             "finished: the device or the process stopped, and the others wait for it."
         )
-    unseen = picture.silent_p2p.intersection(outside)
+    unseen = graph.silent_p2p.intersection(outside)
     if unseen:
         words.append(
             f"Sends and receives, which leave no entry on gloo, are what {name_ranks([*unseen])} "
@@ -73,7 +73,7 @@ def _finding(picture: Picture, sinks: list[Sink]) -> Finding:
         category=cause.category,
         cause=cause,
         culprits=culprits,
-        victims=_victims(picture, culprits),
+        victims=_victims(graph, culprits),
         collective=collective_ref(first.awaited),
         location=None,
         confidence=0.6 if unseen else 0.9,

@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hanglab.analyzer.causes.software.absent_ranks import label
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.causes.software.absent_ranks import classify
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.recorder.case.progress_records import Operation
@@ -44,24 +43,24 @@ class _Barrier:
     at_ns: int | None
 
 
-def monitored_barriers(known: Known) -> Iterator[Proposal]:
+def monitored_barriers(facts: CaseFacts) -> Iterator[Proposal]:
     """Those who never came to the barrier, each by what it does instead."""
-    for view in known.ranks.values():
-        barrier = _said(known, view)
+    for view in facts.ranks.values():
+        barrier = _said(facts, view)
         if barrier is None:
             continue
-        roots = _roots(known, barrier)
+        roots = _roots(facts, barrier)
         if roots is None:
             continue
         victims = [
-            r for r, v in known.ranks.items() if r not in roots and (r == barrier.by or _came(v))
+            r for r, v in facts.ranks.items() if r not in roots and (r == barrier.by or _came(v))
         ]
         for rank in roots:
-            yield _proposal(known, barrier, rank, victims)
+            yield _proposal(facts, barrier, rank, victims)
         return
 
 
-def _said(known: Known, view: RankView) -> _Barrier | None:
+def _said(facts: CaseFacts, view: RankView) -> _Barrier | None:
     texts: list[tuple[str, str, int | None]] = [
         (source, one.message, one.at.wall_ns)
         for source, raised in (("exceptions", view.exceptions), ("handled", view.handled))
@@ -74,7 +73,7 @@ def _said(known: Known, view: RankView) -> _Barrier | None:
         if not matches:
             continue
         match = max(matches, key=lambda one: one["missing"].count(","))
-        group, members = _group_of(known, view)
+        group, members = _group_of(facts, view)
         places = [int(place) for place in match["missing"].split(", ")]
         by = int(match["by"])
         if max([by, *places]) >= len(members) or members[by] != view.rank:
@@ -90,7 +89,7 @@ def _failed(view: RankView) -> Operation | None:
     return next((o for o in reversed(operations) if o.failed or o.method == _METHOD), None)
 
 
-def _group_of(known: Known, view: RankView) -> tuple[str, tuple[int, ...]]:
+def _group_of(facts: CaseFacts, view: RankView) -> tuple[str, tuple[int, ...]]:
     """Name and members of the group whose barrier failed; no members where they are not known."""
     call = _failed(view)
     if call is None:
@@ -98,7 +97,7 @@ def _group_of(known: Known, view: RankView) -> tuple[str, tuple[int, ...]]:
     for group in view.groups:
         if group.id == call.group and group.ranks:
             return group.id, tuple(group.ranks)
-    for known_group in known.picture.groups:
+    for known_group in facts.graph.groups:
         if known_group.name == call.group:
             return known_group.name, known_group.members
     return "", ()
@@ -112,13 +111,13 @@ def _entered(view: RankView, group: str) -> int | None:
     return sum(1 for o in progress.operations if o.method == _METHOD and o.group == group)
 
 
-def _roots(known: Known, barrier: _Barrier) -> list[int] | None:
+def _roots(facts: CaseFacts, barrier: _Barrier) -> list[int] | None:
     """Who kept the barrier waiting by itself; None where that is not proved."""
-    entered = _entered(known.ranks[barrier.by], barrier.group)
+    entered = _entered(facts.ranks[barrier.by], barrier.group)
     absent: set[int] = set()
     came = {barrier.by}
     for rank in barrier.members:
-        view = known.ranks.get(rank)
+        view = facts.ranks.get(rank)
         if view is None or rank == barrier.by:
             continue
         mine = _entered(view, barrier.group)
@@ -132,13 +131,13 @@ def _roots(known: Known, barrier: _Barrier) -> list[int] | None:
             absent.add(rank)
         elif counted or any(_OF_BARRIER.search(one.message) for one in view.exceptions):
             came.add(rank)
-    if not absent or any(_explained(known.ranks[r], barrier.at_ns) for r in absent):
+    if not absent or any(_explained(facts.ranks[r], barrier.at_ns) for r in absent):
         return None
     on = {rank: set[int]() for rank in absent}
-    for wait in known.picture.waits:
+    for wait in facts.graph.waits:
         on.get(wait.call.rank, set()).update(wait.on)
     # Those who wait for the barrier's own rank elsewhere went another way than it did.
-    against = {w.call.rank for w in known.picture.waits if barrier.by in w.on}
+    against = {w.call.rank for w in facts.graph.waits if barrier.by in w.on}
     if absent & against and 2 * len((absent | against) & set(barrier.members)) >= len(
         barrier.members
     ):
@@ -165,17 +164,17 @@ def _came(view: RankView) -> bool:
     return any(_OF_BARRIER.search(one.message) for one in view.exceptions) or view.ended is None
 
 
-def _proposal(known: Known, barrier: _Barrier, rank: int, victims: Sequence[int]) -> Proposal:
-    view = known.ranks[rank]
-    cause, confidence, words, location = _label(known, view, barrier.at_ns)
-    raised = [r for r, v in known.ranks.items() if r != rank and (v.failed or v.exceptions)]
-    group = next((g for g in known.picture.groups if g.name == barrier.group), None)
+def _proposal(facts: CaseFacts, barrier: _Barrier, rank: int, victims: Sequence[int]) -> Proposal:
+    view = facts.ranks[rank]
+    cause, confidence, words, location = _label(facts, view, barrier.at_ns)
+    raised = [r for r, v in facts.ranks.items() if r != rank and (v.failed or v.exceptions)]
+    group = next((g for g in facts.graph.groups if g.name == barrier.group), None)
     return propose(
-        known,
+        facts,
         Order.EXIT,
         cause,
         [rank],
-        status=Status.HUNG if known.stuck else Status.FAILED,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
         # Ahead of what those say who merely gave up waiting.
         confidence=max(confidence, 0.98),
         summary=f"Rank {rank} never came to a monitored barrier{name_line(location)}: {words}; "
@@ -198,16 +197,16 @@ def _proposal(known: Known, barrier: _Barrier, rank: int, victims: Sequence[int]
 
 
 def _label(
-    known: Known, view: RankView, at_ns: int | None
+    facts: CaseFacts, view: RankView, at_ns: int | None
 ) -> tuple[Cause, float, str, Location | None]:
     if view.ended is not None:
         lived = at_ns is not None and view.ended.at.wall_ns > at_ns
         words = "it lived and was elsewhere" if lived else "it had come to its end"
         return Cause.MISSING_RANK, 0.9, words, None
-    call = known.blocked(view.rank)
+    call = facts.blocked(view.rank)
     if call is not None:
         words = f"it waits in {call.op} instead"
         return Cause.MISSING_RANK, 0.9, words, view.location()
-    cause, confidence, words, location = label(known, view)
+    cause, confidence, words, location = classify(facts, view)
     # That it never came is proved; what it does instead only sometimes.
     return (cause if confidence >= _SURE else Cause.MISSING_RANK), confidence, words, location

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Group
 from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
@@ -71,22 +70,22 @@ def _other_half(
 
 
 @dataclass(frozen=True)
-class _Misfit:
+class _MismatchedPair:
     """Two halves that would meet but for a tag or a group: rank -> its operation."""
 
     halves: dict[int, Operation]
     #: Both ranks are held in their halves.
-    faced: bool
+    mutual: bool
 
 
-def _find_misfit(
-    known: Known, held: dict[int, Operation], groups: dict[str, Group]
-) -> _Misfit | None:
+def _find_mismatch(
+    facts: CaseFacts, held: dict[int, Operation], groups: dict[str, Group]
+) -> _MismatchedPair | None:
     """A pair of ranks whose halves fit nothing else; one in which both are held comes first."""
-    found: list[_Misfit] = []
+    found: list[_MismatchedPair] = []
     for rank, mine in sorted(held.items()):
         peer = _peer(mine, groups)
-        view = known.ranks.get(peer) if peer is not None else None
+        view = facts.ranks.get(peer) if peer is not None else None
         if peer is None or view is None or view.progress is None or view.ended is not None:
             continue
         if _other_half(rank, mine, view, groups) is not None:
@@ -95,22 +94,24 @@ def _find_misfit(
         for theirs in view.progress.operations:
             if not _open(theirs) or theirs.method not in wanted or _peer(theirs, groups) != rank:
                 continue
-            if _other_half(peer, theirs, known.ranks[rank], groups) is not None:
+            if _other_half(peer, theirs, facts.ranks[rank], groups) is not None:
                 continue
-            faced = held.get(peer) is theirs
-            if faced or (
-                not _met(peer, theirs, rank, known, groups) and _waits_for(known, peer, rank)
+            mutual = held.get(peer) is theirs
+            if mutual or (
+                not _met(peer, theirs, rank, facts, groups) and _waits_for(facts, peer, rank)
             ):
-                found.append(_Misfit({rank: mine, peer: theirs}, faced))
-    return next((one for one in found if one.faced), found[0] if found else None)
+                found.append(_MismatchedPair({rank: mine, peer: theirs}, mutual))
+    return next((one for one in found if one.mutual), found[0] if found else None)
 
 
-def _met(rank: int, posted: Operation, peer: int, known: Known, groups: dict[str, Group]) -> bool:
+def _met(
+    rank: int, posted: Operation, peer: int, facts: CaseFacts, groups: dict[str, Group]
+) -> bool:
     """Whether a half that its rank never waited for may have met its other half all the same.
 
     Nobody marks such an operation as finished.
     """
-    mine, theirs = known.ranks[rank].progress, known.ranks[peer].progress
+    mine, theirs = facts.ranks[rank].progress, facts.ranks[peer].progress
     if mine is None or theirs is None:
         return True
     if any(p.operations_total > len(p.operations) for p in (mine, theirs)):
@@ -136,10 +137,10 @@ def _met(rank: int, posted: Operation, peer: int, known: Known, groups: dict[str
     return finished >= started
 
 
-def _waits_for(known: Known, rank: int, other: int) -> bool:
+def _waits_for(facts: CaseFacts, rank: int, other: int) -> bool:
     """Whether ``rank`` waits, directly or not, for ``other``."""
     on: dict[int, set[int]] = {}
-    for wait in known.picture.waits:
+    for wait in facts.graph.waits:
         on.setdefault(wait.call.rank, set()).update(wait.on)
     todo, seen = [rank], set[int]()
     while todo:
@@ -149,20 +150,22 @@ def _waits_for(known: Known, rank: int, other: int) -> bool:
     return other in seen
 
 
-def _of_misfit(known: Known, misfit: _Misfit, groups: dict[str, Group]) -> Proposal:
-    halves = misfit.halves
-    strayed = [r for r, o in halves.items() if _never_before(known.ranks[r], o)]
-    culprits = sorted(strayed if len(strayed) == 1 else halves)
+def _mismatch_proposal(
+    facts: CaseFacts, mismatch: _MismatchedPair, groups: dict[str, Group]
+) -> Proposal:
+    halves = mismatch.halves
+    off_channel = [r for r, o in halves.items() if _never_before(facts.ranks[r], o)]
+    culprits = sorted(off_channel if len(off_channel) == 1 else halves)
     first = halves[culprits[0]]
     words = "; ".join(f"rank {r} in {_describe(o, groups)}" for r, o in sorted(halves.items()))
-    confidence = 0.96 if len(strayed) == 1 else 0.9
+    confidence = 0.96 if len(off_channel) == 1 else 0.9
     return propose(
-        known,
+        facts,
         Order.CYCLE,
         Cause.P2P_UNMATCHED,
         culprits,
         status=Status.HUNG,
-        confidence=confidence if misfit.faced else 0.75,
+        confidence=confidence if mismatch.mutual else 0.75,
         summary=f"{name_ranks(list(halves)).capitalize()} miss each other: {words}.",
         evidence=[
             Evidence("boundary", r, f"{_describe(o, groups)}{name_line(_line(r, o))}")
@@ -232,36 +235,36 @@ def _counted_on(held: Operation, earlier: list[Operation]) -> bool:
     return len(known) == _USUAL + 1 and len(steps) == 1
 
 
-def p2p_waits(known: Known) -> Iterator[Proposal]:
+def p2p_waits(facts: CaseFacts) -> Iterator[Proposal]:
     """``p2p_unmatched`` of two halves that miss each other; ``p2p_deadlock`` of a ring.
 
     A ring is ``p2p_unmatched`` where one of it left its own pattern.
     """
-    if not known.stuck:
+    if not facts.stuck:
         return
-    groups = {group.name: group for group in known.picture.groups}
-    held = {r: o for r, v in known.ranks.items() if (o := held_in(v)) is not None}
-    misfit = _find_misfit(known, held, groups)
-    if misfit is not None:
-        yield _of_misfit(known, misfit, groups)
+    groups = {group.name: group for group in facts.graph.groups}
+    held = {r: o for r, v in facts.ranks.items() if (o := held_in(v)) is not None}
+    mismatch = _find_mismatch(facts, held, groups)
+    if mismatch is not None:
+        yield _mismatch_proposal(facts, mismatch, groups)
         return
-    if known.picture.cycles or known.picture.unmatched:
+    if facts.graph.cycles or facts.graph.unmatched:
         return
     waits: dict[int, int] = {}
     for rank, operation in held.items():
         peer = _peer(operation, groups)
         if peer is None or peer not in held:
             continue
-        if _other_half(rank, operation, known.ranks[peer], groups) is None:
+        if _other_half(rank, operation, facts.ranks[peer], groups) is None:
             waits[rank] = peer
     ring = _ring(waits)
     if len(ring) < 2:
         return
-    strayed = [r for r in ring if _never_before(known.ranks[r], held[r])]
-    culprits = strayed if len(strayed) == 1 else ring
+    off_channel = [r for r in ring if _never_before(facts.ranks[r], held[r])]
+    culprits = off_channel if len(off_channel) == 1 else ring
     # Two that wait for each other are a deadlock, whoever strayed; in a longer ring a
     # message that was sent elsewhere is missed by somebody else.
-    alone = len(strayed) == 1 and len(ring) > 2
+    alone = len(off_channel) == 1 and len(ring) > 2
     first = held[culprits[0]]
     words = "; ".join(
         f"rank {r} in {held[r].method} {'to' if held[r].method in _SENDS else 'from'} rank "
@@ -269,7 +272,7 @@ def p2p_waits(known: Known) -> Iterator[Proposal]:
         for r in ring
     )
     yield propose(
-        known,
+        facts,
         Order.CYCLE,
         Cause.P2P_UNMATCHED if alone else Cause.P2P_DEADLOCK,
         culprits,

@@ -16,8 +16,7 @@ import signal
 from collections.abc import Iterator
 from math import prod
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView, collective_ref
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.graph.wait_for_graph import Call
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
@@ -33,24 +32,24 @@ _ITEM_BYTES = {
 _MOST_PIECES = 64
 
 
-def refused_sizes(known: Known) -> Iterator[Proposal]:
+def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
     """``size_mismatch`` of an aborted rank, by what it refused and what its peers sent.
 
     Or ``collective_mismatch``, where all that is known of the peers is that they were elsewhere.
     """
-    if known.picture.divergences:
+    if facts.graph.divergences:
         return
-    for rank, view in known.ranks.items():
+    for rank, view in facts.ranks.items():
         refused = _refusal(view)
         if refused is None:
             continue
         received, expected = refused
-        own = known.picture.last_calls.get(rank)
+        own = facts.graph.last_calls.get(rank)
         # With its own sizes at hand a size is not what is wrong; its line may be.
         sized = own is not None and own.arguments.input_sizes
-        calls = [] if sized else _agreed(known, rank)
+        calls = [] if sized else _agreed(facts, rank)
         if not calls:
-            elsewhere = _elsewhere(known, view, received, expected)
+            elsewhere = _elsewhere(facts, view, received, expected)
             if elsewhere is not None:
                 yield elsewhere
                 return
@@ -58,11 +57,11 @@ def refused_sizes(known: Known) -> Iterator[Proposal]:
             continue
         call = calls[0]
         yield propose(
-            known,
+            facts,
             Order.DIVERGENCE,
             Cause.SIZE_MISMATCH,
             [rank],
-            status=Status.HUNG if known.stuck else Status.FAILED,
+            status=Status.HUNG if facts.stuck else Status.FAILED,
             confidence=0.75,
             summary=f"Rank {rank} expected {expected} bytes where its peers send {received} in "
             f"{call.op} number {call.seq}: its tensor is smaller than theirs, and gloo aborted it.",
@@ -76,35 +75,35 @@ def refused_sizes(known: Known) -> Iterator[Proposal]:
                 ),
             ],
             collective=collective_ref(call),
-            location=_line(known.picture.last_calls.get(rank)),
-            excludes=[r for r, v in known.ranks.items() if v.failed],
+            location=_line(facts.graph.last_calls.get(rank)),
+            excludes=[r for r, v in facts.ranks.items() if v.failed],
             # What it was in instead is not known: its buffer has gone.
             alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], 0.2)],
         )
         return
 
 
-def _elsewhere(known: Known, view: RankView, received: int, expected: int) -> Proposal | None:
+def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -> Proposal | None:
     """The aborted rank was in an operation of its own, and all survivors together in another."""
-    own = known.picture.last_calls.get(view.rank)
+    own = facts.graph.last_calls.get(view.rank)
     line = _line(own)
     if own is None or line is None or not view.inside_operation:
         return None
     frames = {
-        peer: known.ranks[peer].user_frames[0]
-        for peer in known.others(view.rank)
-        if _lost_a_peer(known.ranks[peer]) and known.ranks[peer].user_frames
+        peer: facts.ranks[peer].user_frames[0]
+        for peer in facts.others(view.rank)
+        if _lost_a_peer(facts.ranks[peer]) and facts.ranks[peer].user_frames
     }
     places = {(frame.file, frame.line) for frame in frames.values()}
-    members = len(own.group.members) or len(known.ranks)
+    members = len(own.group.members) or len(facts.ranks)
     if len(places) != 1 or (line.file, line.line) in places or len(frames) * 2 <= members:
         return None
     return propose(
-        known,
+        facts,
         Order.DIVERGENCE,
         Cause.COLLECTIVE_MISMATCH,
         [view.rank],
-        status=Status.HUNG if known.stuck else Status.FAILED,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=0.6,
         summary=f"Rank {view.rank} was in {own.op} while its peers were in an operation of another "
         f"line: it expected {expected} bytes and received {received}, and gloo aborted it.",
@@ -120,7 +119,7 @@ def _elsewhere(known: Known, view: RankView, received: int, expected: int) -> Pr
         ],
         collective=collective_ref(own),
         location=line,
-        excludes=[rank for rank, other in known.ranks.items() if other.failed],
+        excludes=[rank for rank, other in facts.ranks.items() if other.failed],
         # One operation may have two lines, by a branch on the rank.
         alternatives=[(Cause.SIZE_MISMATCH, [view.rank], 0.3)],
     )
@@ -147,17 +146,17 @@ def _refusal(view: RankView) -> tuple[int, int] | None:
     return (int(found[-1][0]), int(found[-1][1])) if found else None
 
 
-def _agreed(known: Known, rank: int) -> list[Call]:
+def _agreed(facts: CaseFacts, rank: int) -> list[Call]:
     """The last calls of the other ranks whose sizes are known, if all ranks made the same; else [].
 
     Of a rank that is asked to end before it could leave its buffer no size is known.
     """
-    calls = [known.picture.last_calls.get(peer) for peer in known.others(rank)]
+    calls = [facts.graph.last_calls.get(peer) for peer in facts.others(rank)]
     sized = [call for call in calls if call is not None and call.arguments.input_sizes]
     first = sized[0] if sized else None
     if first is None or first.seq is None or rank not in first.group.members or None in calls:
         return []
-    own = known.picture.last_calls.get(rank)
+    own = facts.graph.last_calls.get(rank)
     for call in [call for call in (*calls, own) if call is not None]:
         if (call.group, call.seq, call.op) != (first.group, first.seq, first.op):
             return []

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status
@@ -42,14 +42,14 @@ def parse_splits(text: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     return tuple(sends), tuple(receives)
 
 
-def _calls(known: Known) -> dict[tuple[str, int], dict[int, Splits]]:
+def _calls(facts: CaseFacts) -> dict[tuple[str, int], dict[int, Splits]]:
     """Known split lists by group and sequence number."""
     calls: dict[tuple[str, int], dict[int, Splits]] = {}
-    for rank, dump in known.dumps.items():
+    for rank, dump in facts.dumps.items():
         entries = dump.entries
         if entries is None:
             continue
-        code = known.ranks[rank].code
+        code = facts.ranks[rank].code
         for i in range(len(entries)):
             parsed = parse_splits(entries.arguments[int(entries.argument[i])].splits)
             if parsed is None:
@@ -91,14 +91,14 @@ def _left_own_pattern(
     return bool(earlier) and (now.sends, now.receives) not in earlier
 
 
-def split_lists(known: Known) -> Iterator[Proposal]:
+def split_lists(facts: CaseFacts) -> Iterator[Proposal]:
     """``split_mismatch`` at the first all_to_all that did not finish everywhere."""
-    all_calls = _calls(known)
+    all_calls = _calls(facts)
     for (name, seq), calls in sorted(all_calls.items()):
         if len(calls) < 2 or all(c.finished for c in calls.values()):
             continue
         rank = next(iter(calls))
-        members = known.dumps[rank].members.get(name, ())
+        members = facts.dumps[rank].members.get(name, ())
         if not set(calls) <= set(members):
             continue
         pairs = _disagreements(calls, members)
@@ -111,7 +111,7 @@ def split_lists(known: Known) -> Iterator[Proposal]:
             # One pair disagrees: the side that does otherwise than before is meant.
             changed = [r for r in suspects if _left_own_pattern(r, seq, name, all_calls)]
             suspects = changed or suspects
-        first = known.ranks[suspects[0]]
+        first = facts.ranks[suspects[0]]
         location = first.location(
             _frame(line) if (line := calls[suspects[0]].line) is not None else None
         )
@@ -121,11 +121,11 @@ def split_lists(known: Known) -> Iterator[Proposal]:
             for a, b in pairs[:4]
         )
         yield propose(
-            known,
+            facts,
             Order.DIVERGENCE,
             Cause.SPLIT_MISMATCH,
             suspects,
-            status=Status.HUNG if known.stuck else Status.FAILED,
+            status=Status.HUNG if facts.stuck else Status.FAILED,
             confidence=0.95 if len(suspects) == 1 else 0.5,
             summary=f"The split lists of all_to_all number {seq} do not agree: {words}.",
             evidence=[
@@ -133,19 +133,19 @@ def split_lists(known: Known) -> Iterator[Proposal]:
                     "boundary",
                     r,
                     f"sends {list(calls[r].sends)}, receives {list(calls[r].receives)}"
-                    + name_line(known.ranks[r].location(_frame(calls[r].line))),
+                    + name_line(facts.ranks[r].location(_frame(calls[r].line))),
                 )
                 for r in sorted(calls)
             ],
             location=location,
             collective=CollectiveRef(
-                group=known.dumps[rank].descriptions.get(name) or name,
+                group=facts.dumps[rank].descriptions.get(name) or name,
                 group_id=name,
                 ranks=list(members),
                 seq=seq,
                 op="all_to_all",
             ),
-            excludes=[r for r, v in known.ranks.items() if v.failed],
+            excludes=[r for r, v in facts.ranks.items() if v.failed],
         )
         return
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hanglab.analyzer.facts.collateral_exits import troubles
-from hanglab.analyzer.facts.evidence import Evidence as Known
-from hanglab.analyzer.facts.evidence import RankView, collective_ref
-from hanglab.analyzer.facts.failures import Trouble
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
+from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.graph.wait_for_graph import Call
 from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
@@ -33,25 +32,25 @@ class _Patience:
         return (self.until_ns - self.since_ns) / 1e9
 
 
-def given_up(known: Known) -> Iterator[Proposal]:
+def given_up(facts: CaseFacts) -> Iterator[Proposal]:
     """``rank0_work`` of late ranks that were at work all the while, else ``missing_rank``."""
-    if not known.case or known.stuck or known.picture.divergences or known.picture.cycles:
+    if not facts.case or facts.stuck or facts.graph.divergences or facts.graph.cycles:
         return
-    found = troubles(known)
-    if any(not trouble.consequence for trouble in found):
+    found = failures(facts)
+    if any(not failure.consequence for failure in found):
         return  # an earlier event is the root
-    patience = _patience(known, found)
+    patience = _patience(facts, found)
     if patience is None:
         return
-    late = _late(known, patience)
+    late = _late(facts, patience)
     if not late or len(late) > len(patience.ranks):
         return
-    busy = all(_was_at_work(known.ranks[rank], patience) for rank in late)
+    busy = all(_was_at_work(facts.ranks[rank], patience) for rank in late)
     cause = Cause.RANK0_WORK if busy else Cause.MISSING_RANK
     call, names = patience.call, name_ranks(sorted(late)).capitalize()
     doing = ", being at work that only it does" if busy else ""
     yield propose(
-        known,
+        facts,
         Order.OUTSIDE,
         cause,
         sorted(late),
@@ -65,21 +64,21 @@ def given_up(known: Known) -> Iterator[Proposal]:
             *(Evidence(t.source, t.view.rank, t.detail) for t in found if t.gave_up),
         ],
         collective=collective_ref(call),
-        excludes=[trouble.view.rank for trouble in found],
+        excludes=[failure.view.rank for failure in found],
         alternatives=[(Cause.MISSING_RANK, sorted(late), 0.15)] if busy else [],
     )
 
 
-def _patience(known: Known, found: list[Trouble]) -> _Patience | None:
+def _patience(facts: CaseFacts, found: list[Failure]) -> _Patience | None:
     """What the first of those who gave up had waited in, together with its peers."""
     gave_up = sorted(
         (t for t in found if t.gave_up and t.at_ns is not None and t.source == "exceptions"),
         key=lambda t: (t.at_ns or 0, t.view.rank),
     )
-    call = known.blocked(gave_up[0].view.rank) if gave_up else None
+    call = facts.blocked(gave_up[0].view.rank) if gave_up else None
     if call is None or call.seq is None:
         return None
-    entries = {t.view.rank: _entered(known, t.view.rank, call) for t in gave_up}
+    entries = {t.view.rank: _entered(facts, t.view.rank, call) for t in gave_up}
     waited = {rank: at for rank, at in entries.items() if at is not None}
     until_ns = gave_up[0].at_ns
     if call.rank not in waited or until_ns is None:
@@ -87,9 +86,9 @@ def _patience(known: Known, found: list[Trouble]) -> _Patience | None:
     return _Patience(call, waited[call.rank], until_ns, tuple(sorted(waited)))
 
 
-def _entered(known: Known, rank: int, call: Call) -> int | None:
+def _entered(facts: CaseFacts, rank: int, call: Call) -> int | None:
     """When the rank entered its part of an operation, on the job's clock; None if never."""
-    dump = known.dumps.get(rank)
+    dump = facts.dumps.get(rank)
     if dump is None or dump.entries is None or call.seq is None:
         return None
     entries = dump.entries
@@ -99,22 +98,22 @@ def _entered(known: Known, rank: int, call: Call) -> int | None:
             (entries.group == group) & (entries.seq == call.seq) & ~entries.is_p2p
         ]
         if len(mine):
-            return int(mine[0]) - known.ranks[rank].clock_ahead_ns
+            return int(mine[0]) - facts.ranks[rank].clock_ahead_ns
     return None
 
 
-def _late(known: Known, patience: _Patience) -> dict[int, int | None]:
+def _late(facts: CaseFacts, patience: _Patience) -> dict[int, int | None]:
     """Members that had not come when the first gave up, and when they came; {} if that is open."""
     late: dict[int, int | None] = {}
     for rank in patience.call.group.members:
-        view = known.ranks.get(rank)
-        if view is None or view.progress is None or rank not in known.dumps:
+        view = facts.ranks.get(rank)
+        if view is None or view.progress is None or rank not in facts.dumps:
             return {}
         if rank in patience.ranks:
             continue
-        came = _entered(known, rank, patience.call)
+        came = _entered(facts, rank, patience.call)
         if came is None:
-            sink = known.sink(rank)
+            sink = facts.sink(rank)
             if sink is None or not sink.outside or sink.hidden:
                 continue
         elif came <= patience.until_ns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hanglab.analyzer.graph.wait_for_graph import Call, Group, Picture
+from hanglab.analyzer.graph.wait_for_graph import Call, Group, WaitForGraph
 from hanglab.analyzer.matching.signatures import call_site
 from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Evidence, Location
@@ -71,24 +71,24 @@ def observation(call: Call, words: str = "") -> Evidence:
     return Evidence(SOURCE, call.rank, detail + (f", {given}" if given else ""))
 
 
-def current_call(picture: Picture, rank: int) -> Call | None:
+def current_call(graph: WaitForGraph, rank: int) -> Call | None:
     """The oldest operation that the rank has not finished."""
-    calls = picture.unfinished.get(rank)
+    calls = graph.unfinished.get(rank)
     return calls[0] if calls else None
 
 
-def waiting_ranks(picture: Picture, group: Group) -> set[int]:
+def waiting_ranks(graph: WaitForGraph, group: Group) -> set[int]:
     """Ranks with an unfinished operation of ``group``."""
-    return {wait.call.rank for wait in picture.waits if wait.call.group == group} | {
+    return {wait.call.rank for wait in graph.waits if wait.call.group == group} | {
         rank
-        for rank, calls in picture.unfinished.items()
+        for rank, calls in graph.unfinished.items()
         if any(call.group == group for call in calls)
     }
 
 
-def all_victims(picture: Picture, culprits: Iterable[int]) -> list[int]:
+def all_victims(graph: WaitForGraph, culprits: Iterable[int]) -> list[int]:
     """Everybody that waits, the culprits left out."""
-    return sorted({wait.call.rank for wait in picture.waits} - set(culprits))
+    return sorted({wait.call.rank for wait in graph.waits} - set(culprits))
 
 
 def count(ranks: Sequence[int]) -> str:

@@ -84,7 +84,7 @@ def _plot_lag(axes: Any, case: Path) -> None:
         )  # fmt: skip
         return
     points: dict[int, list[tuple[float, float]]] = {}
-    for stretch in found.stretches:
+    for stretch in found.group_lags:
         lag = (stretch.entered - stretch.entered.min(axis=1, keepdims=True)) / 1e6
         seconds = (stretch.entered.min(axis=1) - found.begin_ns) / 1e9
         for column, rank in enumerate(stretch.members):

@@ -6,7 +6,7 @@ import pytest
 from views import AT, C10D, THREADING, job, user, view
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.flight_recorder.columns import Frame as DumpFrame
 from hanglab.analyzer.graph.wait_for_graph import Call, Cycle, Wait, WaitKind
 from hanglab.analyzer.verdict import Location
@@ -50,10 +50,10 @@ def test_the_thread_of_the_call_gives_the_line(
     assert frame is not None and frame.line == line
 
     known = job(views)
-    (group,) = known.picture.groups
+    (group,) = known.graph.groups
     stack = (DumpFrame("f", "/home/me/train.py", site),)
     calls = tuple(Call(r, group, 7 + r, "all_reduce", stack=stack) for r in range(2))
-    known.picture.waits = [Wait(c, WaitKind.NOT_ENTERED, (1 - c.rank,)) for c in calls]
-    known.picture.cycles = [Cycle((0, 1), calls, False, deviating=(1,))]
+    known.graph.waits = [Wait(c, WaitKind.NOT_ENTERED, (1 - c.rank,)) for c in calls]
+    known.graph.cycles = [Cycle((0, 1), calls, False, deviating=(1,))]
     location = conclude(known).location
     assert location is not None and (location.rank, location.line) == (1, line)

@@ -6,7 +6,7 @@ import pytest
 from views import AT, job, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.records import Frame, ProcessSample
 

@@ -228,11 +228,11 @@ def sent(rank: int, at: int = 3000, number: int = signal.SIGTERM):  # type: igno
 def late_rank(views, rank: int):  # type: ignore[no-untyped-def]
     """Evidence in which the peers' unfinished operation shows who never came to it."""
     known = job(views, trigger="exit")
-    (group,) = known.picture.groups
+    (group,) = known.graph.groups
     calls = [Call(r, group, 7, "all_reduce") for r in known.ranks if r != rank]
-    known.picture.waits = [Wait(call, WaitKind.NOT_ENTERED, (rank,)) for call in calls]
+    known.graph.waits = [Wait(call, WaitKind.NOT_ENTERED, (rank,)) for call in calls]
     victims = tuple(call.rank for call in calls)
-    known.picture.sinks = [
+    known.graph.sinks = [
         Sink(rank, Call(rank, group, 7, "all_reduce"), outside=True, victims=victims)
     ]
     return known

@@ -8,7 +8,7 @@ import pytest
 from views import ended, job, view, waiting
 
 from hanglab.analyzer.causes.network.links import fabric_stalled
-from hanglab.analyzer.facts.evidence import Evidence
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.graph.wait_for_graph import Call, Wait, WaitKind
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
@@ -17,7 +17,7 @@ from hanglab.recorder.case.records import Clock, GroupRecord
 SIZE = 4
 
 
-def stalled(op: str = "all_reduce", backend: str = "cuda:nccl", **socket: object) -> Evidence:
+def stalled(op: str = "all_reduce", backend: str = "cuda:nccl", **socket: object) -> CaseFacts:
     """All ranks inside one matched operation; rank 2's connections are ``socket``."""
     views = []
     for rank in range(SIZE):
@@ -27,8 +27,8 @@ def stalled(op: str = "all_reduce", backend: str = "cuda:nccl", **socket: object
         v.connections = [sockets(**odd)]
         views.append(v)
     known = job(views)
-    group = known.picture.groups[0]
-    known.picture.stalled = [
+    group = known.graph.groups[0]
+    known.graph.stalled = [
         Wait(Call(rank, group, 7, op), WaitKind.STALLED, ()) for rank in range(SIZE)
     ]
     return known
@@ -47,36 +47,36 @@ def test_all_ranks_are_named_where_all_else_is_sound() -> None:
     assert finding.collective is not None and finding.collective.op == "all_reduce"
 
 
-def frozen(known: Evidence) -> None:
-    known.ranks[2] = view(2, state="T")
+def frozen(facts: CaseFacts) -> None:
+    facts.ranks[2] = view(2, state="T")
 
 
-def gone(known: Evidence) -> None:
-    ended(known.ranks[2], signal=9)
+def gone(facts: CaseFacts) -> None:
+    ended(facts.ranks[2], signal=9)
 
 
-def unseen(known: Evidence) -> None:
-    known.ranks[2].connections = []
+def unseen(facts: CaseFacts) -> None:
+    facts.ranks[2].connections = []
 
 
-def unasked(known: Evidence) -> None:
-    known.ranks[2].connections = [ConnectionSample(Clock(9, 9), [], capture=True, source="proc")]
+def unasked(facts: CaseFacts) -> None:
+    facts.ranks[2].connections = [ConnectionSample(Clock(9, 9), [], capture=True, source="proc")]
 
 
-def moving(known: Evidence) -> None:
-    assert known.job is not None
-    known.job.trigger = None
+def moving(facts: CaseFacts) -> None:
+    assert facts.job is not None
+    facts.job.trigger = None
 
 
 @pytest.mark.parametrize("change", [frozen, gone, unseen, unasked, moving])
-def test_one_doubt_is_enough_to_say_nothing(change: Callable[[Evidence], None]) -> None:
+def test_one_doubt_is_enough_to_say_nothing(change: Callable[[CaseFacts], None]) -> None:
     known = stalled()
     change(known)
     assert list(fabric_stalled(known)) == []
 
 
 @pytest.mark.parametrize(
-    "known",
+    "facts",
     [
         stalled(op="broadcast"),
         stalled(backend="gloo"),
@@ -86,5 +86,5 @@ def test_one_doubt_is_enough_to_say_nothing(change: Callable[[Evidence], None]) 
     ],
     ids=["roots may differ", "gloo", "cpu", "unacknowledged", "lost"],
 )
-def test_what_has_another_explanation_is_not_the_fabric(known: Evidence) -> None:
-    assert list(fabric_stalled(known)) == []
+def test_what_has_another_explanation_is_not_the_fabric(facts: CaseFacts) -> None:
+    assert list(fabric_stalled(facts)) == []

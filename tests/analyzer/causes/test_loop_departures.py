@@ -8,7 +8,7 @@ import pytest
 from views import C10D, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Call, Cycle, Group, Unmatched, Wait, WaitKind
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import Operation
@@ -19,7 +19,7 @@ FILE = "/home/me/train.py"
 INSIDE, BEHIND = 20, 30
 
 
-def standing(
+def position(
     rank: int,
     line: int,
     *,
@@ -47,17 +47,17 @@ def standing(
     return mine
 
 
-def ring(views: Sequence[RankView], first: int, second: int) -> Evidence:
+def ring(views: Sequence[RankView], first: int, second: int) -> CaseFacts:
     """``first`` waits for ``second`` in group 5, everybody else for ``first`` in the world."""
     known = job(views)
-    world, pair = known.picture.groups[0], Group("5", (first, second), "pair")
+    world, pair = known.graph.groups[0], Group("5", (first, second), "pair")
     calls = {r: Call(r, world, 7, "all_reduce") for r in known.ranks}
     calls[first] = Call(first, pair, 1, "all_reduce")
-    known.picture.waits = [
+    known.graph.waits = [
         Wait(call, WaitKind.NOT_ENTERED, (second if rank == first else first,))
         for rank, call in calls.items()
     ]
-    known.picture.cycles = [
+    known.graph.cycles = [
         Cycle((first, second), (calls[first], calls[second]), False, candidates=(first, second))
     ]
     return known
@@ -74,8 +74,8 @@ def ring(views: Sequence[RankView], first: int, second: int) -> Evidence:
 def test_one_rank_past_the_loop_of_all_others(
     counters: tuple[int | None, int | None], cause: Cause, confidence: float, words: str
 ) -> None:
-    gone = standing(3, BEHIND, passed=5, counter=counters[0])
-    views = [standing(r, INSIDE, passed=7, counter=counters[1]) for r in range(3)]
+    gone = position(3, BEHIND, passed=5, counter=counters[0])
+    views = [position(r, INSIDE, passed=7, counter=counters[1]) for r in range(3)]
     verdict = conclude(ring([*views, gone], 3, 1))
     assert (verdict.cause, verdict.culprits, verdict.confidence) == (cause, [3], confidence)
     assert verdict.victims == [0, 1, 2]
@@ -86,46 +86,46 @@ def test_one_rank_past_the_loop_of_all_others(
 
 
 def test_two_that_left_early_are_both_named() -> None:
-    views = [standing(r, INSIDE, passed=7) for r in range(2)]
-    views += [standing(r, BEHIND, passed=5) for r in (2, 3)]
+    views = [position(r, INSIDE, passed=7) for r in range(2)]
+    views += [position(r, BEHIND, passed=5) for r in (2, 3)]
     verdict = conclude(ring(views, 3, 1))
     assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [2, 3])
 
 
 def test_those_who_passed_the_loop_as_often_as_anybody_have_not_left_too_soon() -> None:
     """Another group has done all its steps; of this one, 3 left and 2 waits for it."""
-    views = [standing(r, BEHIND, passed=20) for r in (0, 1)]
-    views += [standing(2, INSIDE, passed=16), standing(3, BEHIND, passed=15)]
+    views = [position(r, BEHIND, passed=20) for r in (0, 1)]
+    views += [position(2, INSIDE, passed=16), position(3, BEHIND, passed=15)]
     verdict = conclude(ring(views, 3, 2))
     assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [3])
 
 
 def innocent(case: str) -> list[RankView]:
-    others = [standing(r, INSIDE, passed=7) for r in range(3)]
+    others = [position(r, INSIDE, passed=7) for r in range(3)]
     if case == "inside as well":
-        return [*others, standing(3, INSIDE + 2, passed=5)]
+        return [*others, position(3, INSIDE + 2, passed=5)]
     if case == "never inside":
-        return [*others, standing(3, BEHIND, passed=0)]
+        return [*others, position(3, BEHIND, passed=0)]
     if case == "passed it as often":
-        return [*others, standing(3, BEHIND, passed=7)]
+        return [*others, position(3, BEHIND, passed=7)]
     if case == "most are past it":
-        return [others[0], *(standing(r, BEHIND, passed=5) for r in (1, 2, 3))]
+        return [others[0], *(position(r, BEHIND, passed=5) for r in (1, 2, 3))]
     if case == "more steps":
-        others = [standing(r, INSIDE, passed=7, counter=6) for r in range(3)]
-        return [*others, standing(3, BEHIND, passed=5, counter=9)]
+        others = [position(r, INSIDE, passed=7, counter=6) for r in range(3)]
+        return [*others, position(3, BEHIND, passed=5, counter=9)]
     if case == "merely in the outer loop":
-        others = [standing(r, INSIDE, passed=7, outer=True) for r in range(3)]
-        return [*others, standing(3, BEHIND, passed=5, outer=True)]
+        others = [position(r, INSIDE, passed=7, outer=True) for r in range(3)]
+        return [*others, position(3, BEHIND, passed=5, outer=True)]
     if case == "in the same step of the outer loop":
-        others = [standing(r, INSIDE, passed=7, epoch=2, outer=True) for r in range(3)]
-        gone = standing(3, BEHIND, passed=5, epoch=2, outer=True)
+        others = [position(r, INSIDE, passed=7, epoch=2, outer=True) for r in range(3)]
+        gone = position(3, BEHIND, passed=5, epoch=2, outer=True)
         # The ring of its boundary has lost the beginning: it may have passed it as often.
         assert gone.progress is not None
         gone.progress.operations_total = 9
         return [*others, gone]
     assert case == "another iteration of the outer loop"
-    others = [standing(r, INSIDE, passed=7, counter=1, epoch=2, outer=True) for r in range(3)]
-    return [*others, standing(3, BEHIND, passed=5, counter=0, epoch=1, outer=True)]
+    others = [position(r, INSIDE, passed=7, counter=1, epoch=2, outer=True) for r in range(3)]
+    return [*others, position(3, BEHIND, passed=5, counter=0, epoch=1, outer=True)]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_the_same_iteration_of_the_outer_loop_lets_the_inner_one_tell(
     counters: tuple[int | None, int | None], confidence: float
 ) -> None:
     mine, theirs = counters
-    views = [standing(r, INSIDE, passed=7, counter=theirs, epoch=2, outer=True) for r in range(3)]
-    gone = standing(3, BEHIND, passed=5, counter=mine, epoch=2, outer=True)
+    views = [position(r, INSIDE, passed=7, counter=theirs, epoch=2, outer=True) for r in range(3)]
+    gone = position(3, BEHIND, passed=5, counter=mine, epoch=2, outer=True)
     verdict = conclude(ring([*views, gone], 3, 1))
     assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [3])
     assert verdict.confidence == confidence
@@ -160,11 +160,11 @@ def test_the_same_iteration_of_the_outer_loop_lets_the_inner_one_tell(
 
 def test_a_message_that_was_left_out_in_the_loop_is_no_uneven_input() -> None:
     """Its ring has a receive: the other half says more than the loop without a counter."""
-    views = [standing(r, INSIDE, passed=7, counter=3) for r in range(3)]
-    known = ring([*views, standing(3, BEHIND, passed=5, counter=3)], 3, 1)
-    (cycle,) = known.picture.cycles
-    receive = Call(1, known.picture.groups[0], None, "recv", peer=3)
-    known.picture.cycles = [Cycle((3, 1), (cycle.calls[0], receive), False)]
-    known.picture.unmatched = [Unmatched(receive, cycle.calls[0], omitted=True)]
+    views = [position(r, INSIDE, passed=7, counter=3) for r in range(3)]
+    known = ring([*views, position(3, BEHIND, passed=5, counter=3)], 3, 1)
+    (cycle,) = known.graph.cycles
+    receive = Call(1, known.graph.groups[0], None, "recv", peer=3)
+    known.graph.cycles = [Cycle((3, 1), (cycle.calls[0], receive), False)]
+    known.graph.unmatched = [Unmatched(receive, cycle.calls[0], omitted=True)]
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [3])

@@ -6,7 +6,7 @@ import pytest
 from views import THREADING, ended, job, progress, raised, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.graph.wait_for_graph import Call, Group, Sink, Wait, WaitKind
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
@@ -100,7 +100,7 @@ def test_a_named_rank_that_waits_for_another_is_not_where_it_began() -> None:
     views = [gave_up(0, FIRST.format(0, 1)), entered(waiting(1), 2), outside(2)]
     known = job(views, trigger=None)
     pair = Group("5", (1, 2), "pair")
-    known.picture.waits = [Wait(Call(1, pair, 4, "all_reduce"), WaitKind.NOT_ENTERED, (2,))]
+    known.graph.waits = [Wait(Call(1, pair, 4, "all_reduce"), WaitKind.NOT_ENTERED, (2,))]
     assert conclude(known).culprits == [2]
 
 
@@ -178,19 +178,19 @@ def test_whoever_is_alone_in_a_barrier_accuses_nobody(message: str, hangs: bool)
         lost = "Connection closed by peer [127.0.0.1]:5"
         peers = [entered(raised(view(r), "RuntimeError", lost, at=2_000), 2) for r in (1, 2, 3)]
     known = job([alone, *peers], trigger="no_progress" if hangs else None)
-    group = known.picture.groups[0]
-    known.picture.waits = [
+    group = known.graph.groups[0]
+    known.graph.waits = [
         Wait(Call(r, group, 7, "all_reduce"), WaitKind.NOT_ENTERED, (0,)) for r in (1, 2, 3)
     ]
-    known.picture.sinks = [Sink(0, Call(0, group, 7, "all_reduce"), outside=True)]
+    known.graph.sinks = [Sink(0, Call(0, group, 7, "all_reduce"), outside=True)]
     assert not {1, 2, 3} & set(conclude(known).culprits)
 
 
 def test_who_waits_for_the_barrier_s_ranks_elsewhere_has_left_it_out() -> None:
     felt = [gave_up(r, FELT.format(r)) for r in (2, 3)]
     known = job([gave_up(0, FIRST.format(0, 1)), entered(waiting(1), 2), *felt], trigger=None)
-    group = known.picture.groups[0]
-    known.picture.waits = [Wait(Call(1, group, 7, "all_reduce"), WaitKind.NOT_ENTERED, (0, 2, 3))]
+    group = known.graph.groups[0]
+    known.graph.waits = [Wait(Call(1, group, 7, "all_reduce"), WaitKind.NOT_ENTERED, (0, 2, 3))]
     assert conclude(known).culprits == [1]
 
 
@@ -202,8 +202,8 @@ def test_who_waits_for_a_rank_that_may_not_have_come_either_is_not_accused(dead:
     for mine in known.ranks.values():
         if mine.progress is not None:
             mine.progress.operations_total += 1
-    group = known.picture.groups[0]
-    known.picture.waits = [
+    group = known.graph.groups[0]
+    known.graph.waits = [
         Wait(Call(r, group, 7, "all_reduce"), WaitKind.NOT_ENTERED, (3,)) for r in (1, 2)
     ]
     assert conclude(known).culprits == ([3] if dead else [])

@@ -16,7 +16,7 @@ from views import job, user, view, waiting
 
 from hanglab.analyzer.causes.network.links import partition, slow_link
 from hanglab.analyzer.engine import analyze, conclude
-from hanglab.analyzer.facts.evidence import Evidence as Known
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.graph.wait_for_graph import Call, Sink, Wait, WaitKind
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
@@ -275,14 +275,14 @@ def test_a_stopped_process_is_no_cut_network() -> None:
 def test_a_rank_whose_peers_are_done_has_not_stopped_where_the_network_is_cut() -> None:
     """The last piece of a ring is on its way to rank 1 alone when the links of rank 2 are cut."""
     known = meshed({(0, 2): AGAIN, (2, 1): AGAIN}, size=3)
-    (group,) = known.picture.groups
+    (group,) = known.graph.groups
     behind = Call(1, group, 7, "all_reduce")
     # DDP's reducer is called in C++: on the stack there is just a line of the user's.
     for rank in known.ranks:
         lost, known.ranks[rank] = known.ranks[rank].connections, view(rank, user(20))
         known.ranks[rank].connections = lost
-    known.picture.sinks = [Sink(1, behind, outside=False, stopped_device=True, victims=(0, 2))]
-    known.picture.waits = [
+    known.graph.sinks = [Sink(1, behind, outside=False, stopped_device=True, victims=(0, 2))]
+    known.graph.waits = [
         Wait(Call(rank, group, 8, "all_reduce"), WaitKind.NOT_ENTERED, (1,)) for rank in (0, 2)
     ]
     verdict = conclude(known)
@@ -299,7 +299,7 @@ def test_a_rank_whose_peers_are_done_has_not_stopped_where_the_network_is_cut() 
     assert conclude(known).cause is Cause.MISSING_RANK
 
 
-def carried(unread: int) -> Known:
+def carried(unread: int) -> CaseFacts:
     """Rank 0 sends rank 1 half a megabyte a second for two seconds, and never has nothing to send.
 
     ``unread``: bytes that rank 1 has not read at the capture.

@@ -70,12 +70,12 @@ def container(status: str) -> Container:
     return Container(at=Clock(1, 1), id="c", status=status)
 
 
-def on_nodes(known: Any, statuses: dict[int, str]) -> Any:
+def on_nodes(facts: Any, statuses: dict[int, str]) -> Any:
     for rank, status in statuses.items():
         name = f"node{rank}"
-        known.ranks[rank].host = name
-        known.hosts[name] = HostView(name, container=container(status))
-    return known
+        facts.ranks[rank].host = name
+        facts.hosts[name] = HostView(name, container=container(status))
+    return facts
 
 
 def test_a_rank_on_a_paused_node_is_frozen_though_nobody_there_can_say_so() -> None:

@@ -6,7 +6,7 @@ import pytest
 from views import job, progress, waiting
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Call, Group, Wait, WaitKind
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
@@ -85,7 +85,7 @@ def test_a_half_over_another_group_does_not_meet() -> None:
         waiting(2),
     ]
     known = job(views)
-    known.picture.groups.append(Group("5", (0, 1), "pair"))
+    known.graph.groups.append(Group("5", (0, 1), "pair"))
     assert views[0].progress is not None
     views[0].progress.operations[-1].group = "5"
     verdict = conclude(known)
@@ -96,14 +96,14 @@ def test_a_half_over_another_group_does_not_meet() -> None:
 def test_a_message_started_under_another_tag_misses_only_whom_its_sender_waits_for() -> None:
     """Rank 0 started its send and went on; as long as it does not wait, more may come."""
 
-    def evidence(*taken: tuple[str, int, int], waits: bool) -> Evidence:
+    def evidence(*taken: tuple[str, int, int], waits: bool) -> CaseFacts:
         sender = issue(waiting(0), held=("send", 1, 1))
         assert sender.progress is not None
         sender.progress.operations[-1].wait_entered_ns = None
         known = job([sender, issue(waiting(1), *taken, held=("recv", 0, 2)), waiting(2)])
         if waits:
-            later = Call(0, known.picture.groups[0], 7, "all_reduce")
-            known.picture.waits.append(Wait(later, WaitKind.NOT_ENTERED, (1,)))
+            later = Call(0, known.graph.groups[0], 7, "all_reduce")
+            known.graph.waits.append(Wait(later, WaitKind.NOT_ENTERED, (1,)))
         return known
 
     assert conclude(evidence(waits=False)).culprits == []

@@ -30,11 +30,11 @@ def verdict_on(words: str, sizes: tuple[int, ...] = (394752,), other: tuple[int,
         for r in (0, 2, 3)
     ]
     known = job([aborted, *peers], trigger=None)
-    group = known.picture.groups[0]
+    group = known.graph.groups[0]
     for rank in (0, 2, 3):
         mine = other if other and rank == 3 else sizes
         given = Arguments(input_sizes=(mine,), input_dtypes=("Float",))
-        known.picture.last_calls[rank] = Call(rank, group, 4, "all_reduce", given)
+        known.graph.last_calls[rank] = Call(rank, group, 4, "all_reduce", given)
     return conclude(known)
 
 
@@ -56,16 +56,16 @@ def test_what_was_noted_before_the_call_outlives_the_buffer() -> None:
         for r in (0, 2)
     ]
     known = job([aborted, *peers, ended(view(3), code=None, signal=signal.SIGTERM)], trigger=None)
-    group = known.picture.groups[0]
+    group = known.graph.groups[0]
     sized = Arguments(input_sizes=((13, 8),), input_dtypes=("Float",))
     line = (user(13, "gather"),)
     for rank in range(4):
         given = sized if rank in (0, 2) else Arguments()
-        known.picture.last_calls[rank] = Call(rank, group, 2, "all_gather", given, line)
+        known.graph.last_calls[rank] = Call(rank, group, 2, "all_gather", given, line)
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.SIZE_MISMATCH, [1])
     assert verdict.location is not None and verdict.location.line == 13
-    known.picture.last_calls[1] = Call(1, group, 2, "all_reduce", Arguments(), line)
+    known.graph.last_calls[1] = Call(1, group, 2, "all_reduce", Arguments(), line)
     assert conclude(known).cause is not Cause.SIZE_MISMATCH
 
 
@@ -81,8 +81,8 @@ def without_buffers(lines: tuple[int, int], own: int = 30, *, inside: bool = Tru
         for r, line in enumerate(lines)
     ]
     known = job([*peers, aborted], trigger=None)
-    call = Call(2, known.picture.groups[0], 126, "all_reduce", Arguments(), (user(own),))
-    known.picture.last_calls[2] = call
+    call = Call(2, known.graph.groups[0], 126, "all_reduce", Arguments(), (user(own),))
+    known.graph.last_calls[2] = call
     return conclude(known)
 
 

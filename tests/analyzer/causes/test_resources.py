@@ -30,16 +30,16 @@ def lost(rank: int) -> Any:
     return raised(view(rank), "RuntimeError", LOST, Frame("all_reduce", C10D, 1), user(20), at=2000)
 
 
-def hosted(known: Any, *samples: dict[str, Any]) -> Any:
+def hosted(facts: Any, *samples: dict[str, Any]) -> Any:
     """The ranks on one host with these samples, a second apart, the last one at the capture."""
-    known.hosts[""] = HostView(
+    facts.hosts[""] = HostView(
         "",
         [
             HostSample(at=Clock(n * SECOND, n * SECOND), capture=n == len(samples) - 1, **fields)
             for n, fields in enumerate(samples)
         ],
     )
-    return known
+    return facts
 
 
 def memory(kills: int, ranks: list[int], **fields: Any) -> dict[str, Any]:

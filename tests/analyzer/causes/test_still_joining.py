@@ -6,7 +6,7 @@ import pytest
 from views import C10D, ended, job, user, view
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.verdict import Status
 from hanglab.recorder.case.records import Frame
 
@@ -21,11 +21,11 @@ def joining(rank: int) -> RankView:
     )
 
 
-def unformed(views: list[RankView], expected: int) -> Evidence:
+def unformed(views: list[RankView], expected: int) -> CaseFacts:
     known = job(views)
-    known.picture.groups.clear()
-    known.picture.waits.clear()
-    known.picture.sinks.clear()
+    known.graph.groups.clear()
+    known.graph.waits.clear()
+    known.graph.sinks.clear()
     known.inputs.missing_ranks = list(range(len(views), expected))
     return known
 

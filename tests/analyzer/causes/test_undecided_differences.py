@@ -6,12 +6,12 @@ import pytest
 from views import job, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import (
     Call,
     Difference,
     Divergence,
-    Silence,
+    UnknownCall,
     Wait,
     WaitKind,
 )
@@ -24,12 +24,12 @@ def with_loop(one: RankView, counter: int) -> RankView:
     return one
 
 
-def differing(views: list[RankView]) -> Evidence:
+def differing(views: list[RankView]) -> CaseFacts:
     """Rank 0 called a barrier where rank 1 called an all_reduce; rank 2 left no dump."""
     known = job(views)
-    (group,) = known.picture.groups
+    (group,) = known.graph.groups
     calls = {0: Call(0, group, 7, "barrier"), 1: Call(1, group, 7, "all_reduce")}
-    known.picture.divergences.append(
+    known.graph.divergences.append(
         Divergence(
             group=group,
             seq=7,
@@ -37,11 +37,11 @@ def differing(views: list[RankView]) -> Evidence:
             calls=calls,
             deviating=(),
             candidates=(0, 1),
-            silent={2: Silence.UNTOLD},
+            unknown_calls={2: UnknownCall.UNTOLD},
         )
     )
-    known.picture.ranks = (0, 1)
-    known.picture.waits[:] = [Wait(call, WaitKind.STALLED, ()) for call in calls.values()]
+    known.graph.ranks = (0, 1)
+    known.graph.waits[:] = [Wait(call, WaitKind.STALLED, ()) for call in calls.values()]
     return known
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hanglab.analyzer.facts.evidence import Evidence, RankView
-from hanglab.analyzer.graph.wait_for_graph import Call, Group, Picture, Sink, Wait, WaitKind
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.graph.wait_for_graph import Call, Group, Sink, Wait, WaitForGraph, WaitKind
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.records import (
     Clock,
@@ -103,7 +103,7 @@ def job(
     *,
     outside: Iterable[int] = (),
     trigger: str | None = "no_progress",
-) -> Evidence:
+) -> CaseFacts:
     """Ranks of ``outside`` are awaited in one all_reduce by all the others."""
     ranks = {v.rank: v for v in views}
     members = tuple(sorted(ranks))
@@ -111,8 +111,8 @@ def job(
     outside = tuple(outside)
     inside = [r for r in members if r not in outside and ranks[r].exit is None]
     calls = {r: Call(r, group, 7, "all_reduce") for r in inside}
-    return Evidence(
-        picture=Picture(
+    return CaseFacts(
+        graph=WaitForGraph(
             ranks=members,
             expected=members,
             groups=[group],

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.flight_recorder.columns import Arguments, Entries, GroupName, RankDump, State
 from hanglab.analyzer.flight_recorder.columns import Operation as Kind
-from hanglab.analyzer.graph.wait_for_graph import Picture
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.recorder.case.progress_records import Operation, Progress
 
 #: Wall time at which jobs begin, nanoseconds.
@@ -69,7 +69,7 @@ class Simulated:
         waits: bool = True,
         hosts: Mapping[int, str] | None = None,
         clock: Callable[[str, float], float] = lambda host, ms: ms,
-    ) -> Evidence:
+    ) -> CaseFacts:
         """``clock(host, ms)`` is what the host's clock shows at ``ms``; without ``waits`` the
         boundary saw no wait, as with DistributedDataParallel."""
         views, dumps = {}, {}
@@ -121,8 +121,8 @@ class Simulated:
                 ),
             )
         members = tuple(sorted(views))
-        picture = Picture(ranks=members, expected=members)
-        return Evidence(picture=picture, ranks=views, dumps=dumps, case=True)
+        graph = WaitForGraph(ranks=members, expected=members)
+        return CaseFacts(graph=graph, ranks=views, dumps=dumps, case=True)
 
 
 def _dump(

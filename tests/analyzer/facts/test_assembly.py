@@ -113,6 +113,6 @@ def test_an_impossible_number_of_ranks_is_told_and_not_unfolded(
         write(rank, files.PROCESS, RankProcess(7, 0, impossible, start, Python("3.11")))
         altered, expected = rank / files.PROCESS.name, (0,)
     evidence = from_case(case)
-    assert tuple(evidence.picture.expected) == expected
+    assert tuple(evidence.graph.expected) == expected
     assert [unusable.file for unusable in evidence.inputs.unusable] == [str(altered)]
     assert str(impossible) in evidence.inputs.unusable[0].reason

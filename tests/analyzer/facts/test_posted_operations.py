@@ -6,7 +6,7 @@ import pytest
 
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.flight_recorder.columns import RankDump
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.recorder.case.progress_records import Operation, Progress
 from hanglab.recorder.case.records import GroupRecord
 
@@ -48,27 +48,27 @@ def dump_of(rank: int, *operations: Operation) -> RankDump:
 def test_a_receive_that_nobody_waits_for_neither_blocks_nor_stops_its_rank(sent: bool) -> None:
     """Rank 2 computes with a receive underway; the others wait for it in the next reduction."""
     message = [call(1, "send", peer=2)] if sent else []
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             dump_of(0, call(0, "allreduce"), held(call(1, "allreduce"))),
             dump_of(1, call(0, "allreduce"), *message, held(call(1 + sent, "allreduce"))),
             dump_of(2, call(0, "allreduce"), started(call(1, "recv", peer=1))),
         ]
     )
-    assert [(s.rank, s.outside, s.stopped_device) for s in picture.sinks] == [(2, True, False)]
-    assert (picture.cycles, picture.unmatched) == ([], [])
-    assert picture.unfinished[2] == []
+    assert [(s.rank, s.outside, s.stopped_device) for s in graph.sinks] == [(2, True, False)]
+    assert (graph.cycles, graph.unmatched) == ([], [])
+    assert graph.unfinished[2] == []
 
 
 def test_who_waits_for_the_receive_is_held_by_it() -> None:
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             dump_of(0, held(call(0, "allreduce"))),
             dump_of(1, held(call(0, "allreduce"))),
             dump_of(2, held(call(0, "recv", peer=1))),
         ]
     )
-    assert [u.call.rank for u in picture.unmatched] == [2]
+    assert [u.call.rank for u in graph.unmatched] == [2]
 
 
 @pytest.mark.parametrize(("thread", "posted"), [(1, {0}), (2, set())])
@@ -86,11 +86,11 @@ def test_a_collective_that_was_started_last_may_be_waited_for_by_its_future() ->
 
 def test_a_reduction_underway_is_not_where_its_rank_waits() -> None:
     """Rank 2 has started number 1 and sits in a receive; only rank 1 has yet to come."""
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             dump_of(0, held(call(0, "allreduce"))),
             dump_of(1),
             dump_of(2, started(call(0, "allreduce")), held(call(1, "recv", peer=1))),
         ]
     )
-    assert [wait.call.op for wait in picture.waits if wait.call.rank == 2] == ["recv"]
+    assert [wait.call.op for wait in graph.waits if wait.call.rank == 2] == ["recv"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from picture_rows import Row, columns, world
+from graph_rows import Row, columns, world
 
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
-from hanglab.analyzer.graph import build_picture
-from hanglab.analyzer.graph.wait_for_graph import Difference, Picture
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.graph.wait_for_graph import Difference, WaitForGraph
 from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
 from hanglab.analyzer.matching.signatures import alike
 from hanglab.analyzer.verdict import Cause
@@ -32,8 +32,8 @@ def rows(calls: Step, *, stuck: bool = True, frames: bool = True) -> list[Row]:
     ]
 
 
-def picture_of(*ranks: list[Row]) -> Picture:
-    return build_picture(
+def picture_of(*ranks: list[Row]) -> WaitForGraph:
+    return build_wait_for_graph(
         [columns(r, mine, members=world(len(ranks))) for r, mine in enumerate(ranks)]
     )
 
@@ -120,11 +120,11 @@ def test_a_skip_that_all_finished_shows_in_the_lines() -> None:
     calls = [*step, *step, *step, *step]
     short = [*calls[:4], *calls[5:]]
     bad = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(short)]
-    picture = picture_of(rows(calls), rows(calls), bad)
-    (divergence,) = picture.divergences
+    graph = picture_of(rows(calls), rows(calls), bad)
+    (divergence,) = graph.divergences
     assert (divergence.seq, divergence.difference) == (5, Difference.CALL_SITE)
     assert (divergence.deviating, divergence.skipped) == ((2,), True)
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
 
 
@@ -133,8 +133,8 @@ def test_an_insertion_that_all_finished_accuses_the_one_that_inserted() -> None:
     calls = [*step, *step, *step]
     longer = [*calls[:4], ("all_reduce", 8, 77), *calls[4:]]
     good = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(calls)]
-    picture = picture_of(good, rows(longer), good)
-    (finding,) = synchronization_findings(picture)
+    graph = picture_of(good, rows(longer), good)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
 
 
@@ -142,9 +142,9 @@ def test_a_skip_among_equal_calls_leaves_a_rank_outside() -> None:
     calls: Step = [("all_reduce", 8, 10)] * 6
     good = rows(calls)
     bad = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(calls[:-1])]
-    picture = picture_of(good, bad, good)
-    assert not picture.divergences
-    (finding,) = synchronization_findings(picture)
+    graph = picture_of(good, bad, good)
+    assert not graph.divergences
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
 
 
@@ -159,9 +159,9 @@ def test_a_branch_on_the_rank_is_no_divergence() -> None:
 def test_a_difference_that_harmed_nobody_is_no_finding() -> None:
     a = rows([("all_reduce", 8, 10), ("all_reduce", 4, 11)], stuck=False)
     b = rows([("all_reduce", 8, 10), ("all_reduce", 5, 11)], stuck=False)
-    picture = picture_of(a, a, b)
-    assert [d.finished for d in picture.divergences] == [True]
-    assert synchronization_findings(picture) == []
+    graph = picture_of(a, a, b)
+    assert [d.finished for d in graph.divergences] == [True]
+    assert synchronization_findings(graph) == []
 
 
 def test_the_order_of_another_group_settles_a_tie() -> None:
@@ -174,7 +174,7 @@ def test_the_order_of_another_group_settles_a_tie() -> None:
         columns(2, [Row("barrier", 1, inputs=(), done=False)], members=members),
         columns(3, [Row("all_reduce", 1, done=False)], members=members),
     ]
-    (finding,) = synchronization_findings(build_picture(dumps))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps))
     assert finding.culprits == [3]
 
 

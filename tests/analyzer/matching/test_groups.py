@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from picture_rows import Row, columns, world
+from graph_rows import Row, columns, world
 
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph import build_wait_for_graph
 
 
 def open_(seq: int, group: str = "0") -> Row:
@@ -19,9 +19,9 @@ def test_split_groups_share_a_name() -> None:
         columns(rank, waits if rank == 3 else done, members={"7": members})
         for rank, members in halves.items()
     ]
-    picture = build_picture(dumps)
-    assert {group.members for group in picture.groups} == {(0, 1), (2, 3)}
-    (finding,) = synchronization_findings(picture)
+    graph = build_wait_for_graph(dumps)
+    assert {group.members for group in graph.groups} == {(0, 1), (2, 3)}
+    (finding,) = synchronization_findings(graph)
     assert finding.culprits == [2]
     assert finding.victims == [3]
 
@@ -35,9 +35,9 @@ def test_replica_groups_that_number_their_ranks_from_zero() -> None:
         columns(2, waits, members=world(2)),
         columns(3, done, members=world(2)),
     ]
-    picture = build_picture(dumps)
-    assert {group.members for group in picture.groups} == {(0, 1), (2, 3)}
-    (finding,) = synchronization_findings(picture)
+    graph = build_wait_for_graph(dumps)
+    assert {group.members for group in graph.groups} == {(0, 1), (2, 3)}
+    (finding,) = synchronization_findings(graph)
     assert finding.culprits == [3]
 
 
@@ -48,18 +48,18 @@ def test_descriptions_may_differ() -> None:
         columns(1, rows, members=world(3), descriptions={"0": "mesh_dp"}),
         columns(2, rows[:1], members=world(3), descriptions={"0": "default_pg"}),
     ]
-    picture = build_picture(dumps)
-    (group,) = picture.groups
+    graph = build_wait_for_graph(dumps)
+    (group,) = graph.groups
     assert group.description == "default_pg"
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert finding.culprits == [2]
 
 
 def test_gloo_lists_no_members() -> None:
     rows = [Row("all_reduce", 1), Row("all_reduce", 1, "1")]
     dumps = [columns(rank, rows[: 2 if rank < 2 else 1], backend="gloo") for rank in range(3)]
-    picture = build_picture(dumps, expected=range(4))
-    assert {group.name: group.members for group in picture.groups} == {
+    graph = build_wait_for_graph(dumps, expected=range(4))
+    assert {group.name: group.members for group in graph.groups} == {
         "0": (0, 1, 2, 3),
         "1": (0, 1),
     }
@@ -77,8 +77,8 @@ def test_peers_tell_which_group_a_status_belongs_to() -> None:
         for r in (0, 2)
     ]
     dumps.append(columns(1, [], members=members, status={0: (1, 1), 3: (8, 8)}))
-    picture = build_picture(dumps)
-    (sink,) = picture.sinks
+    graph = build_wait_for_graph(dumps)
+    (sink,) = graph.sinks
     assert (sink.rank, sink.awaited.group.name, sink.awaited.seq) == (1, "5", 9)
 
 
@@ -88,9 +88,9 @@ def test_a_status_that_cannot_be_the_groups_is_left_alone() -> None:
     dumps = [columns(r, rows, members=members, pg_ids={"5": 3}, status={3: (9, 8)}) for r in (0, 2)]
     # By its own numbers, 3 is another group: nobody could have finished 8 without it.
     dumps.append(columns(1, [], members=members, status={3: (2, 2)}))
-    picture = build_picture(dumps)
-    assert synchronization_findings(picture) == []
-    assert picture.open == (1,)
+    graph = build_wait_for_graph(dumps)
+    assert synchronization_findings(graph) == []
+    assert graph.open == (1,)
 
 
 def test_members_are_learned_from_peers() -> None:
@@ -100,6 +100,6 @@ def test_members_are_learned_from_peers() -> None:
         columns(1, rows, members={}),
         columns(2, rows[:1], members=world(3)),
     ]
-    picture = build_picture(dumps)
-    assert len(picture.groups) == 1
-    assert [finding.culprits for finding in synchronization_findings(picture)] == [[2]]
+    graph = build_wait_for_graph(dumps)
+    assert len(graph.groups) == 1
+    assert [finding.culprits for finding in synchronization_findings(graph)] == [[2]]

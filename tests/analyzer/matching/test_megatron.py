@@ -12,9 +12,9 @@ import pytest
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.flight_recorder import load_folder
-from hanglab.analyzer.graph import build_picture
-from hanglab.analyzer.graph.dump_folder import picture_of_folder
-from hanglab.analyzer.graph.wait_for_graph import Picture
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.graph.dump_folder import wait_for_graph_of_folder
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.verdict import Cause
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "megatron-nccl"
@@ -28,8 +28,8 @@ def truth(hang: str) -> list[int]:
     return sorted(json.loads((DATA / "truth.json").read_text())[hang]["culprits"])
 
 
-def culprits(picture: Picture) -> list[int] | None:
-    findings = synchronization_findings(picture)
+def culprits(graph: WaitForGraph) -> list[int] | None:
+    findings = synchronization_findings(graph)
     if not findings:
         return None
     assert {finding.cause for finding in findings} == {Cause.MISSING_RANK}
@@ -38,10 +38,10 @@ def culprits(picture: Picture) -> list[int] | None:
 
 @pytest.mark.parametrize("hang", HANGS)
 def test_the_injected_ranks_exactly(hang: str) -> None:
-    picture = build_picture(load_folder(DATA / hang).dumps)
-    assert culprits(picture) == truth(hang)
-    assert sorted(sink.rank for sink in picture.sinks) == truth(hang)
-    assert not picture.divergences and not picture.cycles
+    graph = build_wait_for_graph(load_folder(DATA / hang).dumps)
+    assert culprits(graph) == truth(hang)
+    assert sorted(sink.rank for sink in graph.sinks) == truth(hang)
+    assert not graph.divergences and not graph.cycles
 
 
 @pytest.mark.parametrize("hang", HANGS)
@@ -51,7 +51,7 @@ def test_without_any_one_dump_never_another_rank(hang: str) -> None:
     for missing in range(16):
         left = [dump for dump in dumps if dump.rank != missing]
         Random(missing).shuffle(left)
-        found = culprits(build_picture(left, expected=range(16)))
+        found = culprits(build_wait_for_graph(left, expected=range(16)))
         assert found in (None, truth(hang)), missing
         exact += found is not None
     # The first two stages wait for the last two, where the culprits are.
@@ -65,9 +65,9 @@ def test_renamed_files_in_folders_of_hosts(hang: str, tmp_path: Path) -> None:
         host = tmp_path / f"host{rank // 8}"
         host.mkdir(exist_ok=True)
         shutil.copyfile(file, host / f"trace_rank_{rank}.pkl")
-    picture, unusable = picture_of_folder(tmp_path)
+    graph, unusable = wait_for_graph_of_folder(tmp_path)
     assert unusable == []
-    assert culprits(picture) == truth(hang)
+    assert culprits(graph) == truth(hang)
 
 
 @pytest.mark.parametrize("hang", HANGS)

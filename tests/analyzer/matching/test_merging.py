@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
-from hanglab.analyzer.graph import picture
-from hanglab.analyzer.matching.merging import Merged, merge
+from hanglab.analyzer.graph import graph_of_summaries
+from hanglab.analyzer.matching.merging import MergedSummaries, merge
 from hanglab.analyzer.matching.summary import summarise
 from hanglab.analyzer.program.trials import random_trial
 
@@ -22,10 +22,12 @@ def test_merging_is_associative_and_commutative(seed: int) -> None:
         return
     dumps = {dump.rank: dump for dump in trial.dumps()}
     expected = range(trial.run.program.world_size)
-    straight = picture(merge(*map(summarise, dumps.values())), dumps.get, expected=expected)
+    straight = graph_of_summaries(
+        merge(*map(summarise, dumps.values())), dumps.get, expected=expected
+    )
     ranks = list(dumps)
     random.shuffle(ranks)
-    pieces: list[Merged] = []
+    pieces: list[MergedSummaries] = []
     for rank in ranks:
         summary = pickle.loads(pickle.dumps(summarise(dumps[rank])))
         pieces.append(merge(summary))
@@ -34,7 +36,7 @@ def test_merging_is_associative_and_commutative(seed: int) -> None:
         pieces[at : at + 2] = [merge(pieces[at], pieces[at + 1])]
     if not pieces:
         return
-    shuffled = picture(pieces[0], dumps.get, expected=expected)
+    shuffled = graph_of_summaries(pieces[0], dumps.get, expected=expected)
     assert synchronization_findings(shuffled) == synchronization_findings(straight)
     assert shuffled.sinks == straight.sinks
     assert shuffled.waits == straight.waits

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from picture_rows import Row, columns, dump_object, world
+from graph_rows import Row, columns, dump_object, world
 
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.facts.boundary import join
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.torch_pickle import torch_pickle
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.recorder.case.progress_records import Progress
@@ -127,5 +127,5 @@ def test_a_recorded_job_hides_no_sends() -> None:
         joined = join(rank, dump, Progress(1, rank, 0, 0, 0, None, 0), [], "")
         assert joined is not None
         dumps.append(joined)
-    (finding,) = synchronization_findings(build_picture(dumps, expected=range(4)))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(4)))
     assert (finding.culprits, finding.confidence) == ([2, 3], 0.9)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from picture_rows import Row, columns, world
+from graph_rows import Row, columns, world
 
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
-from hanglab.analyzer.graph import build_picture
-from hanglab.analyzer.graph.wait_for_graph import Difference, Picture
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.graph.wait_for_graph import Difference, WaitForGraph
 from hanglab.analyzer.verdict import Cause
 
 
-def picture_of(*rows: list[Row], **details: Any) -> Picture:
+def picture_of(*rows: list[Row], **details: Any) -> WaitForGraph:
     """Each argument is what one rank did in a world of as many."""
     details.setdefault("members", world(len(rows)))
-    return build_picture(
+    return build_wait_for_graph(
         [columns(rank, mine, **details) for rank, mine in enumerate(rows)],
         expected=range(len(rows)),
     )
@@ -24,21 +24,21 @@ def picture_of(*rows: list[Row], **details: Any) -> Picture:
 
 def test_fully_matched() -> None:
     rows = [Row("all_reduce", 1), Row("broadcast", 2), Row("_all_gather_base", 3)]
-    picture = picture_of(rows, rows, rows)
-    assert not picture.divergences
-    assert not picture.waits
-    assert synchronization_findings(picture) == []
-    assert picture.agreed == {picture.groups[0]: 3}
+    graph = picture_of(rows, rows, rows)
+    assert not graph.divergences
+    assert not graph.waits
+    assert synchronization_findings(graph) == []
+    assert graph.agreed == {graph.groups[0]: 3}
 
 
 def test_collective_type_mismatch() -> None:
     good = [Row("all_reduce", 1), Row("all_reduce", 2, done=False)]
     bad = [Row("all_reduce", 1), Row("broadcast", 2, done=False)]
-    picture = picture_of(good, bad, good)
-    (divergence,) = picture.divergences
+    graph = picture_of(good, bad, good)
+    (divergence,) = graph.divergences
     assert divergence.difference is Difference.OPERATION
     assert (divergence.seq, divergence.deviating) == (2, (1,))
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
     assert finding.collective is not None and finding.collective.op == "all_reduce"
 
@@ -47,8 +47,8 @@ def test_collective_type_mismatch() -> None:
 def test_size_mismatch(op: str) -> None:
     good = [Row(op, 1, done=False, inputs=((8,),))]
     bad = [Row(op, 1, done=False, inputs=((9,),))]
-    picture = picture_of(good, good, bad)
-    (finding,) = synchronization_findings(picture)
+    graph = picture_of(good, good, bad)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.SIZE_MISMATCH, [2])
 
 
@@ -60,37 +60,37 @@ def test_dtype_mismatch() -> None:
 
 
 def test_ranks_in_different_states_are_no_finding() -> None:
-    picture = picture_of(
+    graph = picture_of(
         [Row("all_reduce", 1)],
         [Row("all_reduce", 1, done=False, state="started")],
         [Row("all_reduce", 1, done=False)],
     )
-    assert synchronization_findings(picture) == []
+    assert synchronization_findings(graph) == []
 
 
 def test_all_stuck_in_the_same_operation_is_stalled() -> None:
     rows = [Row("all_reduce", 1, done=False)]
-    picture = picture_of(rows, rows)
-    assert synchronization_findings(picture) == []
-    assert [wait.call.seq for wait in picture.stalled] == [1]
+    graph = picture_of(rows, rows)
+    assert synchronization_findings(graph) == []
+    assert [wait.call.seq for wait in graph.stalled] == [1]
 
 
 def test_undecided_all_to_all_is_no_finding() -> None:
-    picture = picture_of(
+    graph = picture_of(
         [Row("all_to_all", 1, inputs=((10, 2),), outputs=((6, 2),))],
         [Row("all_to_all", 1, inputs=((2, 2),), outputs=((6, 2),))],
     )
-    assert synchronization_findings(picture) == []
+    assert synchronization_findings(graph) == []
 
 
 def test_missing_rank() -> None:
     waits = [Row("all_reduce", 1), Row("all_reduce", 2, done=False)]
-    picture = picture_of(waits, [Row("all_reduce", 1)], waits)
-    (finding,) = synchronization_findings(picture)
+    graph = picture_of(waits, [Row("all_reduce", 1)], waits)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
     assert finding.victims == [0, 2]
     assert finding.location is None
-    (sink,) = picture.sinks
+    (sink,) = graph.sinks
     assert sink.outside and sink.awaited.seq == 2
     assert sink.last is not None and sink.last.seq == 1
 
@@ -132,17 +132,17 @@ def test_healthy_shapes_differ_without_alarm(root: Row, others: Row, done: bool)
     def once(row: Row) -> list[Row]:
         return [Row(**{**row.__dict__, "done": done})]
 
-    picture = picture_of(once(root), once(others), once(others))
-    assert not picture.divergences
-    assert synchronization_findings(picture) == []
+    graph = picture_of(once(root), once(others), once(others))
+    assert not graph.divergences
+    assert synchronization_findings(graph) == []
 
 
 def test_all_to_all_that_sends_less_than_is_taken() -> None:
-    picture = picture_of(
+    graph = picture_of(
         [Row("all_to_all", 1, done=False, inputs=((10, 2),), outputs=((6, 2),))],
         [Row("all_to_all", 1, done=False, inputs=((3, 2),), outputs=((6, 2),))],
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.SPLIT_MISMATCH, [0, 1])
     assert finding.confidence <= 0.5
 
@@ -152,8 +152,8 @@ def test_all_to_all_of_lists_shows_who_does_not_fit() -> None:
         sizes = tuple((length,) for length in outputs)
         return [Row("all_to_all", 1, done=False, inputs=((2,), (2,), (2,)), outputs=sizes)]
 
-    picture = picture_of(rows([2, 2, 2]), rows([3, 3, 2]), rows([2, 2, 2]))
-    (finding,) = synchronization_findings(picture)
+    graph = picture_of(rows([2, 2, 2]), rows([3, 3, 2]), rows([2, 2, 2]))
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.SPLIT_MISMATCH, [1])
 
 
@@ -188,6 +188,6 @@ def test_record_offsets_and_skewed_rings_mean_nothing() -> None:
         columns(1, rows[20:], members=world(3), first_record=520),
         columns(2, rows[41:], members=world(3), first_record=41),
     ]
-    picture = build_picture(dumps)
-    assert synchronization_findings(picture) == []
-    assert not picture.waits
+    graph = build_wait_for_graph(dumps)
+    assert synchronization_findings(graph) == []
+    assert not graph.waits

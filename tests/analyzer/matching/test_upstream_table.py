@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from picture_rows import Row, dump_object, world
+from graph_rows import Row, dump_object, world
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.program.torch_pickle import torch_pickle
@@ -182,8 +182,8 @@ def test_truncated_empty_and_stray_files_cost_only_themselves(tmp_path: Path) ->
         "notes.txt",
         "core.1",
     }
-    (cut,) = [item for item in verdict.inputs.unusable if item.file == "rank_5"]
-    assert "entries were used" in cut.reason
+    (truncated,) = [item for item in verdict.inputs.unusable if item.file == "rank_5"]
+    assert "entries were used" in truncated.reason
 
 
 def test_json_other_suffixes_and_folders_of_hosts(tmp_path: Path) -> None:

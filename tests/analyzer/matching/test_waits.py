@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from picture_rows import Row, columns, world
+from graph_rows import Row, columns, world
 
-from hanglab.analyzer.causes.synchronization.findings import open_question, synchronization_findings
-from hanglab.analyzer.graph import build_picture
-from hanglab.analyzer.graph.wait_for_graph import Picture, WaitKind
-from hanglab.analyzer.matching.issue_order import Habit, habit_at, leaves_out
+from hanglab.analyzer.causes.synchronization.findings import open_finding, synchronization_findings
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
+from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at, jumps_over
 from hanglab.analyzer.matching.summary import Pending
 from hanglab.analyzer.verdict import Cause, Status
 
@@ -22,16 +22,16 @@ def open_(op: str, seq: int, group: str = "0", **more: Any) -> Row:
     return Row(op, seq, group=group, done=False, **more)
 
 
-def picture_of(rows: dict[int, list[Row]], **details: Any) -> Picture:
+def picture_of(rows: dict[int, list[Row]], **details: Any) -> WaitForGraph:
     details.setdefault("members", GRID)
     dumps = [columns(rank, mine, **details) for rank, mine in rows.items()]
-    return build_picture(dumps, expected=range(4))
+    return build_wait_for_graph(dumps, expected=range(4))
 
 
 def test_blame_passes_through_groups_to_the_one_rank_outside() -> None:
     # 3 left group 2; 2 waits for it there, 0 waits for 2, 1 for 0 in the world.
     done = Row("all_reduce", 1)
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [done, open_("all_reduce", 1, "3")],
             1: [done, open_("all_reduce", 2)],
@@ -39,15 +39,15 @@ def test_blame_passes_through_groups_to_the_one_rank_outside() -> None:
             3: [done],
         }
     )
-    assert [(sink.rank, sink.outside) for sink in picture.sinks] == [(3, True)]
-    assert picture.sinks[0].victims == (0, 1, 2)
-    assert picture.sinks[0].awaited.group.name == "2"
-    (finding,) = synchronization_findings(picture)
+    assert [(sink.rank, sink.outside) for sink in graph.sinks] == [(3, True)]
+    assert graph.sinks[0].victims == (0, 1, 2)
+    assert graph.sinks[0].awaited.group.name == "2"
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [3])
 
 
 def test_groups_in_opposite_order() -> None:
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [open_("all_reduce", 1, "1")],
             1: [open_("all_reduce", 1, "0")],
@@ -55,16 +55,16 @@ def test_groups_in_opposite_order() -> None:
             3: [open_("all_reduce", 1, "0")],
         }
     )
-    (cycle,) = picture.cycles
+    (cycle,) = graph.cycles
     assert set(cycle.ranks) == {0, 1} and not cycle.p2p
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert finding.cause is Cause.GROUP_ORDER
     assert set(finding.culprits) == {0, 1}
     assert finding.victims == [2, 3]
 
 
 def test_the_one_rank_whose_order_differs_is_named() -> None:
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [open_("all_reduce", 1, "5")],
             1: [open_("all_reduce", 1)],
@@ -73,21 +73,21 @@ def test_the_one_rank_whose_order_differs_is_named() -> None:
         },
         members={"0": range(4), "5": range(4)},
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.GROUP_ORDER, [0])
 
 
 def test_order_on_the_device_alone() -> None:
     # NCCL: every rank has enqueued both, in another order.
     one = [open_("all_reduce", 1, "1"), open_("all_reduce", 1)]
-    picture = picture_of({0: one, 1: one[::-1]}, members={"0": range(2), "1": range(2)})
-    (finding,) = synchronization_findings(picture)
+    graph = picture_of({0: one, 1: one[::-1]}, members={"0": range(2), "1": range(2)})
+    (finding,) = synchronization_findings(graph)
     assert finding.cause is Cause.GROUP_ORDER
     assert set(finding.culprits) == {0, 1}
 
 
 def test_sends_that_face_sends() -> None:
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [open_("send 0->1", 0, "1", p2p_seq=1)],
             1: [open_("send 1->0", 0, "1", p2p_seq=1)],
@@ -95,7 +95,7 @@ def test_sends_that_face_sends() -> None:
             3: [open_("all_reduce", 1)],
         }
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1])
     assert finding.victims == [2, 3]
     assert finding.collective is not None and finding.collective.seq is None
@@ -105,8 +105,8 @@ def test_a_ring_of_three() -> None:
     def around(rank: int) -> list[Row]:
         return [open_(f"recv {rank}<-{(rank - 1) % 3}", 0, p2p_seq=1)]
 
-    picture = build_picture([columns(r, around(r), members=world(3)) for r in range(3)])
-    (finding,) = synchronization_findings(picture)
+    graph = build_wait_for_graph([columns(r, around(r), members=world(3)) for r in range(3)])
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1, 2])
 
 
@@ -119,9 +119,9 @@ def test_members_of_a_batch_do_not_block_each_other() -> None:
             open_("coalesced", 0, "1", p2p_seq=1, inputs=()),
         ]
 
-    picture = picture_of({0: batch(0, 1), 1: batch(1, 0)}, members={"1": [0, 1]})
-    assert not picture.cycles
-    assert synchronization_findings(picture) == []
+    graph = picture_of({0: batch(0, 1), 1: batch(1, 0)}, members={"1": [0, 1]})
+    assert not graph.cycles
+    assert synchronization_findings(graph) == []
 
 
 def test_members_of_a_batch_that_has_ended_wait_for_nobody() -> None:
@@ -130,12 +130,12 @@ def test_members_of_a_batch_that_has_ended_wait_for_nobody() -> None:
         open_("recv 0<-1", 0, "1", p2p_seq=1, retired=False),
         Row("coalesced", 0, "1", p2p_seq=1, inputs=()),
     ]
-    picture = picture_of({0: rows, 1: []}, members={"1": [0, 1]})
-    assert not picture.waits
+    graph = picture_of({0: rows, 1: []}, members={"1": [0, 1]})
+    assert not graph.waits
 
 
 def test_healthy_point_to_point_in_a_larger_group() -> None:
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [Row("send 0->1", 0, p2p_seq=1), Row("send 0->2", 0, p2p_seq=2)],
             1: [Row("recv 1<-0", 0, p2p_seq=1)],
@@ -143,42 +143,42 @@ def test_healthy_point_to_point_in_a_larger_group() -> None:
             3: [Row("all_reduce", 1, "2")],
         }
     )
-    assert synchronization_findings(picture) == []
-    assert not picture.waits
+    assert synchronization_findings(graph) == []
+    assert not graph.waits
 
 
 def test_receive_from_any_source() -> None:
-    picture = picture_of({0: [open_("send 0->1", 0, "1", p2p_seq=1)], 1: [open_("recv 1<--1", 0)]})
-    assert synchronization_findings(picture) == []
+    graph = picture_of({0: [open_("send 0->1", 0, "1", p2p_seq=1)], 1: [open_("recv 1<--1", 0)]})
+    assert synchronization_findings(graph) == []
 
 
 def test_a_send_whose_peer_waits_elsewhere() -> None:
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [open_("send 0->1", 0, "1", p2p_seq=1)],
             1: [open_("barrier", 1, "1", inputs=())],
         },
         members={"1": [0, 1]},
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert finding.cause is Cause.P2P_UNMATCHED
     assert set(finding.culprits) == {0, 1}
     assert finding.confidence <= 0.5
-    (unmatched,) = picture.unmatched
+    (unmatched,) = graph.unmatched
     assert unmatched.call.peer == 1
 
 
 def test_a_device_that_stopped_is_where_it_ends() -> None:
     ahead = [Row("all_reduce", 1), Row("all_reduce", 2), open_("all_reduce", 3)]
     behind = [Row("all_reduce", 1), open_("all_reduce", 2)]
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [columns(r, behind if r == 2 else ahead, members=world(4)) for r in range(4)]
     )
-    (sink,) = picture.sinks
+    (sink,) = graph.sinks
     assert (sink.rank, sink.stopped_device) == (2, True)
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
-    assert {wait.kind for wait in picture.waits if wait.call.rank == 2} == {WaitKind.DEVICE}
+    assert {wait.kind for wait in graph.waits if wait.call.rank == 2} == {WaitKind.DEVICE}
 
 
 def test_a_device_that_has_older_work_to_wait_for_has_not_stopped() -> None:
@@ -195,45 +195,45 @@ def test_a_device_that_has_older_work_to_wait_for_has_not_stopped() -> None:
         columns(1, stuck, members=members),
         columns(2, stuck[:1], members={"0": range(3)}),
     ]
-    picture = build_picture(dumps)
-    assert [sink for sink in picture.sinks if sink.stopped_device] == []
-    findings = synchronization_findings(picture)
+    graph = build_wait_for_graph(dumps)
+    assert [sink for sink in graph.sinks if sink.stopped_device] == []
+    findings = synchronization_findings(graph)
     assert {rank for finding in findings for rank in finding.culprits} == {0}
 
 
 def test_broadcast_finishes_early_on_its_root() -> None:
     # The root is through although 2 never came: 1 did not stop, it waits.
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             columns(0, [Row("broadcast", 1), open_("all_reduce", 2)], members=world(3)),
             columns(1, [open_("broadcast", 1)], members=world(3)),
             columns(2, [], members=world(3), status={}),
         ]
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert finding.culprits == [2]
 
 
 def test_the_known_laggard_is_named_although_a_dump_is_missing() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             columns(0, waits, members=world(4)),
             columns(1, [Row("all_reduce", 1)], members=world(4)),
             columns(2, waits, members=world(4)),
         ]
     )
-    assert picture.missing == (3,)
-    (finding,) = synchronization_findings(picture)
+    assert graph.missing == (3,)
+    (finding,) = synchronization_findings(graph)
     assert finding.culprits == [1]
 
 
 def test_a_missing_dump_that_alone_is_awaited_leaves_it_open() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
-    picture = build_picture([columns(r, waits, members=world(3)) for r in (0, 2)])
-    assert synchronization_findings(picture) == []
-    assert picture.would_decide == ["rank 1's dump"]
-    question = open_question(picture)
+    graph = build_wait_for_graph([columns(r, waits, members=world(3)) for r in (0, 2)])
+    assert synchronization_findings(graph) == []
+    assert graph.would_decide == ["rank 1's dump"]
+    question = open_finding(graph)
     assert question is not None and question.status is Status.INCONCLUSIVE
     assert question.culprits == []
 
@@ -241,7 +241,7 @@ def test_a_missing_dump_that_alone_is_awaited_leaves_it_open() -> None:
 def test_a_rank_without_entries_entered_nothing() -> None:
     waits = [open_("all_reduce", 1)]
     dumps = [columns(r, waits if r else [], members=world(3), status={}) for r in range(3)]
-    (finding,) = synchronization_findings(build_picture(dumps))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps))
     assert finding.culprits == [0]
 
 
@@ -249,7 +249,7 @@ def test_an_idle_status_without_entries_puts_a_rank_outside() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
     dumps = [columns(r, waits, members=world(3)) for r in (0, 2)]
     dumps.append(columns(1, [], members=world(3), status={0: (1, 1)}))
-    (finding,) = synchronization_findings(build_picture(dumps))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps))
     assert finding.culprits == [1]
 
 
@@ -257,16 +257,16 @@ def test_a_status_that_is_ahead_puts_a_rank_inside() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
     dumps = [columns(r, waits, members=world(3)) for r in (0, 2)]
     dumps.append(columns(1, [], members=world(3), status={0: (2, 1)}))
-    picture = build_picture(dumps)
-    assert synchronization_findings(picture) == []
-    assert len(picture.stalled) == 1
+    graph = build_wait_for_graph(dumps)
+    assert synchronization_findings(graph) == []
+    assert len(graph.stalled) == 1
 
 
 def test_gloo_retires_what_has_finished() -> None:
     rows = [Row("all_reduce", 1), open_("all_reduce", 2)]
     dumps = [columns(0, rows, backend="gloo"), columns(1, rows[:1], backend="gloo")]
-    picture = build_picture(dumps, expected=range(2))
-    (finding,) = synchronization_findings(picture)
+    graph = build_wait_for_graph(dumps, expected=range(2))
+    (finding,) = synchronization_findings(graph)
     assert finding.culprits == [1]
 
 
@@ -275,7 +275,7 @@ def test_retired_but_not_completed_is_unfinished_on_nccl() -> None:
     status = {0: (2, 2)}
     dumps = [columns(0, timed_out, members=world(2), status=status)]
     dumps.append(columns(1, timed_out[:1], members=world(2), status={0: (1, 1)}))
-    (finding,) = synchronization_findings(build_picture(dumps))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps))
     assert finding.culprits == [1]
 
 
@@ -290,27 +290,27 @@ def test_what_the_abort_freed_did_not_finish() -> None:
     )
     dumps = [columns(0, [Row("all_reduce", 1), freed], members=world(2), status={0: (2, 2)})]
     dumps.append(columns(1, [Row("all_reduce", 1)], members=world(2), status={0: (1, 1)}))
-    (finding,) = synchronization_findings(build_picture(dumps))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps))
     assert finding.culprits == [1]
 
 
 def test_a_cut_file_accuses_nobody() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2)]
     dumps = [columns(r, waits, members=world(3)) for r in (0, 2)]
-    cut = columns(1, waits[:1], members=world(3))
-    cut.damage = "ends in the middle of an entry"
-    picture = build_picture([*dumps, cut])
-    assert synchronization_findings(picture) == []
-    assert picture.would_decide
+    truncated = columns(1, waits[:1], members=world(3))
+    truncated.damage = "ends in the middle of an entry"
+    graph = build_wait_for_graph([*dumps, truncated])
+    assert synchronization_findings(graph) == []
+    assert graph.would_decide
 
 
 def test_gaps_in_gloos_numbers_betray_operations_that_are_not_shown() -> None:
     waits = [Row("all_reduce", 1), open_("all_reduce", 2, extra={"op_id": 3})]
     outside = [Row("all_reduce", 1, extra={"op_id": 2})]
     dumps = [columns(0, waits, backend="gloo"), columns(1, outside, backend="gloo")]
-    picture = build_picture(dumps, expected=range(2))
-    assert picture.sinks[0].hidden
-    assert synchronization_findings(picture) == []
+    graph = build_wait_for_graph(dumps, expected=range(2))
+    assert graph.sinks[0].hidden
+    assert synchronization_findings(graph) == []
 
 
 def test_order_of_ranks_and_files_decides_nothing() -> None:
@@ -342,10 +342,10 @@ def test_the_rank_that_broke_its_own_order_left_the_receive_out() -> None:
     sender, receiver = _exchange(0, 4), _exchange(1, 4)
     sender.append(open_("send 0->1", 4, p2p_seq=5, line=10))
     receiver.append(open_("all_reduce", 5, p2p_seq=4, line=22))
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [columns(0, sender, members=world(2)), columns(1, receiver, members=world(2))]
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [1])
     assert finding.location is not None and finding.location.line == 22
 
@@ -359,7 +359,7 @@ def test_sends_are_counted_again_where_rings_have_lost_the_beginning() -> None:
         columns(0, steps[0][7:], members=world(2), first_record=7),
         columns(1, steps[1][12:], members=world(2), first_record=12),
     ]
-    (cycle,) = build_picture(dumps).cycles
+    (cycle,) = build_wait_for_graph(dumps).cycles
     assert cycle.p2p and cycle.certain
 
 
@@ -394,8 +394,8 @@ def _pipeline(steps: int, wrong: str) -> dict[int, list[Row]]:
 @pytest.mark.parametrize(("steps", "wrong"), [(0, "send 1->3"), (3, "send 1->3"), (3, "send 1->0")])
 def test_a_message_to_another_stage_is_that_of_its_sender_alone(steps: int, wrong: str) -> None:
     rows = _pipeline(steps, wrong)
-    picture = picture_of(rows, members=world(4))
-    (finding,) = synchronization_findings(picture)
+    graph = picture_of(rows, members=world(4))
+    (finding,) = synchronization_findings(graph)
     assert finding.cause is Cause.P2P_UNMATCHED
     assert finding.culprits == [1]
     assert finding.victims == [0, 2, 3]
@@ -408,7 +408,7 @@ def test_a_message_to_another_stage_is_that_of_its_sender_alone(steps: int, wron
 
 def test_a_stage_that_takes_from_another_than_the_one_that_sends() -> None:
     stages = {rank: _stage(rank, steps=3, last=3) for rank in range(4)}
-    picture = picture_of(
+    graph = picture_of(
         {
             0: _then(stages[0], "send 0->1", 20),
             1: _then(stages[1], "recv 1<-0", 10),
@@ -418,7 +418,7 @@ def test_a_stage_that_takes_from_another_than_the_one_that_sends() -> None:
         members=world(4),
     )
     # 2 and 3 face each other, and nobody waits for 2 to receive: an order that both share.
-    findings = synchronization_findings(picture)
+    findings = synchronization_findings(graph)
     assert [finding.cause for finding in findings] == [Cause.P2P_DEADLOCK]
     assert findings[0].culprits == [2, 3]
 
@@ -435,7 +435,7 @@ def test_messages_in_another_order_are_nobody_s_stray() -> None:
     for rank, op in ((0, "send 0->1"), (1, "send 1->2"), (2, "recv 2<-0")):
         rows[rank] = _then(rows[rank], op, 0)
     (finding,) = synchronization_findings(
-        build_picture([columns(rank, mine, members=world(3)) for rank, mine in rows.items()])
+        build_wait_for_graph([columns(rank, mine, members=world(3)) for rank, mine in rows.items()])
     )
     assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1, 2])
 
@@ -448,13 +448,13 @@ def test_a_worker_that_waits_for_the_answer_to_what_it_left_out() -> None:
             rows[0].append(Row(op, 0, p2p_seq=len(rows[0]) + 1, line=line))
         for op, line in (("send 1->0", 20), ("recv 1<-0", 22)):
             rows[1].append(Row(op, 0, p2p_seq=len(rows[1]) + 1, line=line))
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             columns(0, _then(rows[0], "recv 0<-1", 10), members=world(2)),
             columns(1, _then(rows[1], "recv 1<-0", 22), members=world(2)),
         ]
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [1])
     assert finding.location is not None and finding.location.line == 22
 
@@ -467,13 +467,13 @@ def test_receives_that_face_each_other_in_a_new_place_are_a_deadlock_of_both(lin
             rows[0].append(Row(op, 0, p2p_seq=len(rows[0]) + 1, line=line and at))
         for op, at in (("recv 1<-0", 20), ("send 1->0", 22)):
             rows[1].append(Row(op, 0, p2p_seq=len(rows[1]) + 1, line=line and at))
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             columns(0, _then(rows[0], "recv 0<-1", line), members=world(2)),
             columns(1, _then(rows[1], "recv 1<-0", line), members=world(2)),
         ]
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1])
     assert "rank 0 in recv from rank 1" in finding.summary
     assert "rank 1 in recv from rank 0" in finding.summary
@@ -481,7 +481,7 @@ def test_receives_that_face_each_other_in_a_new_place_are_a_deadlock_of_both(lin
 
 def test_a_receive_whose_source_is_past_it_was_not_served() -> None:
     """The very first exchange: no habit tells, but the coordinator is late for the rest."""
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [Row("recv 0<-1", 0, p2p_seq=1), open_("recv 0<-2", 0, p2p_seq=2)],
             1: [Row("send 1->0", 0, p2p_seq=1), open_("all_reduce", 1)],
@@ -490,7 +490,7 @@ def test_a_receive_whose_source_is_past_it_was_not_served() -> None:
         },
         members=world(4),
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [2])
     assert 0 in finding.victims
     assert finding.confidence <= 0.6
@@ -500,7 +500,7 @@ def test_a_receive_whose_source_is_past_it_was_not_served() -> None:
 def test_a_receive_from_the_wrong_source_is_not_its_source_s(again: bool, third: bool) -> None:
     """Rank 2 waits to be taken from and rank 1 goes on; who of 0 and 1 is wrong is not told."""
     served = [Row("recv 0<-1", 0, p2p_seq=1)] if again else []
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [*served, open_("recv 0<-1", 0, p2p_seq=len(served) + 1)],
             1: [*(Row("send 1->0", 0, p2p_seq=1) for _ in served), open_("all_reduce", 1)],
@@ -509,7 +509,7 @@ def test_a_receive_from_the_wrong_source_is_not_its_source_s(again: bool, third:
         },
         members=world(4),
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
     assert finding.confidence <= 0.5
 
@@ -517,7 +517,7 @@ def test_a_receive_from_the_wrong_source_is_not_its_source_s(again: bool, third:
 def test_messages_both_ways_are_no_round_in_which_a_source_is_passed_over() -> None:
     """Ranks 2 and 3 have exchanged messages; 2 takes the next one from the wrong rank."""
     both = [Row("send 2->3", 0, p2p_seq=1), Row("recv 2<-3", 0, p2p_seq=2)]
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [open_("broadcast", 1)],
             1: [open_("send 1->2", 0, p2p_seq=1)],
@@ -530,22 +530,22 @@ def test_messages_both_ways_are_no_round_in_which_a_source_is_passed_over() -> N
         },
         members=world(4),
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 2])
 
 
 def test_in_a_longer_ring_the_source_may_be_late_because_of_another() -> None:
     """2 left an operation of group 4 out; 1 waits there and cannot send to 0 yet."""
     members = {"0": range(3), "4": [1, 2]}
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             columns(0, [open_("recv 0<-1", 0, p2p_seq=1)], members=members),
             columns(1, [open_("all_reduce", 1, "4")], members=members),
             columns(2, [open_("all_reduce", 1)], members=members),
         ]
     )
-    assert not picture.unmatched
-    for finding in synchronization_findings(picture):
+    assert not graph.unmatched
+    for finding in synchronization_findings(graph):
         assert finding.culprits != [1]
 
 
@@ -553,17 +553,17 @@ def test_what_was_started_and_is_not_waited_for_holds_nobody() -> None:
     ahead = [Row("all_reduce", 1), open_("all_reduce", 2)]
     idle = columns(1, [Row("all_reduce", 1), open_("recv 1<-0", 1, p2p_seq=1)], members=world(3))
     idle.posted = frozenset({1})
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [columns(0, ahead, members=world(3)), idle, columns(2, ahead, members=world(3))]
     )
-    assert [(sink.rank, sink.outside, sink.stopped_device) for sink in picture.sinks] == [
+    assert [(sink.rank, sink.outside, sink.stopped_device) for sink in graph.sinks] == [
         (1, True, False)
     ]
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
 
 
-def _collected(steps: int, last: dict[int, list[Row]]) -> Picture:
+def _collected(steps: int, last: dict[int, list[Row]]) -> WaitForGraph:
     """Rank 0 takes a message from everybody, whoever comes first; then all reduce."""
     rows: dict[int, list[Row]] = {rank: [] for rank in range(3)}
     for step in range(1, steps + 1):
@@ -573,7 +573,7 @@ def _collected(steps: int, last: dict[int, list[Row]]) -> Picture:
             rows[rank].append(Row(f"send {rank}->0", step - 1, p2p_seq=step, line=20))
         for rank, mine in rows.items():
             mine.append(Row("all_reduce", step, p2p_seq=step, line=12 if rank == 0 else 22))
-    return build_picture(
+    return build_wait_for_graph(
         [columns(rank, rows[rank] + last[rank], members=world(3)) for rank in range(3)]
     )
 
@@ -583,8 +583,8 @@ def test_of_all_possible_senders_the_one_that_left_its_send_out() -> None:
     waits = open_("recv 0<--1", 4, p2p_seq=10, line=10)
     sent = Row("send 1->0", 4, p2p_seq=5, line=20)
     reduces = open_("all_reduce", 5, p2p_seq=5, line=22)
-    picture = _collected(4, {0: [taken, waits], 1: [sent, reduces], 2: [reduces]})
-    (finding,) = synchronization_findings(picture)
+    graph = _collected(4, {0: [taken, waits], 1: [sent, reduces], 2: [reduces]})
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [2])
     assert finding.victims == [0, 1]
     assert finding.location is not None and finding.location.line == 22
@@ -601,16 +601,16 @@ def test_a_receive_from_any_source_whose_senders_all_kept_their_order_accuses_no
         ]
         for rank in (1, 2)
     }
-    picture = _collected(4, {0: [*taken, waits], **others})
-    assert all({1, 2}.isdisjoint(f.culprits) for f in synchronization_findings(picture))
+    graph = _collected(4, {0: [*taken, waits], **others})
+    assert all({1, 2}.isdisjoint(f.culprits) for f in synchronization_findings(graph))
 
 
 def test_a_receive_from_any_source_that_a_send_waits_for_is_served() -> None:
     waits = open_("recv 0<--1", 4, p2p_seq=9, line=10)
     reduces = open_("all_reduce", 5, p2p_seq=5, line=22)
     sends = open_("send 1->0", 4, p2p_seq=5, line=20)
-    picture = _collected(4, {0: [waits], 1: [sends], 2: [reduces]})
-    assert not picture.unmatched
+    graph = _collected(4, {0: [waits], 1: [sends], 2: [reduces]})
+    assert not graph.unmatched
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -624,8 +624,10 @@ def test_a_receive_in_a_new_place_may_be_one_too_many(new: bool) -> None:
     }
     rows[0].append(open_("recv 0<-1", 5, p2p_seq=1, line=30 if new else 0))
     rows[1].append(open_("all_reduce", 6, line=10))
-    picture = build_picture([columns(rank, mine, members=world(2)) for rank, mine in rows.items()])
-    (finding,) = synchronization_findings(picture)
+    graph = build_wait_for_graph(
+        [columns(rank, mine, members=world(2)) for rank, mine in rows.items()]
+    )
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
     assert finding.confidence <= 0.5
 
@@ -644,8 +646,10 @@ def test_a_message_to_another_rank_whose_peer_is_in_a_collective() -> None:
     rows[1].append(Row("send 1->0", 3, p2p_seq=4, line=20))
     rows[1].append(open_("all_reduce", 4, p2p_seq=4, line=22))
     rows[2].append(open_("send 2->1", 3, p2p_seq=4, line=20))
-    picture = build_picture([columns(rank, mine, members=world(3)) for rank, mine in rows.items()])
-    (finding,) = synchronization_findings(picture)
+    graph = build_wait_for_graph(
+        [columns(rank, mine, members=world(3)) for rank, mine in rows.items()]
+    )
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [2])
     assert finding.victims == [0, 1]
 
@@ -676,9 +680,9 @@ def test_the_order_of_one_thread_tells_where_two_are_interleaved() -> None:
         [names[t][i % len(names[t])] for i, t in enumerate([*threads, "8"])], dtype=np.int32
     )
     last = len(rows) - 1
-    assert habit_at(entries, last) is Habit.JUMPED
-    assert leaves_out(entries, last, "0", Pending(0, 0, 0, None, "recv", src=0, dst=1))
-    assert not leaves_out(entries, last, "0", Pending(0, 0, 0, None, "send", src=1, dst=0))
+    assert issue_order_at(entries, last) is IssueOrder.AHEAD
+    assert jumps_over(entries, last, "0", Pending(0, 0, 0, None, "recv", src=0, dst=1))
+    assert not jumps_over(entries, last, "0", Pending(0, 0, 0, None, "send", src=1, dst=0))
 
 
 def test_threads_that_take_turns_may_change_them() -> None:
@@ -687,15 +691,15 @@ def test_threads_that_take_turns_may_change_them() -> None:
     rows.append(open_("send 0->1", 0, line=20))
     entries = columns(0, rows, members=world(2)).entries
     assert entries is not None
-    assert habit_at(entries, len(rows) - 1) is Habit.JUMPED
+    assert issue_order_at(entries, len(rows) - 1) is IssueOrder.AHEAD
     entries.threads = ["7", "8"]
     entries.thread = np.array([*[0, 1] * 4, 1], dtype=np.int32)
-    assert habit_at(entries, len(rows) - 1) is Habit.UNKNOWN
+    assert issue_order_at(entries, len(rows) - 1) is IssueOrder.UNKNOWN
 
 
 def test_an_unusual_distance_alone_is_no_stray_where_the_peer_is_past_it() -> None:
     """Rank 1 left its receive out; 0 sends to it before it sends to 2, as nobody else does."""
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [open_("send 0->1", 0, p2p_seq=1)],
             1: [Row("recv 1<-3", 0, p2p_seq=1), open_("all_reduce", 1)],
@@ -704,7 +708,7 @@ def test_an_unusual_distance_alone_is_no_stray_where_the_peer_is_past_it() -> No
         },
         members=world(4),
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
     assert finding.confidence <= 0.5
 
@@ -712,7 +716,7 @@ def test_an_unusual_distance_alone_is_no_stray_where_the_peer_is_past_it() -> No
 def test_what_is_queued_behind_a_message_is_no_habit() -> None:
     """Rank 0 sends to 1 before it begins to send to 2 again and again; 1 is past it."""
     queued = [open_("send 0->2", 0, p2p_seq=2 + i) for i in range(3)]
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [open_("send 0->1", 0, p2p_seq=1), *queued],
             1: [open_("all_reduce", 1)],
@@ -721,13 +725,13 @@ def test_what_is_queued_behind_a_message_is_no_habit() -> None:
         },
         members=world(4),
     )
-    assert all(f.culprits != [0] for f in synchronization_findings(picture))
+    assert all(f.culprits != [0] for f in synchronization_findings(graph))
 
 
 def test_a_first_message_whose_peer_is_past_it_is_no_stray_without_its_line() -> None:
     """Rank 0 left its receive out; 2, which waits for the one after, is the usual peer."""
     usual = [Row("send 1->2", 0, p2p_seq=1 + i) for i in range(2)]
-    picture = picture_of(
+    graph = picture_of(
         {
             0: [open_("all_reduce", 1)],
             1: [*usual, open_("send 1->0", 0, p2p_seq=3)],
@@ -738,7 +742,7 @@ def test_a_first_message_whose_peer_is_past_it_is_no_stray_without_its_line() ->
         },
         members=world(3),
     )
-    (finding,) = synchronization_findings(picture)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
 
 
@@ -751,6 +755,6 @@ def test_two_that_are_new_to_each_other_have_not_strayed() -> None:
     for rank, op in ((0, "recv 0<-1"), (1, "recv 1<-0"), (2, "send 2->1")):
         rows[rank] = _then(rows[rank], op, 0)
     (finding,) = synchronization_findings(
-        build_picture([columns(rank, mine, members=world(3)) for rank, mine in rows.items()])
+        build_wait_for_graph([columns(rank, mine, members=world(3)) for rank, mine in rows.items()])
     )
     assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hanglab.analyzer.causes.synchronization.findings import open_question, synchronization_findings
+from hanglab.analyzer.causes.synchronization.findings import open_finding, synchronization_findings
 from hanglab.analyzer.flight_recorder.columns import RankDump
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.oracle import SURE, Judgement, decidable, judge
 from hanglab.analyzer.program.trials import Trial, random_trial
 from hanglab.analyzer.verdict import Finding
@@ -25,12 +25,12 @@ SEEDS = st.integers(0, 2**32)
 
 
 def findings_of(trial: Trial, dumps: list[RankDump] | None = None) -> list[Finding]:
-    picture = build_picture(
+    graph = build_wait_for_graph(
         trial.dumps() if dumps is None else dumps,
         expected=range(trial.run.program.world_size),
     )
-    findings = synchronization_findings(picture)
-    question = open_question(picture)
+    findings = synchronization_findings(graph)
+    question = open_finding(graph)
     assert question is None or not findings
     return findings
 

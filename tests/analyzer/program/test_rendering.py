@@ -11,7 +11,7 @@ import pytest
 
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
 from hanglab.analyzer.flight_recorder import load_bytes
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.rendering import Style, render, to_json, to_pickle, to_rank_dump
 from hanglab.analyzer.program.simulation import Backend, Run, simulate
@@ -89,7 +89,7 @@ def test_bytes_and_columns_lead_to_the_same_findings(seed: int) -> None:
     objects = [render(trial.run, rank, style) for rank in ranks]
     pickled = [load_bytes(to_pickle(o), rank=r, source="") for r, o in enumerate(objects)]
     written = [load_bytes(to_json(o), rank=r, source="") for r, o in enumerate(objects)]
-    expected = synchronization_findings(build_picture(columns))
-    assert synchronization_findings(build_picture(pickled)) == expected
+    expected = synchronization_findings(build_wait_for_graph(columns))
+    assert synchronization_findings(build_wait_for_graph(pickled)) == expected
     if not style.frames:
-        assert synchronization_findings(build_picture(written)) == expected
+        assert synchronization_findings(build_wait_for_graph(written)) == expected

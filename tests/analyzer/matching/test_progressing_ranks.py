@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from picture_rows import Row, columns, dump_object, world
+from graph_rows import Row, columns, dump_object, world
 
 from hanglab.analyzer.engine import analyze
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.torch_pickle import torch_pickle
 from hanglab.analyzer.verdict import Status, Verdict
 
@@ -92,16 +92,16 @@ def test_a_pause_as_long_as_the_timeout_is_not_usual(tmp_path: Path) -> None:
 def test_a_dump_that_is_older_than_what_peers_finished_proves_nothing() -> None:
     """Rank 1's was taken a few operations earlier: its peers have finished what it lacks."""
     dumps = [columns(r, WAITS[:37] if r == 1 else WAITS, members=world(4)) for r in range(4)]
-    picture = build_picture(dumps)
-    assert picture.moving == (1,)
-    assert [sink.rank for sink in picture.sinks if not sink.unknown] == []
-    assert picture.would_decide == ["a later dump of rank 1"]
+    graph = build_wait_for_graph(dumps)
+    assert graph.progressing == (1,)
+    assert [sink.rank for sink in graph.sinks if not sink.unknown] == []
+    assert graph.would_decide == ["a later dump of rank 1"]
 
 
 def test_what_gloo_calls_finished_does_not_date_a_dump() -> None:
     """It may have timed out, waiting for just that rank."""
     dumps = [columns(r, WAITS[:37] if r == 1 else WAITS, backend="gloo") for r in range(4)]
-    assert build_picture(dumps, expected=range(4)).moving == ()
+    assert build_wait_for_graph(dumps, expected=range(4)).progressing == ()
 
 
 @pytest.mark.parametrize("op", ["broadcast", "reduce", "all_to_all", "coalesced"])
@@ -110,9 +110,9 @@ def test_what_some_finish_alone_does_not_date_a_dump(op: str) -> None:
     rows = [Row(op, seq) for seq in range(1, 41)]
     waits = [*rows, Row("all_reduce", 41, done=False)]
     dumps = [columns(r, rows[:37] if r == 1 else waits, members=world(4)) for r in range(4)]
-    picture = build_picture(dumps)
-    assert picture.moving == ()
-    assert [sink.rank for sink in picture.sinks] == [1]
+    graph = build_wait_for_graph(dumps)
+    assert graph.progressing == ()
+    assert [sink.rank for sink in graph.sinks] == [1]
 
 
 def test_nothing_is_said_to_move_where_all_has_finished(tmp_path: Path) -> None:
@@ -127,10 +127,10 @@ def test_groups_that_share_a_name_are_not_taken_for_one_without_their_members() 
         return [Row(row.op, row.seq, group="7", done=row.done) for row in rows]
 
     dumps = [columns(r, rank(WAITS if r in (0, 2) else WAITS[:-1])) for r in range(4)]
-    picture = build_picture(dumps)
-    assert not picture.divergences
-    assert [sink for sink in picture.sinks if not sink.unknown] == []
-    assert picture.cycles == []
+    graph = build_wait_for_graph(dumps)
+    assert not graph.divergences
+    assert [sink for sink in graph.sinks if not sink.unknown] == []
+    assert graph.cycles == []
 
 
 def test_the_dump_of_one_rank_alone_is_not_healthy(tmp_path: Path) -> None:
@@ -185,9 +185,9 @@ def test_batches_whose_end_was_left_out_differ_from_nothing() -> None:
         columns(r, mine, members=world(3), first_record=20, status={0: (8 if r != 1 else 7, 6)})
         for r, mine in rows.items()
     ]
-    picture = build_picture(dumps)
-    assert picture.divergences == []
-    assert [wait.call.op for wait in picture.waits if wait.call.rank == 0] == ["all_reduce"]
+    graph = build_wait_for_graph(dumps)
+    assert graph.divergences == []
+    assert [wait.call.op for wait in graph.waits if wait.call.rank == 0] == ["all_reduce"]
 
 
 @pytest.mark.parametrize("members", [1, 2, 3])
@@ -198,7 +198,7 @@ def test_a_batch_that_breaks_off_differs_from_nothing(members: int) -> None:
     dumps = [columns(r, whole, members=world(3)) for r in range(3)]
     dumps[0] = columns(0, whole[: 1 + members], members=world(3))
     dumps[0].damage = "ends too early"
-    assert build_picture(dumps).divergences == []
+    assert build_wait_for_graph(dumps).divergences == []
 
 
 def test_orders_that_differ_are_no_ring_where_a_member_is_unknown() -> None:
@@ -206,7 +206,7 @@ def test_orders_that_differ_are_no_ring_where_a_member_is_unknown() -> None:
     members = {"0": range(3), "1": range(3)}
     first = [Row("all_reduce", 1, done=False), Row("all_gather", 1, group="1", done=False)]
     dumps = [columns(0, first, members=members), columns(1, first[::-1], members=members)]
-    picture = build_picture(dumps, expected=range(3))
-    assert picture.cycles == []
-    assert picture.open == (2,)
-    assert picture.would_decide == ["rank 2's dump"]
+    graph = build_wait_for_graph(dumps, expected=range(3))
+    assert graph.cycles == []
+    assert graph.open == (2,)
+    assert graph.would_decide == ["rank 2's dump"]

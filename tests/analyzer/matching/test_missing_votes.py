@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from picture_rows import Row, columns, dump_object, world
+from graph_rows import Row, columns, dump_object, world
 
-from hanglab.analyzer.causes.synchronization.findings import open_question, synchronization_findings
+from hanglab.analyzer.causes.synchronization.findings import open_finding, synchronization_findings
 from hanglab.analyzer.engine import analyze
-from hanglab.analyzer.graph import build_picture
-from hanglab.analyzer.graph.wait_for_graph import Picture, Silence
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.graph.wait_for_graph import UnknownCall, WaitForGraph
 from hanglab.analyzer.program.torch_pickle import torch_pickle
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 
@@ -35,8 +35,8 @@ JUMPED = rows(*STEP, *STEP, STEP[1])
 BEYOND = rows(*STEP, *STEP, ("barrier", 1, 40))
 
 
-def picture_of(dumps: Mapping[int, list[Row]], size: int) -> Picture:
-    return build_picture(columns(r, mine, members=world(size)) for r, mine in dumps.items())
+def picture_of(dumps: Mapping[int, list[Row]], size: int) -> WaitForGraph:
+    return build_wait_for_graph(columns(r, mine, members=world(size)) for r, mine in dumps.items())
 
 
 def verdict(folder: Path, dumps: Mapping[int, list[Row]], size: int, **details: object) -> Verdict:
@@ -65,9 +65,9 @@ def test_two_against_one_is_open_where_a_fourth_dump_is_lost(tmp_path: Path, los
 
 
 def test_one_against_one_is_open_where_a_third_dump_is_lost() -> None:
-    picture = picture_of({0: USUAL, 1: OTHER}, 3)
-    assert synchronization_findings(picture) == []
-    question = open_question(picture)
+    graph = picture_of({0: USUAL, 1: OTHER}, 3)
+    assert synchronization_findings(graph) == []
+    question = open_finding(graph)
     assert question is not None and question.status is Status.INCONCLUSIVE
     assert "rank 2's dump" in question.summary
 
@@ -92,8 +92,8 @@ def test_who_has_yet_to_come_has_no_voice() -> None:
 def test_the_order_kept_before_decides_without_the_lost_dump(
     steady: tuple[int, ...], lost: tuple[int, ...]
 ) -> None:
-    picture = picture_of({**dict.fromkeys(steady, STEADY), 2: JUMPED}, 4)
-    (finding,) = synchronization_findings(picture)
+    graph = picture_of({**dict.fromkeys(steady, STEADY), 2: JUMPED}, 4)
+    (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
 
 
@@ -123,17 +123,17 @@ def test_a_ring_that_begins_later_asks_for_a_longer_buffer(tmp_path: Path) -> No
         Row(op, n, inputs=((s,),), line=ln, done=n < 8) for n, (op, s, ln) in enumerate(calls, 1)
     ]
     odd = [Row("all_gather", 3, line=77) if row.seq == 3 else row for row in usual]
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             columns(0, usual, members=world(3)),
             columns(1, odd, members=world(3)),
             columns(2, wrapped(usual, 5), members=world(3), first_record=4),
         ]
     )
-    (divergence,) = picture.divergences
-    assert divergence.silent == {2: Silence.OVERWRITTEN}
-    assert synchronization_findings(picture) == []
-    question = open_question(picture)
+    (divergence,) = graph.divergences
+    assert divergence.unknown_calls == {2: UnknownCall.OVERWRITTEN}
+    assert synchronization_findings(graph) == []
+    question = open_finding(graph)
     assert question is not None
     assert question.summary.endswith(
         "who of them is wrong cannot be told without a longer buffer of rank 2 "
@@ -147,15 +147,15 @@ def test_a_dump_of_active_entries_has_no_voice_in_what_it_left_out() -> None:
     odd = [Row("all_reduce", 1), Row("all_gather", 2)]
     waits = Row("all_reduce", 3, done=False)
     status = {0: (3, 2)}
-    picture = build_picture(
+    graph = build_wait_for_graph(
         [
             columns(0, [*before, waits], members=world(3), status=status),
             columns(1, [*odd, waits], members=world(3), status=status),
             columns(2, [waits], members=world(3), status=status, first_record=2),
         ]
     )
-    assert [d.silent for d in picture.divergences] == [{2: Silence.FINISHED}]
-    assert synchronization_findings(picture) == []
+    assert [d.unknown_calls for d in graph.divergences] == [{2: UnknownCall.FINISHED}]
+    assert synchronization_findings(graph) == []
 
 
 def test_lines_that_shifted_are_open_where_dumps_are_lost() -> None:
@@ -204,9 +204,9 @@ def test_splits_that_do_not_fit_are_open_where_a_third_could_tell_whose() -> Non
     (finding,) = synchronization_findings(picture_of(whole, 3))
     assert (finding.cause, finding.culprits) == (Cause.SPLIT_MISMATCH, [1])
     del whole[2]
-    picture = picture_of(whole, 3)
-    assert synchronization_findings(picture) == []
-    question = open_question(picture)
+    graph = picture_of(whole, 3)
+    assert synchronization_findings(graph) == []
+    question = open_finding(graph)
     assert question is not None and "rank 2's dump" in question.summary
 
 
@@ -215,26 +215,26 @@ class TestGlooListsNoMembers:
 
     GATHERED = Row("all_gather", 1, inputs=((4,),), outputs=((4, 4),))
 
-    def picture(self, dumps: Mapping[int, list[Row]]) -> Picture:
-        return build_picture(columns(r, mine, backend="gloo") for r, mine in dumps.items())
+    def graph(self, dumps: Mapping[int, list[Row]]) -> WaitForGraph:
+        return build_wait_for_graph(columns(r, mine, backend="gloo") for r, mine in dumps.items())
 
     def test_two_against_one_may_be_two_against_two(self) -> None:
-        picture = self.picture({0: USUAL, 1: USUAL, 2: OTHER})
-        assert synchronization_findings(picture) == []
-        question = open_question(picture)
+        graph = self.graph({0: USUAL, 1: USUAL, 2: OTHER})
+        assert synchronization_findings(graph) == []
+        question = open_finding(graph)
         assert question is not None
         assert question.advice == "Get the dumps of any ranks after 2."
 
     def test_three_against_one_are_the_majority(self) -> None:
-        picture = self.picture({0: USUAL, 1: USUAL, 2: OTHER, 3: USUAL})
-        assert [f.culprits for f in synchronization_findings(picture)] == [[2]]
+        graph = self.graph({0: USUAL, 1: USUAL, 2: OTHER, 3: USUAL})
+        assert [f.culprits for f in synchronization_findings(graph)] == [[2]]
 
     @pytest.mark.parametrize("size", [3, 4])
     def test_a_gathering_tells_how_many_there_are(self, size: int) -> None:
         gathered = Row("all_gather", 1, inputs=((4,),), outputs=((size, 4),))
         usual, other = Row("all_reduce", 2, done=False), Row("broadcast", 2, done=False)
-        picture = self.picture({0: [gathered, usual], 1: [gathered, usual], 2: [gathered, other]})
-        assert picture.expected == tuple(range(size))
-        assert not picture.endless
-        named = [f.culprits for f in synchronization_findings(picture)]
+        graph = self.graph({0: [gathered, usual], 1: [gathered, usual], 2: [gathered, other]})
+        assert graph.expected == tuple(range(size))
+        assert not graph.world_size_unknown
+        named = [f.culprits for f in synchronization_findings(graph)]
         assert named == ([[2]] if size == 3 else [])

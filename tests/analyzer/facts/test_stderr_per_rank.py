@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.facts.stderr_per_rank import keep_own_words
+from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
 from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
 from hanglab.recorder.case.records import Clock, Exit
 
@@ -28,27 +28,27 @@ def named(rank: int, text: str) -> str:
 
 def test_a_traceback_that_anybody_may_have_printed_is_nobody_s() -> None:
     views = [RankView(rank, host="a", stderr=SURVIVED) for rank in range(3)]
-    keep_own_words(views, {"a": SURVIVED + "W1122 the launcher's\n"})
+    separate_stderr(views, {"a": SURVIVED + "W1122 the launcher's\n"})
     assert [view.stderr for view in views] == ["", "", ""]
 
 
 def test_torch_s_names_tell_them_apart() -> None:
     text = SURVIVED + named(0, SURVIVED.replace("bad", "mine")) + named(1, SURVIVED)
     views = [RankView(rank, host="a", stderr=text) for rank in range(3)]
-    keep_own_words(views, {})
+    separate_stderr(views, {})
     found = [printed_tracebacks(view.stderr) for view in views]
     assert [[one.message for one in mine] for mine in found] == [["mine"], ["bad"], []]
 
 
 def test_streams_of_their_own_are_left_alone() -> None:
     views = [RankView(0, host="a", stderr=SURVIVED), RankView(1, host="a", stderr="warning\n")]
-    keep_own_words(views, {"a": ""})
+    separate_stderr(views, {"a": ""})
     assert [view.stderr for view in views] == [SURVIVED, "warning\n"]
 
 
 def test_an_only_rank_wrote_it_all() -> None:
     views = [RankView(0, host="a", stderr=SURVIVED), RankView(1, host="b", stderr=SURVIVED)]
-    keep_own_words(views, {"a": SURVIVED, "b": SURVIVED})
+    separate_stderr(views, {"a": SURVIVED, "b": SURVIVED})
     assert [view.stderr for view in views] == [SURVIVED, SURVIVED]
 
 
@@ -57,12 +57,12 @@ def test_last_words_are_those_of_the_only_rank_that_died_of_a_signal(text: str, 
     dead = Exit(Clock(1, 1), None, int(signal.SIGABRT))
     views = [RankView(0, host="a"), RankView(1, host="a", exit=dead)]
     common = SURVIVED + text + named(0, SURVIVED) + SURVIVED
-    keep_own_words(views, {"a": common})
+    separate_stderr(views, {"a": common})
     assert views[1].stderr == kept
     assert printed_tracebacks(views[0].stderr)[0].message == "bad"
     if text is CRASHED:
         fatal = fatal_error(views[1].stderr)
         assert fatal is not None and fatal.frames[0].line == 9
     two = [RankView(rank, host="a", exit=dead) for rank in range(2)]
-    keep_own_words(two, {"a": text})
+    separate_stderr(two, {"a": text})
     assert [view.stderr for view in two] == ["", ""]

@@ -7,8 +7,8 @@ from views import C10D, job, raised, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.boundary import join
-from hanglab.analyzer.facts.evidence import RankView
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation, Progress
 from hanglab.recorder.case.records import Frame, GroupRecord, Movement
@@ -57,7 +57,7 @@ def verdict_on(*views: RankView):  # type: ignore[no-untyped-def]
     dumps = [join(v.rank, None, v.progress, v.groups, "") for v in views]
     found = [dump for dump in dumps if dump is not None]
     known.dumps = {dump.rank: dump for dump in found}
-    known.picture = build_picture(found, expected=list(known.ranks))
+    known.graph = build_wait_for_graph(found, expected=list(known.ranks))
     return conclude(known)
 
 

@@ -65,7 +65,7 @@ def test_hosts_that_nothing_ties_together_are_not_compared():
     )
     late = [rank for rank in range(4) if found.lateness[rank].excess_share > 0.1]
     assert late == [3]
-    assert {tuple(stretch.members) for stretch in found.stretches} == {(0, 1), (2, 3)}
+    assert {tuple(stretch.members) for stretch in found.group_lags} == {(0, 1), (2, 3)}
 
 
 def test_a_rank_alone_on_an_untied_host_is_not_judged():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.analyzer.facts.departure_calls import leaving, left_by
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.departure_calls import departure_call, describe_departure
 from hanglab.recorder.case.progress_records import Operation, Progress
 from hanglab.recorder.case.records import Clock, Departure, Exit, Frame, Raised
 
@@ -47,24 +47,24 @@ def view(*departures: Departure, code: int | None = 0, entered: int = 4_000) -> 
     ],
 )
 def test_a_call_ended_the_rank(rank: RankView, by: Departure | None) -> None:
-    assert left_by(rank) == by
+    assert departure_call(rank) == by
 
 
 def test_an_exception_is_what_ended_it() -> None:
     rank = view(CALL, END, code=0)
     rank.exceptions.append(Raised(AT, "ValueError", "no", [LINE]))
-    assert left_by(rank) is None
+    assert departure_call(rank) is None
 
 
 def test_clocks_that_differ_are_laid_side_by_side() -> None:
     # On the job's clock the call was at 5,000; on the host's, which operations have, at 6,000.
     rank = view(CALL, END, entered=5_500)
     rank.clock_ahead_ns = 1_000
-    assert left_by(rank) == CALL
+    assert departure_call(rank) == CALL
 
 
 def test_words_and_place() -> None:
-    words, location = leaving(view(CALL, END))
+    words, location = describe_departure(view(CALL, END))
     assert words == " by sys.exit(0)"
     assert location is not None and (location.line, location.rank) == (31, 1)
-    assert leaving(view(END)) == ("", None)
+    assert describe_departure(view(END)) == ("", None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.differing_settings import differences
-from hanglab.analyzer.facts.evidence import RankView
 from hanglab.recorder.case.records import Clock, Python, RankProcess
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from hanglab.analyzer.facts.code_owners import CodeMap
-from hanglab.analyzer.facts.stack_position import Place, stand
+from hanglab.analyzer.facts.stack_position import Place, position_of
 from hanglab.recorder.case.records import Frame, ThreadStack
 
 
@@ -57,11 +57,11 @@ def test_queue_condition_join_and_a_bare_lock_are_told_apart() -> None:
     with waiting(take) as a, waiting(wait) as b, waiting(hold) as c:
         try:
             code = CodeMap()
-            assert stand(stack_of(a, "wait"), code).place is Place.QUEUE
-            at_event = stand(stack_of(b, "wait"), code)
+            assert position_of(stack_of(a, "wait"), code).place is Place.QUEUE
+            at_event = position_of(stack_of(b, "wait"), code)
             assert at_event.place is Place.CONDITION
             assert at_event.user is not None and at_event.user.function == "wait"
-            at_lock = stand(stack_of(c, "hold"), code)
+            at_lock = position_of(stack_of(c, "hold"), code)
             assert at_lock.place is Place.USER
             assert at_lock.innermost_is_user
         finally:
@@ -115,4 +115,4 @@ USER = Frame("main", "/home/me/train.py", 7)
     ],
 )
 def test_frames_of_torch_tell_the_place(frames: list[Frame], place: Place) -> None:
-    assert stand(ThreadStack(frames=frames), CodeMap()).place is place
+    assert position_of(ThreadStack(frames=frames), CodeMap()).place is place

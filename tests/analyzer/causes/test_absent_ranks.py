@@ -10,7 +10,7 @@ from views import AT, C10D, QUEUE, THREADING, ended, job, progress, sample, user
 
 from hanglab.analyzer.causes.software.exits import early_finish
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import RankView
+from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
 from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Departure, Frame

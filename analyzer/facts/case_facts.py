@@ -11,13 +11,13 @@ from hanglab.analyzer.facts.code_owners import CodeMap, Owner
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.stack_position import (
     Place,
-    Standing,
+    StackPosition,
     calling_thread,
     main_thread,
-    stand,
+    position_of,
 )
 from hanglab.analyzer.flight_recorder.columns import RankDump
-from hanglab.analyzer.graph.wait_for_graph import Call, Picture, Sink
+from hanglab.analyzer.graph.wait_for_graph import Call, Sink, WaitForGraph
 from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
 from hanglab.recorder.case.file_kinds import EvidenceFile
 from hanglab.recorder.case.host_records import ConnectionSample, RankLoad
@@ -121,15 +121,15 @@ class RankView:
         return candidates[-1] if candidates else None
 
     @cached_property
-    def standing(self) -> Standing:
+    def position(self) -> StackPosition:
         sample = self.captured_stack
-        return stand(main_thread(sample) if sample else None, self.code)
+        return position_of(main_thread(sample) if sample else None, self.code)
 
     @cached_property
     def user_frames(self) -> tuple[Frame, ...]:
         """User code on the stack at capture; of a rank that raised, on its traceback."""
-        if self.standing.users or not self.exceptions:
-            return self.standing.users
+        if self.position.users or not self.exceptions:
+            return self.position.users
         main = [raised for raised in self.exceptions if raised.main]
         return tuple(self.code.user_frames(main[0].frames)) if main else ()
 
@@ -150,9 +150,9 @@ class RankView:
             frames = [Frame(last.function, last.file, last.line)] if last.file else ()
         return tuple(f for f in frames if self.code.owner(f.file) in (Owner.USER, Owner.PACKAGE))
 
-    def standings(self) -> list[Standing]:
+    def positions(self) -> list[StackPosition]:
         """Where the main thread stood in each sample, oldest first."""
-        return [stand(main_thread(sample), self.code) for sample in self.rank_stacks]
+        return [position_of(main_thread(sample), self.code) for sample in self.rank_stacks]
 
     @property
     def inside_operation(self) -> bool:
@@ -196,7 +196,7 @@ class RankView:
     def location(self, frame: Frame | None = None) -> Location | None:
         """The rank's innermost line of user code at capture, or ``frame``."""
         if frame is None:
-            frame = self.standing.user
+            frame = self.position.user
         if frame is None:
             return None
         return Location(file=frame.file, line=frame.line, function=frame.function, rank=self.rank)
@@ -209,14 +209,14 @@ class RankView:
         sample = self.captured_stack
         if sample is None:
             return None
-        return stand(calling_thread(sample, self.code, site.file, site.line), self.code).user
+        return position_of(calling_thread(sample, self.code, site.file, site.line), self.code).user
 
 
 @dataclass
-class Evidence:
+class CaseFacts:
     """All that heuristics see.  They are pure functions of it."""
 
-    picture: Picture
+    graph: WaitForGraph
     ranks: dict[int, RankView]
     job: JobRecord | None = None
     #: What was sampled of each host, by name.
@@ -291,16 +291,16 @@ class Evidence:
         return max(counts.values()) - counts[rank] if rank in counts else 0
 
     def sink(self, rank: int) -> Sink | None:
-        return next((s for s in self.picture.sinks if s.rank == rank), None)
+        return next((s for s in self.graph.sinks if s.rank == rank), None)
 
     def awaited(self, rank: int) -> Call | None:
         """The operation in which a peer waits for the rank."""
         sink = self.sink(rank)
         if sink is not None:
             return sink.awaited
-        waits = [w.call for w in self.picture.waits if rank in w.on]
+        waits = [w.call for w in self.graph.waits if rank in w.on]
         # It may have entered the operation before it came to a halt.
-        waits += [w.call for w in self.picture.waits if rank in w.call.group.members]
+        waits += [w.call for w in self.graph.waits if rank in w.call.group.members]
         return waits[0] if waits else None
 
     def others(self, *ranks: int) -> list[int]:
@@ -308,10 +308,10 @@ class Evidence:
 
     def blocked(self, rank: int) -> Call | None:
         """The operation in which the rank waits, by its dump."""
-        for wait in self.picture.waits:
+        for wait in self.graph.waits:
             if wait.call.rank == rank:
                 return wait.call
-        calls = self.picture.unfinished.get(rank)
+        calls = self.graph.unfinished.get(rank)
         return calls[0] if calls else None
 
     def stands_outside(self, rank: int) -> bool:
@@ -319,7 +319,7 @@ class Evidence:
         view = self.ranks.get(rank)
         if view is None:
             return False
-        return not view.inside_operation and view.standing.place not in (
+        return not view.inside_operation and view.position.place not in (
             Place.COMMUNICATION,
             Place.GROUP_CREATION,
         )

@@ -7,14 +7,14 @@ import pytest
 from views import QUEUE, job, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import Evidence, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import Frame, ThreadStack
 
 LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
 
 
-def looked_at(quiet_s: float, longest_pause_s: float) -> Evidence:
+def looked_at(quiet_s: float, longest_pause_s: float) -> CaseFacts:
     views = [view(rank, quiet_s=quiet_s) for rank in range(3)]
     for one in views:
         assert one.movement is not None
@@ -44,7 +44,7 @@ def test_one_rank_that_moves_is_enough() -> None:
     assert conclude(known).status is Status.HEALTHY
 
 
-def looked_at_while_one_is_away(quiet_s: float) -> Evidence:
+def looked_at_while_one_is_away(quiet_s: float) -> CaseFacts:
     """Rank 1 sleeps while its peers wait for it, and has not moved for as long as they."""
     views = [waiting(0), view(1, user(31), wchan="hrtimer_nanosleep"), waiting(2)]
     for one in views:
@@ -74,7 +74,7 @@ def test_a_rank_at_rest_like_all_the_others_is_not_said_to_work() -> None:
     assert stands[1].startswith("stands at train.py:31")
 
 
-def early(away: RankView, quiet_s: float = 3.6, longest_pause_s: float = 0.2) -> Evidence:
+def early(away: RankView, quiet_s: float = 3.6, longest_pause_s: float = 0.2) -> CaseFacts:
     """Rank 1 is away from its peers, which wait for it; all have rested for as long as it."""
     views = [waiting(0), away, waiting(2)]
     for one in views:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.evidence import Evidence
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import RankDump
-from hanglab.analyzer.graph import build_picture
+from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.oracle import SURE
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.rendering import Style, to_rank_dump
@@ -74,7 +74,7 @@ def _dumps(run: Run, style: Style, lost: tuple[int, ...] = ()) -> list[RankDump]
 
 def _accused(dumps: list[RankDump]) -> tuple[set[int], set[int]]:
     """Ranks that are accused, and all that are named."""
-    findings = synchronization_findings(build_picture(dumps))
+    findings = synchronization_findings(build_wait_for_graph(dumps))
     sure = {rank for f in findings if f.confidence > SURE for rank in f.culprits}
     return sure, {rank for f in findings for rank in f.culprits}
 
@@ -105,5 +105,5 @@ def test_lost_dumps_make_no_hang_healthy(boundary: bool, seed: int) -> None:
         for lost in combinations(range(run.program.world_size), count):
             dumps = _dumps(run, style, lost)
             if dumps:
-                verdict = conclude(Evidence(picture=build_picture(dumps), ranks={}))
+                verdict = conclude(CaseFacts(graph=build_wait_for_graph(dumps), ranks={}))
                 assert verdict.status is not Status.HEALTHY, lost
