@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from hanglab.analyzer.advice import advice_for
-from hanglab.analyzer.causes.software.absent_ranks import absent_ranks
+from hanglab.analyzer.causes.graph_findings import open_finding
 from hanglab.analyzer.causes.synchronization.divergence import (
     deciding_evidence,
     undecided_divergence,
     undecided_finding,
 )
-from hanglab.analyzer.causes.synchronization.findings import open_finding
+from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.stack_position import Place
-from hanglab.analyzer.proposal import name_line, name_ranks
 from hanglab.analyzer.verdict import Cause, Evidence, Status, Verdict
+from hanglab.analyzer.wording import name_line, name_ranks
 
 _HANGS = "The job hangs, but the evidence does not show why."
 

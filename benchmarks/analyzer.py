@@ -67,7 +67,7 @@ def measure_analyzer(folder: Path) -> dict[str, object]:
     import resource
 
     started = time.perf_counter()
-    from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+    from hanglab.analyzer.causes.graph_findings import synchronization_findings
     from hanglab.analyzer.graph.dump_folder import wait_for_graph_of_folder
 
     graph, unusable = wait_for_graph_of_folder(folder)

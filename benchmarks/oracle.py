@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from os import cpu_count
 from random import Random
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.oracle import Judgement, decidable, judge
 from hanglab.analyzer.program.trials import random_trial

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from hanglab.analyzer.code_owners import CodeMap, Owner
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.code_owners import CodeMap, Owner
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr

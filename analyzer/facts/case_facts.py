@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
-from hanglab.analyzer.facts.code_owners import CodeMap, Owner
+from hanglab.analyzer.code_owners import CodeMap, Owner
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.stack_position import (
     Place,
@@ -17,7 +17,8 @@ from hanglab.analyzer.facts.stack_position import (
     position_of,
 )
 from hanglab.analyzer.flight_recorder.columns import RankDump
-from hanglab.analyzer.graph.wait_for_graph import Call, Sink, WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
 from hanglab.recorder.case.file_kinds import EvidenceFile
 from hanglab.recorder.case.host_records import ConnectionSample, RankLoad
@@ -186,6 +187,11 @@ class RankView:
     def state(self) -> str:
         sample = self.at_capture()
         return sample.state if sample else ""
+
+    def always_in_state(self, letters: str) -> bool:
+        """True where every sample of its process at capture shows one of these states."""
+        samples = [s for s in self.processes if s.kind == "rank" and s.capture]
+        return bool(samples) and all(s.state in letters for s in samples)
 
     @property
     def wchan(self) -> str:

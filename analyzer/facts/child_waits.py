@@ -7,8 +7,8 @@ that nobody reads, or it waits, too.
 
 from __future__ import annotations
 
+from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
-from hanglab.analyzer.facts.code_owners import Owner
 from hanglab.analyzer.facts.stack_position import main_thread
 from hanglab.recorder.case.records import ProcessSample
 

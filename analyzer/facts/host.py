@@ -17,6 +17,9 @@ from hanglab.recorder.case.host_records import (
 )
 from hanglab.recorder.case.records import Container
 
+#: Share of the host's memory below which it has hardly any left.
+_SCARCE = 0.1
+
 Group = TypeVar("Group", CpuGroup, MemoryGroup, PidsGroup)
 
 
@@ -72,6 +75,16 @@ class HostView:
         """Processes of the host killed for want of memory while it was sampled."""
         counts = [s.oom_kills for s in self.samples if s.oom_kills is not None]
         return counts[-1] - counts[0] if counts else 0
+
+    @property
+    def memory_is_scarce(self) -> bool:
+        """True where hardly any of the host's memory was left in one of the latest samples."""
+        return any(
+            s.memory_available_bytes is not None
+            and s.memory_bytes
+            and s.memory_available_bytes < _SCARCE * s.memory_bytes
+            for s in self.samples[-5:]
+        )
 
     @cached_property
     def kernel(self) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
-from hanglab.analyzer.facts.code_owners import Owner
 from hanglab.analyzer.facts.stack_position import main_thread, position_of
-from hanglab.analyzer.proposal import name_line
 from hanglab.analyzer.verdict import Location
+from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.progress_records import Loader
 from hanglab.recorder.case.records import Frame, ThreadStack
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.code_owners import Owner
 from hanglab.analyzer.facts.stack_position import Place
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout

@@ -8,8 +8,8 @@ not answer, the stack and the kernel say less.
 
 from __future__ import annotations
 
+from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
-from hanglab.analyzer.facts.code_owners import Owner
 from hanglab.analyzer.facts.stack_position import Place, main_thread, position_of
 from hanglab.recorder.case.records import Frame, StackSample, ThreadStack, ThreadWait
 

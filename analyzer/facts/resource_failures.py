@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.failures import Failure, failure_of
-from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
-from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
+from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.records import Raised
 
 MIB = 1 << 20
@@ -57,43 +56,6 @@ def failed_in_consequence(facts: CaseFacts, culprits: Iterable[int]) -> list[int
 
 def location_of(failure: Failure) -> Location | None:
     return failure.view.location(failure.frame) if failure.frame else None
-
-
-def resource_proposal(
-    facts: CaseFacts,
-    cause: Cause,
-    culprits: Sequence[RankView],
-    what: str,
-    evidence: Sequence[Evidence],
-    *,
-    location: Location | None,
-    confidence: float = CONFIRMED,
-) -> Proposal:
-    """A rank that ended, raised or stands still for want of a resource."""
-    ranks = [view.rank for view in culprits]
-    after = failed_in_consequence(facts, ranks)
-    rows = list(evidence)
-    if after:
-        rows.append(
-            Evidence(
-                "exceptions",
-                None,
-                f"{name_ranks(after)} then lost the connection or timed out: a consequence",
-            )
-        )
-    return propose(
-        facts,
-        Order.EXIT,
-        cause,
-        ranks,
-        status=Status.HUNG if facts.stuck else Status.FAILED,
-        confidence=confidence,
-        summary=f"{name_ranks(ranks).capitalize()} {what}{name_line(location)}; its peers "
-        f"{'wait for it' if facts.stuck else 'failed because it was gone'}.",
-        evidence=rows,
-        location=location,
-        excludes=after,
-    )
 
 
 def size(number: int | None) -> str:

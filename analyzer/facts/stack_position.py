@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from hanglab.analyzer.facts.code_owners import CodeMap, Owner
+from hanglab.analyzer.code_owners import CodeMap, Owner
 from hanglab.recorder.case.records import Frame, StackSample, ThreadStack
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hanglab.analyzer.causes.software.absent_ranks import classify
+from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.tracebacks import printed_tracebacks
-from hanglab.analyzer.graph.wait_for_graph import Call
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.records import Frame
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.graph.p2p_counts import posted_by_counts
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.roots import (
     WaitCycle,
@@ -16,11 +17,7 @@ from hanglab.analyzer.graph.roots import (
 )
 from hanglab.analyzer.graph.unmatched_receives import find_unmatched_receives, is_passed_over
 from hanglab.analyzer.graph.wait_for_graph import (
-    Call,
     Cycle,
-    Difference,
-    Divergence,
-    Group,
     Sink,
     Unmatched,
     Wait,
@@ -31,11 +28,11 @@ from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, find_wai
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource, plain_call
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence, Group
 from hanglab.analyzer.matching.divergence import find_divergence
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
-from hanglab.analyzer.matching.p2p_counts import posted_by_counts
 from hanglab.analyzer.matching.sequences import sequences_of
 from hanglab.analyzer.matching.signatures import difference, is_all_to_all
 from hanglab.analyzer.matching.summary import Pending, summarise

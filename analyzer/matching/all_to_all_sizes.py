@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.signatures import is_all_to_all, splits_of
 

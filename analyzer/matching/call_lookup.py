@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
-from hanglab.analyzer.graph.wait_for_graph import Call, Group
+from hanglab.analyzer.matching.calls import Call, Group
 from hanglab.analyzer.matching.groups import GroupProgress, ResolvedGroup
 from hanglab.analyzer.matching.summary import Pending
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Int32, Int64
-from hanglab.analyzer.graph.wait_for_graph import Call, Difference, Divergence
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.matching.divergent_call_site import find_divergent_call_site
 from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
 from hanglab.analyzer.matching.merging import SignatureHistory

@@ -7,8 +7,8 @@ operations that used to go together meet again.
 
 from __future__ import annotations
 
-from hanglab.analyzer.graph.wait_for_graph import Difference, Divergence
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Difference, Divergence
 from hanglab.analyzer.matching.group_history import continuation
 from hanglab.analyzer.matching.merging import SignatureHistory
 from hanglab.analyzer.matching.sequences import Sequences, calls_under

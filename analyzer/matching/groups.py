@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
-from hanglab.analyzer.graph.wait_for_graph import Group
+from hanglab.analyzer.matching.calls import Group
 from hanglab.analyzer.matching.merging import MergedSummaries, group_key
 from hanglab.analyzer.matching.summary import GroupSummary, Members, RankSummary
 

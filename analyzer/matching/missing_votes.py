@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hanglab.analyzer.graph.wait_for_graph import UnknownCall
+from hanglab.analyzer.matching.calls import UnknownCall
 from hanglab.analyzer.matching.sequences import Sequences
 from hanglab.analyzer.matching.summary import GAP
 

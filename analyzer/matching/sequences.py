@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import Int32
-from hanglab.analyzer.graph.wait_for_graph import Call
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries, SignatureHistory
 from hanglab.analyzer.matching.signatures import UInt64

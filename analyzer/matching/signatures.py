@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hanglab.analyzer.facts.code_owners import CodeMap
+from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.flight_recorder.columns import Arguments, Frame, Operation
-from hanglab.analyzer.graph.wait_for_graph import Call, Difference
+from hanglab.analyzer.matching.calls import Call, Difference
 
 UInt64 = npt.NDArray[np.uint64]
 

@@ -19,7 +19,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
     State,
 )
-from hanglab.analyzer.graph.wait_for_graph import Difference
+from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.tables.calls import Calls, GroupOfCalls, collect_calls
 from hanglab.analyzer.tables.mismatches import mismatch
 from hanglab.analyzer.tables.missing_answers import Asked, notes_on

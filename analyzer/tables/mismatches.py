@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from hanglab.analyzer.flight_recorder.columns import Arguments, Operation
-from hanglab.analyzer.graph.wait_for_graph import Difference
+from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.matching.signatures import comparable_dtypes, comparable_sizes
 
 Kind = tuple[Operation, Arguments]

@@ -12,8 +12,9 @@ from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.resource_failures import CONFIRMED, location_of, text_of
 from hanglab.analyzer.facts.stack_position import Place
-from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.wording import name_line, name_ranks
 
 #: Functions of torch in which a rank looks for the store, and in which it is behind that.
 _SEEKING = frozenset(

@@ -9,8 +9,9 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.resource_failures import CONFIRMED, text_of
-from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.wording import name_ranks
 
 #: What torch's store says when the other end has gone.
 _LOST = re.compile(

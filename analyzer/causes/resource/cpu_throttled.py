@@ -8,8 +8,9 @@ from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import Span
 from hanglab.analyzer.facts.resource_failures import CONFIRMED
-from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
+from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import CpuGroup
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 

@@ -6,16 +6,16 @@ import re
 import signal
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.failures import Failure
+from hanglab.analyzer.facts.full_file_systems import SHARED, full
 from hanglab.analyzer.facts.resource_failures import (
     CONFIRMED,
-    MIB,
     location_of,
     matching_line,
     own_failures,
     raised_by,
-    resource_proposal,
     size,
     text_of,
 )
@@ -27,26 +27,13 @@ from hanglab.recorder.case.records import Raised
 
 #: What is said by whoever meets a full disk.
 _SAID = re.compile(r"No space left on device|Disk quota exceeded|\[Errno (?:28|122)\]")
-#: What belongs to shared memory, which is a file system too.
-SHARED = re.compile(r"shared memory|/dev/shm|</?torch_\d+_|nccl-[A-Za-z0-9]{6}")
 #: Errors of writing that do not give the reason, such as torch.save's and sqlite's.
 _FAILED_WRITE = re.compile(
     r"PytorchStreamWriter failed|file write failed|unexpected pos \d+ vs \d+"
     r"|disk is full|disk I/O error|iostream error|write failed|short write"
 )
-#: Room below which a file system is full, in bytes and as a share of its size.
-_LEFT = MIB // 4
-_SHARE = 0.001
 #: Seconds before a rank came to rest in which an error may be why.
 _SINCE_S = 1.0
-
-
-def full(space: FileSystem) -> bool:
-    """Whether nothing more goes in.  One that is 99 % full still has room."""
-    if space.free_bytes is not None and space.size_bytes:
-        if space.free_bytes <= min(_LEFT, max(_SHARE * space.size_bytes, 4096)):
-            return True
-    return space.free_inodes == 0
 
 
 def disk_full(facts: CaseFacts) -> Iterator[Proposal]:

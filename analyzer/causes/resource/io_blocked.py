@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
-from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.host_records import FileSystem, SleepingThread
 
 #: Functions of the kernel in which a process waits for storage or for a server of files.
@@ -91,3 +92,32 @@ def _proposal(
         location=location,
         collective=collective_ref(awaited) if awaited is not None else None,
     )
+
+
+def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
+    """``io_blocked``: uninterruptible (state D) in every sample at capture, without progress."""
+    if not facts.stuck:
+        return
+    for view in facts.ranks.values():
+        samples = [s for s in view.processes if s.kind == "rank" and s.capture]
+        if len(samples) < 2 or view.ended is not None or not view.always_in_state("D"):
+            continue
+        yield propose(
+            facts,
+            Order.PROCESS,
+            Cause.IO_BLOCKED,
+            [view.rank],
+            status=Status.HUNG,
+            confidence=0.9,
+            summary=f"Rank {view.rank} is blocked inside the kernel "
+            f"({samples[-1].wchan or 'uninterruptible'}); the other ranks wait for it.",
+            evidence=[
+                Evidence(
+                    "process_state",
+                    view.rank,
+                    f"process {view.pid} was uninterruptible (state D) in {len(samples)} samples"
+                    + (f", waiting in {samples[-1].wchan}" if samples[-1].wchan else ""),
+                )
+            ],
+            location=view.location(),
+        )

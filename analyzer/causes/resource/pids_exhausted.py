@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import Span
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
     matching_line,
     own_failures,
-    resource_proposal,
     text_of,
 )
 from hanglab.analyzer.proposal import Proposal

@@ -6,14 +6,14 @@ import re
 import signal
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.resource.disk_full import SHARED, full
+from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.full_file_systems import SHARED, full
 from hanglab.analyzer.facts.resource_failures import (
     MIB,
     location_of,
     matching_line,
     own_failures,
-    resource_proposal,
     size,
     text_of,
 )

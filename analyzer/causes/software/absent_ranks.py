@@ -7,25 +7,18 @@ that the others wait for it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
+from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify, computes
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
-from hanglab.analyzer.facts.child_waits import child_wait
-from hanglab.analyzer.facts.code_owners import Owner
-from hanglab.analyzer.facts.departure_calls import describe_departure
 from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, moved_recently
-from hanglab.analyzer.facts.interpreter_lock import PAUSES, gil_holder
-from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker
-from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
-from hanglab.analyzer.facts.python_waits import fork_deadlock, nobody_works, python_wait
-from hanglab.analyzer.facts.stack_position import Place, main_thread
-from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
+from hanglab.analyzer.facts.interpreter_lock import PAUSES
+from hanglab.analyzer.facts.python_waits import nobody_works
+from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
-from hanglab.recorder.case.records import Frame
+from hanglab.analyzer.wording import name_line
 
-#: Share of one core above which a rank is busy rather than waiting.
-BUSY = 0.8
 #: A rank that has been away from its peers for less is in the middle of a step.
 _WAITING_NS = 3_000_000_000
 #: What a rank does not come back from where nothing in it works, however early somebody looks;
@@ -34,52 +27,6 @@ _FOR_EVER = frozenset({Cause.PYTHON_DEADLOCK, Cause.FORK_DEADLOCK})
 _EARLY_PART = 0.75
 #: What is said of those who are not where the others are: it takes more of the others.
 _BY_MAJORITY = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE})
-
-
-def absent_ranks(facts: CaseFacts) -> list[int]:
-    """Ranks that their peers wait for, and that nothing shows inside an operation."""
-    outside = [
-        s.rank
-        for s in facts.graph.sinks
-        if (s.outside and not s.stopped_device) or (s.unknown and _seen_outside(facts, s.rank))
-    ]
-    if not outside and facts.stuck and not facts.graph.waits:
-        # Nobody is inside an operation at all: whoever still lives is stuck by itself.
-        outside = [r for r, v in facts.ranks.items() if v.ended is None]
-    return [
-        rank
-        for rank in sorted(outside)
-        if rank in facts.ranks
-        and facts.ranks[rank].ended is None
-        and facts.stands_outside(rank)
-        and facts.ranks[rank].position.place is not Place.RENDEZVOUS
-        and not _winding_up(facts.ranks[rank])
-    ]
-
-
-def _seen_outside(facts: CaseFacts, rank: int) -> bool:
-    """Whether the stack of a rank without a buffer proves that it is in no operation.
-
-    What torch does on the top of a stack may be communication that nothing else
-    shows, a reduction of DistributedDataParallel for one.
-    """
-    view = facts.ranks.get(rank)
-    if view is None or view.progress is None or view.captured_stack is None:
-        return False
-    thread = main_thread(view.captured_stack)
-    frames = [
-        frame
-        for frame in (thread.frames if thread is not None else [])
-        if view.code.owner(frame.file) is not Owner.RECORDER
-    ]
-    if not frames:
-        return False
-    return view.position.place is Place.LOADER or view.code.owner(frames[0].file) is not Owner.TORCH
-
-
-def _winding_up(view: RankView) -> bool:
-    """Whether the rank is past its script and its interpreter is still at work to end."""
-    return _exiting(view) and view.position.user is None and (_computes(view) or view.state == "R")
 
 
 def _awaited(facts: CaseFacts, rank: int) -> tuple[CollectiveRef | None, list[int] | None, str]:
@@ -92,73 +39,6 @@ def _awaited(facts: CaseFacts, rank: int) -> tuple[CollectiveRef | None, list[in
     group = call.group.description or call.group.name
     victims = sorted(sink.victims) if sink.victims else None
     return collective_ref(call), victims, f"its peers wait for it in {where} of group {group}"
-
-
-def most_frequent_line(view: RankView) -> Frame | None:
-    """The user's line that stands in most of the rank's samples."""
-    lines: Counter[Frame] = Counter()
-    for position in view.positions():
-        if position.user is not None:
-            lines[position.user] += 1
-    return lines.most_common(1)[0][0] if lines else view.position.user
-
-
-def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Location | None]:
-    """Cause, confidence, what shows it, and the line."""
-    position = view.position
-    here = view.location()
-    if left_loops(facts, view.rank) and facts.fell_short(view.rank):
-        cause, confidence, words, _ = classify_left_loop(facts, view.rank)
-        return cause, confidence, f"it has left the loop that its peers are in{words}", here
-    if position.place is Place.TEARDOWN or _exiting(view):
-        inside = f", inside {position.inside}()" if position.inside else ""
-        by, left = describe_departure(view)
-        after = f", having left{by}{name_line(left)}" if by else ""
-        return Cause.TEARDOWN, 0.9, f"it is shutting down{inside}{after}", here or left
-    if position.place is Place.LOADER:
-        words, worker_line = stuck_worker(view)
-        words = f"it waits for its data loader{queue_words(view)}{words}"
-        return Cause.LOADER_STUCK, 0.95, words, worker_line or here
-    blocked = fork_deadlock(view)
-    if blocked:
-        return Cause.FORK_DEADLOCK, 0.85, blocked, here
-    held = gil_holder(facts, view)
-    if held is not None:
-        return Cause.GIL_HELD, 0.95, held[0], held[1] or here
-    waits = python_wait(view)
-    if waits is not None:
-        return Cause.PYTHON_DEADLOCK, waits[0], waits[1], here
-    busy = _busy(view)
-    if busy:
-        return Cause.BUSY_LOOP, 0.9, busy, view.location(most_frequent_line(view))
-    child = child_wait(view)
-    if child is not None:
-        return Cause.MISSING_RANK, *child, here
-    return Cause.MISSING_RANK, 0.9, "it is in no operation that is known", here
-
-
-def _exiting(view: RankView) -> bool:
-    """Whether the rank is past its script."""
-    return view.progress is not None and view.progress.phase == "exiting"
-
-
-def _busy(view: RankView) -> str:
-    movement = view.movement
-    if movement is None or movement.cpu_share < BUSY:
-        return ""
-    mains = [thread for s in view.rank_stacks if (thread := main_thread(s)) is not None]
-    # Native code lets go of the GIL: without it a busy core may just be a long kernel.
-    spins = [thread for thread in mains if thread.owns_gil]
-    if (
-        view.position.user is None
-        or 2 * len(spins) <= len(mains)
-        or movement.quiet_s < PAUSES * movement.longest_pause_s
-    ):
-        return ""
-    return (
-        f"it used {movement.cpu_share:.0%} of a core for {movement.quiet_s:.1f} s without "
-        "any progress"
-    )
 
 
 def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
@@ -195,7 +75,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             continue
         elif cause is Cause.MISSING_RANK and _left_alone(facts, rank):
             continue
-        elif cause is Cause.MISSING_RANK and _computes(view):
+        elif cause is Cause.MISSING_RANK and computes(view):
             # One core is busy and nothing else is seen to move: long work and an
             # endless loop look alike, and only one of them is a fault.
             continue
@@ -237,10 +117,6 @@ def _left_alone(facts: CaseFacts, rank: int) -> bool:
         and facts.sink(rank) is None
         and all(end is not None and end.code == 0 for end in done)
     )
-
-
-def _computes(view: RankView) -> bool:
-    return view.movement is not None and view.movement.cpu_share >= BUSY
 
 
 def _early(facts: CaseFacts, view: RankView) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line
-from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
+from hanglab.analyzer.wording import name_line
 
 #: A single wait from which on one rank's work holds the job up, at most, in nanoseconds; of a
 #: job that is watched with less patience, this many times that patience.

@@ -10,8 +10,9 @@ import numpy as np
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Times
 from hanglab.analyzer.facts.sampled_lines import busiest_line
-from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import (
     CORRELATED,
     FEWEST_IN_JOB,

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line, shares_of_line
-from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.slowness.section_costs import heaviest_section
 from hanglab.recorder.slowness.thresholds import (
     ALWAYS_LATE_SHARE,

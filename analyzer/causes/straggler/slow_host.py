@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
-from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.wording import name_ranks
 
 
 def slow_host(timing: JobTiming) -> Iterator[Proposal]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from hanglab.analyzer.advice import advice_for
-from hanglab.analyzer.causes.synchronization.wording import (
-    all_victims,
-    location,
-    name_call,
-    observation,
-)
+from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
+from hanglab.analyzer.facts.waiting_ranks import all_victims
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, WaitForGraph
-from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Cause, Finding, Status
+from hanglab.analyzer.wording import name_ranks
 
 
 def cycle_findings(graph: WaitForGraph) -> list[Finding]:

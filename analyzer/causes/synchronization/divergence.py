@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.advice import advice_for
-from hanglab.analyzer.causes.synchronization.wording import (
-    all_victims,
-    current_call,
-    line_of,
-    location,
-    name_call,
-    observation,
-    shapes,
-    waiting_ranks,
-)
+from hanglab.analyzer.facts.call_wording import line_of, location, name_call, observation, shapes
 from hanglab.analyzer.facts.case_facts import collective_ref
-from hanglab.analyzer.graph.wait_for_graph import (
-    Call,
-    Difference,
-    Divergence,
-    UnknownCall,
-    WaitForGraph,
-)
+from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call, matters
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.signatures import splits_of
-from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Cause, Finding, Status
+from hanglab.analyzer.wording import name_ranks
 
 _CAUSES = {
     Difference.SIZE: Cause.SIZE_MISMATCH,
@@ -119,11 +106,6 @@ def _who_called_what(calls: list[Call]) -> str:
 def _listed(words: list[str]) -> str:
     shown = words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def matters(graph: WaitForGraph, divergence: Divergence) -> bool:
-    """What all members finished in spite of it matters only if the group hangs later."""
-    return not divergence.finished or bool(waiting_ranks(graph, divergence.group))
 
 
 def cause_of(divergence: Divergence) -> Cause:

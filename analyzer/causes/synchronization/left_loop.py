@@ -23,8 +23,9 @@ from hanglab.analyzer.facts.loops import (
     together,
 )
 from hanglab.analyzer.graph.wait_for_graph import Cycle
-from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
+from hanglab.analyzer.wording import name_line, name_ranks
 
 
 @dataclass(frozen=True)

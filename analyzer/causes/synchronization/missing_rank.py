@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hanglab.analyzer.advice import advice_for
-from hanglab.analyzer.causes.synchronization.divergence import matters
-from hanglab.analyzer.causes.synchronization.wording import SOURCE, all_victims, name_call
+from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
+from hanglab.analyzer.facts.waiting_ranks import all_victims, matters
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
-from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
+from hanglab.analyzer.wording import name_ranks
 
 
 def missing_findings(graph: WaitForGraph) -> list[Finding]:

@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hanglab.analyzer.causes.software.absent_ranks import classify
+from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
+from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.progress_records import Operation
 
 #: Ranks in it are ranks within the group.  Without wait_all_ranks only the first is named.

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.graph.wait_for_graph import Group
-from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.matching.calls import Group
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
+from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.progress_records import Operation
 
 _SENDS = frozenset({"send"})

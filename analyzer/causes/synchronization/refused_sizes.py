@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from math import prod
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
-from hanglab.analyzer.graph.wait_for_graph import Call
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 

@@ -6,148 +6,56 @@ Recorder keeps no split lists; the Python boundary does.
 
 from __future__ import annotations
 
-import ast
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.flight_recorder.columns import Frame
-from hanglab.analyzer.proposal import Order, Proposal, name_line, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status
+from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import Frame as CaseFrame
-
-
-@dataclass(frozen=True)
-class Splits:
-    """Counts to and from each rank of the group, in group order; ``line`` is its call's."""
-
-    sends: tuple[int, ...]
-    receives: tuple[int, ...]
-    finished: bool
-    line: Frame | None
-
-
-def parse_splits(text: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The lists of ``"in:[1, 2] out:[2, 1]"``; None where there are none."""
-    head, found, tail = text.partition(" out:")
-    if not found or not head.startswith("in:"):
-        return None
-    try:
-        sends, receives = ast.literal_eval(head[3:]), ast.literal_eval(tail)
-    except (ValueError, SyntaxError):
-        return None
-    if not isinstance(sends, list) or not isinstance(receives, list):
-        return None
-    return tuple(sends), tuple(receives)
-
-
-def _calls(facts: CaseFacts) -> dict[tuple[str, int], dict[int, Splits]]:
-    """Known split lists by group and sequence number."""
-    calls: dict[tuple[str, int], dict[int, Splits]] = {}
-    for rank, dump in facts.dumps.items():
-        entries = dump.entries
-        if entries is None:
-            continue
-        code = facts.ranks[rank].code
-        for i in range(len(entries)):
-            parsed = parse_splits(entries.arguments[int(entries.argument[i])].splits)
-            if parsed is None:
-                continue
-            name = entries.group_names[int(entries.group[i])].name
-            stack = int(entries.stack[i])
-            line = code.innermost_user(entries.stacks[stack]) if stack >= 0 else None
-            calls.setdefault((name, int(entries.seq[i])), {})[rank] = Splits(
-                *parsed, bool(entries.retired[i]), line
-            )
-    return calls
-
-
-def _disagreements(calls: dict[int, Splits], members: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Pairs (sender, receiver) of global ranks that do not expect the same."""
-    pairs = []
-    place = {rank: i for i, rank in enumerate(members)}
-    for sender, mine in calls.items():
-        for receiver, theirs in calls.items():
-            if sender == receiver or len(mine.sends) != len(members):
-                continue
-            if len(theirs.receives) != len(members):
-                continue
-            if mine.sends[place[receiver]] != theirs.receives[place[sender]]:
-                pairs.append((sender, receiver))
-    return pairs
-
-
-def _left_own_pattern(
-    rank: int, seq: int, name: str, all_calls: dict[tuple[str, int], dict[int, Splits]]
-) -> bool:
-    """Whether the rank never had these lists in its earlier calls at the same line."""
-    now = all_calls[name, seq][rank]
-    earlier = {
-        (calls[rank].sends, calls[rank].receives)
-        for (group, number), calls in all_calls.items()
-        if group == name and number < seq and rank in calls and calls[rank].line == now.line
-    }
-    return bool(earlier) and (now.sends, now.receives) not in earlier
 
 
 def split_lists(facts: CaseFacts) -> Iterator[Proposal]:
     """``split_mismatch`` at the first all_to_all that did not finish everywhere."""
-    all_calls = _calls(facts)
-    for (name, seq), calls in sorted(all_calls.items()):
-        if len(calls) < 2 or all(c.finished for c in calls.values()):
-            continue
-        rank = next(iter(calls))
-        members = facts.dumps[rank].members.get(name, ())
-        if not set(calls) <= set(members):
-            continue
-        pairs = _disagreements(calls, members)
-        if not pairs:
-            continue
-        counted = Counter(r for pair in pairs for r in pair)
-        most = max(counted.values())
-        suspects = sorted(r for r, n in counted.items() if n == most)
-        if len(suspects) > 1:
-            # One pair disagrees: the side that does otherwise than before is meant.
-            changed = [r for r in suspects if _left_own_pattern(r, seq, name, all_calls)]
-            suspects = changed or suspects
-        first = facts.ranks[suspects[0]]
-        location = first.location(
-            _frame(line) if (line := calls[suspects[0]].line) is not None else None
-        )
-        words = "; ".join(
-            f"rank {a} sends {calls[a].sends[members.index(b)]} to rank {b}, which expects "
-            f"{calls[b].receives[members.index(a)]}"
-            for a, b in pairs[:4]
-        )
-        yield propose(
-            facts,
-            Order.DIVERGENCE,
-            Cause.SPLIT_MISMATCH,
-            suspects,
-            status=Status.HUNG if facts.stuck else Status.FAILED,
-            confidence=0.95 if len(suspects) == 1 else 0.5,
-            summary=f"The split lists of all_to_all number {seq} do not agree: {words}.",
-            evidence=[
-                Evidence(
-                    "boundary",
-                    r,
-                    f"sends {list(calls[r].sends)}, receives {list(calls[r].receives)}"
-                    + name_line(facts.ranks[r].location(_frame(calls[r].line))),
-                )
-                for r in sorted(calls)
-            ],
-            location=location,
-            collective=CollectiveRef(
-                group=facts.dumps[rank].descriptions.get(name) or name,
-                group_id=name,
-                ranks=list(members),
-                seq=seq,
-                op="all_to_all",
-            ),
-            excludes=[r for r, v in facts.ranks.items() if v.failed],
-        )
+    found = first_disagreement(facts)
+    if found is None:
         return
+    calls, members, suspects = found.calls, found.members, found.suspects
+    first = facts.ranks[suspects[0]]
+    words = "; ".join(
+        f"rank {a} sends {calls[a].sends[members.index(b)]} to rank {b}, which expects "
+        f"{calls[b].receives[members.index(a)]}"
+        for a, b in found.pairs[:4]
+    )
+    yield propose(
+        facts,
+        Order.DIVERGENCE,
+        Cause.SPLIT_MISMATCH,
+        suspects,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
+        confidence=0.95 if len(suspects) == 1 else 0.5,
+        summary=f"The split lists of all_to_all number {found.seq} do not agree: {words}.",
+        evidence=[
+            Evidence(
+                "boundary",
+                r,
+                f"sends {list(calls[r].sends)}, receives {list(calls[r].receives)}"
+                + name_line(facts.ranks[r].location(_frame(calls[r].line))),
+            )
+            for r in sorted(calls)
+        ],
+        location=first.location(_frame(calls[suspects[0]].line)),
+        collective=CollectiveRef(
+            group=facts.dumps[next(iter(calls))].descriptions.get(found.group) or found.group,
+            group_id=found.group,
+            ranks=list(members),
+            seq=found.seq,
+            op="all_to_all",
+        ),
+        excludes=[r for r, v in facts.ranks.items() if v.failed],
+    )
 
 
 def _frame(line: Frame | None) -> CaseFrame | None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.failures import Failure
-from hanglab.analyzer.graph.wait_for_graph import Call
-from hanglab.analyzer.proposal import Order, Proposal, name_ranks, propose
+from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.wording import name_ranks
 
 
 @dataclass(frozen=True)

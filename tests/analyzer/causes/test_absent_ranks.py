@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from views import AT, C10D, QUEUE, THREADING, ended, job, progress, sample, user, view, waiting
 
-from hanglab.analyzer.causes.software.exits import early_finish
+from hanglab.analyzer.causes.synchronization.early_finish import early_finish
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Cause, Status

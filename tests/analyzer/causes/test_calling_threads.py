@@ -8,7 +8,8 @@ from views import AT, C10D, THREADING, job, user, view
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.flight_recorder.columns import Frame as DumpFrame
-from hanglab.analyzer.graph.wait_for_graph import Call, Cycle, Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import Cycle, Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.records import Frame, StackSample, ThreadStack
 

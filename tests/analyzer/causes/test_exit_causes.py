@@ -8,7 +8,8 @@ import pytest
 from views import C10D, ended, job, progress, raised, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.graph.wait_for_graph import Call, Sink, Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import GroupCounter
 from hanglab.recorder.case.records import Clock, Departure, Frame

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from views import ended, job, view, waiting
 
-from hanglab.analyzer.causes.network.links import fabric_stalled
+from hanglab.analyzer.causes.hardware.fabric_stalled import fabric_stalled
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.graph.wait_for_graph import Call, Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.records import Clock, GroupRecord

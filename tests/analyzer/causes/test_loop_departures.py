@@ -9,7 +9,8 @@ from views import C10D, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.graph.wait_for_graph import Call, Cycle, Group, Unmatched, Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call, Group
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import Operation
 from hanglab.recorder.case.records import CodeLoop, CodeShape, Frame

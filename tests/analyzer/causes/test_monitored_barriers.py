@@ -7,7 +7,8 @@ from views import THREADING, ended, job, progress, raised, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
-from hanglab.analyzer.graph.wait_for_graph import Call, Group, Sink, Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call, Group
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
 from hanglab.recorder.case.records import Clock, Exit, GroupRecord

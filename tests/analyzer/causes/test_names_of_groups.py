@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.analyzer.causes.synchronization.wording import name_call
-from hanglab.analyzer.graph.wait_for_graph import Call, Group
+from hanglab.analyzer.facts.call_wording import name_call
+from hanglab.analyzer.matching.calls import Call, Group
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 from views import job, user, view, waiting
 
-from hanglab.analyzer.causes.network.links import partition, slow_link
+from hanglab.analyzer.causes.network.partition import partition
+from hanglab.analyzer.causes.network.slow_link import slow_link
 from hanglab.analyzer.engine import analyze, conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.graph.wait_for_graph import Call, Sink, Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.records import Clock, GroupRecord

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from views import ended, job, raised, user, view, waiting
 
-from hanglab.analyzer.causes.network.links import partition, slow_link
+from hanglab.analyzer.causes.network.partition import partition
+from hanglab.analyzer.causes.network.slow_link import slow_link
 from hanglab.analyzer.causes.network.store_lost import store_lost
 from hanglab.analyzer.engine import analyze, conclude
 from hanglab.analyzer.facts.host import HostView

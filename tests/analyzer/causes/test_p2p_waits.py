@@ -7,7 +7,8 @@ from views import job, progress, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.graph.wait_for_graph import Call, Group, Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call, Group
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
 

@@ -9,7 +9,7 @@ from views import C10D, ended, job, progress, raised, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.flight_recorder.columns import Arguments
-from hanglab.analyzer.graph.wait_for_graph import Call
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
 from hanglab.recorder.case.records import Frame

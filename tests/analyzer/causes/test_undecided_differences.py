@@ -7,14 +7,8 @@ from views import job, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.graph.wait_for_graph import (
-    Call,
-    Difference,
-    Divergence,
-    UnknownCall,
-    Wait,
-    WaitKind,
-)
+from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import CodeLoop, CodeShape
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.graph.wait_for_graph import Call, Group, Sink, Wait, WaitForGraph, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitForGraph, WaitKind
+from hanglab.analyzer.matching.calls import Call, Group
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.records import (
     Clock,

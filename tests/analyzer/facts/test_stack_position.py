@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from hanglab.analyzer.facts.code_owners import CodeMap
+from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.facts.stack_position import Place, position_of
 from hanglab.recorder.case.records import Frame, ThreadStack
 

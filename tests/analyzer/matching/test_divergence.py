@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 from graph_rows import Row, columns, world
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.graph.wait_for_graph import Difference, WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.matching.group_history import continuation, left_out, period_of
 from hanglab.analyzer.matching.signatures import alike
 from hanglab.analyzer.verdict import Cause

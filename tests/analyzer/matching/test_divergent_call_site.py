@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from test_divergence import Step, picture_of, rows
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.verdict import Cause
 
 #: Gathers of the forward pass, of the backward pass, and a reduction.

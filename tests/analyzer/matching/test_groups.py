@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graph_rows import Row, columns, world
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import build_wait_for_graph
 
 

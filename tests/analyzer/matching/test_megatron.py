@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.flight_recorder import load_folder
 from hanglab.analyzer.graph import build_wait_for_graph

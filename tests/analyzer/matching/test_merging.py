@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import graph_of_summaries
 from hanglab.analyzer.matching.merging import MergedSummaries, merge
 from hanglab.analyzer.matching.summary import summarise

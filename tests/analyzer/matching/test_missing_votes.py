@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from graph_rows import Row, columns, dump_object, world
 
-from hanglab.analyzer.causes.synchronization.findings import open_finding, synchronization_findings
+from hanglab.analyzer.causes.graph_findings import open_finding, synchronization_findings
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.graph.wait_for_graph import UnknownCall, WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.matching.calls import UnknownCall
 from hanglab.analyzer.program.torch_pickle import torch_pickle
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 

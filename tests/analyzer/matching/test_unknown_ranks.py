@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from graph_rows import Row, columns, dump_object, world
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.graph import build_wait_for_graph

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from graph_rows import Row, columns, world
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.graph.wait_for_graph import Difference, WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.verdict import Cause
 
 

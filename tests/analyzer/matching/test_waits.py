@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from graph_rows import Row, columns, world
 
-from hanglab.analyzer.causes.synchronization.findings import open_finding, synchronization_findings
+from hanglab.analyzer.causes.graph_findings import open_finding, synchronization_findings
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
 from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at, jumps_over

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hanglab.analyzer.causes.synchronization.findings import open_finding, synchronization_findings
+from hanglab.analyzer.causes.graph_findings import open_finding, synchronization_findings
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.oracle import SURE, Judgement, decidable, judge

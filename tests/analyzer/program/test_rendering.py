@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.flight_recorder import load_bytes
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program import Action, Program, ProgramGroup

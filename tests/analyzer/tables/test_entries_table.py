@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from hanglab.analyzer.flight_recorder import Loaded, load_folder, load_many
-from hanglab.analyzer.graph.wait_for_graph import Difference
+from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.tables import entries_table, load_dumps, parse_numbers, parse_range
 from hanglab.analyzer.tables.entries import Absent, Cell, EntriesTable, Row
 from hanglab.analyzer.tables.render import render_entries

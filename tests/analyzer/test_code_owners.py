@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hanglab.analyzer.facts.code_owners import CodeMap, Owner
+from hanglab.analyzer.code_owners import CodeMap, Owner
 from hanglab.recorder.case.records import Frame, Python
 
 HERE = Python(

@@ -12,15 +12,15 @@ from collections.abc import Iterator
 import msgspec
 
 from hanglab.analyzer.advice import advice_for
-from hanglab.analyzer.causes.network.links import partition
-from hanglab.analyzer.causes.software.absent_ranks import absent_ranks
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.causes.synchronization.divergence import undecided_differences
-from hanglab.analyzer.causes.synchronization.findings import synchronization_findings
-from hanglab.analyzer.causes.synchronization.split_mismatch import split_lists
+from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.cut_links import lossy_directions
 from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.loops import left_loops, steps_compared
+from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.proposal import Order, Proposal
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
@@ -36,7 +36,7 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
         cause = finding.cause
         if cause is None:
             continue
-        if cause is Cause.SPLIT_MISMATCH and next(split_lists(facts), None) is not None:
+        if cause is Cause.SPLIT_MISMATCH and first_disagreement(facts) is not None:
             continue  # the lists of a Case say more than the sizes of a dump
         if cause in _OUTSIDE:
             if facts.case and not _still_unexplained(facts, finding):
@@ -84,7 +84,7 @@ def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:
             return False
         sink = facts.sink(rank)
         if sink is not None and sink.stopped_device:
-            if any(partition(facts)) or _runs_on_the_host(facts, sink):
+            if lossy_directions(facts) or _runs_on_the_host(facts, sink):
                 # It is inside, and what it waits for gets lost on its way: not it has stopped.
                 return False
     # Whoever was ended from outside need not have been late.

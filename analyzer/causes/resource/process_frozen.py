@@ -1,18 +1,13 @@
-"""A process that is stopped, or that the kernel does not let go."""
+"""``process_frozen``: ranks whose process, or whose child, is stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
-from hanglab.analyzer.proposal import Order, Proposal, name_line, name_ranks, propose
+from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
-
-
-def _all_in_state(view: RankView, letters: str) -> bool:
-    """True where every sample of the rank at capture shows one of these states."""
-    samples = [s for s in view.processes if s.kind == "rank" and s.capture]
-    return bool(samples) and all(s.state in letters for s in samples)
+from hanglab.analyzer.wording import name_line, name_ranks
 
 
 def _stopped_children(view: RankView) -> list[int]:
@@ -25,7 +20,7 @@ def _stopped_children(view: RankView) -> list[int]:
 
 def stopped_processes(facts: CaseFacts) -> Iterator[Proposal]:
     """``process_frozen``: state T in /proc, of the rank or of a process that it waits for."""
-    frozen = [v for v in facts.ranks.values() if v.ended is None and _all_in_state(v, "T")]
+    frozen = [v for v in facts.ranks.values() if v.ended is None and v.always_in_state("T")]
     details = [
         Evidence(
             "process_state",
@@ -68,32 +63,3 @@ def stopped_processes(facts: CaseFacts) -> Iterator[Proposal]:
         location=first.location(),
         collective=collective_ref(call) if (call := facts.awaited(first.rank)) else None,
     )
-
-
-def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
-    """``io_blocked``: uninterruptible (state D) in every sample at capture, without progress."""
-    if not facts.stuck:
-        return
-    for view in facts.ranks.values():
-        samples = [s for s in view.processes if s.kind == "rank" and s.capture]
-        if len(samples) < 2 or view.ended is not None or not _all_in_state(view, "D"):
-            continue
-        yield propose(
-            facts,
-            Order.PROCESS,
-            Cause.IO_BLOCKED,
-            [view.rank],
-            status=Status.HUNG,
-            confidence=0.9,
-            summary=f"Rank {view.rank} is blocked inside the kernel "
-            f"({samples[-1].wchan or 'uninterruptible'}); the other ranks wait for it.",
-            evidence=[
-                Evidence(
-                    "process_state",
-                    view.rank,
-                    f"process {view.pid} was uninterruptible (state D) in {len(samples)} samples"
-                    + (f", waiting in {samples[-1].wchan}" if samples[-1].wchan else ""),
-                )
-            ],
-            location=view.location(),
-        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from hanglab.analyzer.graph.wait_for_graph import Call, Group, WaitForGraph
+from hanglab.analyzer.matching.calls import Call, Group
 from hanglab.analyzer.matching.signatures import call_site
-from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Evidence, Location
+from hanglab.analyzer.wording import name_ranks
 
 SOURCE = "flight_recorder"
 #: What torch calls a group that was given no description.
@@ -69,26 +69,6 @@ def observation(call: Call, words: str = "") -> Evidence:
     given = shapes(call)
     detail = f"{words or 'called'} {name_call(call)}{line_of(call)}"
     return Evidence(SOURCE, call.rank, detail + (f", {given}" if given else ""))
-
-
-def current_call(graph: WaitForGraph, rank: int) -> Call | None:
-    """The oldest operation that the rank has not finished."""
-    calls = graph.unfinished.get(rank)
-    return calls[0] if calls else None
-
-
-def waiting_ranks(graph: WaitForGraph, group: Group) -> set[int]:
-    """Ranks with an unfinished operation of ``group``."""
-    return {wait.call.rank for wait in graph.waits if wait.call.group == group} | {
-        rank
-        for rank, calls in graph.unfinished.items()
-        if any(call.group == group for call in calls)
-    }
-
-
-def all_victims(graph: WaitForGraph, culprits: Iterable[int]) -> list[int]:
-    """Everybody that waits, the culprits left out."""
-    return sorted({wait.call.rank for wait in graph.waits} - set(culprits))
 
 
 def count(ranks: Sequence[int]) -> str:

@@ -9,10 +9,10 @@ from hanglab.analyzer.causes.synchronization.divergence import (
     undecided_finding,
 )
 from hanglab.analyzer.causes.synchronization.missing_rank import missing_findings, unexplained_sinks
-from hanglab.analyzer.causes.synchronization.wording import SOURCE, name_call
+from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
-from hanglab.analyzer.proposal import name_ranks
 from hanglab.analyzer.verdict import Evidence, Finding, Status
+from hanglab.analyzer.wording import name_ranks
 
 
 def synchronization_findings(graph: WaitForGraph) -> list[Finding]:

@@ -1,0 +1,1 @@
+"""Devices and fabrics that do not do what they should."""

@@ -1,0 +1,115 @@
+"""``slow_link``: a link that always has something to send and gets little through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.cut_links import cut_off_ranks
+from hanglab.analyzer.facts.links import Link, SocketEnd, links_of
+from hanglab.analyzer.facts.resource_failures import size
+from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
+from hanglab.analyzer.wording import name_ranks
+from hanglab.recorder.slowness.thresholds import LOSS_SHARE
+
+#: Bytes a second that no sound link between hosts of a training job stays below when it
+#: has something to send all the time.
+_SLOW_BYTES_S = 4e6
+#: Against the median of the job's other links, where there are any.
+_SLOWER = 4.0
+#: Share of the time in which the sender had something to send, and of that share in which
+#: the receiver or the sender itself held it up.
+_BUSY = 0.5
+_HELD_UP = 0.2
+#: Share of what came in that a receiver who reads all of it may not have read at the moment.
+_UNREAD = 0.05
+#: Bytes on the way below which a receiver may still hold its acknowledgement back.
+_FEW_BYTES = 4 * 1448
+
+
+def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
+    """A link that always has something to send and gets little through, by nobody's doing."""
+    if facts.stuck or any(v.failed for v in facts.ranks.values()):
+        return
+    slow: list[tuple[Link, SocketEnd, float]] = []
+    rates: dict[frozenset[int], float] = {}
+    for link in links_of(facts.ranks):
+        for sender, receiver in link.directions:
+            rate = _rate(sender)
+            if rate is None:
+                continue
+            pair = frozenset(link.ranks)
+            rates[pair] = max(rate, rates.get(pair, 0.0))
+            if _congested(sender, receiver) and rate <= _SLOW_BYTES_S:
+                slow.append((link, sender, rate))
+    pairs = {frozenset(link.ranks) for link, _, _ in slow}
+    healthy = [rate for pair, rate in rates.items() if pair not in pairs]
+    slow = [row for row in slow if not healthy or row[2] * _SLOWER <= max(healthy)]
+    share = max((_cost(sender) for _, sender, _ in slow), default=0.0)
+    if not slow or share < LOSS_SHARE:
+        return
+    linked = {frozenset(link.ranks) for link in links_of(facts.ranks)}
+    culprits = cut_off_ranks(facts, {frozenset(link.ranks) for link, _, _ in slow}, linked)
+    rate = min(rate for _, _, rate in slow)
+    yield propose(
+        facts,
+        Order.SLOW,
+        Cause.SLOW_LINK,
+        culprits,
+        status=Status.SLOW,
+        confidence=0.9,
+        summary=f"The link of {name_ranks(culprits)} carries {size(int(rate))} a second and is "
+        f"busy {share:.0%} of the time; the job waits for it.",
+        evidence=[
+            Evidence(
+                "sockets",
+                sender.rank,
+                f"had something to send to {sender.now.remote} {_busy(sender):.0%} of the time, "
+                f"and got {size(int(rate))} a second through; round trips take "
+                f"{sender.now.rtt_ms or 0:.1f} ms, {sender.now.least_rtt_ms or 0:.1f} ms at best; "
+                f"{sender.grown('retransmitted'):.0f} segments were sent again",
+            )
+            for _, sender, rate in slow
+        ],
+        effect=Effect(section=None, ms_per_step=0.0, share_of_step=round(share, 4)),
+    )
+
+
+def _rate(end: SocketEnd) -> float | None:
+    """Bytes a second while it had something to send; None where it hardly ever had."""
+    busy = end.grown("busy_s")
+    sent = end.grown("sent_bytes")
+    return sent / busy if busy > 0.05 and sent else None
+
+
+def _busy(end: SocketEnd) -> float:
+    """Share of the time in which the job used the link at all."""
+    return min(1.0, end.grown("busy_s") / end.active_s) if end.active_s > 0 else 0.0
+
+
+def _cost(end: SocketEnd) -> float:
+    """Share of all the time in which it was seen."""
+    return min(1.0, end.grown("busy_s") / end.seconds) if end.seconds > 0 else 0.0
+
+
+def _congested(sender: SocketEnd, receiver: SocketEnd) -> bool:
+    """Always something on the way, and neither end holds it up."""
+    busy = sender.grown("busy_s")
+    held = sender.grown("peer_limited_s") + sender.grown("buffer_limited_s")
+    return (
+        _busy(sender) >= _BUSY
+        and held <= _HELD_UP * busy
+        and receiver.now.receive_queue <= _UNREAD * sender.grown("sent_bytes")
+        and sender.active_s >= 1.0
+        and not _waits_for_receipts(sender)
+    )
+
+
+def _waits_for_receipts(sender: SocketEnd) -> bool:
+    """Whether little is on the way at a time: two segments, or the odd one out of a few.
+
+    The receiver may take its time, 40 ms or more, to acknowledge those: no link is slow then.
+    """
+    rate, rtt_ms = _rate(sender), sender.now.rtt_ms
+    return rate is not None and rtt_ms is not None and rate * rtt_ms / 1e3 < _FEW_BYTES

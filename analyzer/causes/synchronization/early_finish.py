@@ -1,0 +1,77 @@
+"""Ranks that came to their end well while their peers still had operations to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.collateral_exits import failures, left_before
+from hanglab.analyzer.facts.departure_calls import describe_departure
+from hanglab.analyzer.facts.loops import classify_left_loop
+from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.wording import name_line, name_ranks
+
+
+def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) -> Proposal:
+    """Most ranks came to their end together; the few left over issued operations of their own."""
+    first = facts.ranks[culprits[0]]
+    location = first.location(first.user_frames[0]) if first.user_frames else None
+    return propose(
+        facts,
+        Order.EXIT,
+        Cause.COLLECTIVE_MISMATCH,
+        culprits,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
+        confidence=0.85,
+        summary=f"{name_ranks(culprits).capitalize()} issued more operations than "
+        f"{name_ranks(finished)}, which had come to the end of the program.",
+        evidence=[
+            Evidence("flight_recorder", rank, "entered more operations than most of its peers")
+            for rank in culprits
+        ],
+        location=location,
+    )
+
+
+def _left(facts: CaseFacts, rank: int) -> str:
+    by, location = describe_departure(facts.ranks[rank])
+    return f", left{by}{name_line(location)}" if by else ""
+
+
+def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
+    """A rank that ended well while its peers still had operations to do with it."""
+    found = failures(facts)
+    if any(not failure.consequence for failure in found):
+        return
+    failed = [failure.view.rank for failure in found if failure.view.failed]
+    done = [v for v in facts.ranks.values() if v.ended is not None and not v.failed]
+    failed_in_consequence = failed or (facts.others(*(v.rank for v in done)) if facts.stuck else [])
+    if not failed_in_consequence:
+        return
+    early = [v.rank for v in done if facts.fell_short(v.rank) > 0 and left_before(v, found)]
+    if not early:
+        return
+    if len(early) > len(failed_in_consequence):
+        yield _one_too_many(facts, sorted(failed_in_consequence), early)
+        return
+    cause, confidence, detail, alternatives = classify_left_loop(facts, early[0])
+    by, location = describe_departure(facts.ranks[early[0]])
+    words = f"; rank {early[0]} left{by}" if by else ""
+    yield propose(
+        facts,
+        Order.EXIT,
+        cause,
+        early,
+        status=Status.HUNG if facts.stuck else Status.FAILED,
+        confidence=confidence,
+        summary=f"{name_ranks(early).capitalize()} came to the end of the program after fewer "
+        f"operations than its peers, which still needed it{words}{name_line(location)}.",
+        evidence=[
+            Evidence("exit", r, "exited with code 0 before its peers" + _left(facts, r) + detail)
+            for r in early
+        ],
+        location=location,
+        excludes=failed,
+        alternatives=alternatives,
+    )

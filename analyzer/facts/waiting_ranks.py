@@ -1,0 +1,33 @@
+"""Ranks that wait, as the wait-for graph has them, and differences that are why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.matching.calls import Call, Divergence, Group
+
+
+def current_call(graph: WaitForGraph, rank: int) -> Call | None:
+    """The oldest operation that the rank has not finished."""
+    calls = graph.unfinished.get(rank)
+    return calls[0] if calls else None
+
+
+def waiting_ranks(graph: WaitForGraph, group: Group) -> set[int]:
+    """Ranks with an unfinished operation of ``group``."""
+    return {wait.call.rank for wait in graph.waits if wait.call.group == group} | {
+        rank
+        for rank, calls in graph.unfinished.items()
+        if any(call.group == group for call in calls)
+    }
+
+
+def all_victims(graph: WaitForGraph, culprits: Iterable[int]) -> list[int]:
+    """Everybody that waits, the culprits left out."""
+    return sorted({wait.call.rank for wait in graph.waits} - set(culprits))
+
+
+def matters(graph: WaitForGraph, divergence: Divergence) -> bool:
+    """What all members finished in spite of it matters only if the group hangs later."""
+    return not divergence.finished or bool(waiting_ranks(graph, divergence.group))
