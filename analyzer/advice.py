@@ -1,4 +1,4 @@
-"""What to do next, by cause."""
+"""Advice on what to do next, by cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose code a frame belongs to: the user's, torch's, Python's, a package's or the recorder's.
+"""Owners of code: the user, torch, Python, a package or the recorder.
 
 Names of the user's own files and functions decide nothing here.  Only the
 places where other people's code lies are recognised, so that what remains is
@@ -44,7 +44,7 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 
 def _in_standard_library(path: str) -> bool:
-    """Whether a path looks like ``.../lib/python3.11/threading.py`` (an unknown machine's)."""
+    """True if a path looks like ``.../lib/python3.11/threading.py`` (an unknown machine's)."""
     _, found, tail = path.rpartition("/lib/python3")
     return bool(found) and "/" in tail and tail.split("/", 1)[0].lstrip(".").isdigit()
 

@@ -97,7 +97,7 @@ def arbitrate(
 
 
 def _is_symptom(facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposal]) -> bool:
-    """Whether the proposal's culprits merely wait for an earlier proposal's."""
+    """True if the proposal's culprits merely wait for an earlier proposal's."""
     roots = {rank for earlier in accepted for rank in earlier.finding.culprits}
     reach = dict[int, set[int]]()
     for wait in facts.graph.waits:

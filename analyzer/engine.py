@@ -53,7 +53,7 @@ def conclude(facts: CaseFacts) -> Verdict:
 
 
 def _ask(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
-    """What it proposes.  Raises whatever it raises, and TypeError for anything else."""
+    """Proposals of one heuristic.  Raises whatever it raises, and TypeError for anything else."""
     proposals = list(heuristic(facts))
     for proposal in proposals:
         if not isinstance(proposal, Proposal):
@@ -62,7 +62,7 @@ def _ask(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
 
 
 def _told(facts: CaseFacts) -> list[Evidence]:
-    """What ranks raised and how they ended, where that names no culprit."""
+    """Exceptions and ends of ranks, where they name no culprit."""
     return [Evidence(t.source, t.view.rank, t.detail) for t in failures(facts)[:_MOST_TOLD]]
 
 

@@ -252,7 +252,7 @@ def _stalled(facts: CaseFacts) -> str:
 
 
 def _idle_summary(facts: CaseFacts, idle: IdleTime) -> str:
-    """Why a job that somebody looked at early is not called healthy, and where to look."""
+    """Words for why a job captured early is not called healthy, and where to look."""
     awaited = list(idle.awaited)
     who = (
         "Nothing of the job had"
@@ -275,7 +275,7 @@ def _idle_summary(facts: CaseFacts, idle: IdleTime) -> str:
 
 
 def _unsound(facts: CaseFacts) -> str:
-    """Why a job in which nobody is seen to wait is not called healthy."""
+    """Words for why a job in which nobody is seen to wait is not called healthy."""
     graph = facts.graph
     idle = unusual_idle_time(facts) if facts.case else None
     if idle is not None:

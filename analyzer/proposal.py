@@ -1,4 +1,4 @@
-"""What a heuristic hands to arbitration, and what it has in common with the others."""
+"""Proposals: what a heuristic hands to the decision."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What a slow job loses: where, how much a step, and which share of it."""
+    """Loss of a slow job: where, how much a step, and which share of it."""
 
     section: str | None
     ms_per_step: float
@@ -172,7 +172,7 @@ class Unusable(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, kw_only=True):
-    """What the verdict rests on, and what would settle it where it is inconclusive."""
+    """Inputs that the verdict rests on, and what would settle it where it is inconclusive."""
 
     ranks: int = 0
     missing_ranks: list[int] = []

@@ -1,4 +1,4 @@
-"""What the dumps alone prove about synchronization, and what they leave open."""
+"""Findings about synchronization that the dumps alone prove, and the questions they leave open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hanglab.analyzer.wording import name_ranks
 
 
 def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
-    """Findings that the dumps prove, gravest first; [] for a healthy or an undecidable picture."""
+    """Findings that the dumps prove, gravest first; [] for a healthy or an undecidable graph."""
     return [
         *divergence_findings(graph),
         *cycle_findings(graph),

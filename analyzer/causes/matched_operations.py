@@ -1,4 +1,4 @@
-"""What the matched operations alone prove: the findings of the picture, placed in the order.
+"""Proposals from the matched operations alone: the findings of the wait-for graph, in the order of decision.
 
 In a Case they are sharpened by what a dump cannot know: the line at which a
 culprit stands, and whether a rank that others wait for is explained by its
@@ -54,7 +54,7 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
 
 
 def _decided_by_loops(facts: CaseFacts) -> Iterator[Proposal]:
-    """Differences that missing voices leave undecided, where one rank alone has left a loop."""
+    """Differences that missing votes leave undecided, where one rank alone has left a loop."""
     for divergence, finding in undecided_differences(facts.graph):
         if finding.cause not in _MAY_BE_UNEVEN:
             continue
@@ -69,7 +69,7 @@ def _decided_by_loops(facts: CaseFacts) -> Iterator[Proposal]:
 
 
 def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:
-    """Whether a rank that others wait for is not looked at by its stack anyway."""
+    """True if a rank that others wait for is not looked at by its stack anyway."""
     looked_at = set(absent_ranks(facts))
     for rank in finding.culprits:
         view = facts.ranks.get(rank)
@@ -92,7 +92,7 @@ def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:
 
 
 def _runs_on_the_host(facts: CaseFacts, sink: Sink) -> bool:
-    """Whether nothing of a rank can have stopped but its process, and that runs."""
+    """True if nothing of a rank can have stopped but its process, and that runs."""
     view = facts.ranks.get(sink.rank)
     if view is None or view.ended is not None or view.state not in ("R", "S"):
         return False

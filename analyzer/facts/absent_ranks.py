@@ -48,7 +48,7 @@ def absent_ranks(facts: CaseFacts) -> list[int]:
 
 
 def _seen_outside(facts: CaseFacts, rank: int) -> bool:
-    """Whether the stack of a rank without a buffer proves that it is in no operation.
+    """True if the stack of a rank without a buffer proves that it is in no operation.
 
     What torch does on the top of a stack may be communication that nothing else
     shows, a reduction of DistributedDataParallel for one.
@@ -68,7 +68,7 @@ def _seen_outside(facts: CaseFacts, rank: int) -> bool:
 
 
 def _winding_up(view: RankView) -> bool:
-    """Whether the rank is past its script and its interpreter is still at work to end."""
+    """True if the rank is past its script and its interpreter is still at work to end."""
     return _exiting(view) and view.position.user is None and (computes(view) or view.state == "R")
 
 
@@ -116,7 +116,7 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
 
 
 def _exiting(view: RankView) -> bool:
-    """Whether the rank is past its script."""
+    """True if the rank is past its script."""
     return view.progress is not None and view.progress.phase == "exiting"
 
 

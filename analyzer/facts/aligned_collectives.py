@@ -1,4 +1,4 @@
-"""Meetings: operations that all members of a group entered, laid side by side.
+"""Aligned collectives: operations that all members of a group entered, laid side by side.
 
 Flight Recorder stamps an entry when its rank enters the operation.  When a rank
 leaves one is known where the Python boundary saw the wait for it (gloo), or
@@ -24,7 +24,7 @@ Bool = npt.NDArray[np.bool_]
 _BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py")
 #: Differences below this are the clock's, in nanoseconds.
 _CLOCK_NS = 20_000
-#: Meetings of one group that are looked at, the latest.
+#: Collectives of one group that are looked at, the latest.
 _LIMIT = 20_000
 
 
@@ -49,21 +49,21 @@ class AlignedCollectives:
 
     @property
     def release(self) -> Times:
-        """When the last member had entered, shape (n,)."""
+        """Time at which the last member had entered, shape (n,)."""
         released: Times = self.entered.max(axis=1)
         return released
 
 
 @dataclass
 class Timeline:
-    """All meetings of a job."""
+    """All aligned collectives of a job."""
 
     origin_ns: int
     collectives: list[AlignedCollectives]
 
 
 def timeline(dumps: Mapping[int, RankDump], progress: Mapping[int, Progress]) -> Timeline | None:
-    """Meetings of all groups whose members' dumps are all there; None without any."""
+    """Aligned collectives of all groups whose members' dumps are all there; None without any."""
     columns: dict[str, dict[int, _Column]] = {}
     members: dict[str, set[int]] = {}
     for rank, dump in dumps.items():
@@ -215,7 +215,7 @@ def _chained(
     update: npt.NDArray[np.int64],
     argument: npt.NDArray[np.int64],
 ) -> Bool:
-    """Whether members enter the next operation before they wait for this one, shape (n,).
+    """True if members enter the next operation before they wait for this one, shape (n,).
 
     Certain where a member began to wait later than it entered the next one.
     Torch's reducer waits for none before the backward pass ends: that is where

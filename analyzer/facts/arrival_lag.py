@@ -30,7 +30,7 @@ _CLOCK_NS = 50_000
 
 @dataclass
 class GroupLag:
-    """What the members of one group did before each operation that they waited for.
+    """Times of one group's members before each operation that they waited for.
 
     n operations, m comparable members; times are nanoseconds since the
     timeline's origin.  ``own[i, j]`` is member j's own time before operation i,
@@ -203,7 +203,7 @@ def _overlapping(aligned: AlignedCollectives) -> Bool:
 
 
 def _bases(collectives: Sequence[AlignedCollectives], chained: Sequence[Bool]) -> list[Times]:
-    """For each meeting and member: when the last one that the member waited for let it go.
+    """Per collective and member: when the last one that the member waited for let it go.
 
     NaN before its first.
     """

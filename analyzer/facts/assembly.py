@@ -122,7 +122,7 @@ def _exit(rank: RankCase, end: Exit | None, job: JobRecord | None) -> Exit | Non
 
 
 def _interrupted(job: JobRecord | None) -> Clock | None:
-    """When somebody asked the job to end."""
+    """Time at which somebody asked the job to end."""
     if job is None or job.trigger is None or job.trigger.kind != "interrupt":
         return job.interrupted if job is not None else None
     return job.trigger.at

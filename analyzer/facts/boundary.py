@@ -219,7 +219,7 @@ def _annotate(rows: list[_Row], calls: Sequence[BoundaryCall], posted: frozenset
 
 
 def _p2p_before(call: BoundaryCall, ranks_in_group: int, rank_in_group: int) -> int:
-    """By how much more a call moves gloo's counter of operations than that of collectives."""
+    """Steps that a call moves gloo's counter of operations beyond that of collectives."""
     if call.method in _P2P:
         return 1
     if call.method == "monitored_barrier" and rank_in_group == 0:

@@ -1,4 +1,4 @@
-"""How synchronization findings speak of calls, and where their culprits stand."""
+"""Words for calls in findings about synchronization, and the lines of their culprits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about each rank of a job, whatever it was read from."""
+"""Facts about each rank of a job, whatever they were read from."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class RankView:
 
     @property
     def ended(self) -> Exit | None:
-        """How the rank ended by itself; None while it lived or where hanglab ended it."""
+        """The rank's end by itself; None while it lived or where hanglab ended it."""
         return self.exit if self.exit is not None and not self.exit.by_recorder else None
 
     @property
@@ -152,7 +152,7 @@ class RankView:
         return tuple(f for f in frames if self.code.owner(f.file) in (Owner.USER, Owner.PACKAGE))
 
     def positions(self) -> list[StackPosition]:
-        """Where the main thread stood in each sample, oldest first."""
+        """Positions of the main thread in each sample, oldest first."""
         return [position_of(main_thread(sample), self.code) for sample in self.rank_stacks]
 
     @property
@@ -195,7 +195,7 @@ class RankView:
 
     @property
     def wchan(self) -> str:
-        """Where in the kernel the rank's main thread sleeps."""
+        """Kernel function in which the rank's main thread sleeps."""
         sample = self.at_capture()
         return sample.wchan if sample else ""
 
@@ -274,7 +274,7 @@ class CaseFacts:
         return loads[-1] if loads else None
 
     def fell_short(self, rank: int) -> int:
-        """By how many operations the rank stays behind the farthest peer, over its groups."""
+        """Operations by which the rank stays behind the farthest peer, over its groups."""
         short = 0
         known = False
         for heads in self.heads.values():
@@ -284,7 +284,7 @@ class CaseFacts:
         return short if known else self._short_by_counters(rank)
 
     def _short_by_counters(self, rank: int) -> int:
-        """The same of a rank that left by ``os._exit``: no dump is written then."""
+        """The shortfall of a rank that left by ``os._exit``: no dump is written then."""
         if not self.ranks[rank].left_at_once:
             return 0
         counts = {

@@ -38,7 +38,7 @@ def child_wait(view: RankView) -> tuple[float, str] | None:
 
 
 def _inside_subprocess(view: RankView) -> bool:
-    """Whether the library's own code waits there: on a pipe of the process, say."""
+    """True if the library's own code waits there: on a pipe of the process, say."""
     sample = view.captured_stack
     thread = main_thread(sample) if sample is not None else None
     if thread is None:

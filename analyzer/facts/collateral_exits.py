@@ -21,7 +21,7 @@ _BLUR_NS = 1_000_000_000
 
 
 def failures(facts: CaseFacts) -> list[Failure]:
-    """Why ranks ended or raised, one of each; those that were cleared away are marked."""
+    """Failures of ranks, one of each; collateral ones are marked."""
     found = [t for view in facts.ranks.values() if (t := failure_of(view)) is not None]
     return mark_collateral(facts, found)
 
@@ -59,12 +59,12 @@ def _ended_after_failure(found: list[Failure]) -> list[Failure]:
 
 
 def _is_first(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
-    """Whether a launcher may have acted on it, and nobody's end is behind it."""
+    """True if a launcher may have acted on it, and nobody's end is behind it."""
     return not _ended_by(failure, sent) and (not failure.consequence or failure.gave_up)
 
 
 def _failed_at(failure: Failure) -> int | None:
-    """When the rank was noted to have ended badly by itself."""
+    """Time at which the rank was noted to have ended badly by itself."""
     end = failure.view.ended
     if end is None or not failure.view.failed or end.signal in _SENT | {signal.SIGKILL}:
         return None
@@ -116,7 +116,7 @@ def _ended_by(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
 
 
 def left_before(view: RankView, found: list[Failure]) -> bool:
-    """Whether the rank's end may be why its peers lost it, or gave it up.
+    """True if the rank's end may be why its peers lost it, or gave it up.
 
     A rank that answers a launcher's signal with code 0 was still there when they gave up.
     """
@@ -130,7 +130,7 @@ def left_before(view: RankView, found: list[Failure]) -> bool:
 
 
 def _left_at(view: RankView, end_ns: int) -> int:
-    """When the rank left its program: its interpreter may take seconds to end after that."""
+    """Time when the rank left its program: its interpreter may take seconds to end then."""
     # What sys.exit raises may have been caught; then more follows.
     last = [one.at.wall_ns for one in view.departures[-1:] if one.how in ("end", "os._exit")]
     return min([end_ns, *last])

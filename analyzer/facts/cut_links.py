@@ -27,7 +27,7 @@ def _lost(end: SocketEnd) -> bool:
 
 
 def _at_work(facts: CaseFacts, rank: int) -> bool:
-    """Whether a rank lives and could have read: the fault is not its own."""
+    """True if a rank lives and could have read: the fault is not its own."""
     view = facts.ranks[rank]
     return view.ended is None and view.state not in ("T", "t", "Z", "X")
 
@@ -51,7 +51,7 @@ def cut_off_ranks(
 def _talks(
     side: set[int], cut: set[frozenset[int]], linked: set[frozenset[int]], ranks: set[int]
 ) -> bool:
-    """Whether a link between the side and the rest is sound, and so disproves the cut."""
+    """True if a link between the side and the rest is sound, and so disproves the cut."""
     return any(pair & side and pair & (ranks - side) for pair in linked - cut)
 
 

@@ -1,4 +1,4 @@
-"""By which call a rank ended, as far as its own record of its departure tells."""
+"""Calls by which ranks ended, as far as their own records of departure tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why one rank ended or raised, by what it raised, printed and ended with.
+"""Failures of single ranks: why one ended or raised, by what it raised, printed and ended with.
 
 On gloo the end of one process is an error in all that talk to it, within
 milliseconds.  Such errors name no culprit: they are what a victim sees.  So are
@@ -68,7 +68,7 @@ _JOINING = frozenset({"init_process_group", "rendezvous", "_create_c10d_store"})
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one rank ended or raised."""
+    """The reason for which one rank ended or raised."""
 
     view: RankView
     cause: Cause

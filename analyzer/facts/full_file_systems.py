@@ -15,7 +15,7 @@ _SHARE = 0.001
 
 
 def full(space: FileSystem) -> bool:
-    """Whether nothing more goes in.  One that is 99 % full still has room."""
+    """True if nothing more goes in.  One that is 99 % full still has room."""
     if space.free_bytes is not None and space.size_bytes:
         if space.free_bytes <= min(_LEFT, max(_SHARE * space.size_bytes, 4096)):
             return True

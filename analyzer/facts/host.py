@@ -1,4 +1,4 @@
-"""What a host's samples say of the ranks on it: limits met, disks full, time lost."""
+"""Samples of a host, and what they say of its ranks: limits met, disks full, time lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Span(Generic[Group]):
     every: tuple[Group, ...] = ()
 
     def grown(self, counter: Callable[[Group], int | float | None]) -> float:
-        """By how much a counter has grown; 0 where it was not read."""
+        """Growth of a counter; 0 where it was not read."""
         before, after = counter(self.first), counter(self.last)
         return max(0.0, after - before) if before is not None and after is not None else 0.0
 

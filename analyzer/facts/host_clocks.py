@@ -24,7 +24,7 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class Offset:
-    """What to take from a host's clock to have the reference host's, over time.
+    """Offset of a host's clock to the reference host's, over time.
 
     ``at`` is on the host's own clock; both have shape (n,) and are nanoseconds.
     """
@@ -108,7 +108,7 @@ def _offset(
 def _rough_offset(
     collectives: Iterable[AlignedCollectives], clocks: HostClocks, host: str
 ) -> Offset | None:
-    """By when they enter, for a host that nothing ties to the others.
+    """Offset by the times of entry, for a host that nothing ties to the others.
 
     Too rough to tell who is late, and good enough to lay times side by side.
     """
@@ -125,7 +125,7 @@ def _rough_offset(
 
 
 def _left(aligned: AlignedCollectives, hosts: Mapping[int, str], host: str) -> Times | None:
-    """When the first of a host's members left each operation, shape (n,).
+    """Times at which the first of a host's members left each operation, shape (n,).
 
     The others may have waited for a processor.
     """
@@ -147,7 +147,7 @@ def _running_median(values: npt.NDArray[np.float64]) -> Times:
 
 
 def on_common_clocks(times: Timeline, clocks: HostClocks) -> list[AlignedCollectives]:
-    """Meetings on common clocks; members whose hosts cannot be compared meet apart."""
+    """Collectives on common clocks; members whose hosts cannot be compared are kept apart."""
     result = []
     for aligned in times.collectives:
         domains = sorted({clocks.domain(rank) for rank in aligned.members})

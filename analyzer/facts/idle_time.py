@@ -22,7 +22,7 @@ _EARLY = frozenset({"deadline", "request", "interrupt"})
 
 @dataclass(frozen=True)
 class IdleTime:
-    """How long nothing had moved, and the longest pause before, in seconds."""
+    """Time for which nothing had moved, and the longest pause before, in seconds."""
 
     seconds: float
     pause_s: float
@@ -33,13 +33,13 @@ class IdleTime:
 
 
 def captured_early(facts: CaseFacts) -> bool:
-    """Whether the job was captured before its ranks had rested for as long as a hang takes."""
+    """True if the job was captured before its ranks had rested for as long as a hang takes."""
     trigger = facts.job.trigger if facts.job else None
     return trigger is not None and trigger.kind in _EARLY
 
 
 def moved_recently(view: RankView) -> bool:
-    """Whether the rank was seen to move so short a while ago that it moves.
+    """True if the rank was seen to move so short a while ago that it moves.
 
     Times in which the recorder could not look count, too: they are no movement.
     """
@@ -48,7 +48,7 @@ def moved_recently(view: RankView) -> bool:
 
 
 def is_unusually_idle(view: RankView) -> bool:
-    """Whether a rank that others wait for has not moved for longer than it is used to."""
+    """True if a rank that others wait for has not moved for longer than it is used to."""
     movement = view.movement
     return movement is not None and movement.quiet_s >= max(
         _AWAITED_S, _AWAITED_PAUSES * movement.longest_pause_s

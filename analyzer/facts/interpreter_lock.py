@@ -1,4 +1,4 @@
-"""Who holds the interpreter's lock in a rank that does not answer."""
+"""Holders of the interpreter's lock in a rank that does not answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SILENT_NS = 1_000_000_000
 
 
 def answers(facts: CaseFacts, view: RankView) -> bool:
-    """Whether the rank's own recorder thread ran at the capture."""
+    """True if the rank's own recorder thread ran at the capture."""
     trigger = facts.job.trigger if facts.job else None
     beat = view.progress.heartbeat_mono_ns if view.progress else 0
     if trigger is not None and beat:

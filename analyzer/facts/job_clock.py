@@ -21,13 +21,13 @@ _LEAST_NS = 500_000_000
 
 
 def ahead_of_job(job: JobRecord | None, host: str) -> int:
-    """By how many nanoseconds the host's wall clock is ahead of the job's; 0 if hardly at all."""
+    """Nanoseconds by which the host's wall clock is ahead of the job's; 0 if hardly at all."""
     ahead = job.clocks_ahead_ns.get(host, 0) if job is not None else 0
     return ahead if abs(ahead) >= _LEAST_NS else 0
 
 
 def on_job_clock(records: Iterable[Stamped], ahead_ns: int) -> list[Stamped]:
-    """The same with their wall times as the job's clock had them."""
+    """The records with their wall times as the job's clock had them."""
     if not ahead_ns:
         return list(records)
     return [

@@ -29,7 +29,7 @@ class SocketEnd:
         return max(0.0, self.seconds - idle)
 
     def grown(self, name: str) -> float:
-        """By how much a counter has grown between the samples; 0 where it was not read."""
+        """Growth of a counter between the samples; 0 where it was not read."""
         old = getattr(self.before, name) if self.before is not None else None
         new = getattr(self.now, name)
         return max(0.0, new - old) if new is not None and old is not None else 0.0
@@ -94,7 +94,7 @@ def _last_seen(samples: list[ConnectionSample]) -> list[tuple[ConnectionSample, 
 def _earliest(
     samples: list[ConnectionSample], key: tuple[str, str]
 ) -> tuple[int, Connection | None]:
-    """When a connection was first seen (monotonic nanoseconds), and how it stood then."""
+    """Time when a connection was first seen (monotonic nanoseconds), and its state then."""
     for sample in samples:
         for connection in sample.connections:
             if (connection.local, connection.remote) == key:

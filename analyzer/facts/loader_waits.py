@@ -1,4 +1,4 @@
-"""What a rank's data loader was doing: its queues, the age of its last batch, its workers."""
+"""State of a rank's data loader: its queues, the age of its last batch, its workers."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def stuck_worker(view: RankView) -> tuple[str, Location | None]:
 
 
 def _inside_fetch(thread: ThreadStack, user: Frame) -> bool:
-    """Whether the user's frame was called by the worker's loop, and not around it."""
+    """True if the user's frame was called by the worker's loop, and not around it."""
     loop = next((i for i, f in enumerate(thread.frames) if f.function == "_worker_loop"), -1)
     return loop > thread.frames.index(user)

@@ -1,4 +1,4 @@
-"""Whether a rank has left the loop that its peers are in, and after how many steps.
+"""Loops that a rank has left while its peers are in them, and the steps it did until then.
 
 The recorder writes, for the user code that stood on a rank's stacks, where its
 loops begin and end and what their counters were (``code.json``).  Lines and
@@ -63,7 +63,7 @@ def _same_code(a: Frame, b: Frame) -> bool:
 
 
 def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
-    """Whether a stack stands behind ``loop``: after it in its function, or in a later call."""
+    """True if a stack stands behind ``loop``: after it in its function, or in a later call."""
     for frame in frames:
         if _same_code(frame, loop.frame):
             return frame.line > loop.last
@@ -76,18 +76,18 @@ def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
 
 
 def same_loop(one: Loop, other: Loop) -> bool:
-    """Whether two ranks' loops are the same lines of the same code."""
+    """True if two ranks' loops are the same lines of the same code."""
     return _same_code(one.frame, other.frame) and (one.first, one.last) == (other.first, other.last)
 
 
 def is_past(view: RankView, loop: Loop) -> bool:
-    """Whether the rank stands further down in the very function of the loop."""
+    """True if the rank stands further down in the very function of the loop."""
     mine = next((f for f in view.program_frames if _same_code(f, loop.frame)), None)
     return mine is not None and mine.line > loop.last
 
 
 def passes(view: RankView, loop: Loop) -> int:
-    """How often the rank has passed the loop, by its operations at one line in there.
+    """Times that the rank has passed the loop, by its operations at one line in there.
 
     No more than the boundary's ring remembers.  The loop's first line may call what is
     looped over, once for all passes.
@@ -142,7 +142,7 @@ def counter_of(view: RankView, loop: Loop) -> int | None:
 
 
 def together(view: RankView, peer: RankView, loop: Loop) -> bool:
-    """Whether both are in the same iteration of a loop.
+    """True if both are in the same iteration of a loop.
 
     Else one of them may be about to come to an inner loop that it has left once more.
     """
@@ -159,7 +159,7 @@ def _delivered(view: RankView) -> int | None:
 
 
 def _fetches_in(view: RankView, loop: Loop) -> bool:
-    """Whether a loop of the user's may be the one that asks the loader for batches."""
+    """True if a loop of the user's may be the one that asks the loader for batches."""
     if view.code.owner(loop.frame.file) is not Owner.USER:
         return False
     asked = [line for line in view.lines if line.below == "input"]
@@ -177,7 +177,7 @@ def _compare(mine: int, peers: list[int]) -> int:
 
 
 def steps_compared(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> tuple[int, str] | None:
-    """How many steps fewer (negative) or more the rank did than its peers, and by what.
+    """Steps that the rank did fewer (negative) or more than its peers, and what counted them.
 
     None where nothing counts steps.
     """

@@ -76,14 +76,14 @@ def _describe(view: RankView, wait: ThreadWait) -> str:
 
 
 def _somebody_works(view: RankView) -> bool:
-    """Whether a thread or a child of the rank could still bring what the main thread waits for."""
+    """True if a thread or a child of the rank could still bring what the main thread waits for."""
     return any(_works(view, thread) for thread in _other_threads(view)) or any(
         _child_works(view, sample) for sample in view.worker_stacks()
     )
 
 
 def nobody_works(view: RankView) -> bool:
-    """Whether the rank has no thread and no child that does anything, be it a library's own.
+    """True if the rank has no thread and no child that does anything, be it a library's own.
 
     Stricter than what a long rest asks for: a thread that writes a file may be a library's.
     """
@@ -127,7 +127,7 @@ def _child_works(view: RankView, sample: StackSample) -> bool:
 
 
 def _idles_in_pool(frames: list[Frame], view: RankView) -> bool:
-    """Whether the innermost frames are multiprocessing's own, down to the worker's loop."""
+    """True if the innermost frames are multiprocessing's own, down to the worker's loop."""
     for frame in frames:
         if frame.function in ("worker", "_process_worker") and _is_stdlib(frame, view):
             return True
@@ -141,7 +141,7 @@ def _is_stdlib(frame: Frame, view: RankView) -> bool:
 
 
 def child_in_lock(sample: StackSample, view: RankView) -> bool:
-    """Whether a forked child with one thread waits for a lock inside its own process."""
+    """True if a forked child with one thread waits for a lock inside its own process."""
     thread = main_thread(sample)
     if thread is None or thread.active or len(sample.threads) != 1 or not thread.frames:
         return False

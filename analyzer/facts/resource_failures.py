@@ -1,4 +1,4 @@
-"""What heuristics of resources have in common: a rank's trouble, and what its host says of it."""
+"""Failures for want of a resource: the rank's own error, and the line of it that tells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where ranks were seen: the lines of user code that the recorder sampled."""
+"""Places at which ranks were seen: the lines of user code that the recorder sampled."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _disagreements(calls: dict[int, Splits], members: tuple[int, ...]) -> list[t
 def _left_own_pattern(
     rank: int, seq: int, name: str, all_calls: dict[tuple[str, int], dict[int, Splits]]
 ) -> bool:
-    """Whether the rank never had these lists in its earlier calls at the same line."""
+    """True if the rank never had these lists in its earlier calls at the same line."""
     now = all_calls[name, seq][rank]
     earlier = {
         (calls[rank].sends, calls[rank].receives)

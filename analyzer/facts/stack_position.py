@@ -1,4 +1,4 @@
-"""Where a thread stands, told by the frames of torch and of the standard library on its stack."""
+"""Position of a thread, by the frames of torch and of the standard library on its stack."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def calling_thread(sample: StackSample, code: CodeMap, file: str, line: int) -> 
 
 
 def position_of(thread: ThreadStack | None, code: CodeMap) -> StackPosition:
-    """Where ``thread`` stands; ``unknown`` without frames."""
+    """Position of ``thread``; ``unknown`` without frames."""
     if thread is None or not thread.frames:
         return StackPosition(Place.UNKNOWN, None)
     frames = [f for f in thread.frames if code.owner(f.file) is not Owner.RECORDER]

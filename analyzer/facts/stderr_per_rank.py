@@ -1,4 +1,4 @@
-"""What a rank itself wrote where all ranks of a host write to one standard error.
+"""Standard error per rank, where all ranks of a host write to one.
 
 Launchers hand their own standard error on, so what is found there may be
 anybody's.  Torch puts the rank before an uncaught exception; and the last words
@@ -61,7 +61,7 @@ def _named(text: str, rank: int) -> str:
 
 
 def _last_words(text: str) -> str:
-    """What was written of a process that died, by nobody's name."""
+    """Lines written of a process that died, which bear no name."""
     kept: list[str] = []
     inside = False
     for line in text.splitlines(keepends=True):

@@ -79,7 +79,7 @@ def _same(a: HandledException, b: HandledException) -> bool:
 
 
 def _came_before(one: HandledException, earlier: HandledException) -> bool:
-    """Whether the rank survived the same before; one that is printed twice is one."""
+    """True if the rank survived the same before; one that is printed twice is one."""
     if not _same(one, earlier):
         return False
     if one.at_ns is None or earlier.at_ns is None:
@@ -115,7 +115,7 @@ def _missed(facts: CaseFacts, view: RankView) -> list[Call] | None:
 
 
 def _is_common(facts: CaseFacts, view: RankView, one: HandledException) -> bool:
-    """Whether a peer that nothing is held against printed the same."""
+    """True if a peer that nothing is held against printed the same."""
     return any(
         _same(one, theirs)
         for rank, peer in facts.ranks.items()
@@ -140,7 +140,7 @@ def _confidence(
 def _left_the_call(
     facts: CaseFacts, view: RankView, one: HandledException, calls: list[Call]
 ) -> bool:
-    """Whether the exception unwound a function in which peers make the calls missed."""
+    """True if the exception unwound a function in which peers make the calls missed."""
     unwound = {(f.file, f.function) for f in view.code.user_frames(one.frames[:-1])}
     making: set[tuple[str, str]] = set()
     for call in calls:
@@ -156,7 +156,7 @@ def _left_the_call(
 
 
 def _nothing_since(facts: CaseFacts, view: RankView, at_ns: int) -> bool:
-    """Whether the rank entered no operation from then until the one in which it went wrong."""
+    """True if the rank entered no operation from then until the one in which it went wrong."""
     until: int | None = None
     for divergence in facts.graph.divergences:
         call = divergence.calls.get(view.rank)

@@ -1,4 +1,4 @@
-"""Where a rank stood while a trace was taken of it, out of the trace.
+"""Stack of a rank while a trace was taken of it, out of the trace.
 
 With Python stacks a trace holds one ``python_function`` event per frame, named
 ``file(line): function``; a frame that was there all the time spans the whole

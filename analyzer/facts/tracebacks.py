@@ -56,7 +56,7 @@ def printed_tracebacks(text: str) -> list[Traceback]:
 
 
 def fatal_error(text: str) -> Traceback | None:
-    """What faulthandler wrote of the thread in which the process died; None without."""
+    """Traceback that faulthandler wrote of the thread in which the process died; None without."""
     lines = [_PREFIX.sub("", line) for line in text.splitlines()]
     message = ""
     for i, line in enumerate(lines):

@@ -29,5 +29,5 @@ def all_victims(graph: WaitForGraph, culprits: Iterable[int]) -> list[int]:
 
 
 def matters(graph: WaitForGraph, divergence: Divergence) -> bool:
-    """What all members finished in spite of it matters only if the group hangs later."""
+    """True if it may be why the job hangs: what all finished matters if the group hangs later."""
     return not divergence.finished or bool(waiting_ranks(graph, divergence.group))

@@ -1,4 +1,4 @@
-"""From ranks' dumps to the picture of the job: match, see who waits for whom, and where it ends."""
+"""From ranks' dumps to the wait-for graph: match, see who waits for whom, and where it ends."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from hanglab.analyzer.matching.summary import Pending, summarise
 SMALL = 64
 #: Of large jobs so many ranks are read in full a second time.
 _READ = 256
-#: So many unfinished operations of a rank are listed in the picture.
+#: So many unfinished operations of a rank are listed in the graph.
 _LISTED = 256
 
 
 def build_wait_for_graph(
     dumps: Iterable[RankDump], *, expected: Sequence[int] | None = None
 ) -> WaitForGraph:
-    """The picture of a job whose dumps are all at hand.
+    """The wait-for graph of a job whose dumps are all at hand.
 
     ``expected`` are the global ranks that the job should have; without it, the
     ranks that the dumps name.
@@ -66,7 +66,7 @@ def graph_of_summaries(
     *,
     expected: Sequence[int] | None = None,
 ) -> WaitForGraph:
-    """The picture of a job from its united summaries.
+    """The wait-for graph of a job from its united summaries.
 
     ``dump_source`` reads a rank's dump once more; it is asked for few ranks in
     large jobs, and may return None.  Where it has a method ``many``, that is
@@ -292,7 +292,7 @@ class _Builder:
                 end.kind = "unknown"
 
     def _confirmed_by_counts(self, cycle: WaitCycle) -> bool:
-        """Whether counting again confirms what each rank of a ring lacks."""
+        """True if counting again confirms what each rank of a ring lacks."""
         for waiting in cycle.places.values():
             if not waiting.certain:
                 posted = posted_by_counts(waiting, self._lookup)
@@ -402,7 +402,7 @@ class _Builder:
 
 
 def _lacks_somebody(group: ResolvedGroup) -> bool:
-    """Whether some member is behind, or not known at all."""
+    """True if some member is behind, or not known at all."""
     if group.guessed and len(group.members) == 1:
         # Nobody communicates with himself alone.
         return True
@@ -444,7 +444,7 @@ def _settle_by_other_groups(
 
 
 def _next_awaited(end: WaitEnd) -> OpenOperation:
-    """What the rank would have to enter next, as far as its waiters show."""
+    """The operation that the rank would have to enter next, as far as its waiters show."""
     earliest: dict[int, OpenOperation] = {}
     for waiting in end.awaited:
         if waiting.seq is not None and any(rank != end.rank for rank in waiting.waiters):

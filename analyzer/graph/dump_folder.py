@@ -1,4 +1,4 @@
-"""From a folder of dumps to the picture, however many ranks there are."""
+"""From a folder of dumps to the wait-for graph, however many ranks there are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Folder(DumpSource):
 def wait_for_graph_of_folder(
     path: Path, *, expected: Sequence[int] | None = None, workers: int | None = None
 ) -> tuple[WaitForGraph, list[Unusable]]:
-    """The picture of the dumps below ``path``, and the files of no or of partial use.
+    """The wait-for graph of the dumps below ``path``, and the files of no or of partial use.
 
     Few dumps are kept in memory.  Many are boiled down where they are loaded,
     in ``workers`` processes (default: the cores that may be used), and only the

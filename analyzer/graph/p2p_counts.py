@@ -31,7 +31,7 @@ class _ChannelHalf:
 
 
 def posted_by_counts(waiting: OpenOperation, lookup: CallLookup) -> bool | None:
-    """Whether the other half of a send or receive has been posted; None if that stays unknown."""
+    """True if the other half of a send or receive has been posted; None if that stays unknown."""
     (rank, pending), *_ = waiting.waiters.items()
     if waiting.peer is None:
         return None

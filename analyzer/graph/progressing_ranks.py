@@ -78,6 +78,6 @@ def _proved(group: ResolvedGroup, merged: MergedSummaries, table: UInt64) -> int
 
 
 def without_state_of(merged: MergedSummaries, ranks: Iterable[int]) -> MergedSummaries:
-    """The same job, with nothing known of where ``ranks`` stand; what they did is kept."""
+    """The summaries with nothing known of where ``ranks`` stand; what they did is kept."""
     silent = {rank: replace(merged.ranks[rank], informative=False, pending=[]) for rank in ranks}
     return MergedSummaries(merged.ranks | silent, merged.histories, merged.signatures)

@@ -99,7 +99,7 @@ def _end_of(
 
 
 def may_hide(summary: RankSummary) -> bool:
-    """Whether a rank may have unfinished operations that its dump does not show."""
+    """True if a rank may have unfinished operations that its dump does not show."""
     if summary.truncated and not _status_tells(summary):
         return True
     # Its status tells of an unfinished operation that no entry shows.
@@ -110,7 +110,7 @@ def may_hide(summary: RankSummary) -> bool:
 
 
 def _status_tells(summary: RankSummary) -> bool:
-    """Whether statuses show all operations that a file that breaks off may hide."""
+    """True if statuses show all operations that a file that breaks off may hide."""
     return (
         summary.has_status
         and not summary.gloo
@@ -215,7 +215,7 @@ def _shortest_cycle(edges: dict[int, set[int]]) -> list[int]:
 
 
 def _has_cycle(edges: dict[int, set[int]], without: int) -> bool:
-    """Whether ranks still wait for each other once ``without`` is taken to go on."""
+    """True if ranks still wait for each other once ``without`` is taken to go on."""
     waiting = {
         node: {target for target in targets if target != without}
         for node, targets in edges.items()

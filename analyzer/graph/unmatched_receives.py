@@ -59,14 +59,14 @@ def _from_anybody(waiting: OpenOperation) -> bool:
 
 
 def _is_sent_to(waiting: OpenOperation, waits: OpenOperations) -> bool:
-    """Whether somebody is in a send to the receiver."""
+    """True if somebody is in a send to the receiver."""
     return any(_senders_to(rank, waiting, waits) for rank in waiting.waiters)
 
 
 def is_passed_over(
     rank: int, waiting: OpenOperation, waits: OpenOperations, lookup: CallLookup
 ) -> bool:
-    """Whether a rank takes from everybody in turn, and only its receive's source does not send.
+    """True if a rank takes from everybody in turn, and only its receive's source does not send.
 
     Since its last collective it has taken from some and sent nothing; all others are in a
     send to it.  Less proves nothing: the receive may be one too many, from the wrong
@@ -96,7 +96,7 @@ def is_passed_over(
 
 
 def _senders_to(rank: int, waiting: OpenOperation, waits: OpenOperations) -> set[int]:
-    """Who is in a send to ``rank`` in the group of ``waiting``."""
+    """Ranks in a send to ``rank`` in the group of ``waiting``."""
     return {
         sender
         for other in waits.operations.values()

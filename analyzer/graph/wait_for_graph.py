@@ -1,4 +1,4 @@
-"""The picture of a job's communication at one moment, as matching leaves it.
+"""The wait-for graph of a job's communication at one moment, as matching leaves it.
 
 Everything later (heuristics, arbitration) reads this and not the dumps.  Ranks
 are global ranks.  A sequence number is the group's ``collective_seq_id``.

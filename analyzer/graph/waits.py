@@ -1,4 +1,4 @@
-"""Who waits for whom: ranks, the unfinished operations they are in, and who is not there yet.
+"""Unfinished operations: the ranks that are in them, and those that are not there yet.
 
 The graph has two kinds of nodes, so that an operation of thousands of ranks
 costs thousands of edges and not millions: a rank leads to the operations that
@@ -107,7 +107,7 @@ class OpenOperations:
     unordered: set[int] = field(default_factory=set)
 
     def first(self, rank: int) -> list[OpenOperation]:
-        """What the rank is held up in: the oldest that it has not finished (a batch as a whole).
+        """Operations that hold the rank up: its oldest unfinished one (a batch as a whole).
 
         All that it has not finished, where its operations do not queue.
         """
@@ -318,7 +318,7 @@ class _Matcher:
 
 
 def _counted(summary: RankSummary, part: GroupSummary | None) -> bool:
-    """Whether all sends and receives of a rank in a group are known."""
+    """True if all sends and receives of a rank in a group are known."""
     if part is not None and part.counted:
         return True
     # On gloo the ring may be whole, but has no point-to-point.

@@ -37,7 +37,7 @@ class WrongPeer:
     rank: int
     waiting: OpenOperation
     missed: tuple[OpenOperation, ...]
-    #: Its own habit shows it, all of which is known.
+    #: Its own earlier messages show it, all of which are known.
     sure: bool = False
 
 
@@ -87,7 +87,7 @@ def find_wrong_peer(
 
 
 def _from_the_beginning(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """Whether the rank's buffer still holds all that it did: an older habit may be lost."""
+    """True if the rank's buffer still holds all that it did: older messages may be lost."""
     entries = lookup.entries(wrong_peer.rank)
     return entries is not None and len(entries) > 0 and int(entries.record_id[0]) == 0
 
@@ -108,7 +108,7 @@ def _missed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[O
 def _uses(
     rank: int, waiting: OpenOperation, lookup: CallLookup, before: int | None = None
 ) -> Counter[_Use]:
-    """How often a rank has exchanged messages with each peer of the group, up to an entry."""
+    """Messages that a rank has exchanged with each peer of the group, counted up to an entry."""
     entries = lookup.entries(rank)
     used: Counter[_Use] = Counter()
     if entries is None:
@@ -129,7 +129,7 @@ def _place(rank: int, waiting: OpenOperation) -> int:
 
 
 def _own(rank: int, waiting: OpenOperation) -> _Use:
-    """What the rank does in ``waiting``; it may be from any source."""
+    """The rank's use of a peer in ``waiting``; it may be from any source."""
     pending = waiting.waiters[rank]
     sends = waiting.op.endswith("send")
     return sends, pending.dst if sends else pending.src
@@ -141,7 +141,7 @@ def _expected(wrong_peer: WrongPeer) -> list[_Use]:
 
 
 def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """Whether the rank has this peer for the first time, and often had the one that waits."""
+    """True if the rank has this peer for the first time, and often had the one that waits."""
     index = wrong_peer.waiting.waiters[wrong_peer.rank].index
     mine = _uses(wrong_peer.rank, wrong_peer.waiting, lookup, before=max(index, 0))
     return not mine[_own(wrong_peer.rank, wrong_peer.waiting)] and any(
@@ -150,7 +150,7 @@ def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
 
 
 def _is_mutual(wrong_peer: WrongPeer, cycle: WaitCycle) -> bool:
-    """Whether the other rank is busy with the very same one, so that both may mean it."""
+    """True if the other rank is busy with the very same one, so that both may mean it."""
     peer = wrong_peer.waiting.peer
     theirs = cycle.places.get(peer) if peer is not None else None
     return theirs is not None and theirs.peer == wrong_peer.rank
@@ -163,7 +163,7 @@ def _peer_is_in_message(wrong_peer: WrongPeer, cycle: WaitCycle) -> bool:
 
 
 def _from_usual_place(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """Whether the call comes from the line that usually serves one of those who wait."""
+    """True if the call comes from the line that usually serves one of those who wait."""
     entries = lookup.entries(wrong_peer.rank)
     index = wrong_peer.waiting.waiters[wrong_peer.rank].index
     if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
@@ -184,7 +184,7 @@ def _from_usual_place(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
 
 
 def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """Whether nobody else of the group sends that far, and enough as far as is waited for.
+    """True if nobody else of the group sends that far, and enough as far as is waited for.
 
     That is more than likely rather than sure: an exchange may be unlike all others.
     """

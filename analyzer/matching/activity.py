@@ -1,4 +1,4 @@
-"""Whether a rank still did something when its dump was written."""
+"""Activity of a rank at the time when its dump was written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMED_OUT = 0.9
 
 
 def was_active(dump: RankDump) -> bool:
-    """Whether a rank was in one of its usual pauses, or in none, when its dump was written.
+    """True if a rank was in one of its usual pauses, or in none, when its dump was written.
 
     Both times are of the rank's own host.  A copy that was written later only
     makes the pause longer than it was.

@@ -1,4 +1,4 @@
-"""Whether what the members of an all_to_all send is what the others expect."""
+"""Sizes of an all_to_all: what its members send against what the others expect."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _unknown_calls(
 
 
 def _lengths(call: Call, members: int) -> tuple[list[int], list[int]] | None:
-    """What a call sends to, and takes from, each member; None where that is not known."""
+    """Lengths that a call sends to, and takes from, each member; None where that is not known."""
     known = splits_of(call.arguments)
     if known is None:
         inputs, outputs = call.arguments.input_sizes, call.arguments.output_sizes
@@ -85,7 +85,7 @@ def _mismatched_pairs(members: tuple[int, ...], calls: Mapping[int, Call]) -> li
 
 
 def _total_differs(members: tuple[int, ...], calls: Mapping[int, Call]) -> bool:
-    """Whether all send more, or less, than all take together."""
+    """True if all send more, or less, than all take together."""
     if len(calls) < len(members):
         return False
     sent = taken = 0

@@ -86,7 +86,7 @@ class CallLookup:
         )
 
     def index_of(self, rank: int, name: str, seq: int) -> int:
-        """Where the rank's ring has a group's collective; ABSENT if it does not hold it."""
+        """Index in the rank's ring of a group's collective; ABSENT if it is not there."""
         entries = self.entries(rank)
         if entries is None:
             return ABSENT

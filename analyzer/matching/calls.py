@@ -52,7 +52,7 @@ class Difference(str, Enum):
 
 
 class UnknownCall(str, Enum):
-    """Why it is not known what a member called under a number."""
+    """Reasons for which a member's call under a number is not known."""
 
     UNTOLD = "untold"  # there is no dump, or it tells nothing of the group
     OVERWRITTEN = "overwritten"  # its ring begins later
@@ -78,12 +78,12 @@ class Divergence:
     skipped: bool = False
     #: True where every known member finished it all the same, so that the job went on for a while.
     finished: bool = False
-    #: Members whose call under this number is not known, so that their voices are missing.
+    #: Members whose call under this number is not known, so that their votes are missing.
     unknown_calls: dict[int, UnknownCall] = field(default_factory=dict)
     #: There may be further members, of which no dump tells.
     unlisted: bool = False
 
     @property
     def undecided(self) -> bool:
-        """Whether what is missing could turn who is in the minority, and nothing else tells."""
+        """True if what is missing could turn who is in the minority, and nothing else tells."""
         return not self.deviating and bool(self.unknown_calls or self.unlisted)

@@ -1,4 +1,4 @@
-"""Which entries of a dump have finished, by all that it says of them.
+"""Completion of a dump's entries, by all that it says of them.
 
 The state alone lies: gloo never changes it, members of a batch keep theirs, an
 abort completes what it ends, and a status may know more.
@@ -54,7 +54,7 @@ class Completion:
 
 
 def completed(dump: RankDump) -> Bool:
-    """Which entries of ``dump`` have provably finished, of shape ``(n,)``."""
+    """Entries of ``dump`` that have provably finished, of shape ``(n,)``."""
     entries = dump.entries
     if entries is None or not len(entries):
         return np.zeros(0, dtype=np.bool_)
@@ -148,7 +148,7 @@ def _own_account(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, B
 
 
 def _shows_active_only(entries: Entries, dump: RankDump, sparse: bool) -> bool:
-    """Whether what has finished was left out of the dump, as far as can be seen."""
+    """True if what has finished was left out of the dump, as far as can be seen."""
     if bool((entries.state == State.COMPLETED).any()) or bool(entries.retired.any()):
         return False
     if sparse or any((status.completed or 0) > 0 for status in dump.status.values()):
@@ -168,7 +168,7 @@ def _close_batches(entries: Entries, rows: Int64, p2p: Bool, ends: Bool, done: B
 
 
 def in_unclosed_batch(entries: Entries, collective: Int64, ends: Bool) -> Bool:
-    """Which of the collectives belong to a batch whose end is not shown."""
+    """Marks of the collectives that belong to a batch whose end is not shown."""
     numbers = entries.seq[collective]
     counts = Counter(numbers.tolist())
     shown = set(numbers[ends[collective]].tolist())

@@ -55,7 +55,7 @@ def find_divergence(sequences: Sequences, lookup: CallLookup, *, stuck: bool) ->
 
 
 def _may_be_most(sequences: Sequences, divergent: Divergence) -> bool:
-    """Whether members that nobody heard of may have gone the same way."""
+    """True if members that nobody heard of may have gone the same way."""
     missing_votes = missing_votes_at(sequences, divergent.seq)
     known = len(sequences.group.members) - len(missing_votes.unknown_calls)
     return missing_votes.may_be_majority(len(divergent.deviating), known)
@@ -196,7 +196,7 @@ def _conforming(
 def _comes_rarely(
     past: Sequence[Signature | None], pattern: Set[Hashable], now: Signature | None
 ) -> bool:
-    """Whether the pattern was left for this operation before, and taken up again.
+    """True if the pattern was left for this operation before, and taken up again.
 
     An evaluation every so many steps: the pattern of the steps does not say when it is due.
     """
@@ -237,7 +237,7 @@ def _site(sequences: Sequences, code: int) -> int:
 
 
 def _skips(sequences: Sequences, seq: int, base: int, side: _Side, kind: Difference) -> bool:
-    """Whether a side goes on with its peers' operations, with some left out."""
+    """True if a side goes on with its peers' operations, with some left out."""
     mine = sequences.signatures(side.ranks[0], seq, None)
     past = sequences.signatures(base, None, seq)
     peers = sequences.signatures(base, seq, None)
@@ -299,7 +299,7 @@ def _first_break(table: UInt64, mine: Int32, others: Int32) -> int | None:
 
 
 def _shift_of(table: UInt64, ahead: SignatureHistory, behind: SignatureHistory, seq: int) -> int:
-    """By how many operations ``ahead`` is ahead of ``behind`` from ``seq`` on; 0 if it is not."""
+    """Operations by which ``ahead`` is ahead of ``behind`` from ``seq`` on; 0 if it is not."""
     mine = ahead.codes[seq - ahead.base :]
     others = behind.codes[seq - behind.base :]
     for shift in range(1, min(_SHIFT, len(others) - 1) + 1):

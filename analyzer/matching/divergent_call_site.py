@@ -36,7 +36,7 @@ def find_divergent_call_site(
     seq = min(starts)
     deviating = sorted({r for history in starts[seq] for r in _within(history, seq) & members})
     if 2 * len(deviating) > len(members):
-        # They are too many to have gone astray.
+        # They are too many to be the exception.
         return None
     calls = calls_under(sequences, lookup, seq, sorted(members), tuple(deviating))
     if not set(deviating) & calls.keys():

@@ -64,7 +64,7 @@ def left_out(
     within: int = 256,
     same: Callable[[_Call, _Call], bool] = operator.eq,
 ) -> int | None:
-    """How many operations ``mine`` left out of ``peers`` before its first one.
+    """Number of operations that ``mine`` left out of ``peers`` before its first one.
 
     None unless ``mine`` is what ``peers`` do, in their order, with some removed,
     the first of all among them.  ``peers`` may end sooner than ``mine``.

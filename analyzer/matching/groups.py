@@ -1,4 +1,4 @@
-"""Which process groups there are, who belongs to them, and how far each member has come.
+"""Process groups, their members, and the progress of each member.
 
 A group is its name and its member set: split groups share a name, and gloo's
 dumps give no members at all.  A status is keyed by a number of the rank's own,
@@ -26,7 +26,7 @@ _UNLISTED = 4
 
 @dataclass
 class GroupProgress:
-    """How far one member has come in one group."""
+    """Progress of one member in one group."""
 
     #: Highest collective sequence number entered; None if not known.
     entered: int | None
@@ -44,7 +44,7 @@ class GroupProgress:
         return None if self.at_least else False
 
     def finished(self, seq: int) -> bool:
-        """Whether it provably has."""
+        """True if it provably has."""
         if self.entered is None or seq > self.entered or seq in self.unfinished:
             return False
         if self.part is None or not self.part.history_truncated:

@@ -43,7 +43,7 @@ def find_rank_ahead(places: Mapping[int, int], lookup: CallLookup) -> int | None
 
 
 def issue_order_at(entries: Entries | None, index: int) -> IssueOrder:
-    """Whether the entry at ``index`` is what the rank's own pattern has next.
+    """Order of the entry at ``index``, against what the rank's own pattern has next.
 
     Not known where the order of its thread says other than that of all threads together:
     threads may take turns for long and still be free to change them.
@@ -58,7 +58,7 @@ def issue_order_at(entries: Entries | None, index: int) -> IssueOrder:
 
 
 def jumps_over(entries: Entries | None, index: int, group: str, other: Pending) -> bool:
-    """Whether a rank jumped, at the entry at ``index``, over the other half of ``other``.
+    """True if a rank jumped, at the entry at ``index``, over the other half of ``other``.
 
     ``other`` is a peer's send or receive in the group of that name.
     """
@@ -76,7 +76,7 @@ def jumps_over(entries: Entries | None, index: int, group: str, other: Pending) 
 
 
 def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[list[_Called | None]]]:
-    """What an entry is, and what was repeated until then, if that tells of the entry.
+    """The entry's call, and the patterns repeated until then that contain it.
 
     By all threads together, and by the entry's own one where there are several.
     """
@@ -103,7 +103,7 @@ def _thread(entries: Entries, row: int) -> str:
 
 
 def _call(entries: Entries, row: int) -> _Called | None:
-    """What a call is, its place in the program included; None without one."""
+    """The call of an entry, its place in the program included; None without one."""
     stack = int(entries.stack[row])
     site = call_site(entries.stacks[stack]) if stack >= 0 else None
     if site is None:

@@ -1,4 +1,4 @@
-"""Whose call under a number is not known, and whether it could turn who is in the minority."""
+"""Votes that are missing under a number: calls not known that could turn the minority."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class MissingVotes:
         return len(self.unknown_calls) + self.unlisted
 
     def is_majority(self, votes: int, facts: int) -> bool:
-        """Whether ``votes`` of ``known`` are the majority, whatever the missing ones would say."""
+        """True if ``votes`` of ``known`` are the majority, whatever the missing ones would say."""
         return 2 * votes > facts + self.missing
 
     def may_be_majority(self, votes: int, facts: int) -> bool:
-        """Whether ``votes`` may be the majority, once the missing ones are heard."""
+        """True if ``votes`` may be the majority, once the missing ones are heard."""
         return self.missing > 0 and 2 * (votes + self.missing) > facts + self.missing
 
     def confirms_pattern(self, steady: int, other: int, facts: int, *, is_ahead: bool) -> bool:
-        """Whether missing voices leave it as the past has it: the ``steady`` are right.
+        """True if missing votes leave it as the past has it: the ``steady`` are right.
 
         Where the others may be the majority, a place that is new to all may be where everybody
         should have gone by now; whoever ``is_ahead`` ahead in the common order, and is not more
@@ -39,7 +39,7 @@ class MissingVotes:
 
 
 def missing_votes_at(sequences: Sequences, seq: int) -> MissingVotes:
-    """The voices that are missing under ``seq``; who provably has yet to come has none."""
+    """The votes that are missing under ``seq``; who provably has yet to come has none."""
     group = sequences.group
     unknown_calls: dict[int, UnknownCall] = {}
     for rank in (*group.members, *group.possible):

@@ -1,4 +1,4 @@
-"""What each member of one group did, number by number."""
+"""Sequences of calls of one group's members, number by number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Signature = tuple[int, ...]
 
 @dataclass
 class Sequences:
-    """What each member of one group did, by sequence number."""
+    """Sequences of calls of one group's members, by sequence number."""
 
     group: ResolvedGroup
     histories: list[SignatureHistory]

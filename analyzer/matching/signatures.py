@@ -1,4 +1,4 @@
-"""What must be equal in the calls of all ranks under one sequence number, and what need not be.
+"""Signatures: what must be equal in the calls of all ranks under one sequence number.
 
 Healthy shapes differ in many ways: a gather's root has outputs and the others
 have none, an uneven all_gather has inputs of any size, all_to_all may move
@@ -122,7 +122,7 @@ def _hash(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def operation_hash(op: str) -> int:
-    """What stands for an operation's name in a table of signatures."""
+    """Number that stands for an operation's name in a table of signatures."""
     return _hash(op)
 
 
@@ -218,7 +218,7 @@ def suspicious(a: UInt64, b: UInt64) -> bool:
 
 
 def alike(a: tuple[int, ...] | None, b: tuple[int, ...] | None) -> bool:
-    """Whether two signatures are from one line and equal in whatever else both of them know.
+    """True if two signatures are from one line and equal in whatever else both of them know.
 
     A rank that died in a call may have taken with it what is read of one only later.
     """

@@ -85,7 +85,7 @@ class P2PChannel:
 
 @dataclass
 class GroupSummary:
-    """What one rank's dump says of one group."""
+    """One group, as one rank's dump has it."""
 
     name: str
     description: str = ""
@@ -224,14 +224,14 @@ def summarise(dump: RankDump) -> RankSummary:
 
 
 def _has_boundary(dump: RankDump) -> bool:
-    """Whether the Python boundary's sends and receives are among the entries."""
+    """True if the Python boundary's sends and receives are among the entries."""
     entries = dump.entries
     added = entries is not None and bool((entries.record_id < 0).any())
     return bool(dump.extra.get("boundary")) or added
 
 
 def _before_status(version: str) -> bool:
-    """Whether a format has no statuses: 2.4 brought them."""
+    """True if a format has no statuses: 2.4 brought them."""
     try:
         major, minor = (int(number) for number in version.split(".")[:2])
     except ValueError:
@@ -268,7 +268,7 @@ def _members_of(dump: RankDump) -> dict[str, Members]:
 
 
 def _starts_at_zero(ranks: tuple[int, ...]) -> bool:
-    """Whether these are the numbers from 0 on, each once."""
+    """True if these are the numbers from 0 on, each once."""
     return min(ranks) == 0 and max(ranks) == len(ranks) - 1
 
 
@@ -364,7 +364,7 @@ def _read_gaps(
 
 
 def _size(entries: Entries, rows: Int64) -> int:
-    """How many members the group has, where what one gives is told beside what all give.
+    """Number of members of the group, where what one gives is told beside what all give.
 
     Tensors of one operation are of one size on all members; 0 where accounts differ.
     """
@@ -385,7 +385,7 @@ def _size(entries: Entries, rows: Int64) -> int:
 
 
 def _may_have_lost(part: GroupSummary) -> bool:
-    """Whether the ring may have dropped collectives of the group that had not finished."""
+    """True if the ring may have dropped collectives of the group that had not finished."""
     if part.length:
         return part.base > 1 and part.base in part.unfinished
     # Sends and receives tell of collectives that have no entry any more.
@@ -400,7 +400,7 @@ def _accounted(
     done: Bool,
     gloo: bool,
 ) -> bool:
-    """Whether the group's status proves that nothing older than its first entry is unfinished."""
+    """True if the group's status proves that nothing older than its first entry is unfinished."""
     if part.counted:
         return True
     still_open = rows[~done[rows]]

@@ -151,7 +151,7 @@ def p2p_deadlock(program: Program, rank: int, random: Random) -> Fault | None:
     # At a point in both programs that a collective of both has just passed.
     shared = [
         (i, j)
-        for i, j in _meetings(program, rank, other)
+        for i, j in _common_operations(program, rank, other)
         if i + 1 < len(program.actions[rank]) and j + 1 < len(program.actions[other])
     ]
     if not shared:
@@ -175,7 +175,7 @@ def p2p_deadlock(program: Program, rank: int, random: Random) -> Fault | None:
     return Fault("p2p_deadlock", frozenset({rank, other}), changed, at=i + 1)
 
 
-def _meetings(program: Program, a: int, b: int) -> list[tuple[int, int]]:
+def _common_operations(program: Program, a: int, b: int) -> list[tuple[int, int]]:
     """Places (in a's and in b's actions) of collectives that both take part in."""
     counts: dict[int, dict[int, int]] = {a: {}, b: {}}
     places: dict[tuple[int, int], list[int]] = {}
@@ -197,7 +197,7 @@ def unmatched(program: Program, rank: int, random: Random) -> Fault | None:
     return Fault("unmatched", frozenset({rank}), _changed(program, rank, at), at=at)
 
 
-def stray(program: Program, rank: int, random: Random) -> Fault | None:
+def wrong_peer(program: Program, rank: int, random: Random) -> Fault | None:
     """A message goes to, or is taken from, another rank than the one that waits for it."""
     places = _places(
         program,
@@ -226,7 +226,7 @@ FAULTS: dict[str, Callable[[Program, int, Random], Fault | None]] = {
     "group_order": group_order,
     "p2p_deadlock": p2p_deadlock,
     "unmatched": unmatched,
-    "stray": stray,
+    "stray": wrong_peer,
 }
 #: What only a device that runs beside the host can do.
 NCCL_ONLY = frozenset({"device_stop"})

@@ -47,7 +47,7 @@ def judge(trial: Trial, findings: Sequence[Finding]) -> Judgement:
 
 
 def decidable(trial: Trial) -> bool:
-    """Whether what survived of the evidence must suffice.
+    """True if what survived of the evidence must suffice.
 
     Says True only where that is beyond doubt.
     """
@@ -77,7 +77,7 @@ def decidable(trial: Trial) -> bool:
 
 
 def _rings_suffice(trial: Trial) -> bool:
-    """Whether each ring still shows every group that matters, if the rank ever used it.
+    """True if each ring still shows every group that matters, if the rank ever used it.
 
     What is unfinished is in it anyway.
     """
@@ -117,7 +117,7 @@ def _running(run: Run) -> list[Action]:
 
 
 def _outvoted(run: Run, culprit: int) -> bool:
-    """Whether two or more peers agree on another call than the culprit's under one number."""
+    """True if two or more peers agree on another call than the culprit's under one number."""
     calls: dict[tuple[int, int], dict[int, Action]] = {}
     for rank, state in enumerate(run.ranks):
         for issued in state.issued:
@@ -136,7 +136,7 @@ def _outvoted(run: Run, culprit: int) -> bool:
 
 
 def _shape(action: Action, backend: str, members: int) -> tuple[object, ...]:
-    """What a dump shows of a call."""
+    """The part of a call that a dump shows."""
     op = action.op
     size = None if op in ("all_to_all", "barrier") else action.numel
     if backend == "gloo" and op == "reduce_scatter":

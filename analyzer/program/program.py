@@ -71,7 +71,7 @@ class Program:
         return len(self.actions)
 
     def with_actions(self, rank: int, actions: Iterable[Action]) -> Program:
-        """The same program, but for what ``rank`` does."""
+        """A copy of the program with other actions of ``rank``."""
         changed = list(self.actions)
         changed[rank] = tuple(actions)
         return replace(self, actions=tuple(changed))

@@ -35,7 +35,7 @@ _FILE = "/srv/train/train.py"
 
 @dataclass(frozen=True)
 class Style:
-    """How a dump looks, apart from what happened."""
+    """Looks of a dump, apart from what happened."""
 
     version: str = "2.10"
     #: Entries that the ring holds; None for all.

@@ -41,7 +41,7 @@ class RankRun:
 
 @dataclass
 class Run:
-    """Where each rank of a Program stands once nothing moves."""
+    """State of each rank of a Program once nothing moves."""
 
     program: Program
     backend: Backend
@@ -114,7 +114,7 @@ class _Machine:
         return Run(self._program, self._backend, self._ranks)
 
     def _waits(self, rank: int) -> bool:
-        """Whether the rank's host is blocked by what it has issued."""
+        """True if the rank's host is blocked by what it has issued."""
         issued, open_ = self._ranks[rank].issued, self._open[rank]
         if not issued or not open_:
             return False
@@ -235,7 +235,7 @@ class _Machine:
         return moved
 
     def _agree(self, entered: Mapping[int, int]) -> bool:
-        """Whether the calls under one number can finish together."""
+        """True if the calls under one number can finish together."""
         first: tuple[object, ...] | None = None
         for rank, index in entered.items():
             action = self._ranks[rank].issued[index].action

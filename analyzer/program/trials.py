@@ -35,7 +35,7 @@ class Trial:
 
 
 def _behind_oldest(run: Run, rank: int) -> int:
-    """How many entries there are from the rank's oldest unfinished one on."""
+    """Number of entries from the rank's oldest unfinished one on."""
     issued = run.ranks[rank].issued
     oldest = next((i for i, one in enumerate(issued) if not one.done), len(issued))
     batches = {one.action.batch for one in issued[oldest:] if one.action.batch}

@@ -47,7 +47,7 @@ def partition(facts: CaseFacts) -> Iterator[Proposal]:
 
 
 def _which(culprits: list[int], ways: set[tuple[int, int]]) -> str:
-    """What gets lost, where all that does goes the same way."""
+    """Words for what gets lost, where all that does goes the same way."""
     if len(culprits) == 1:
         if all(sender == culprits[0] for sender, _ in ways):
             return "all that it sends gets lost, and what its peers send it"
@@ -72,7 +72,7 @@ def _unheard(sender: SocketEnd, receiver: SocketEnd) -> Evidence:
 
 
 def _arrived(sender: SocketEnd, receiver: SocketEnd) -> bool:
-    """Whether the receiver's kernel has more than it was able to acknowledge.
+    """True if the receiver's kernel has more than it was able to acknowledge.
 
     The sender's count of acknowledged bytes includes the opening of the connection.
     """

@@ -141,7 +141,7 @@ def _differing(facts: CaseFacts) -> tuple[list[int], str] | None:
 
 
 def _seeks_in_vain(view: RankView) -> bool:
-    """Whether a rank is still looking for the store, and no socket of it leads anywhere."""
+    """True if a rank is still looking for the store, and no socket of it leads anywhere."""
     sample = latest(view.connections)
     stack = view.captured_stack
     if sample is None or stack is None:

@@ -107,7 +107,7 @@ def _congested(sender: SocketEnd, receiver: SocketEnd) -> bool:
 
 
 def _waits_for_receipts(sender: SocketEnd) -> bool:
-    """Whether little is on the way at a time: two segments, or the odd one out of a few.
+    """True if little is on the way at a time: two segments, or the odd one out of a few.
 
     The receiver may take its time, 40 ms or more, to acknowledge those: no link is slow then.
     """

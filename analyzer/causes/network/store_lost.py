@@ -126,7 +126,7 @@ def _row(failure: Failure) -> Evidence:
 
 
 def _served(facts: CaseFacts, view: RankView, clients: list[RankView]) -> bool:
-    """Whether the rank listened where those that lost the store were connected to.
+    """True if the rank listened where those that lost the store were connected to.
 
     A store that came and went between two samples was seen by nobody; then it
     is rank 0 that keeps it, as torch has it.

@@ -131,7 +131,7 @@ def _swallowed(facts: CaseFacts) -> Iterator[Proposal]:
 
 
 def _last_met(facts: CaseFacts, view: RankView) -> tuple[str, list[str], str]:
-    """What was said of a full disk, which one it was, and where it was said; "" if nothing."""
+    """Words said of a full disk, the disk, and the source of the words; "" if there are none."""
     for raised in reversed(view.handled):
         text = "\n".join([f"{raised.type}: {raised.message}", *raised.because])
         match = _SAID.search(text)
@@ -144,7 +144,7 @@ def _last_met(facts: CaseFacts, view: RankView) -> tuple[str, list[str], str]:
 
 
 def _just_before(facts: CaseFacts, view: RankView, at_ns: int) -> bool:
-    """Whether nothing of the rank has moved since, or hardly anything."""
+    """True if nothing of the rank has moved since, or hardly anything."""
     trigger = facts.job.trigger if facts.job else None
     if trigger is None or view.movement is None:
         return False

@@ -71,7 +71,7 @@ def _bus_error(view: RankView) -> bool:
 
 
 def _other_disk(facts: CaseFacts, view: RankView, text: str) -> bool:
-    """Whether a bus error fits another file system that is full as well."""
+    """True if a bus error fits another file system that is full as well."""
     if SHARED.search(text):
         return False
     spaces = facts.host_of(view.rank).spaces(view.rank)

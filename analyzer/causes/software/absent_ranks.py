@@ -95,7 +95,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
 
 
 def _many_for_few(facts: CaseFacts, missing: list[int]) -> bool:
-    """Whether more ranks stay away for no known reason than wait for them.
+    """True if more ranks stay away for no known reason than wait for them.
 
     Then the few may have gone ahead, called an operation too many, or hold what the many
     wait for: a lock on a file, a key that they did not set.  Where nobody waits in an
@@ -106,7 +106,7 @@ def _many_for_few(facts: CaseFacts, missing: list[int]) -> bool:
 
 
 def _left_alone(facts: CaseFacts, rank: int) -> bool:
-    """Whether all the others have come to their end well, so that nobody can miss the rank.
+    """True if all the others have come to their end well, so that nobody can miss the rank.
 
     It may rest for a reason of its own, an upload that goes on elsewhere for one.
     """
@@ -120,7 +120,7 @@ def _left_alone(facts: CaseFacts, rank: int) -> bool:
 
 
 def _early(facts: CaseFacts, view: RankView) -> bool:
-    """Whether the job was captured before this rank had rested for as long as a hang takes."""
+    """True if the job was captured before this rank had rested for as long as a hang takes."""
     if not captured_early(facts) or view.movement is None:
         return False
     limit = facts.job.hang_after_s if facts.job and facts.job.hang_after_s else 5.0
@@ -128,7 +128,7 @@ def _early(facts: CaseFacts, view: RankView) -> bool:
 
 
 def _kept_waiting(facts: CaseFacts, view: RankView) -> bool:
-    """Whether the rank's latest operation lies so long back that its peers really wait.
+    """True if the rank's latest operation lies so long back that its peers really wait.
 
     Somebody who asks for a capture may do so in the middle of any step.
     """
@@ -142,7 +142,7 @@ def _kept_waiting(facts: CaseFacts, view: RankView) -> bool:
 
 
 def _kept_for_long(facts: CaseFacts, rank: int) -> bool:
-    """Whether a peer has waited for it for as long as a hang takes, and out of all proportion."""
+    """True if a peer has waited for it for as long as a hang takes, and out of all proportion."""
     limit = facts.job.hang_after_s if facts.job and facts.job.hang_after_s else 5.0
     waiting = [facts.ranks.get(w.call.rank) for w in facts.graph.waits if w.call.rank != rank]
     return any(

@@ -36,14 +36,14 @@ def divergence_findings(graph: WaitForGraph) -> list[Finding]:
 
 
 def undecided_differences(graph: WaitForGraph) -> Iterator[tuple[Divergence, Finding]]:
-    """What dumps leave undecided, and the finding that names all who differ, for other evidence."""
+    """Differences that dumps leave undecided, each with the finding that names all who differ."""
     for divergence in graph.divergences:
         if divergence.undecided and matters(graph, divergence):
             yield divergence, _finding(graph, divergence)
 
 
 def undecided_divergence(graph: WaitForGraph) -> Divergence | None:
-    """The first difference of which voices that are missing could decide who deviates."""
+    """The first difference of which missing votes could decide who deviates."""
     found = (d for d in graph.divergences if d.undecided and matters(graph, d))
     return next(found, None)
 
@@ -70,7 +70,7 @@ def _missing_vote(graph: WaitForGraph, divergence: Divergence, rank: int) -> str
 
 
 def undecided_finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
-    """The inconclusive finding that a difference is where missing voices could decide it."""
+    """The inconclusive finding that a difference is where missing votes could decide it."""
     needs = deciding_evidence(graph, divergence)
     calls = list(divergence.calls.values())
     return Finding(

@@ -81,7 +81,7 @@ def _label(facts: CaseFacts, cycle: Cycle, loop_exit: _LoopExit) -> tuple[Cause,
 
 
 def _account(facts: CaseFacts, view: RankView, loop_exit: _LoopExit) -> tuple[int, str] | None:
-    """How many steps fewer (negative) or more than its peers the rank did, and by what."""
+    """Steps that the rank did fewer (negative) or more than its peers, and what counted them."""
     loop = loop_exit.loop
     if not loop_exit.nested:
         return steps_compared(facts, view.rank, [loop])
@@ -177,7 +177,7 @@ def _find_loop_exit(views: Sequence[RankView]) -> _LoopExit | None:
 def _too_soon(
     past: Sequence[RankView], inside: Sequence[RankView], loop: Loop
 ) -> tuple[list[RankView], bool]:
-    """Who is past the loop, was in it, and did not pass it as often as another; if that is counted.
+    """Ranks past the loop that passed it less often than another; True if that is counted.
 
     Uncounted, that are all who are past it and were in it.
     """

@@ -32,7 +32,7 @@ _SURE = 0.9
 
 @dataclass(frozen=True)
 class _Barrier:
-    """What one rank said of a barrier that failed; ``missing`` are global ranks."""
+    """One rank's words on a barrier that failed; ``missing`` are global ranks."""
 
     by: int
     quote: str
@@ -105,7 +105,7 @@ def _group_of(facts: CaseFacts, view: RankView) -> tuple[str, tuple[int, ...]]:
 
 
 def _entered(view: RankView, group: str) -> int | None:
-    """How many of the group's barriers the rank has entered; None if nobody counted them all."""
+    """Number of the group's barriers that the rank has entered; None if nobody counted them all."""
     progress = view.progress
     if progress is None or progress.operations_total > len(progress.operations):
         return None
@@ -113,7 +113,7 @@ def _entered(view: RankView, group: str) -> int | None:
 
 
 def _roots(facts: CaseFacts, barrier: _Barrier) -> list[int] | None:
-    """Who kept the barrier waiting by itself; None where that is not proved."""
+    """Ranks that kept the barrier waiting by themselves; None where that is not proved."""
     entered = _entered(facts.ranks[barrier.by], barrier.group)
     absent: set[int] = set()
     came = {barrier.by}
@@ -151,7 +151,7 @@ def _roots(facts: CaseFacts, barrier: _Barrier) -> list[int] | None:
 
 
 def _explained(view: RankView, at_ns: int | None) -> bool:
-    """Whether the rank's end, its own exception or its process state says why it did not come.
+    """True if the rank's end, its own exception or its process state says why it did not come.
 
     What befell it after the barrier was given up is the doing of whoever ended the job.
     """

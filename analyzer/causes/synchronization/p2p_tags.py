@@ -108,7 +108,7 @@ def _find_mismatch(
 def _met(
     rank: int, posted: Operation, peer: int, facts: CaseFacts, groups: dict[str, Group]
 ) -> bool:
-    """Whether a half that its rank never waited for may have met its other half all the same.
+    """True if a half that its rank never waited for may have met its other half all the same.
 
     Nobody marks such an operation as finished.
     """
@@ -139,7 +139,7 @@ def _met(
 
 
 def _waits_for(facts: CaseFacts, rank: int, other: int) -> bool:
-    """Whether ``rank`` waits, directly or not, for ``other``."""
+    """True if ``rank`` waits, directly or not, for ``other``."""
     on: dict[int, set[int]] = {}
     for wait in facts.graph.waits:
         on.setdefault(wait.call.rank, set()).update(wait.on)
@@ -213,7 +213,7 @@ def _ring(waits: dict[int, int]) -> list[int]:
 
 
 def _never_before(view: RankView, held: Operation) -> bool:
-    """Whether the rank has used other channels, again and again, but never this one."""
+    """True if the rank has used other channels, again and again, but never this one."""
     operations = view.progress.operations if view.progress else []
     earlier = [o for o in operations if _is_p2p(o) and o.index < held.index and o.completed]
     same = [
@@ -225,7 +225,7 @@ def _never_before(view: RankView, held: Operation) -> bool:
 
 
 def _counted_on(held: Operation, earlier: list[Operation]) -> bool:
-    """Whether the tags of the channel are a count, and the operation's is the next one."""
+    """True if the tags of the channel are a count, and the operation's is the next one."""
     tags = [
         o.tag
         for o in earlier

@@ -130,7 +130,7 @@ def _lost_a_peer(view: RankView) -> bool:
 
 
 def _line(call: Call | None) -> Location | None:
-    """Where the rank made the call, if that was noted at the Python boundary."""
+    """Line at which the rank made the call, if the Python boundary noted it."""
     if call is None or not call.stack:
         return None
     frame = call.stack[0]
@@ -166,7 +166,7 @@ def _agreed(facts: CaseFacts, rank: int) -> list[Call]:
 
 
 def _is_piece(call: Call, received: int) -> bool:
-    """Whether so many bytes are what gloo sends at a time of the call's tensor."""
+    """True if so many bytes are what gloo sends at a time of the call's tensor."""
     given = call.arguments
     if len(given.input_sizes) != 1 or not given.input_dtypes:
         return False

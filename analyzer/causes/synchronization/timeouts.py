@@ -71,7 +71,7 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
 
 
 def _patience(facts: CaseFacts, found: list[Failure]) -> _Patience | None:
-    """What the first of those who gave up had waited in, together with its peers."""
+    """The operation that the first to give up had waited in, together with its peers."""
     gave_up = sorted(
         (t for t in found if t.gave_up and t.at_ns is not None and t.source == "exceptions"),
         key=lambda t: (t.at_ns or 0, t.view.rank),
@@ -88,7 +88,7 @@ def _patience(facts: CaseFacts, found: list[Failure]) -> _Patience | None:
 
 
 def _entered(facts: CaseFacts, rank: int, call: Call) -> int | None:
-    """When the rank entered its part of an operation, on the job's clock; None if never."""
+    """Time when the rank entered its part of an operation, on the job's clock; None if never."""
     dump = facts.dumps.get(rank)
     if dump is None or dump.entries is None or call.seq is None:
         return None
@@ -125,7 +125,7 @@ def _late(facts: CaseFacts, patience: _Patience) -> dict[int, int | None]:
 
 
 def _waited_elsewhere(view: RankView, patience: _Patience) -> bool:
-    """Whether the rank spent half of the time, or more, in operations with others."""
+    """True if the rank spent half of the time, or more, in operations with others."""
     spent = 0
     for operation in view.progress.operations if view.progress else []:
         begin = operation.entered_ns - view.clock_ahead_ns
@@ -138,7 +138,7 @@ def _waited_elsewhere(view: RankView, patience: _Patience) -> bool:
 
 
 def _was_at_work(view: RankView, patience: _Patience) -> bool:
-    """Whether no rest of the rank's was as long as half of the time that its peers waited."""
+    """True if no rest of the rank's was as long as half of the time that its peers waited."""
     movement = view.movement
     limit = patience.seconds / 2
     if movement is None or movement.longest_pause_s >= limit:

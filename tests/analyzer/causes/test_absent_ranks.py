@@ -1,4 +1,4 @@
-"""What a rank outside communication does, told by one kind of evidence at a time."""
+"""Ranks outside communication: what they do, told by one kind of evidence at a time."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_loader_worker_s_own_line_is_the_place() -> None:
 def test_work_of_one_rank_is_told_only_after_its_peers_have_waited(
     away_s: float, ahead_s: float, cause: Cause | None
 ) -> None:
-    """Who asks for a capture in the middle of a step finds some rank outside, too."""
+    """A capture asked for in the middle of a step finds some rank outside, too."""
     worker = progress(view(0, user(31), state="R", wchan="0", quiet_s=0.1), 3)
     second = 1_000_000_000
     worker.clock_ahead_ns = round(ahead_s * second)

@@ -1,4 +1,4 @@
-"""What torch says of a monitored barrier names who never came, and never who waited."""
+"""Monitored barriers: what torch says of one names who never came, and never who waited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How groups are named to people."""
+"""Names of groups, as people read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cause a slow job gets: the same lateness, filled by different things.
+"""Causes of slow jobs: the same lateness, filled by different things.
 
 Jobs are simulated (tests/analyzer/facts/arrival_builders.py), and what the
 recorder notes beside operations is added; whole jobs are run by the scenarios.

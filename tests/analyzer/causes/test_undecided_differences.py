@@ -1,4 +1,4 @@
-"""What the dumps leave undecided, as a dump is lost, a rank's place in its loops may tell."""
+"""Differences left undecided as a dump is lost, which a rank's place in its loops may tell."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ START = 1_800_000_000_000_000_000
 
 @dataclass
 class Simulated:
-    """What each rank did: (group, number, entered, left) in milliseconds."""
+    """Operations of each rank: (group, number, entered, left) in milliseconds."""
 
     members: Mapping[str, Sequence[int]]
     now: dict[int, float]

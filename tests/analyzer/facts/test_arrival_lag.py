@@ -1,4 +1,4 @@
-"""Who is late by its own doing: lag, inherited lateness, buckets, stages, hosts."""
+"""Lateness by a rank's own doing: lag, inherited lateness, buckets, stages, hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a Case counts as evidence: nothing that came after the capture."""
+"""Evidence out of a Case: nothing that came after the capture."""
 
 from __future__ import annotations
 

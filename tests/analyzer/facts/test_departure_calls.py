@@ -1,4 +1,4 @@
-"""Which call ended a rank is said only where nothing speaks against it."""
+"""The call that ended a rank is said only where nothing speaks against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks were told differently."""
+"""Settings that differ between ranks."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class Job:
 
 
 def dump(job: Job, rank: int, *, ring: int | None = None, clock_ns: int = 0) -> dict[str, Any]:
-    """What torch 2.13 would have dumped of ``rank`` now."""
+    """The dump that torch 2.13 would have written of ``rank`` now."""
     groups = list(dict.fromkeys(one.op.group for one in job.issued[rank]))
     status: dict[str, dict[str, int]] = {}
     rows: list[dict[str, Any]] = []

@@ -108,7 +108,7 @@ def dump_object(
 
 
 def columns(rank: int, rows: Iterable[Row], **details: Any) -> RankDump:
-    """What loading the dump of ``rank`` gives."""
+    """The columns that loading the dump of ``rank`` gives."""
     content = Decoded(dump_object(rows, **details))
     return read_content(content, rank=rank, source=f"rank {rank}", from_json=False, contained=True)
 

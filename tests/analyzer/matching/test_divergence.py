@@ -1,4 +1,4 @@
-"""Who deviates, and whether it left something out."""
+"""Deviating ranks, and the operations they left out."""
 
 from __future__ import annotations
 

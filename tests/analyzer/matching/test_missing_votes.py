@@ -1,4 +1,4 @@
-"""Who deviates is left open where voices that are missing could turn the majority."""
+"""Deviating ranks are left open where missing votes could turn the majority."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_dump_of_active_entries_has_no_voice_in_what_it_left_out() -> None:
 
 
 def test_lines_that_shifted_are_open_where_dumps_are_lost() -> None:
-    """The same operation from every line: nothing fails until the end, when one is left over."""
+    """One operation from every line: nothing fails until the end, when one is left over."""
     pair: Step = (("all_reduce", 8, 10), ("all_reduce", 8, 20))
     usual = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(*pair, *pair, *pair)]
     longer = rows(*pair, *pair, ("all_reduce", 8, 77), *pair)
@@ -212,7 +212,7 @@ def test_splits_that_do_not_fit_are_open_where_a_third_could_tell_whose() -> Non
 
 
 class TestGlooListsNoMembers:
-    """How many ranks there are, nothing tells but the shapes of what they gather."""
+    """Only the shapes of what they gather tell how many ranks there are."""
 
     GATHERED = Row("all_gather", 1, inputs=((4,),), outputs=((4, 4),))
 

@@ -148,7 +148,7 @@ def test_members_of_the_default_group_are_counted_where_nobody_lists_them(tmp_pa
 
 
 def test_a_dump_that_breaks_off_is_not_healthy(tmp_path: Path) -> None:
-    """What it waited in stood at its end."""
+    """Its last entry, which broke off, was the one it waited in."""
     whole = torch_pickle(dump_object(WAITS, members=world(2)))
     (tmp_path / "rank_0").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "rank_1").write_bytes(torch_pickle(dump_object(DONE[:20], members=world(2))))

@@ -119,7 +119,7 @@ def test_several_that_stand_outside_may_be_in_what_gloo_hides(tmp_path: Path) ->
 
 
 def test_a_recorded_job_hides_no_sends() -> None:
-    """What the Python boundary did not see was not sent, so both are named outright."""
+    """A send that the Python boundary did not see was not sent, so both are named outright."""
     waits = [*DONE, Row("all_reduce", 3, done=False)]
     dumps = []
     for rank in range(4):

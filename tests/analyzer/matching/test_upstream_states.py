@@ -1,4 +1,4 @@
-"""What torchfrtrace's matcher tells apart, on the same kinds of input, and what must not alarm."""
+"""Cases that torchfrtrace's matcher tells apart, and those that must not alarm."""
 
 from __future__ import annotations
 

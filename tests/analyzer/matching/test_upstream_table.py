@@ -216,7 +216,7 @@ def test_duplicate_names_in_sub_folders(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["plain", "stacks", "json"])
 def test_dumps_of_gloo(form: str) -> None:
-    """What torch itself wrote; it is a job that went well."""
+    """Dumps that torch itself wrote, of a job that went well."""
     healthy(GLOO / form)
 
 

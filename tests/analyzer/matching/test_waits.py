@@ -1,4 +1,4 @@
-"""Who waits for whom, and where the waiting ends."""
+"""Waits for peers, and where the waiting ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the renderer writes is what torch writes: random programs also run for real on gloo."""
+"""The renderer writes what torch writes: random programs also run for real on gloo."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def normalised(dump: dict[str, Any]) -> dict[str, Any]:
 
 
 def agrees(run: Run) -> bool:
-    """Whether all that meets is alike: gloo ends a process that gets another length."""
+    """True if all that meets is alike: gloo ends a process that gets another length."""
     shapes: dict[tuple[object, ...], tuple[object, ...]] = {}
     counts: Counter[tuple[object, ...]] = Counter()
     for rank, state in enumerate(run.ranks):
