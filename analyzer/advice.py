@@ -11,7 +11,7 @@ _ADVICE: dict[Cause, str] = {
     "make every rank take part, with a neutral value where it has nothing to give.",
     Cause.UNEVEN_INPUTS: "Give every rank the same number of batches (drop_last, padding, a "
     "DistributedSampler), or wrap the loop in DistributedDataParallel.join().",
-    Cause.MISSING_RANK: "Look at what the culprit does where it stands; take a stack of it "
+    Cause.MISSING_RANK: "Look at the line that the culprit is at; take a stack of it "
     "(py-spy dump) if none was captured.",
     Cause.SIZE_MISMATCH: "Print the tensor's shape on the culprit and on a peer before the "
     "operation; pad, or exchange the sizes first.",

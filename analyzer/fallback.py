@@ -27,7 +27,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
         elif facts.stuck or any(v.failed for v in facts.ranks.values()) or not facts.ranks:
             return None
         elif _moving(facts):
-            why = "The job moves and nothing holds it up."
+            why = "The job makes progress and nothing slows it down."
         else:
             return None
     else:
@@ -177,10 +177,9 @@ def _hang_summary(facts: CaseFacts) -> str:
     outside = absent_ranks(facts) if facts.case else []
     if not outside:
         return _HANGS
-    outside_verb = "stands" if len(outside) == 1 else "stand"
+    verb = "is" if len(outside) == 1 else "are"
     return (
-        f"{_HANGS[:-1]}: {name_ranks(outside)} {outside_verb} outside of any operation, and "
-        "nothing tells what for."
+        f"{_HANGS[:-1]}: {name_ranks(outside)} {verb} not in any operation, and nothing shows why."
     )
 
 
@@ -190,7 +189,7 @@ def _current_lines(facts: CaseFacts) -> list[Evidence]:
     for rank, view in sorted(facts.ranks.items())[:64]:
         line = name_line(view.location()) if view.ended is None else ""
         if line:
-            found.append(Evidence("stack", rank, f"stands{line}"))
+            found.append(Evidence("stack", rank, f"is{line}"))
     return found
 
 
@@ -202,7 +201,7 @@ def _look_closer(facts: CaseFacts) -> str:
         )
     if any(view.rank_stacks for view in facts.ranks.values()):
         return (
-            "Look at the lines where the ranks stand: at who holds, or should have left, what they "
+            "Look at the lines where the ranks are: at who holds, or should have left, what they "
             "wait for there, and at the store, files and locks that ranks share."
         )
     return "Record the job with stacks and host evidence."
@@ -270,8 +269,8 @@ def _idle_summary(facts: CaseFacts, idle: IdleTime) -> str:
     call = facts.awaited(awaited[0])
     where = f" in {call.op}" if call is not None else ""
     where += f" number {call.seq}" if call is not None and call.seq is not None else ""
-    stands = f"{'stands' if len(awaited) == 1 else 'stand'}{line}"
-    return f"{words} The others wait{where} for {name_ranks(awaited)}, which {stands}."
+    verb = "is" if len(awaited) == 1 else "are"
+    return f"{words} The others wait{where} for {name_ranks(awaited)}, which {verb}{line}."
 
 
 def _unsound(facts: CaseFacts) -> str:

@@ -44,7 +44,7 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
     elif graph.stalled:
         words = "everybody has entered it and nobody finished"
     else:
-        words = "the dumps do not show what holds it up"
+        words = "the dumps do not show what it waits for"
     evidence = [
         Evidence(SOURCE, wait.call.rank, f"waits in {name_call(wait.call)}")
         for wait in graph.waits[:16]

@@ -52,7 +52,7 @@ def stuck_worker(view: RankView) -> tuple[str, Location | None]:
         fetching = any(f.function in ("_worker_loop", "fetch") for f in thread.frames)
         if mine and fetching and _inside_fetch(thread, mine[0]):
             location = view.location(mine[0])
-            return f"; its worker process {sample.pid} stands{name_line(location)}", location
+            return f"; its worker process {sample.pid} is{name_line(location)}", location
     return "", None
 
 

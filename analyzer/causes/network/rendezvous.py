@@ -68,7 +68,7 @@ def _waiting(facts: CaseFacts) -> Iterator[Proposal]:
         yield _proposal(
             facts,
             absent,
-            f"{name_ranks(absent).capitalize()} never came to the meeting point of the job; the "
+            f"{name_ranks(absent).capitalize()} never came to the rendezvous of the job; the "
             "others wait there.",
             [Evidence("exit", rank, _why_absent(facts, rank)) for rank in absent],
         )
@@ -79,7 +79,7 @@ def _waiting(facts: CaseFacts) -> Iterator[Proposal]:
         yield _proposal(
             facts,
             ranks,
-            f"{name_ranks(ranks).capitalize()} was told another meeting point than the others.",
+            f"{name_ranks(ranks).capitalize()} was given other rendezvous settings than its peers.",
             [Evidence("environment", rank, words) for rank in ranks],
         )
         return
@@ -88,8 +88,8 @@ def _waiting(facts: CaseFacts) -> Iterator[Proposal]:
         yield _proposal(
             facts,
             [view.rank for view in lost],
-            f"{name_ranks([view.rank for view in lost]).capitalize()} cannot reach the meeting "
-            "point of the job; the others wait there.",
+            f"{name_ranks([view.rank for view in lost]).capitalize()} cannot reach the "
+            "rendezvous of the job; the others wait there.",
             [
                 Evidence("sockets", view.rank, "has no connection to anybody, and listens nowhere")
                 for view in lost
@@ -110,7 +110,7 @@ def _proposal(
         culprits,
         status=Status.HUNG,
         confidence=CONFIRMED - 0.03,
-        summary=summary + (f" It stands{name_line(location)}." if location else ""),
+        summary=summary + (f" It is{name_line(location)}." if location else ""),
         evidence=rows,
         location=location,
     )
@@ -158,8 +158,8 @@ def _given_up(facts: CaseFacts) -> Iterator[Proposal]:
     if not joining or len(joining) < len(found):
         return
     for pattern, what in (
-        (_TAKEN, "cannot open the meeting point of the job, whose port is taken"),
-        (_UNREACHED, "cannot reach the meeting point of the job"),
+        (_TAKEN, "cannot open the rendezvous of the job, whose port is taken"),
+        (_UNREACHED, "cannot reach the rendezvous of the job"),
     ):
         mine = [
             t

@@ -43,7 +43,7 @@ def memory_pressure(facts: CaseFacts) -> Iterator[Proposal]:
                 ranks,
                 status=Status.SLOW,
                 confidence=CONFIRMED,
-                summary=f"{name_ranks(ranks).capitalize()} stands at the memory limit of "
+                summary=f"{name_ranks(ranks).capitalize()} is at the memory limit of "
                 f"{size(span.last.limit_bytes or span.last.high_bytes)} and spends its time in "
                 "getting back what was dropped; the job waits for it.",
                 evidence=[Evidence("host", rank, words) for rank in ranks],

@@ -79,6 +79,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             # One core is busy and nothing else is seen to move: long work and an
             # endless loop look alike, and only one of them is a fault.
             continue
+        place = f" but{name_line(location)}" if location is not None else ""
         yield propose(
             facts,
             Order.OUTSIDE,
@@ -86,7 +87,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             [rank],
             status=status,
             confidence=confidence,
-            summary=f"Rank {rank} stands outside{name_line(location)}: {words}; {waiting}.",
+            summary=f"Rank {rank} is not in any collective{place}: {words}; {waiting}.",
             evidence=_seen(view, words, location),
             location=location,
             collective=collective,

@@ -35,7 +35,7 @@ _SAID = {
     Cause.PIDS_EXHAUSTED: "could not start another process or thread",
     Cause.GPU_OOM: "ran out of GPU memory",
     Cause.RENDEZVOUS: "could not join the job",
-    Cause.TEARDOWN: "came to grief at its end",
+    Cause.TEARDOWN: "failed at its end",
 }
 
 

@@ -193,7 +193,7 @@ def test_two_that_wait_between_the_rounds_are_not_accused_by_one_that_went_on() 
     known.__dict__["heads"] = {"0": {0: 30, 1: 31, 2: 30}}
     verdict = conclude(known)
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
-    assert "ranks 0 and 2 stand outside" in verdict.summary
+    assert "ranks 0 and 2 are not in any operation" in verdict.summary
 
 
 def test_two_that_did_as_many_steps_are_not_accused_by_one_with_an_operation_too_many() -> None:
@@ -272,7 +272,7 @@ def test_many_who_stay_away_for_no_known_reason_are_not_accused_by_few() -> None
     views = [waiting(0), *(away(rank) for rank in (1, 2, 3))]
     verdict = conclude(job(views, outside=[1, 2, 3]))
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
-    assert "ranks 1-3 stand outside" in verdict.summary
+    assert "ranks 1-3 are not in any operation" in verdict.summary
     assert any(e.rank == 2 and "train.py:40 (prepare)" in e.detail for e in verdict.evidence)
     assert "who holds" in verdict.advice
 
@@ -287,4 +287,4 @@ def test_nobody_is_missed_where_nobody_waits() -> None:
     known = job([away(rank) for rank in range(4)])
     verdict = conclude(known)
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
-    assert "ranks 0-3 stand outside" in verdict.summary
+    assert "ranks 0-3 are not in any operation" in verdict.summary

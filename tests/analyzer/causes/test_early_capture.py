@@ -71,7 +71,7 @@ def test_a_rank_at_rest_like_all_the_others_is_not_said_to_work() -> None:
         "a capture of the job when nothing of it has moved for 30 s"
     ]
     stands = {one.rank: one.detail for one in verdict.evidence if one.source == "stack"}
-    assert stands[1].startswith("stands at train.py:31")
+    assert stands[1].startswith("is at train.py:31")
 
 
 def early(away: RankView, quiet_s: float = 3.6, longest_pause_s: float = 0.2) -> CaseFacts:
@@ -102,7 +102,7 @@ def test_a_rank_that_keeps_others_waiting_at_rest_is_named_but_not_accused(
     verdict = conclude(early(away, quiet_s))
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
     assert f"had moved for {quiet_s:.1f} s" in verdict.summary
-    assert "wait in all_reduce number 7 for rank 1, which stands at train.py:31" in verdict.summary
+    assert "wait in all_reduce number 7 for rank 1, which is at train.py:31" in verdict.summary
     assert verdict.inputs.would_decide == [
         "a capture of the job when nothing of it has moved for 30 s"
     ]
