@@ -1,4 +1,4 @@
-"""Proposals from the matched operations alone: the wait-for graph's findings, in their order.
+"""Proposals from the matched operations alone: findings of the graph, in the order of decision.
 
 In a Case they are sharpened by what a dump cannot know: the line at which a
 culprit stands, and whether a rank that others wait for is explained by its
