@@ -30,7 +30,7 @@ from hanglab.recorder.case.file_kinds import (
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Exit, JobRecord, Python
 from hanglab.recorder.case.text_kinds import DataPath, Public
-from hanglab.recorder.case.writer import write, write_manifest
+from hanglab.recorder.case.writer import write, write_bytes, write_manifest
 
 DOCS = Path(__file__).parents[2] / "docs" / "case-format.md"
 
@@ -145,6 +145,23 @@ def test_hosts_of_a_job_are_redacted_as_their_folders_are(tmp_path: Path) -> Non
     copy = CaseReader(tmp_path / "copy")
     assert copy.job is not None and copy.job.clocks_ahead_ns == {"host1": 7}
     assert list(copy.hosts) == ["host1"]
+
+
+def test_every_file_that_a_redacted_copy_lacks_is_named(tmp_path: Path) -> None:
+    case = tmp_path / "case"
+    left_out = [file for file in files.evidence_files() if file.redaction is Redaction.LEFT_OUT]
+    assert {file.scope for file in left_out} == {Scope.HOST, Scope.RANK}
+    parents = {
+        Scope.HOST: folders.host_folder(case, "host"),
+        Scope.RANK: folders.rank_folder(case, "host", 0),
+    }
+    paths = [parents[file.scope] / file.name for file in left_out]
+    for path in paths:
+        write_bytes(path, b"alice")
+    expected = {f"{path.relative_to(case)}: not needed for the verdict" for path in paths}
+    assert set(redact(CaseReader(case), tmp_path / "copy")) == expected
+    copied = [path.name for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert copied == [folders.MANIFEST]
 
 
 def plain_texts(type_: Any, at: str) -> Iterator[str]:
