@@ -27,6 +27,7 @@ class Samples(torch.utils.data.Dataset):
 
 gc.collect()
 gc.freeze()
+gc.disable()  # another thread may set off a run between the end of the cells and their collection
 model = torch.nn.Linear(5 + rank, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for batch in torch.utils.data.DataLoader(Samples(), batch_size=4, num_workers=rank):

@@ -82,7 +82,7 @@ elif mode == "slower half way":
         for _ in range(30):
             with Detector.detection_section("sleep"):
                 slow = rank == 1 and half
-                time.sleep(max(0.0, random.gauss(0.015 if slow else 0.01, 0.003)))
+                time.sleep(max(0.0, random.gauss(0.06 if slow else 0.02, 0.003)))
             dist.barrier()
         show(Detector.generate_report())
 
