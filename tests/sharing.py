@@ -13,11 +13,10 @@ from xdist.scheduler import LoadFileScheduling
 #: Files that take longest, and begin first so that no worker is left alone with one at the end.
 #: The second takes a moment only: whoever has started this sees results at once.
 _FIRST = (
-    "tests/metamorphic/test_metamorphic.py",
+    "tests/frameworks/test_frameworks.py",
     "tests/analyzer/flight_recorder/test_dump_formats.py",
     "tests/containers/",
     "tests/faults/",
-    "tests/frameworks/test_frameworks.py",
     "tests/recording/test_record_failures.py",
     "tests/frameworks/test_straggler_callbacks.py",
     "tests/recording/test_record_command.py",
@@ -37,6 +36,8 @@ _FIRST = (
     "tests/profiling/",
     "tests/recorder/",
 )
+#: Two jobs at a time, and controls that nothing may slow down: when the other workers are done.
+_LAST = "tests/metamorphic/"
 #: Jobs in containers need all of a small machine, and are built from one image: one at a time.
 _CONTAINERS = ("tests/containers/", "tests/faults/")
 
@@ -54,6 +55,8 @@ class Sharing(LoadFileScheduling):
 
 def place(item: pytest.Item) -> int:
     """Where an item's file stands in the order of a run."""
+    if item.nodeid.startswith(_LAST):
+        return len(_FIRST) + 1
     return next(
         (place for place, start in enumerate(_FIRST) if item.nodeid.startswith(start)), len(_FIRST)
     )

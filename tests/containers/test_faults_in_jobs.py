@@ -18,7 +18,7 @@ from hanglab.harness.system.capabilities import capability
 if TYPE_CHECKING:
     from docker import DockerClient
 
-pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker")]
+pytestmark = pytest.mark.docker
 #: Of every family one: the network, the engine, a file server, a circumstance.
 CHOSEN = {
     "silent_drop": "dropbetween",

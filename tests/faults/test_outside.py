@@ -38,7 +38,7 @@ from hanglab.harness.launchers.docker.nodes import Nodes
 from hanglab.harness.probes.probe import Probe, look_until
 from hanglab.harness.system.capabilities import capability
 
-pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker")]
+pytestmark = pytest.mark.docker
 
 Make = Callable[..., Nodes]
 

@@ -65,9 +65,12 @@ def test_a_hang_is_explained(
         ("fsdp2", "long_step", "torchrun", {None}, []),
         ("tensor_parallel", "slow_loader", "spawn", {"input_starved"}, [0, 1]),
         pytest.param(
-            "hf_trainer", "slow_checkpoint", "spawn", {"rank0_work"}, [0], marks=HUGGING_FACE
+            *("hf_trainer", "slow_checkpoint", "spawn", {"rank0_work"}, [0]),
+            marks=[HUGGING_FACE, long],
         ),
-        pytest.param("lightning", "long_validation", "torchrun", {None}, [], marks=LIGHTNING),
+        pytest.param(
+            *("lightning", "long_validation", "torchrun", {None}, []), marks=[LIGHTNING, long]
+        ),
         pytest.param("ddp", "long_step", "torchrun", {None}, [], marks=long),
         pytest.param("ddp", "long_validation", "torchrun", {None}, [], marks=long),
         pytest.param("ddp", "slow_loader", "torchrun", {"input_starved"}, [0, 1], marks=long),
