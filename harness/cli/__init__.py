@@ -52,7 +52,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands after ``--`` is for the user's script."""
+    """Splits off the words after ``--``, which are for the user's script."""
     if "--" not in words:
         return words, []
     at = words.index("--")

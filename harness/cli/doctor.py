@@ -75,7 +75,7 @@ def _table(*columns: str) -> Table:
 
 
 def _scenarios() -> list[str]:
-    """How many can run, and what keeps the rest from it."""
+    """Number of scenarios that can run, and the reasons of the rest."""
     from hanglab.harness.jobs.suite import Options, plan
     from hanglab.harness.scenarios.discovery import read_project
 

@@ -1,4 +1,4 @@
-"""What a number among the options must be besides within its bounds."""
+"""Checks of numbers among the options that bounds do not make."""
 
 from __future__ import annotations
 

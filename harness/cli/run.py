@@ -31,7 +31,7 @@ def run(
             metavar="[NAMES OR FILES]",
             help="Scenarios by name, file, FILE::NAME or folder (all without any), or one plain "
             "script; "
-            "what stands after -- are the script's arguments.",
+            "the words after -- are the script's arguments.",
         ),
     ] = None,
     backend: Annotated[

@@ -1,4 +1,4 @@
-"""What a failed item says."""
+"""Texts of failed items: expected beside actual, the evidence, the way to repeat the job."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def describe_failure(result: Result) -> str:
 
 
 def expected_rows(request: Request, verdict: Verdict | None) -> list[ComparedRow]:
-    """What the scenario says of its verdict, beside what it got."""
+    """Fields that the scenario expects of its verdict, beside those that it got."""
     expect = request.scenario.expect
     assert expect is not None
     control = request.variant == "control"
@@ -113,7 +113,7 @@ def side_by_side(rows: Sequence[ComparedRow]) -> list[str]:
 
 
 def fits(expected: str, actual: str) -> bool:
-    """Whether they say the same; of several marked lines, ``f.py:3 or 7``, one will do."""
+    """True if they say the same; of several marked lines, ``f.py:3 or 7``, one will do."""
     if expected == actual:
         return True
     file, _, lines = expected.rpartition(":")

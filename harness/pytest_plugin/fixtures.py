@@ -1,4 +1,4 @@
-"""What tests of one's own get: jobs that run, Cases that are analyzed, verdicts compared."""
+"""Fixtures for tests of one's own: jobs that run, Cases that are analyzed, verdicts compared."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Examined:
 
     @property
     def evidence(self) -> CaseReader:
-        """What was captured, rank by rank.  Raises NotACase for a bare folder of dumps."""
+        """The captured evidence, rank by rank.  Raises NotACase for a bare folder of dumps."""
         from hanglab.recorder.case.reader import CaseReader
 
         return CaseReader(self.path)
@@ -70,7 +70,7 @@ class JobDone(Examined):
     outcome: Outcome | None
 
     def output(self, rank: int) -> str:
-        """What a rank printed."""
+        """Standard output of a rank."""
         return (self.folder / "log" / f"rank{rank}.out").read_text(errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""What is collected: files with scenarios, and one item for each fault and each control."""
+"""Collected items: files with scenarios, and one item for each fault and each control."""
 
 from __future__ import annotations
 

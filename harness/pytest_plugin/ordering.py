@@ -1,4 +1,4 @@
-"""Which scenarios run here, and in which order."""
+"""Shards, and the order in which scenarios run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What items report: properties for JUnit, words for the terminal, the tally of the run."""
+"""Reports of items: properties for JUnit, words for the terminal, the tally of the run."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """What all items of one process share.  ``several``: more than one combination is asked for."""
+    """Runs the jobs of all items of one process; ``several`` if in more than one combination."""
 
     def __init__(self, config: pytest.Config, *, several: bool) -> None:
         self._config = config
@@ -93,7 +93,7 @@ class Runner:
         return self.part(request.backend, request.launcher, str(request.world_size))
 
     def part(self, backend: str, launcher: str, world_size: str) -> RunFolder:
-        """What lies in it is laid out as by `hanglab run`, which knows one combination only."""
+        """Folder of one combination, laid out as by `hanglab run`, which knows one only."""
         if not self._several:
             return self.folder
         return RunFolder(self.folder.path / f"{backend}-{launcher}-{world_size}")

@@ -1,4 +1,4 @@
-"""What the workers of pytest-xdist are told, so that they agree with each other."""
+"""Facts that the workers of pytest-xdist are started with, so that they agree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def worker_name(config: pytest.Config) -> str:
-    """Such as ``gw0``; empty where tests run in pytest's only process."""
+    """Name such as ``gw0``; empty where tests run in pytest's only process."""
     return str(_input(config).get("workerid", ""))
 
 
@@ -45,7 +45,7 @@ def run_folder(config: pytest.Config) -> Path:
 
 
 def known_durations(config: pytest.Config) -> dict[str, float]:
-    """How long items took when they last ran, in seconds, by name without the seed."""
+    """Seconds that items took when they last ran, by name without the seed."""
     told = _input(config).get(_DURATIONS)
     if told is None and config.pluginmanager.hasplugin("cacheprovider"):
         told = config.cache.get(DURATIONS_CACHE, {}) if config.cache is not None else {}

@@ -111,7 +111,7 @@ class Agent:
         )
 
     def quiet_s(self, timeout_s: float) -> float | None:
-        """How long nothing has moved; None without an answer in time.  Raises AgentDied."""
+        """Seconds without movement; None without an answer in time.  Raises AgentDied."""
         self._status = None
         self._send({"command": "status"})
         if not self._wait("status", timeout_s) or self._status is None:
@@ -127,7 +127,7 @@ class Agent:
         self._send({"command": "ending"})
 
     def moved_since_capture(self, timeout_s: float) -> bool | None:
-        """Whether the job has moved since the capture; None without an answer in time.
+        """True if the job has moved since the capture; None without an answer in time.
 
         Raises AgentDied.
         """

@@ -1,4 +1,4 @@
-"""Where a Case is to lie: a folder of its own, new or empty."""
+"""The folder of a Case to be recorded: one of its own, new or empty."""
 
 from __future__ import annotations
 

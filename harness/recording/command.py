@@ -19,7 +19,7 @@ from hanglab.harness.recording.relay import Streams
 class NoSuchCommand(UsageError, FileNotFoundError):
     """The command cannot be run."""
 
-    advice = "Check its name; what stands after -- is run as it is, without a shell."
+    advice = "Check its name; the words after -- are run as they are, without a shell."
 
 
 def check_command(words: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class RecordedCommand:
         return os.WEXITSTATUS(self.status)
 
     def poll(self) -> bool:
-        """Whether it has ended.  One that stops because it reads the terminal gets it."""
+        """True if it has ended.  One that stops because it reads the terminal gets it."""
         if self.status is not None:
             return True
         with contextlib.suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""Where agents that can be asked for traces listen: on this host, or on those that are named."""
+"""Addresses of agents that take traces: on this host, or on those that are named."""
 
 from __future__ import annotations
 

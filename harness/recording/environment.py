@@ -34,7 +34,7 @@ def recorded_environment(
 
 
 def profiled(environment: Mapping[str, str], runtime: Path) -> dict[str, str]:
-    """What lets the agent ask the job's processes for traces, unless the caller's daemon does.
+    """Settings that let the agent ask the processes for traces, unless the caller's daemon does.
 
     Writes Kineto's own settings into the runtime folder.
     """

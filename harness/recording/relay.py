@@ -23,7 +23,7 @@ _MOST = 4 * KEPT
 
 @dataclass(frozen=True)
 class Streams:
-    """What the command gets as its output and error, and where the error's end is kept."""
+    """Output and error of the command, and the file that keeps the error's end."""
 
     #: Descriptors for 1 and 2; None where it simply inherits hanglab's own.
     output: int | None

@@ -196,7 +196,7 @@ def _check_owner(pid: int) -> None:
 
 
 def _is_mine(pid: int) -> bool:
-    """Whether its environment may be read, as everything else about it that matters."""
+    """True if its environment may be read, and so all else about it that matters."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             file.read(1)

@@ -65,7 +65,7 @@ class RecordingRequest:
 
 @dataclass
 class RecordingOutcome:
-    """What came of it: ``code`` is what hanglab is to exit with."""
+    """End of a recorded command.  ``code`` is the exit code for hanglab itself."""
 
     code: int
     verdict: Verdict | None = None
@@ -384,7 +384,7 @@ class RecordingSession:
 
 
 def dump_options(environment: Mapping[str, str]) -> list[str]:
-    """What the agent is told of torch's own dumps."""
+    """Options of the agent for torch's own dumps."""
     from hanglab.recorder.agent.torch_dumps import prefixes
 
     dumps, pipes = prefixes(environment)

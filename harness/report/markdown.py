@@ -34,7 +34,7 @@ class JobRow:
 
 
 def counts(rows: Sequence[JobRow]) -> str:
-    """How many jobs came out how."""
+    """Number of jobs by outcome, in words."""
     found = Counter(row.outcome for row in rows)
     words = [f"{found[kind.value]} {kind.value}" for kind in Outcome if found[kind.value]]
     return f"{'1 job' if len(rows) == 1 else f'{len(rows)} jobs'}: {', '.join(words)}"

@@ -25,7 +25,7 @@ def wilson(passed: int, trials: int) -> tuple[float, float]:
 
 
 def pass_rate(passed: int, trials: int) -> str:
-    """Such as ``9 of 10 passed, 90 % (95 % interval 60 to 98 %)``."""
+    """Rate in words, such as ``9 of 10 passed, 90 % (95 % interval 60 to 98 %)``."""
     low, high = wilson(passed, trials)
     return (
         f"{passed} of {trials} passed, {100 * passed / trials:.0f} % "

@@ -95,7 +95,7 @@ def print_receipts(
 
 
 def note_on_starts(receipts: Sequence[Receipt], by_iterations: bool) -> str:
-    """What to know of traces that did not begin together; "" where they did."""
+    """Warning of traces that did not begin together; "" where they did."""
     starts = [r.first_ms for r in receipts if r.state == "valid" and r.first_ms is not None]
     if len(starts) < 2 or max(starts) - min(starts) <= TOLERANCE_MS:
         return ""
@@ -110,7 +110,7 @@ def note_on_starts(receipts: Sequence[Receipt], by_iterations: bool) -> str:
 
 
 def _missed(receipts: Sequence[Receipt], host: str) -> bool:
-    """Whether a trace on a host, whose clock is one, begins after another there has ended.
+    """True if a trace on a host, whose clock is one, begins after another there has ended.
 
     Ranks that step together are in one iteration at one time.
     """
