@@ -215,7 +215,7 @@ def _chained(
     update: npt.NDArray[np.int64],
     argument: npt.NDArray[np.int64],
 ) -> Bool:
-    """True if members enter the next operation before they wait for this one, shape (n,).
+    """Operations whose members enter the next before they wait for this one, shape (n,).
 
     Certain where a member began to wait later than it entered the next one.
     Torch's reducer waits for none before the backward pass ends: that is where

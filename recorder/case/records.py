@@ -428,5 +428,5 @@ class StragglerLine(msgspec.Struct):
     #: Of a report; ``unasked`` if the detector made it itself since the job stood.
     unasked: bool = False
     missing: list[MissingRank] = []
-    #: Ranks that are slower than their peers in some section, by habit.
+    #: Ranks that are slower than their peers in some section, again and again.
     slow: list[int] = []

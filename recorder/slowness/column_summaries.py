@@ -103,7 +103,7 @@ def summary_of(row: Sequence[float]) -> Summary | None:
 
 
 def statistics_of(row: Sequence[float]) -> dict[Statistic, float | None]:
-    """What ``statistics`` of the summary in a row gives, without making that."""
+    """Figures as ``Summary.statistics`` gives them, from a row, without making the summary."""
     count, minimum, maximum, median, mean, deviation, tail, *_ = row
     return {
         Statistic.MIN: minimum,

@@ -33,7 +33,7 @@ class InputWait:
 
 @dataclass(frozen=True)
 class Starvation:
-    """What part of the window the job lost to its input, and by whose loader.
+    """Part of the window that the job lost to its input, and by whose loader.
 
     ``everybody`` is True where all ranks are starved alike: none is to blame more
     than the others.  ``slow`` are the ranks whose own loader is behind.  Neither:

@@ -48,7 +48,7 @@ from hanglab.recorder.slowness.thresholds import (
 
 @dataclass(frozen=True)
 class Lateness:
-    """How late one rank was into the operations of its groups, by its own doing; nanoseconds."""
+    """Lateness of one rank into the operations of its groups, by its own doing; nanoseconds."""
 
     #: Length of the window.
     span_ns: int
@@ -90,7 +90,7 @@ class Lateness:
 
 @dataclass
 class TimeBreakdown:
-    """What filled one rank's window: its processor, its loader, its garbage collector.
+    """Breakdown of one rank's window: its processor, its loader, its garbage collector.
 
     Nanoseconds.  ``cpu_ns`` and ``waited_ns`` are what the process used and what its main
     thread waited for a processor; None where nobody looked.

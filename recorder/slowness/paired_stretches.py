@@ -2,7 +2,7 @@
 
 The speed of a machine drifts.  Over a whole window that drift is noise, which hides a
 slow rank; within a stretch it is the same for everybody.  And what shows in some
-stretches alone, such as a processor shared for a while, is no habit of the rank.
+stretches alone, such as a processor shared for a while, is not the rank's own.
 """
 
 from __future__ import annotations

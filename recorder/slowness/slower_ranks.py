@@ -31,7 +31,7 @@ SlownessKind = Literal["median", "mean", "stalls"]
 
 @dataclass(frozen=True)
 class Slowness:
-    """How much slower a rank is than its reference, per entry of the section."""
+    """Amount by which a rank is slower than its reference, per entry of the section."""
 
     kind: SlownessKind
     own_ms: float
@@ -45,7 +45,7 @@ class Slowness:
 
     @property
     def factor(self) -> float:
-        """How many times as long as the reference; infinite over nothing."""
+        """Time over that of the reference; infinite over nothing."""
         return self.own_ms / self.reference_ms if self.reference_ms > 0 else math.inf
 
 

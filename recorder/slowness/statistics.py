@@ -52,7 +52,7 @@ class Summary(NamedTuple):
     #: Standard error of the median, from the distance between the quartiles, which a few
     #: outliers do not move; None below four timings.
     error: float | None
-    #: Mean and its standard error without the largest timings: once is no habit.
+    #: Mean and its standard error without the largest timings: once is not again and again.
     trimmed: float
     trimmed_error: float | None
     #: Timings far beyond the median, those of a cluster counted once, and what all of them took
@@ -64,7 +64,7 @@ class Summary(NamedTuple):
     stretch_means: tuple[float, ...] = ()
 
     def statistics(self) -> dict[Statistic, float | None]:
-        """The same under the names that reports use."""
+        """Its figures under the names that reports use."""
         return {
             Statistic.MIN: self.minimum,
             Statistic.MAX: self.maximum,
@@ -186,7 +186,7 @@ def _stretches(timings: Sequence[float]) -> tuple[tuple[float, ...], tuple[float
 
 @functools.lru_cache(maxsize=64)
 def cuts(count: int) -> tuple[slice, ...]:
-    """Where a window of so many timings is cut into stretches of one length, nearly."""
+    """Slices that cut a window of so many timings into stretches of one length, nearly."""
     number = min(STRETCHES, count // SHORTEST_STRETCH)
     if number < FEWEST_STRETCHES:
         return ()

@@ -29,8 +29,9 @@ BEYOND_ALL_FACTOR = 1.1
 #: Milliseconds of one entry of a section, below which a difference is never held against a rank:
 #: sections of 0.1 to 0.9 ms differ by their own bookkeeping.
 FLOOR_MS = 1.0
-#: Milliseconds of a whole step, or of the wait for its batch.  Twice the floor of a section: the
-#: start of 4 gloo ranks' collectives differs by 1.5 to 2.7 ms where nothing is wrong.
+#: Milliseconds of a whole step, or of the wait for its batch.  Not the floor of a section: 4 gloo
+#: ranks enter a collective 1.5 to 2.7 ms apart where nothing is wrong, and with 1.0 a control of
+#: ``slow_input`` would be called starved.
 STEP_FLOOR_MS = 2.0
 #: Share of the time that a rank must cost its peers, exceed them by, and, where that is the
 #: reason, compute beyond them: on identical work up to 0.04 were seen.
@@ -51,7 +52,9 @@ SCORE_THRESHOLD = 0.75
 
 #: A difference in units of its own noise (standard errors) that is no chance.
 CERTAIN = 4.0
-#: The same of a rank's lateness where its processor time or its input shows the reason too.
+#: The same of a rank's lateness where its processor time shows the reason too.  Lower than the
+#: next one, which excuses and does not accuse: with 2.0, 19 of 1,187 slow ranks of
+#: simulated jobs are missed.
 LIKELY_LATE = 1.5
 #: The same from which on a peer of a slow rank counts as slowed down, too: it then excuses it.
 LIKELY_SLOWED = 2.0
@@ -84,10 +87,11 @@ IN_STEP_FACTOR = 1.1
 # Waits for input.
 
 #: Share of the time lost to input from which on a report says so and, where no loader of any rank
-#: ever rests, a job is starved.
+#: ever rests, a job is starved (0.80 to 1.00 of it on starved jobs).
 INPUT_SHARE = 0.15
-#: The same without that proof.  Ranks that load in their own process wait for all that it takes:
-#: 0.20 to 0.26 on controls of ``slow_input_and_compute``, which are healthy.
+#: The same without that proof.  Ranks that load in their own process wait for all that it takes,
+#: 0.20 to 0.26 of the time on healthy controls of ``slow_input_and_compute``: with 0.15 these, and
+#: a control each of ``slow_input`` and ``shm_exhausted``, would be called starved.
 DOMINANT_INPUT_SHARE = 0.4
 #: Share of the time that a loader is busy: from here on it never rests (0.90 to 1.00 on starved
 #: jobs); is behind as well, though its rank has to wait for slower ones; keeps up (0.02 to 0.31

@@ -1,4 +1,4 @@
-"""What the integrations share: thresholds, what is logged of a report, stopping together."""
+"""Shared parts of the integrations: thresholds, logging of a report, stopping together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this rank measured: its sections, its kernels, its input, made into windows."""
+"""Measurements of this rank, its sections, kernels and input, made into windows."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Measuring:
         return True
 
     def standing(self, windows: int, quiet_s: float) -> Standing:
-        """Where the rank stands; its number is filled in by whoever sends it."""
+        """Place where the rank stands; its number is filled in by whoever sends it."""
         now = time.perf_counter_ns()
         sections = list(self.sections.values())
         opened = sorted((at, s.name) for s in sections for at in list(s.open.values()))

@@ -39,7 +39,7 @@ class StragglerId:
 
 
 class Stragglers(TypedDict):
-    """What is below the thresholds, by the kind of score; sections by their name."""
+    """Ranks below the thresholds, by the kind of score; sections by their name."""
 
     straggler_gpus_relative: set[StragglerId]
     straggler_gpus_individual: set[StragglerId]
@@ -49,7 +49,7 @@ class Stragglers(TypedDict):
 
 @dataclass(frozen=True)
 class SlowSection:
-    """A rank that is slower than its peers in a section, by habit."""
+    """A rank that is slower than its peers in a section, again and again."""
 
     rank: int
     node: str
@@ -133,7 +133,7 @@ class Report:
 
     @cached_property
     def starvation(self) -> Starvation | None:
-        """What the job loses to its input; None if little."""
+        """Time that the job loses to its input; None if little."""
         return judge_input(
             {rank: w.input for rank, w in self.windows.items() if w.input is not None}
         )
@@ -141,7 +141,7 @@ class Report:
     def slow_sections(
         self, factor: float = SLOW_FACTOR, floor_ms: float = FLOOR_MS
     ) -> list[SlowSection]:
-        """Ranks that work more than ``factor`` times as long as their peers, by habit.
+        """Ranks that work more than ``factor`` times as long as their peers, again and again.
 
         Median, mean and stalls of the rank's own work count; a difference below
         ``floor_ms`` an entry, or within the noise, does not, nor what a rank waited for a
@@ -240,6 +240,6 @@ def _below(score: float | None, threshold: float) -> bool:
 
 
 def _apart(work: Summary, best: Summary) -> bool:
-    """Whether a window's median lies above the best one's by more than chance makes likely."""
+    """True if a window's median lies above the best one's by more than chance makes likely."""
     noise = math.hypot(work.error or 0.0, best.error or 0.0)
     return work.median - best.median > LIKELY_SLOWED * noise

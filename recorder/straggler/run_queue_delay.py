@@ -1,4 +1,4 @@
-"""How long a thread was ready to run and had no processor, by the kernel's count."""
+"""Run-queue delay: time that a thread was ready to run and had no processor, by the kernel."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _whole(timing: Timing) -> tuple[int, int, int]:
 
 
 def _waits_spin() -> bool:
-    """Whether a thread that waits may spin: for a CUDA device it does, so that its processor
+    """True if a thread that waits may spin: for a CUDA device it does, so that its processor
     time cannot be told from work."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_initialized())

@@ -1,4 +1,4 @@
-"""What one rank says of one window: its timings, waits and troubles, and their JSON."""
+"""Windows of one rank: its timings, waits and warnings, and their JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SectionWindow:
 
 @dataclass(frozen=True)
 class Window:
-    """What a rank tells of the time since its last report."""
+    """Timings of a rank since its last report."""
 
     number: int
     rank: int

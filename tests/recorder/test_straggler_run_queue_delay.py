@@ -1,4 +1,4 @@
-"""What a rank waited for a processor is no slowness of its own."""
+"""A rank's waits for a processor are no slowness of its own."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def accused(windows: list[Window]) -> tuple[set[int], set[int]]:
     return {s.rank for s in report.slow_sections()}, {s.rank for ids in below.values() for s in ids}
 
 
-def test_a_report_accuses_nobody_of_a_crowd() -> None:
+def test_a_report_accuses_nobody_of_a_busy_machine() -> None:
     windows = [window(0, 10, 50.0), window(1, 10, 60.0), window(2, 20, 560.0)]
     assert accused(windows) == (set(), set())
     assert accused([replace(w, run_queue_delay_ms=None) for w in windows]) == ({2}, {2})

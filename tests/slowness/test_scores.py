@@ -150,7 +150,7 @@ def test_every_tenth_entry_stalls() -> None:
     assert found[2].excess_ms == pytest.approx(16, rel=0.2)
 
 
-def test_one_long_pause_is_no_habit() -> None:
+def test_one_long_pause_is_not_persistent() -> None:
     paused = window([3000.0] + [10.0 + n % 3 for n in range(49)])
     assert slow_ranks({0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: paused}, SLOW) == {}
 
@@ -197,7 +197,7 @@ def test_how_much_slower_than_its_peers_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("count", [20, 50])
-def test_what_comes_and_goes_within_the_window_is_no_habit(count: int) -> None:
+def test_what_comes_and_goes_within_the_window_is_not_persistent(count: int) -> None:
     # A rank that shared its processor for three fifths of the window.
     crowded = window([9.0 + n % 3 if 5 * n < 2 * count else 25.0 + n % 3 for n in range(count)])
     usual = {rank: noisy(10, 1, rank, count) for rank in range(3)}
@@ -206,7 +206,7 @@ def test_what_comes_and_goes_within_the_window_is_no_habit(count: int) -> None:
     assert not slower_than(crowded, usual[0], 1 / 0.75)
 
 
-def test_half_a_minute_in_each_is_a_habit() -> None:
+def test_half_a_minute_in_each_is_persistent() -> None:
     throttled = window([10.0 + n % 3 if n < 2000 else 25.0 + n % 3 for n in range(4000)])
     usual = {rank: noisy(11, 1, rank, 4000) for rank in range(3)}
     assert set(slow_ranks({**usual, 3: throttled}, SLOW)) == {3}

@@ -31,7 +31,7 @@ def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
     if not timing.window.long_enough:
         return
     waits = {rank: _waits(timing, rank) for rank in timing.window.times}
-    # Once is no habit.
+    # Once is not again and again.
     lost = {rank: sum(w) - max(w, default=0.0) for rank, w in waits.items()}
     total = sum(lost.values())
     culprits = [
@@ -63,7 +63,7 @@ def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
 
 
 def _waits(timing: JobTiming, rank: int) -> list[float]:
-    """What the peers lost to each of the rank's collections, in nanoseconds."""
+    """Time that the peers lost to each of the rank's collections, in nanoseconds."""
     progress = timing.known.ranks[rank].progress
     if progress is None or not progress.pauses:
         return []
@@ -81,7 +81,7 @@ def _waits(timing: JobTiming, rank: int) -> list[float]:
 
 
 def _of_peers(timing: JobTiming, stretch: GroupLag, place: int, rows: Bool) -> Times:
-    """What the median peer collected before the same operations: nobody loses by that."""
+    """Time that the median peer collected before the same operations: nobody loses by that."""
     collected = []
     for j, peer in enumerate(stretch.members):
         progress = timing.known.ranks[peer].progress

@@ -56,7 +56,7 @@ def _share(timing: JobTiming, rank: int) -> float:
 
 
 def _placed_apart(timing: JobTiming, rank: int) -> bool:
-    """Whether its host or its processors are not those of any peer's."""
+    """True if its host or its processors are not those of any peer's."""
     known = timing.known
     host = known.ranks[rank].host
     mine = _processors(timing, rank)

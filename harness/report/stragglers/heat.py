@@ -20,7 +20,7 @@ _WIDEST = 12
 def heat_table(history: StragglerHistory) -> RenderableType:
     """Own work of each rank in each section, with its score against the fastest.
 
-    ``!`` marks ranks that are slow by habit in at least half of the windows.
+    ``!`` marks ranks that are slower than their peers in at least half of the windows.
     """
     sections = history.sections
     shown = sections[:_WIDEST]
@@ -66,7 +66,7 @@ def _cell(milliseconds: float | None, score: float | None, held: bool, matters: 
 def _notes(history: StragglerHistory, sections: int) -> list[str]:
     notes = [
         f"Windows: {len(history.windows)}, from {history.source}. Own work of each rank per entry, "
-        "and its score against the fastest; ! is slow by habit, ? is unknown."
+        "and its score against the fastest; ! is slower than its peers, ? is unknown."
     ]
     if sections > _WIDEST:
         notes.append(f"{sections - _WIDEST} sections that take less time are not shown.")

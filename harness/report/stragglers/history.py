@@ -59,7 +59,7 @@ class StragglerWindow:
         return relative_scores({rank: s.median for rank, s in self.work[section].items()})
 
     def slow(self) -> dict[tuple[str, int], Slowness]:
-        """(section, rank) of the ranks that are slow by habit."""
+        """(section, rank) of the ranks that are slower than their peers."""
         return {
             (section, rank): slowness
             for section, by_rank in self.work.items()

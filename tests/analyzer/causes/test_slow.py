@@ -244,7 +244,7 @@ def test_kept_from_the_one_processor_that_it_may_use():
     assert found[Cause.SLOW_HOST].culprits == [1]
 
 
-def test_a_crowd_on_processors_that_all_share_is_nobodys_fault():
+def test_delay_on_processors_that_all_share_is_nobodys_fault():
     for steps in (STEPS, 40 * STEPS):
         job = Job(late_by(9, 1), steps=steps).uses({1: 8}, waited={1: 9.5})
         assert placed(job, dict.fromkeys(range(4), "0-7")).verdicts() == {}
@@ -317,7 +317,7 @@ def test_a_slow_processor_makes_every_section_slower():
     assert job(update=1.1).verdicts()[Cause.SLOW_COMPUTE].culprits == [2]
 
 
-def test_a_burst_of_work_is_no_habit():
+def test_a_burst_of_work_is_not_persistent():
     """Eight times the processor time, in a tenth of the time."""
     job = Job(lambda rank, step: 60.0 if rank == 2 and 20 <= step < 24 else 0.0).uses({})
     view = job.known.ranks[2].progress

@@ -119,7 +119,7 @@ def test_two_slow_ranks_at_once():
     assert found.lateness[2].late_share == pytest.approx(6 / 19, abs=0.05)
 
 
-def test_one_long_wait_is_no_habit():
+def test_one_long_wait_is_not_persistent():
     job, usual = Simulated.of(WORLD), noise()
     for step in range(STEPS):
         job.work(lambda rank, step=step: usual(rank) + (3000 if (rank, step) == (0, 20) else 0))
