@@ -1,0 +1,201 @@
+"""Windows of whole jobs: late ranks, what filled their time, and loaders that do not keep up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hanglab.recorder.slowness.batch_waits import (
+    BatchWait,
+    cost_of_slow_input,
+    starved_ranks,
+    starved_share,
+)
+from hanglab.recorder.slowness.job_window import JobWindow, Lateness, TimeBreakdown
+from hanglab.recorder.slowness.section_costs import SectionCost, Typical, heaviest_section, longer
+
+SECOND = 1_000_000_000
+#: Rank 2 works 8 ms longer in each of 100 operations, and its peers wait for it.
+LATE = Lateness(2 * SECOND, 100, 99, int(0.8e9), int(8e6), int(0.8e9), 0.8e9, 50.0)
+
+
+def job(
+    late: Lateness = LATE,
+    cpu: float = 1.6,
+    waited: float = 0.0,
+    usual: float = 0.8,
+    **times: Any,
+) -> JobWindow:
+    """Four ranks with ``usual`` s of processor time each, rank 2 with ``cpu``."""
+
+    def breakdown(seconds: float, waits: float) -> TimeBreakdown:
+        ns = seconds * SECOND
+        return TimeBreakdown(cpu_ns=ns, cpu_parts=[ns / 10] * 10, waited_ns=waits * SECOND)
+
+    of_rank = {rank: breakdown(usual, 0.0) for rank in range(4)}
+    of_rank[2] = replace(breakdown(cpu, waited), **times)
+    on_time = Lateness(2 * SECOND, 100)
+    return JobWindow(2 * SECOND, 100, 50, dict.fromkeys(range(4), on_time) | {2: late}, of_rank)
+
+
+def accused(window: JobWindow) -> list[int]:
+    return [rank for rank in window.times if window.computes_more(rank)]
+
+
+def test_a_rank_that_is_late_and_computes_more() -> None:
+    assert accused(job()) == [2]
+    assert LATE.share == pytest.approx(0.792 / 1.992)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        replace(LATE, excess_ns=0.15e9),  # 0.075 of the time
+        replace(LATE, late_ns=int(0.08e9)),  # its peers lose half of what they must
+        replace(LATE, certainty=1.4),
+        replace(LATE, compared=11),
+        replace(LATE, longest_ns=int(0.8e9)),  # once
+    ],
+)
+def test_who_is_not_late_enough_is_not_accused(late: Lateness) -> None:
+    assert accused(job(late)) == []
+
+
+@pytest.mark.parametrize(("cpu", "found"), [(1.15, []), (1.17, []), (1.21, [2]), (1.6, [2])])
+def test_processor_time_beyond_what_cold_caches_explain(cpu: float, found: list[int]) -> None:
+    """0.08 of the time and 1.2 times the peers' where no section tells."""
+    assert accused(job(cpu=cpu, usual=1.0)) == found
+
+
+def test_a_rank_that_its_machine_delays_is_not_accused() -> None:
+    assert accused(job(cpu=1.1)) == [2]
+    assert accused(job(cpu=1.1, waited=0.2)) == []
+
+
+def test_a_burst_of_work_is_not_persistent() -> None:
+    burst = [0.8e9 / 10] * 8 + [0.4e9] * 2
+    assert accused(job(cpu_parts=burst)) == []
+
+
+def test_collections_and_loading_are_no_work() -> None:
+    assert accused(job(collecting_ns=0.4e9, input_cpu_ns=0.4e9)) == []
+
+
+def test_a_rank_without_a_processor() -> None:
+    window = job(cpu=0.85, waited=0.6)
+    assert [rank for rank in window.times if window.lacks_a_processor(rank)] == [2]
+    # A fifth of the excess in lateness is not the main part of it, nor half its work as much.
+    assert not job(cpu=0.85, waited=0.32).lacks_a_processor(2)
+    assert not job(cpu=1.2, waited=0.6).lacks_a_processor(2)
+    assert not job(cpu=0.85, waited=0.6, cpu_ns=None).lacks_a_processor(2)
+    less_late = replace(LATE, excess_ns=0.5e9)
+    assert job(less_late, cpu=0.85, waited=0.32).lacks_a_processor(2)
+    assert not job(less_late, cpu=0.85, waited=0.28).lacks_a_processor(2)
+
+
+def test_larger_batches_explain_as_much_more_work() -> None:
+    def explained(elements: float, cpu: float = 1.6) -> bool:
+        window = job(cpu=cpu)
+        for rank, times in window.times.items():
+            times.elements = elements if rank == 2 else 1000.0
+        return window.computes_for_larger_batches(2)
+
+    assert [explained(size) for size in (1200.0, 1300.0, 2000.0)] == [False, True, True]
+    assert [explained(size, cpu=1.0) for size in (1100.0, 1200.0)] == [False, True]
+
+
+def cost(ms: float, quick_ms: float, entries: int = 50) -> SectionCost:
+    return SectionCost(entries, round(ms * entries * 1e6), Typical(ms * 1e6, quick_ms * 1e6))
+
+
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        (cost(12.1, 12.1), True),
+        (cost(12.1, 10.5), False),  # the quickest entries are as quick
+        (cost(11.9, 11.9), False),
+        (cost(30.0, 30.0, 19), False),
+    ],
+)
+def test_a_section_that_takes_longer(own: SectionCost, found: bool) -> None:
+    costs = {("step", ""): {0: cost(10, 10), 1: cost(10, 10), 2: own}}
+    assert longer(costs, 2) is found
+    short = {("step", ""): {0: cost(1, 1), 1: cost(1, 1), 2: cost(1.9, 1.9)}}
+    assert not longer(short, 2)
+
+
+def test_the_section_that_holds_most_of_the_excess() -> None:
+    costs = {
+        ("a", ""): {0: cost(10, 10), 2: cost(15, 15)},
+        ("b", ""): {0: cost(10, 10), 2: cost(11, 11)},
+        ("c", ""): {2: cost(90, 90)},
+    }
+    assert heaviest_section(costs, 2, 200e6) == "a"
+    assert heaviest_section(costs, 2, 300e6) is None
+
+
+def batches(*waits: tuple[float, float | None, float]) -> dict[int, BatchWait]:
+    return {
+        rank: BatchWait(share, busy, count=50, wait_ms=ms)
+        for rank, (share, busy, ms) in enumerate(waits)
+    }
+
+
+@pytest.mark.parametrize(
+    ("waits", "waiting"),
+    [
+        # As recorded of ``input_starved``: ranks wait in turns behind saturated loaders.
+        ([(0.13, 0.98, 12.1), (0.02, 0.9, 1.6), (0.61, 0.95, 53.5), (0.05, 0.97, 4.5)], [2, 0, 3]),
+        # Its control, and that of ``slow_input_and_compute``, which loads in its own process.
+        ([(0.11, 0.06, 3.5), (0.07, 0.08, 2.3), (0.08, 0.08, 2.6), (0.06, 0.09, 1.9)], []),
+        ([(0.24, None, 7.3), (0.24, None, 7.0), (0.26, None, 7.8), (0.24, None, 7.0)], []),
+        ([(0.45, None, 20.0)] * 4, [0, 1, 2, 3]),
+        ([(0.16, 0.9, 9.0), (0.0, 0.9, 0.1)], [0]),
+        ([(0.16, 0.9, 9.0), (0.0, 0.7, 0.1)], []),
+        ([(0.6, 0.9, 9.0), (0.0, 0.5, 0.1)], []),
+        ([(0.6, 1.0, 1.9)] * 4, []),
+    ],
+)
+def test_starved_jobs(waits: list[tuple[float, float | None, float]], waiting: list[int]) -> None:
+    assert starved_ranks(batches(*waits), len(waits)) == waiting
+
+
+def test_a_rank_that_is_not_known_may_not_starve() -> None:
+    assert starved_ranks(batches(*[(0.45, None, 20.0)] * 3), 4) == []
+
+
+def test_the_share_of_a_starved_job() -> None:
+    assert starved_share(batches((0.5, None, 9.0), (0.7, None, 9.0)), [1, 0]) == pytest.approx(0.6)
+    assert starved_share(batches((0.1, 1.0, 9.0), (0.3, 1.0, 9.0)), [1, 0]) == pytest.approx(0.4)
+    assert starved_share(batches((0.6, 1.0, 9.0), (0.7, 1.0, 9.0), (0.2, 1.0, 9.0)), [1, 0]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("own", "peers", "slow"),
+    [
+        ((0.82, 0.99, 67.0), (0.03, 0.17, 3.0), True),
+        ((0.82, 0.45, 67.0), (0.03, 0.17, 3.0), False),  # its loader keeps up
+        ((0.82, 0.99, 67.0), (0.03, 0.7, 3.0), False),  # its peers' are hardly faster
+        ((0.07, 0.99, 67.0), (0.03, 0.17, 3.0), False),
+        ((0.82, 0.99, 4.4), (0.03, 0.17, 3.0), False),
+        ((0.82, None, 67.0), (0.06, None, 3.0), False),  # theirs may starve unseen
+        ((0.82, None, 67.0), (0.03, None, 3.0), True),
+    ],
+)
+def test_one_slow_loader(
+    own: tuple[float, float | None, float], peers: tuple[float, float | None, float], slow: bool
+) -> None:
+    waits = batches(peers, peers, own, peers)
+    assert (cost_of_slow_input(job(cpu=0.8), waits, 2) is not None) is slow
+    on_time = job(Lateness(2 * SECOND, 100), cpu=0.8)
+    assert cost_of_slow_input(on_time, waits, 2) is None
+
+
+def test_a_loader_that_its_machine_delays_is_not_slow() -> None:
+    waits = batches(*[(0.03, 0.17, 3.0)] * 2, (0.82, 0.99, 67.0))
+    as_quick = {r: replace(w, batch_ms=8.0 if r != 2 else 11.9) for r, w in waits.items()}
+    assert cost_of_slow_input(job(cpu=0.8), waits, 2) is not None
+    assert cost_of_slow_input(job(cpu=0.8), as_quick, 2) is None
+    assert cost_of_slow_input(job(cpu=0.8, waited=0.8), waits, 2) is None
