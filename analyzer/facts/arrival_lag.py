@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -102,10 +101,6 @@ class OwnTime:
         steps = np.diff(self._edges, prepend=self._edges[:1])
         steps[::2] = 0.0
         self._sums = np.cumsum(steps)
-
-    @cached_property
-    def total_ns(self) -> float:
-        return float(self._sums[-1]) if len(self._sums) else 0.0
 
     def before(self, times: Times) -> Times:
         """Own time up to each of the times."""

@@ -133,7 +133,6 @@ class _Builder:
             silent_p2p=group_table.silent_p2p,
             incomplete=any(map(_lacks_somebody, group_table.groups))
             or any(map(may_hide, merged.ranks.values())),
-            abridged=not self._small,
         )
         important = {end.rank for end in roots.ends if end.kind != "unknown"}
         important.update(rank for divergence in divergences for rank in divergence.deviating)

@@ -31,8 +31,6 @@ class WaitCycle:
     certain: bool
     #: Any one of them, had it gone on, would have freed all.
     keys: tuple[int, ...]
-    #: All that are caught in this ring or in others that share ranks with it.
-    caught: tuple[int, ...]
 
 
 @dataclass
@@ -188,7 +186,7 @@ def _wait_cycle(
             waiting for waiting in waits.first(rank) if following in waiting.blockers(rank)
         )
     certain = all(waiting.certain for waiting in places.values())
-    return WaitCycle(places, certain, tuple(keys), tuple(sorted(component)))
+    return WaitCycle(places, certain, tuple(keys))
 
 
 def _shortest_cycle(edges: dict[int, set[int]]) -> list[int]:

@@ -123,9 +123,6 @@ class WaitForGraph:
     silent_p2p: frozenset[int] = frozenset()
     #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
     progressing: tuple[int, ...] = ()
-    #: Only the ranks that matter were read in full: the calls of others lack
-    #: arguments and stacks, and ``unfinished`` lacks most of them.
-    abridged: bool = False
 
     @property
     def missing(self) -> tuple[int, ...]:

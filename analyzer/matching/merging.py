@@ -126,11 +126,6 @@ def group_key(part: GroupSummary) -> GroupKey:
     return part.name, part.members or None
 
 
-def merge(*parts: RankSummary | MergedSummaries) -> MergedSummaries:
-    """Unite summaries, and what was united before, into a new whole."""
-    return merge_all(parts)
-
-
 def merge_all(parts: Iterable[RankSummary | MergedSummaries]) -> MergedSummaries:
     merged = MergedSummaries()
     for part in parts:

@@ -212,11 +212,6 @@ def signature_table(
     return np.array(rows, dtype=np.uint64).reshape(len(keys), 5)
 
 
-def suspicious(a: UInt64, b: UInt64) -> bool:
-    """True if two signatures differ in something that both of them know."""
-    return bool(np.any((a != b) & (a != 0) & (b != 0)))
-
-
 def alike(a: tuple[int, ...] | None, b: tuple[int, ...] | None) -> bool:
     """True if two signatures are from one line and equal in whatever else both of them know.
 

@@ -56,8 +56,7 @@ Event = tuple[Action, tuple[int, int] | None]
 class _Writer:
     """Appends operations to all ranks that take part in them."""
 
-    def __init__(self, random: Random, groups: tuple[ProgramGroup, ...], world: int) -> None:
-        self._random = random
+    def __init__(self, groups: tuple[ProgramGroup, ...], world: int) -> None:
         self._groups = groups
         self._actions: list[list[Action]] = [[] for _ in range(world)]
         self._batches = 0
@@ -125,7 +124,7 @@ def random_program(
 ) -> Program:
     """A loop of up to ``length`` operations, some before and some after it, and a last barrier."""
     groups = random_layout(random, world)
-    writer = _Writer(random, groups, world)
+    writer = _Writer(groups, world)
     site = 10
 
     def events(count: int) -> list[Event]:

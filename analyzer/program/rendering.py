@@ -122,7 +122,6 @@ class _Renderer:
         self._gloo = run.backend == "gloo"
         self._ids = group_ids(run.program, rank)
         self._frames = _Frames(style.depth)
-        self._strings: dict[str, str] = {}
 
     def dump(self) -> dict[str, Any]:
         entries = self._entries()

@@ -134,7 +134,7 @@ def test_own_time_of_overlapping_intervals():
     import numpy as np
 
     own = OwnTime(np.array([[0.0, 10.0], [20.0, 30.0], [5.0, 12.0]]))
-    assert own.total_ns == 22.0
+    assert own.before(np.array([np.inf])).tolist() == [22.0]
     begins, ends = np.array([0.0, 8.0, 12.0, -5.0]), np.array([12.0, 25.0, 20.0, 50.0])
     assert own.overlap(begins, ends).tolist() == [12.0, 9.0, 0.0, 22.0]
     assert OwnTime(np.zeros((0, 2))).overlap(begins, ends).tolist() == [0.0] * 4

@@ -1,4 +1,4 @@
-"""Summaries merge in any order and grouping to the same picture, in one process or in many."""
+"""Summaries merge in any order and grouping to the same graph, in one process or in many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import graph_of_summaries
-from hanglab.analyzer.matching.merging import MergedSummaries, merge
+from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.summary import summarise
 from hanglab.analyzer.program.trials import random_trial
 
@@ -23,17 +23,17 @@ def test_merging_is_associative_and_commutative(seed: int) -> None:
     dumps = {dump.rank: dump for dump in trial.dumps()}
     expected = range(trial.run.program.world_size)
     straight = graph_of_summaries(
-        merge(*map(summarise, dumps.values())), dumps.get, expected=expected
+        merge_all(map(summarise, dumps.values())), dumps.get, expected=expected
     )
     ranks = list(dumps)
     random.shuffle(ranks)
     pieces: list[MergedSummaries] = []
     for rank in ranks:
         summary = pickle.loads(pickle.dumps(summarise(dumps[rank])))
-        pieces.append(merge(summary))
+        pieces.append(merge_all([summary]))
     while len(pieces) > 1:
         at = random.randrange(len(pieces) - 1)
-        pieces[at : at + 2] = [merge(pieces[at], pieces[at + 1])]
+        pieces[at : at + 2] = [merge_all(pieces[at : at + 2])]
     if not pieces:
         return
     shuffled = graph_of_summaries(pieces[0], dumps.get, expected=expected)
