@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.decision import arbitrate
 from hanglab.analyzer.facts.assembly import gather
 from hanglab.analyzer.facts.case_facts import CaseFacts
@@ -13,9 +14,6 @@ from hanglab.analyzer.fallback import healthy, undecided
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.registry import heuristics
 from hanglab.analyzer.verdict import Evidence, Status, Unusable, Verdict
-
-#: Rows of one kind of evidence in a verdict that names nobody.
-_MOST_TOLD = 64
 
 
 def analyze(path: Path | str) -> Verdict:
@@ -63,7 +61,7 @@ def _ask(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
 
 def _told(facts: CaseFacts) -> list[Evidence]:
     """Exceptions and ends of ranks, where they name no culprit."""
-    return [Evidence(t.source, t.view.rank, t.detail) for t in failures(facts)[:_MOST_TOLD]]
+    return [Evidence(t.source, t.view.rank, t.detail) for t in failures(facts)[:LISTED_ROWS]]
 
 
 def _unchecked(facts: CaseFacts, failed: int) -> Verdict:

@@ -9,6 +9,7 @@ from hanglab.analyzer.causes.synchronization.divergence import (
     undecided_divergence,
     undecided_finding,
 )
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
@@ -47,9 +48,8 @@ def healthy(facts: CaseFacts) -> Verdict | None:
 
 
 def _moving(facts: CaseFacts) -> bool:
-    limit = (facts.job.hang_after_s if facts.job else None) or 5.0
     movements = [v.movement for v in facts.ranks.values() if v.ended is None]
-    if not any(m is not None and m.quiet_s < limit for m in movements):
+    if not any(m is not None and m.quiet_s < facts.hang_after_s for m in movements):
         return False
     return unusual_idle_time(facts) is None
 
@@ -65,7 +65,7 @@ def _joining(facts: CaseFacts) -> list[int]:
 
 
 def _still_joining(facts: CaseFacts, ranks: list[int]) -> Verdict:
-    lines = {rank: name_line(facts.ranks[rank].location()) for rank in ranks[:64]}
+    lines = {rank: name_line(facts.ranks[rank].location()) for rank in ranks[:LISTED_ROWS]}
     facts.inputs.would_decide = ["native stacks", "socket states of both ends"]
     everybody = "All ranks are" if len(ranks) > 1 else "The only rank is"
     return Verdict(
@@ -87,7 +87,9 @@ def _still_joining(facts: CaseFacts, ranks: list[int]) -> Verdict:
 def _nothing_recorded(facts: CaseFacts) -> Verdict:
     """Dumps of a recorder that was off, or of which nothing was asked."""
     ranks = facts.graph.ranks
-    facts.inputs.would_decide = [f"rank {rank}'s dump with its operations" for rank in ranks[:64]]
+    facts.inputs.would_decide = [
+        f"rank {rank}'s dump with its operations" for rank in ranks[:LISTED_ROWS]
+    ]
     return Verdict(
         status=Status.INCONCLUSIVE,
         summary=(
@@ -133,7 +135,7 @@ def undecided(facts: CaseFacts) -> Verdict:
             + (f" number {wait.call.seq}" if wait.call.seq is not None else "")
             + (f" for {name_ranks(wait.on)}" if wait.on else ""),
         )
-        for wait in graph.waits[:64]
+        for wait in graph.waits[:LISTED_ROWS]
     ]
     divergence = undecided_divergence(graph)
     asked = undecided_finding(graph, divergence) if divergence is not None else None
@@ -186,7 +188,7 @@ def _hang_summary(facts: CaseFacts) -> str:
 def _current_lines(facts: CaseFacts) -> list[Evidence]:
     """The lines at which the ranks of a Case stand."""
     found = []
-    for rank, view in sorted(facts.ranks.items())[:64]:
+    for rank, view in sorted(facts.ranks.items())[:LISTED_ROWS]:
         line = name_line(view.location()) if view.ended is None else ""
         if line:
             found.append(Evidence("stack", rank, f"is{line}"))

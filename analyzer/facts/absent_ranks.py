@@ -13,17 +13,15 @@ from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.child_waits import child_wait
 from hanglab.analyzer.facts.departure_calls import describe_departure
-from hanglab.analyzer.facts.interpreter_lock import PAUSES, gil_holder
+from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.facts.stack_position import Place, main_thread
+from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
 from hanglab.analyzer.verdict import Cause, Location
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import Frame
-
-#: Share of one core above which a rank is busy rather than waiting.
-BUSY = 0.8
 
 
 def absent_ranks(facts: CaseFacts) -> list[int]:

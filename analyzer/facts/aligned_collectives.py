@@ -14,6 +14,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from hanglab.analyzer.facts.thresholds import LATEST_COLLECTIVES, SAME_HOST_CLOCK_NS
 from hanglab.analyzer.flight_recorder.columns import Entries, RankDump
 from hanglab.recorder.case.progress_records import Progress
 
@@ -22,10 +23,6 @@ Bool = npt.NDArray[np.bool_]
 
 #: Innermost frame of an operation that torch's own reducer issues during a backward pass.
 _BACKWARD = ("torch/autograd/graph.py", "torch/autograd/__init__.py")
-#: Differences below this are the clock's, in nanoseconds.
-_CLOCK_NS = 20_000
-#: Collectives of one group that are looked at, the latest.
-_LIMIT = 20_000
 
 
 @dataclass
@@ -143,7 +140,7 @@ def _column(
     )
     # A number may stand twice: coalesced operations share theirs.
     _, first = np.unique(entries.seq[chosen], return_index=True)
-    chosen = chosen[first][-_LIMIT:]
+    chosen = chosen[first][-LATEST_COLLECTIVES:]
     if not len(chosen):
         return None
     backward = np.array([_from_backward(stack) for stack in entries.stacks] + [False])
@@ -224,7 +221,7 @@ def _chained(
     chained = np.zeros(len(entered), dtype=np.bool_)
     if len(entered) < 2:
         return chained
-    chained[:-1] = (waited[:-1] > entered[1:] + _CLOCK_NS).any(axis=1)
+    chained[:-1] = (waited[:-1] > entered[1:] + SAME_HOST_CLOCK_NS).any(axis=1)
     together = backward[:-1] & backward[1:]
     known: Bool = np.asarray((update >= 0).all(axis=1))
     same_update: Bool = np.asarray((update[:-1] == update[1:]).all(axis=1))

@@ -19,12 +19,8 @@ import numpy.typing as npt
 from hanglab.analyzer.facts.aligned_collectives import AlignedCollectives, Bool, Times, timeline
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host_clocks import HostClocks, host_clocks, on_common_clocks
+from hanglab.analyzer.facts.thresholds import ALIGNED_CLOCK_NS, EXACT_MEDIAN_MEMBERS
 from hanglab.recorder.slowness.job_window import Lateness
-
-#: With more members the peers' median is taken over all of them.
-_EXACT = 16
-#: Two readings of clocks that differ by less say nothing about order, in nanoseconds.
-_CLOCK_NS = 50_000
 
 
 @dataclass
@@ -193,7 +189,7 @@ def _overlapping(aligned: AlignedCollectives) -> Bool:
     """Operations after which a member entered the next before all had entered this one."""
     chained = np.zeros(len(aligned.entered), dtype=np.bool_)
     if len(chained) > 1:
-        chained[:-1] = aligned.entered[1:].min(axis=1) < aligned.release[:-1] - _CLOCK_NS
+        chained[:-1] = aligned.entered[1:].min(axis=1) < aligned.release[:-1] - ALIGNED_CLOCK_NS
     return chained
 
 
@@ -255,7 +251,7 @@ def _compare(
 def _peers(values: Times) -> Times:
     """For each member the median over the others, shape (n, m) as ``values``."""
     members = values.shape[1]
-    if members > _EXACT:
+    if members > EXACT_MEDIAN_MEMBERS:
         return np.median(values, axis=1, keepdims=True).repeat(members, axis=1)
     columns = [np.median(np.delete(values, j, axis=1), axis=1) for j in range(members)]
     return np.stack(columns, axis=1)

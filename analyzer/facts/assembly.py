@@ -13,6 +13,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
+from hanglab.analyzer.facts.thresholds import CHECKED_BYTES
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
 from hanglab.analyzer.flight_recorder import DumpError, load_many
 from hanglab.analyzer.flight_recorder.columns import RankDump
@@ -34,9 +35,6 @@ from hanglab.recorder.case.records import (
 )
 
 Happened = TypeVar("Happened", Raised, Departure)
-
-#: Checksums of a larger Case are not compared: that would take longer than the analysis.
-_CHECKED_BYTES = 64 << 20
 
 
 def _buffers(ranks: Sequence[RankCase], unusable: list[Unusable]) -> dict[int, RankDump]:
@@ -217,7 +215,7 @@ def from_case(path: Path) -> CaseFacts:
     unusable += [Unusable(file=str(file), reason=reason) for file, reason in reader.problems]
     unusable += [
         Unusable(file=str(path / name), reason=f"{reason} since it was recorded")
-        for name, reason in differences(reader, _CHECKED_BYTES)
+        for name, reason in differences(reader, CHECKED_BYTES)
         if reader.path / name not in dict(reader.problems)
     ]
     return CaseFacts(

@@ -16,6 +16,7 @@ from hanglab.analyzer.facts.stack_position import (
     main_thread,
     position_of,
 )
+from hanglab.analyzer.facts.thresholds import DEFAULT_HANG_S
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.matching.calls import Call
@@ -238,6 +239,11 @@ class CaseFacts:
         """True where the recorder captured because nothing moved, and it did not end well."""
         trigger = self.job.trigger if self.job else None
         return trigger is not None and trigger.kind == "no_progress" and not self.all_succeeded
+
+    @property
+    def hang_after_s(self) -> float:
+        """Seconds without progress after which the job is called hung."""
+        return (self.job.hang_after_s if self.job else None) or DEFAULT_HANG_S
 
     @property
     def all_ended(self) -> bool:

@@ -10,14 +10,11 @@ from __future__ import annotations
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.stack_position import main_thread
+from hanglab.analyzer.facts.thresholds import BUSY, NAMED_PROCESSES
 from hanglab.recorder.case.records import ProcessSample
 
 #: Where in the kernel a process waits for one of its own.
 _WAIT = "do_wait"
-#: A process below that uses so much of a core is at work.
-_AT_WORK = 0.8
-#: So many of the processes are named.
-_NAMED = 3
 
 
 def child_wait(view: RankView) -> tuple[float, str] | None:
@@ -27,8 +24,8 @@ def child_wait(view: RankView) -> tuple[float, str] | None:
     children = [one for one in _latest(view) if one.state not in ("Z", "X", "")]
     if not children:
         return None
-    at_work = view.movement is not None and view.movement.share_below >= _AT_WORK
-    whom = " and ".join(f"{one.name} (pid {one.pid})" for one in children[:_NAMED])
+    at_work = view.movement is not None and view.movement.share_below >= BUSY
+    whom = " and ".join(f"{one.name} (pid {one.pid})" for one in children[:NAMED_PROCESSES])
     noun = "its child process" if len(children) == 1 else "one of its child processes"
     words = f"it waits for {noun} {whom}"
     if at_work:

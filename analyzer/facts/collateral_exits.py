@@ -13,11 +13,10 @@ from functools import partial
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.failures import Failure, failure_of
+from hanglab.analyzer.facts.thresholds import END_BLUR_NS
 
 #: Signals by which launchers end the ranks that are left.
 _SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
-#: Ends are noted when somebody looks, in no order: of two within this time either may be first.
-_BLUR_NS = 1_000_000_000
 
 
 def failures(facts: CaseFacts) -> list[Failure]:
@@ -42,7 +41,7 @@ def _ended_after_failure(found: list[Failure]) -> list[Failure]:
     That is what a launcher does to those that are left: it asks first and kills later.
     """
     collateral = _failed_after_an_end(found)
-    for sent, blur_ns in ((frozenset({signal.SIGKILL}) | _SENT, 0), (_SENT, _BLUR_NS)):
+    for sent, blur_ns in ((frozenset({signal.SIGKILL}) | _SENT, 0), (_SENT, END_BLUR_NS)):
         first = min(
             (t.at_ns for t in found if t.at_ns is not None and _is_first(t, sent)),
             default=None,
@@ -52,7 +51,7 @@ def _ended_after_failure(found: list[Failure]) -> list[Failure]:
         for t in found:
             if _ended_by(t, sent) and t.at_ns is not None:
                 after_first = first is not None and t.at_ns >= first - blur_ns
-                patience_ns = 0 if _ended_by(t, _SENT) else _BLUR_NS
+                patience_ns = 0 if _ended_by(t, _SENT) else END_BLUR_NS
                 if after_first or (acted is not None and t.at_ns >= acted + patience_ns):
                     collateral.append(t)
     return collateral
@@ -89,7 +88,7 @@ def _failed_after_an_end(found: list[Failure]) -> list[Failure]:
         for t in found
         if t.view.rank != rank and not t.consequence and t.at_ns is not None and t.at_ns > end_ns
     ]
-    return [t for t in late if t.source == "exceptions" or (t.at_ns or 0) > end_ns + _BLUR_NS]
+    return [t for t in late if t.source == "exceptions" or (t.at_ns or 0) > end_ns + END_BLUR_NS]
 
 
 def _ended_together(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
@@ -100,7 +99,7 @@ def _ended_together(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
     """
     asked = [t for t in found if _ended_by(t, _SENT) and not t.consequence]
     first = min((t.at_ns or 0 for t in asked), default=0)
-    early = [t for t in asked if (t.at_ns or 0) <= first + _BLUR_NS]
+    early = [t for t in asked if (t.at_ns or 0) <= first + END_BLUR_NS]
     if len(early) < 2:
         return [t for t in asked if t not in early]
     ranks = {t.view.rank for t in early}
@@ -122,7 +121,7 @@ def left_before(view: RankView, found: list[Failure]) -> bool:
     """
     end = view.ended
     limits = [
-        t.at_ns if t.gave_up else max(t.at_ns + _BLUR_NS, _failed_at(t) or 0)
+        t.at_ns if t.gave_up else max(t.at_ns + END_BLUR_NS, _failed_at(t) or 0)
         for t in found
         if t.at_ns is not None and not t.collateral
     ]

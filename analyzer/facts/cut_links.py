@@ -11,9 +11,7 @@ from itertools import combinations
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.links import SocketEnd, links_of
-
-#: Retransmissions in a row, each twice as late as the one before: 1.4 s at the least.
-_IN_A_ROW = 3
+from hanglab.analyzer.facts.thresholds import RETRANSMISSIONS
 
 
 def _lost(end: SocketEnd) -> bool:
@@ -21,7 +19,7 @@ def _lost(end: SocketEnd) -> bool:
     return (
         now.state == "ESTABLISHED"
         and now.retransmitting
-        and now.backoff >= _IN_A_ROW
+        and now.backoff >= RETRANSMISSIONS
         and now.send_queue > 0
     )
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.thresholds import LISTED_SETTINGS
 from hanglab.analyzer.verdict import Evidence
 
 #: Names of the environment that are each rank's or each host's own.
@@ -13,8 +14,6 @@ _OWN = frozenset(
     {"RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "ROLE_RANK", "CUDA_VISIBLE_DEVICES",
      "NCCL_HOSTID", "NCCL_RAS_ADDR", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_RESTART_COUNT"}
 )  # fmt: skip
-#: Differences that are told at most.
-_MOST = 8
 
 
 def differences(views: Mapping[int, RankView]) -> list[Evidence]:
@@ -48,7 +47,7 @@ def differences(views: Mapping[int, RankView]) -> list[Evidence]:
             values = {rank: values.get(rank, "unset") for rank in known}
         if len(set(values.values())) > 1:
             found.append(Evidence("environment", None, f"{name} differs: {_by_value(values)}"))
-    return found[:_MOST]
+    return found[:LISTED_SETTINGS]
 
 
 def _by_value(values: Mapping[int, str]) -> str:

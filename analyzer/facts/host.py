@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from hanglab.analyzer.facts.thresholds import (
+    LATEST_SAMPLES,
+    SCARCE_MEMORY_SAMPLES,
+    SCARCE_MEMORY_SHARE,
+)
 from hanglab.recorder.case.host_records import (
     CpuGroup,
     FileSystem,
@@ -16,9 +21,6 @@ from hanglab.recorder.case.host_records import (
     RankLoad,
 )
 from hanglab.recorder.case.records import Container
-
-#: Share of the host's memory below which it has hardly any left.
-_SCARCE = 0.1
 
 Group = TypeVar("Group", CpuGroup, MemoryGroup, PidsGroup)
 
@@ -82,8 +84,8 @@ class HostView:
         return any(
             s.memory_available_bytes is not None
             and s.memory_bytes
-            and s.memory_available_bytes < _SCARCE * s.memory_bytes
-            for s in self.samples[-5:]
+            and s.memory_available_bytes < SCARCE_MEMORY_SHARE * s.memory_bytes
+            for s in self.samples[-SCARCE_MEMORY_SAMPLES:]
         )
 
     @cached_property
@@ -100,7 +102,7 @@ class HostView:
         What a process had filled is often gone soon after it: three samples count.
         """
         latest: dict[tuple[str, str], FileSystem] = {}
-        for sample in self.samples[-3:]:
+        for sample in self.samples[-LATEST_SAMPLES:]:
             for space in sample.spaces:
                 if rank not in space.ranks:
                     continue

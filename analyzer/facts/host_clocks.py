@@ -16,10 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanglab.analyzer.facts.aligned_collectives import AlignedCollectives, Timeline, Times
-
-#: Operations around one that its offset is the median of, and fewest that say anything.
-WINDOW = 21
-FEWEST = 5
+from hanglab.analyzer.facts.thresholds import CLOCK_FEWEST, CLOCK_WINDOW
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ def _offset(
     if not at:
         return None
     moments, offsets = np.concatenate(at), np.concatenate(ahead)
-    if len(moments) < FEWEST:
+    if len(moments) < CLOCK_FEWEST:
         return None
     order = np.argsort(moments, kind="stable")
     return Offset(moments[order], _running_median(offsets[order]))
@@ -138,10 +135,10 @@ def _left(aligned: AlignedCollectives, hosts: Mapping[int, str], host: str) -> T
 
 
 def _running_median(values: npt.NDArray[np.float64]) -> Times:
-    """Median of the WINDOW values around each; a jump stays a jump."""
-    half = WINDOW // 2
+    """Median of the CLOCK_WINDOW values around each; a jump stays a jump."""
+    half = CLOCK_WINDOW // 2
     padded = np.concatenate([values[:1].repeat(half), values, values[-1:].repeat(half)])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, WINDOW)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, CLOCK_WINDOW)
     smooth: Times = np.median(windows, axis=1)
     return smooth
 

@@ -9,13 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.interpreter_lock import PAUSES
+from hanglab.analyzer.facts.thresholds import AWAITED_IDLE_S, AWAITED_PAUSES, IDLE_S, PAUSES
 
-#: A rest of all ranks that is this long, in seconds, and longer than any before by PAUSES.
-_LONG_S = 5.0
-#: The same of a rank that others wait for in an operation: they rest because it does.
-_AWAITED_S = 2.0
-_AWAITED_PAUSES = 2
 #: Captures that the time without movement did not bring about.
 _EARLY = frozenset({"deadline", "request", "interrupt"})
 
@@ -44,14 +39,14 @@ def moved_recently(view: RankView) -> bool:
     Times in which the recorder could not look count, too: they are no movement.
     """
     movement = view.movement
-    return movement is not None and max(movement.quiet_s, movement.rested_s) < _AWAITED_S
+    return movement is not None and max(movement.quiet_s, movement.rested_s) < AWAITED_IDLE_S
 
 
 def is_unusually_idle(view: RankView) -> bool:
     """True if a rank that others wait for has not moved for longer than it is used to."""
     movement = view.movement
     return movement is not None and movement.quiet_s >= max(
-        _AWAITED_S, _AWAITED_PAUSES * movement.longest_pause_s
+        AWAITED_IDLE_S, AWAITED_PAUSES * movement.longest_pause_s
     )
 
 
@@ -63,8 +58,8 @@ def unusual_idle_time(facts: CaseFacts) -> IdleTime | None:
     movements = [view.movement for view in facts.ranks.values() if view.ended is None]
     idle = min((m.quiet_s if m is not None else 0.0 for m in movements), default=0.0)
     pause = max((m.longest_pause_s for m in movements if m is not None), default=0.0)
-    if idle >= max(_LONG_S, PAUSES * pause) or (
-        awaited and idle >= max(_AWAITED_S, _AWAITED_PAUSES * pause)
+    if idle >= max(IDLE_S, PAUSES * pause) or (
+        awaited and idle >= max(AWAITED_IDLE_S, AWAITED_PAUSES * pause)
     ):
         return IdleTime(idle, pause, awaited)
     mine = [m for rank in awaited if (m := facts.ranks[rank].movement) is not None]

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.thresholds import PAUSES, SILENT_NS
 from hanglab.analyzer.verdict import Location
-
-#: A quiet rank that computes is accused only beyond this many of its longest earlier pauses.
-PAUSES = 10
-#: A recorder thread that has not run for this long is kept from it.
-_SILENT_NS = 1_000_000_000
 
 
 def answers(facts: CaseFacts, view: RankView) -> bool:
@@ -16,7 +12,7 @@ def answers(facts: CaseFacts, view: RankView) -> bool:
     trigger = facts.job.trigger if facts.job else None
     beat = view.progress.heartbeat_mono_ns if view.progress else 0
     if trigger is not None and beat:
-        return trigger.at.mono_ns - beat < _SILENT_NS
+        return trigger.at.mono_ns - beat < SILENT_NS
     return view.answered
 
 

@@ -12,18 +12,16 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from hanglab.analyzer.facts.thresholds import CLOCKS_APART_NS
 from hanglab.recorder.case.records import ChildExit, Clock, Departure, Exit, JobRecord, Raised
 
 Stamped = TypeVar("Stamped", Raised, Exit, ChildExit, Departure)
-
-#: What messages took may be most of a smaller difference.
-_LEAST_NS = 500_000_000
 
 
 def ahead_of_job(job: JobRecord | None, host: str) -> int:
     """Nanoseconds by which the host's wall clock is ahead of the job's; 0 if hardly at all."""
     ahead = job.clocks_ahead_ns.get(host, 0) if job is not None else 0
-    return ahead if abs(ahead) >= _LEAST_NS else 0
+    return ahead if abs(ahead) >= CLOCKS_APART_NS else 0
 
 
 def on_job_clock(records: Iterable[Stamped], ahead_ns: int) -> list[Stamped]:

@@ -10,11 +10,6 @@ from hanglab.analyzer.facts.failures import Failure, failure_of
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.records import Raised
 
-MIB = 1 << 20
-
-#: Above what the text of an error alone proves, below what the kernel itself says.
-CONFIRMED = 0.98
-
 
 def own_failures(facts: CaseFacts) -> list[Failure]:
     """Troubles of ranks that are nobody else's doing, the earliest first."""

@@ -12,14 +12,13 @@ import signal
 from collections.abc import Iterable, Mapping
 
 from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.thresholds import COMPARED_STDERR
 
 _NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:")
 _FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 #: What C++ and faulthandler write of a process that is about to die, and how it goes on.
 _DYING = re.compile(r"^(?:terminate called |Fatal Python error: )")
 _MORE = re.compile(r"^(?:\s|$|Current thread |Thread |<)")
-#: So much of the end of a text is compared; the beginning may have been cut off.
-_COMPARED = 1_000
 
 
 def separate_stderr(views: Iterable[RankView], shared: Mapping[str, str]) -> None:
@@ -48,7 +47,7 @@ def _tell_apart(neighbours: list[RankView], common: str) -> None:
 
 
 def _is_shared(text: str, texts: list[str], common: str) -> bool:
-    return texts.count(text) > 1 or text[-_COMPARED:] in common
+    return texts.count(text) > 1 or text[-COMPARED_STDERR:] in common
 
 
 def _named(text: str, rank: int) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.thresholds import REPEATED_PRINT_NS
 from hanglab.analyzer.facts.tracebacks import printed_tracebacks
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause
@@ -24,9 +25,6 @@ _WEAKER = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE, Cause.UNEVEN_
 
 #: What ends a rank because somebody wants it to end.
 _ASKED_FOR = frozenset({"KeyboardInterrupt", "SystemExit"})
-
-#: One exception may be logged and printed, one after the other.
-_AT_ONCE_NS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def _came_before(one: HandledException, earlier: HandledException) -> bool:
         return False
     if one.at_ns is None or earlier.at_ns is None:
         return True
-    return one.at_ns - earlier.at_ns > _AT_ONCE_NS
+    return one.at_ns - earlier.at_ns > REPEATED_PRINT_NS
 
 
 def _place(one: HandledException) -> tuple[str, int] | None:

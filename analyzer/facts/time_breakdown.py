@@ -9,13 +9,9 @@ import numpy as np
 from hanglab.analyzer.facts.aligned_collectives import Times, updates_of
 from hanglab.analyzer.facts.arrival_lag import Arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.thresholds import PARTS, SHORTEST_USAGE_NS
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.slowness.job_window import TimeBreakdown
-
-#: Shorter looks at the processors say nothing, in nanoseconds.
-_SHORTEST_NS = 300e6
-#: Parts that the time is cut into, to see whether something lasts.
-PARTS = 10
 
 
 def time_breakdowns(facts: CaseFacts, found: Arrivals) -> dict[int, TimeBreakdown]:
@@ -83,7 +79,7 @@ def _add_usage(facts: CaseFacts, found: Arrivals, result: dict[int, TimeBreakdow
     begin, end = _window(found)
     begin = max(begin, *(float(at[0]) for look in looks.values() for at, _ in look))
     end = min(end, *(float(at[-1]) for look in looks.values() for at, _ in look))
-    if end - begin < _SHORTEST_NS:
+    if end - begin < SHORTEST_USAGE_NS:
         return
     scale = found.span_ns / (end - begin)
     edges = np.array([begin, end])

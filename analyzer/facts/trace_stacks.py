@@ -15,11 +15,10 @@ from pathlib import PurePath
 
 import msgspec
 
+from hanglab.analyzer.facts.thresholds import LASTING_SHARE
 from hanglab.recorder.case.records import Clock, CodeShape, Frame, Python, StackSample, ThreadStack
 
 _NAME = re.compile(r"(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)", re.DOTALL)
-#: Share of the longest frame's time that a frame must span to have been there all the time.
-_SHARE = 0.95
 
 
 class _Event(msgspec.Struct):
@@ -51,7 +50,7 @@ def stack_of_trace(
         return None
     longest = max(calls, key=lambda event: event.dur)
     # Python numbers its threads in the order in which the profiler met them.
-    lasting = [e for e in calls if e.tid == longest.tid and e.dur >= _SHARE * longest.dur]
+    lasting = [e for e in calls if e.tid == longest.tid and e.dur >= LASTING_SHARE * longest.dur]
     lasting.sort(key=lambda event: (event.ts, -event.dur))
     known = [shape.file for shape in shapes]
     frames = []

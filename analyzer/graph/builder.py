@@ -15,6 +15,7 @@ from hanglab.analyzer.graph.roots import (
     may_hide,
     reaching,
 )
+from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
 from hanglab.analyzer.graph.unmatched_receives import find_unmatched_receives, is_passed_over
 from hanglab.analyzer.graph.wait_for_graph import (
     Cycle,
@@ -36,13 +37,6 @@ from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.sequences import sequences_of
 from hanglab.analyzer.matching.signatures import difference, is_all_to_all
 from hanglab.analyzer.matching.summary import Pending, summarise
-
-#: Jobs up to this size are read in full a second time, of larger ones the ranks that matter.
-SMALL = 64
-#: Of large jobs so many ranks are read in full a second time.
-_READ = 256
-#: So many unfinished operations of a rank are listed in the graph.
-_LISTED = 256
 
 
 def build_wait_for_graph(
@@ -136,8 +130,8 @@ class _Builder:
         )
         important = {end.rank for end in roots.ends if end.kind != "unknown"}
         important.update(rank for divergence in divergences for rank in divergence.deviating)
-        important = set(sorted(important)[:_READ])
-        self._lookup.prefetch(sorted(important)[:_READ])
+        important = set(sorted(important)[:FULL_RANKS])
+        self._lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [self._sink(end, waits, everybody) for end in roots.ends]
         graph.cycles, graph.unmatched = self._cycles(roots, important, waits)
@@ -146,7 +140,7 @@ class _Builder:
             full = self._small or rank in important
             graph.unfinished[rank] = [
                 self._call(rank, pending, waiting.group.group, full)
-                for pending, waiting in mine[: _LISTED if full else 1]
+                for pending, waiting in mine[: LISTED_OPERATIONS if full else 1]
             ]
             for waiting in waits.first(rank):
                 graph.waits.append(self._wait(rank, waiting, waits, full))

@@ -9,7 +9,8 @@ from pathlib import Path
 from hanglab.analyzer.flight_recorder import load_folder, map_folder
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.flight_recorder.discovery import find_candidates
-from hanglab.analyzer.graph.builder import SMALL, build_wait_for_graph, graph_of_summaries
+from hanglab.analyzer.graph.builder import build_wait_for_graph, graph_of_summaries
+from hanglab.analyzer.graph.thresholds import SMALL
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.call_lookup import DumpSource
 from hanglab.analyzer.matching.merging import merge_all

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from hanglab.analyzer.graph.thresholds import LOOKED_AT_NUMBERS
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import Sequences, sequences_of
@@ -33,8 +34,6 @@ _SYNCHRONIZING = frozenset(
     }
 )
 _HASHES = frozenset(map(operation_hash, _SYNCHRONIZING))
-#: So many numbers before the last one that a member finished are looked at.
-_LOOKED_AT = 16
 
 
 def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[int]:
@@ -69,7 +68,7 @@ def _proved(group: ResolvedGroup, merged: MergedSummaries, table: UInt64) -> int
         if highest <= max(lowest, found) or not progress.finished(highest):
             continue
         sequences = sequences or sequences_of(merged, group, table)
-        for seq in range(highest, max(lowest, found, highest - _LOOKED_AT), -1):
+        for seq in range(highest, max(lowest, found, highest - LOOKED_AT_NUMBERS), -1):
             code = sequences.code(rank, seq)
             if code != GAP and int(table[code][OPERATION]) in _HASHES:
                 found = seq

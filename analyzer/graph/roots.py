@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from hanglab.analyzer.graph.thresholds import CYCLE_STARTS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import RankSummary
@@ -40,10 +41,6 @@ class WaitRoots:
     stalled: list[OpenOperation] = field(default_factory=list)
     #: Ranks without evidence of which it is not known whether they hold others up.
     open: list[int] = field(default_factory=list)
-
-
-#: From so many ranks the shortest ring is looked for.
-_STARTS = 256
 
 
 def find_roots(merged: MergedSummaries, waits: OpenOperations) -> WaitRoots:
@@ -191,7 +188,7 @@ def _wait_cycle(
 
 def _shortest_cycle(edges: dict[int, set[int]]) -> list[int]:
     best: list[int] = []
-    for start in sorted(edges)[:_STARTS]:
+    for start in sorted(edges)[:CYCLE_STARTS]:
         came: dict[int, int] = {}
         level = [start]
         while level and start not in came:

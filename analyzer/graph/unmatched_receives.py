@@ -12,15 +12,11 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.roots import reaching
+from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS, SERVING_OTHERS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.issue_order import find_rank_ahead
 from hanglab.analyzer.matching.summary import Pending
-
-#: In larger groups senders are not told apart: every member would have to be read.
-_MEMBERS = 64
-#: So many others have to serve a rank for the one that does not to be the odd one out.
-_OTHERS = 2
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ def find_unmatched_receives(
             continue
         (rank,) = waiting.waiters
         others = set(waiting.group.members) - {rank}
-        if len(others) >= _MEMBERS or not others <= reaching(waits, [rank]):
+        if len(others) >= COMPARED_MEMBERS or not others <= reaching(waits, [rank]):
             continue
         first = {r: waits.by_rank[r][0] for r in others if r in waits.by_rank}
         places = {r: pending.index for r, (pending, _) in first.items()}
@@ -76,7 +72,7 @@ def is_passed_over(
     entries = lookup.entries(rank)
     index = waiting.waiters[rank].index
     others = set(members) - {rank, waiting.peer}
-    if len(others) < _OTHERS or entries is None or not 0 <= index < len(entries):
+    if len(others) < SERVING_OTHERS or entries is None or not 0 <= index < len(entries):
         return False
     name = waiting.group.group.name
     sources: set[int | None] = set()

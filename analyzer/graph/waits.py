@@ -12,15 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.thresholds import UNORDERED
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.signatures import ROOTED
 from hanglab.analyzer.matching.summary import GroupSummary, P2PChannel, Pending, RankSummary
-
-#: Order of an operation that only a status tells of: nobody knows what came before it.
-_UNORDERED = 1 << 40
-#: So many unfinished operations of one status are believed.
-_FROM_STATUS = 64
+from hanglab.analyzer.matching.thresholds import UNFINISHED_BY_STATUS
 
 #: (index of the group, sequence number), or (index of the group, rank, index of the entry).
 Key = tuple[int, ...]
@@ -178,13 +175,13 @@ def _collect(merged: MergedSummaries, group_table: GroupTable, waits: OpenOperat
                 enter(rank, place, pending)
     for place, group in enumerate(group_table.groups):
         for rank, progress in group.progress.items():
-            for seq in sorted(progress.unfinished)[-_FROM_STATUS:]:
+            for seq in sorted(progress.unfinished)[-UNFINISHED_BY_STATUS:]:
                 # Where only the rank's status tells of it, its peers know what it is.
                 known = waits.operations.get((place, seq))
                 if (known is not None and rank in known.waiters) or (rank, place, seq) in posted:
                     continue
                 op = known.op if known is not None else ""
-                enter(rank, place, Pending(ABSENT, _UNORDERED, ABSENT, seq, op))
+                enter(rank, place, Pending(ABSENT, UNORDERED, ABSENT, seq, op))
 
 
 def _complete_collective(waiting: OpenOperation) -> None:
@@ -215,7 +212,7 @@ def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: dict[int
             waiting.behind = [
                 rank
                 for rank, pending in waiting.waiters.items()
-                if oldest[rank] < pending.order < _UNORDERED
+                if oldest[rank] < pending.order < UNORDERED
             ]
         return
     peer = waiting.peer

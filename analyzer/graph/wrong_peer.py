@@ -15,16 +15,10 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.roots import WaitCycle
+from hanglab.analyzer.graph.thresholds import AGREEING_DISTANCES, COMPARED_MEMBERS, USUAL_MESSAGES
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.signatures import call_site
-
-#: A rank has a peer that it usually exchanges messages with after so many.
-_USUAL = 2
-#: In larger groups distances are not compared: every member would have to be read.
-_MEMBERS = 64
-#: So many others have to keep to one distance for it to be the group's.
-_OTHERS = 3
 
 #: Whether it is a send, and the other rank within the group.
 _Use = tuple[bool, int]
@@ -60,7 +54,7 @@ def find_wrong_peer(
         others = {
             r: w for r, w in cycle.places.items() if w.seq is None and r != misdirected[0].rank
         }
-        if any(_uses(r, w, lookup)[_own(r, w)] < _USUAL for r, w in others.items()):
+        if any(_uses(r, w, lookup)[_own(r, w)] < USUAL_MESSAGES for r, w in others.items()):
             return None
         misdirected = [
             one
@@ -145,7 +139,7 @@ def _against_usual_peers(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     index = wrong_peer.waiting.waiters[wrong_peer.rank].index
     mine = _uses(wrong_peer.rank, wrong_peer.waiting, lookup, before=max(index, 0))
     return not mine[_own(wrong_peer.rank, wrong_peer.waiting)] and any(
-        mine[use] >= _USUAL for use in _expected(wrong_peer)
+        mine[use] >= USUAL_MESSAGES for use in _expected(wrong_peer)
     )
 
 
@@ -190,7 +184,7 @@ def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """
     group = wrong_peer.waiting
     size = len(group.group.members)
-    if size > _MEMBERS:
+    if size > COMPARED_MEMBERS:
         return False
 
     def distance(rank: int, use: _Use) -> int:
@@ -207,6 +201,7 @@ def _off_distance(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     if any(own in distances for distances in others.values()):
         return False
     return any(
-        sum(distance(wrong_peer.rank, use) in distances for distances in others.values()) >= _OTHERS
+        sum(distance(wrong_peer.rank, use) in distances for distances in others.values())
+        >= AGREEING_DISTANCES
         for use in _expected(wrong_peer)
     )

@@ -5,19 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
-
-#: A rank that did something so short a time before its dump was written was on its way.
-_RECENT_NS = 500_000_000
-#: The same where the dump has stacks: torch looks up their symbols after it has read the
-#: buffer, which takes up to two seconds, and writes the file then.
-_RECENT_WITH_STACKS_NS = 2_000_000_000
-#: One that has paused before may pause three times as long, within this.
-_LONGER = 3
-_LONGEST_NS = 5_000_000_000
-#: Clocks of file systems lag by so much.
-_COARSE_NS = 1_000_000_000
-#: A wait of this share of the timeout is no usual pause.
-_TIMED_OUT = 0.9
+from hanglab.analyzer.matching.thresholds import (
+    FILE_CLOCK_LAG_NS,
+    LONGEST_PAUSE_NS,
+    PAUSE_FACTOR,
+    RECENT_NS,
+    RECENT_WITH_STACKS_NS,
+    TIMED_OUT_SHARE,
+)
 
 
 def was_active(dump: RankDump) -> bool:
@@ -37,7 +32,7 @@ def was_active(dump: RankDump) -> bool:
     usual = int(np.diff(created).max()) if len(created) > 1 else 0
     limits = entries.timeout_ms[entries.timeout_ms > 0]
     if len(limits):
-        usual = min(usual, int(float(limits.min()) * 1e6 * _TIMED_OUT))
-    recent = _RECENT_WITH_STACKS_NS if bool((entries.stack != ABSENT).any()) else _RECENT_NS
-    patience = min(max(_LONGER * usual, recent), _LONGEST_NS)
-    return -_COARSE_NS <= quiet < max(usual, patience)
+        usual = min(usual, int(float(limits.min()) * 1e6 * TIMED_OUT_SHARE))
+    recent = RECENT_WITH_STACKS_NS if bool((entries.stack != ABSENT).any()) else RECENT_NS
+    patience = min(max(PAUSE_FACTOR * usual, recent), LONGEST_PAUSE_NS)
+    return -FILE_CLOCK_LAG_NS <= quiet < max(usual, patience)

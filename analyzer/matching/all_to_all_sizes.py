@@ -9,15 +9,13 @@ from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.signatures import is_all_to_all, splits_of
-
-#: In larger groups the sizes are not compared.
-_MEMBERS = 256
+from hanglab.analyzer.matching.thresholds import COMPARED_SPLITS
 
 
 def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence | None:
     """A divergence at the oldest unfinished all_to_all of the group whose sizes do not fit."""
     unfinished = [min(s.unfinished) for s in group.progress.values() if s.unfinished]
-    if not unfinished or len(group.members) > _MEMBERS:
+    if not unfinished or len(group.members) > COMPARED_SPLITS:
         return None
     seq = min(unfinished)
     lookup.prefetch(group.members)

@@ -22,9 +22,8 @@ from hanglab.analyzer.flight_recorder.columns import (
     State,
 )
 from hanglab.analyzer.matching.signatures import is_batch_end
+from hanglab.analyzer.matching.thresholds import FREED_SHARE
 
-#: A completion this near to the timeout is the abort's doing.
-_FREED = 0.97
 _STATEFUL = frozenset({"nccl", "nccl2", "xccl", "ncclx", "rccl"})
 
 
@@ -136,7 +135,7 @@ def _own_account(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, B
     if not keeps_state.all() and bool((entries.state > State.SCHEDULED).any()):
         keeps_state = ~gloo
     done = completed | (entries.retired & ~keeps_state)
-    limit = entries.timeout_ms.astype(np.float64) * 1e6 * _FREED
+    limit = entries.timeout_ms.astype(np.float64) * 1e6 * FREED_SHARE
     freed = (
         completed
         & (entries.completed_ns > 0)

@@ -27,15 +27,12 @@ from hanglab.analyzer.matching.signatures import (
     difference,
 )
 from hanglab.analyzer.matching.summary import GAP
-
-#: So many suspicious numbers of a group are looked at closely.
-_SUSPECTS = 64
-#: So many histories of a group are compared with each other.
-_COMPARED = 64
-#: A call site may be ahead of its peers' by so many operations.
-_SHIFT = 256
-#: So many call sites in a row are no chance.
-_AGREEING = 3
+from hanglab.analyzer.matching.thresholds import (
+    AGREEING_SITES,
+    COMPARED_HISTORIES,
+    LONGEST_SHIFT,
+    SUSPECT_NUMBERS,
+)
 
 
 def find_divergence(sequences: Sequences, lookup: CallLookup, *, stuck: bool) -> Divergence | None:
@@ -69,7 +66,7 @@ def _overlap(a: SignatureHistory, b: SignatureHistory) -> tuple[int, Int32, Int3
 
 def _suspects(sequences: Sequences) -> list[int]:
     """Sequence numbers at which some two members differ in what both know, call sites aside."""
-    histories = sequences.histories[:_COMPARED]
+    histories = sequences.histories[:COMPARED_HISTORIES]
     found: set[int] = set()
     for i, a in enumerate(histories):
         for b in histories[i + 1 :]:
@@ -80,8 +77,8 @@ def _suspects(sequences: Sequences) -> list[int]:
             x, y = sequences.table[mine[places]], sequences.table[others[places]]
             differ = (x != y) & (x != 0) & (y != 0)
             differ[:, SITE] = False
-            found.update((places[differ.any(axis=1)] + low).tolist()[:_SUSPECTS])
-    return sorted(found)[:_SUSPECTS]
+            found.update((places[differ.any(axis=1)] + low).tolist()[:SUSPECT_NUMBERS])
+    return sorted(found)[:SUSPECT_NUMBERS]
 
 
 @dataclass
@@ -260,7 +257,7 @@ def _shifted(sequences: Sequences, lookup: CallLookup, before: int | None) -> Di
     peers' from some number on has left something out there; behind, put
     something in.
     """
-    histories = sequences.histories[:_COMPARED]
+    histories = sequences.histories[:COMPARED_HISTORIES]
     best: tuple[int, SignatureHistory, SignatureHistory, int] | None = None
     for a in histories:
         for b in histories:
@@ -302,11 +299,11 @@ def _shift_of(table: UInt64, ahead: SignatureHistory, behind: SignatureHistory, 
     """Operations by which ``ahead`` is ahead of ``behind`` from ``seq`` on; 0 if it is not."""
     mine = ahead.codes[seq - ahead.base :]
     others = behind.codes[seq - behind.base :]
-    for shift in range(1, min(_SHIFT, len(others) - 1) + 1):
+    for shift in range(1, min(LONGEST_SHIFT, len(others) - 1) + 1):
         size = min(len(mine), len(others) - shift)
         # A few calls may agree by chance; then it has to be behind by just as many.
         by_count = len(others) - len(mine) == shift
-        if not (size >= _AGREEING or (size > 0 and by_count)):
+        if not (size >= AGREEING_SITES or (size > 0 and by_count)):
             continue
         if not _same(table, mine[:size], others[shift : shift + size]):
             continue

@@ -12,9 +12,7 @@ from hanglab.analyzer.matching.calls import Difference, Divergence
 from hanglab.analyzer.matching.group_history import continuation
 from hanglab.analyzer.matching.merging import SignatureHistory
 from hanglab.analyzer.matching.sequences import Sequences, calls_under
-
-#: So many histories of a group are compared with each other.
-_COMPARED = 64
+from hanglab.analyzer.matching.thresholds import COMPARED_HISTORIES
 
 
 def find_divergent_call_site(
@@ -22,7 +20,7 @@ def find_divergent_call_site(
 ) -> Divergence | None:
     """A detour that ends in the difference under the number ``before``; None without one."""
     members = set(sequences.group.members)
-    histories = [h for h in sequences.histories[:_COMPARED] if members & set(h.windows)]
+    histories = [h for h in sequences.histories[:COMPARED_HISTORIES] if members & set(h.windows)]
     starts: dict[int, list[SignatureHistory]] = {}
     for changed in histories:
         for steady in histories:

@@ -13,10 +13,9 @@ from typing import TypeVar
 
 import numpy as np
 
-_Call = TypeVar("_Call", bound=Hashable)
+from hanglab.analyzer.matching.thresholds import LONGEST_PATTERN
 
-#: Patterns longer than this are not looked for.
-_LONGEST = 1024
+_Call = TypeVar("_Call", bound=Hashable)
 
 
 def period_of(history: Sequence[Hashable], *, repeats: int = 2) -> int | None:
@@ -36,7 +35,7 @@ def period_of(history: Sequence[Hashable], *, repeats: int = 2) -> int | None:
     codes = np.fromiter(known, dtype=np.int64, count=size)
     best: int | None = None
     explained = 0
-    for period in range(1, min(size // repeats, _LONGEST) + 1):
+    for period in range(1, min(size // repeats, LONGEST_PATTERN) + 1):
         if codes[-1] != codes[-1 - period]:
             continue
         breaks = np.flatnonzero(codes[period:] != codes[: size - period])

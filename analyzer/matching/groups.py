@@ -15,13 +15,10 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.matching.calls import Group
 from hanglab.analyzer.matching.merging import MergedSummaries, group_key
 from hanglab.analyzer.matching.summary import GroupSummary, Members, RankSummary
+from hanglab.analyzer.matching.thresholds import FILLED_PART, UNLISTED_PART
 
 DEFAULT_NAME = "0"
 DEFAULT_DESCRIPTION = "default_pg"
-#: A number in a file's name is believed to be a rank if there are not many times fewer dumps.
-_FILLED = 2
-#: Where nothing says how many ranks there are, one in so many may have left no dump.
-_UNLISTED = 4
 
 
 @dataclass
@@ -197,7 +194,7 @@ def _allow_for_others(merged: MergedSummaries, group_table: GroupTable) -> None:
             continue
         group.possible = tuple(rank for rank in absent if rank not in group.members)
         if group_table.world_size_unknown:
-            group.unlisted = -(-len(group.members) // _UNLISTED)
+            group.unlisted = -(-len(group.members) // UNLISTED_PART)
 
 
 def _expected(
@@ -221,7 +218,7 @@ def _expected(
             named = [max(channel.src, channel.dst) for channel in part.channels]
             most = max(seen)
             seen.update(range(max(named, default=0) + 1))
-            if most < _FILLED * len(seen):
+            if most < FILLED_PART * len(seen):
                 seen.update(range(most))
     return tuple(sorted(seen)), world_size_unknown
 

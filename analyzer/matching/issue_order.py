@@ -15,10 +15,7 @@ from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
 from hanglab.analyzer.matching.summary import Pending
-
-#: So many entries before an operation are looked at.
-_PAST = 1024
-
+from hanglab.analyzer.matching.thresholds import PAST_ENTRIES
 
 #: Name of the group, operation, sizes and call site.
 _Called = tuple[str, Operation, object, object]
@@ -84,7 +81,7 @@ def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[lis
     # Without call sites a pattern of operations proves too little.
     if now is None:
         return None, []
-    everything = list(range(max(0, index - _PAST), index))
+    everything = list(range(max(0, index - PAST_ENTRIES), index))
     mine = _thread(entries, index)
     own = [row for row in everything if _thread(entries, row) == mine]
     patterns = []

@@ -14,11 +14,7 @@ import numpy as np
 from hanglab.analyzer.flight_recorder.columns import Int32
 from hanglab.analyzer.matching.signatures import UInt64
 from hanglab.analyzer.matching.summary import GAP, GroupSummary, Members, RankSummary
-
-#: Histories that lie further apart are not laid into one array.
-_FAR = 1 << 14
-#: So many histories of a group are searched for one that a rank agrees with.
-_SEARCHED = 16
+from hanglab.analyzer.matching.thresholds import FARTHEST_NUMBERS, SEARCHED_HISTORIES
 
 GroupKey = tuple[str, Members | None]
 
@@ -37,7 +33,7 @@ class SignatureHistory:
         low = max(self.base, other.base)
         high = min(self.base + len(self.codes), other.base + len(other.codes))
         if high <= low:
-            return low - high < _FAR
+            return low - high < FARTHEST_NUMBERS
         mine = self.codes[low - self.base : high - self.base]
         others = other.codes[low - other.base : high - other.base]
         if len(mine) == len(others) and np.array_equal(mine, others):
@@ -110,7 +106,7 @@ class MergedSummaries:
 
     def _enter(self, key: GroupKey, history: SignatureHistory) -> None:
         histories = self.histories.setdefault(key, [])
-        for known in histories[:_SEARCHED]:
+        for known in histories[:SEARCHED_HISTORIES]:
             if known.agrees(history):
                 known.take(history)
                 return

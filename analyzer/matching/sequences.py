@@ -13,9 +13,7 @@ from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries, SignatureHistory
 from hanglab.analyzer.matching.signatures import UInt64
 from hanglab.analyzer.matching.summary import GAP
-
-#: Calls of so many ranks are read in full.
-_CALLS = 64
+from hanglab.analyzer.matching.thresholds import FULL_CALLS
 
 Signature = tuple[int, ...]
 
@@ -69,7 +67,7 @@ def calls_under(
 ) -> dict[int, Call]:
     """Calls of ``ranks`` under one number, those of ``first`` before all others."""
     calls = {}
-    chosen = [*first, *(rank for rank in ranks if rank not in first)][:_CALLS]
+    chosen = [*first, *(rank for rank in ranks if rank not in first)][:FULL_CALLS]
     lookup.prefetch(chosen)
     for rank in chosen:
         call = lookup.collective(rank, sequences.group, seq)

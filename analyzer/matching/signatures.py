@@ -21,6 +21,7 @@ import numpy.typing as npt
 from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.flight_recorder.columns import Arguments, Frame, Operation
 from hanglab.analyzer.matching.calls import Call, Difference
+from hanglab.analyzer.matching.thresholds import REMEMBERED_SIGNATURES
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -168,7 +169,7 @@ class _Signatures:
         key = id(operation), id(arguments), id(stack)
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) >= REMEMBERED_SIGNATURES:
                 self._known.clear()
                 self._sites.clear()
             row = (
@@ -188,8 +189,6 @@ class _Signatures:
         return known[1]
 
 
-#: So many signatures are remembered.
-_REMEMBERED = 4096
 _SIGNATURES = _Signatures()
 
 #: Columns of a table of signatures, gravest first.

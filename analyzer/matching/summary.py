@@ -26,25 +26,23 @@ from hanglab.analyzer.flight_recorder.columns import (
 from hanglab.analyzer.matching.activity import was_active
 from hanglab.analyzer.matching.completion import Completion, complete, in_unclosed_batch
 from hanglab.analyzer.matching.signatures import UInt64, signature_table
+from hanglab.analyzer.matching.thresholds import (
+    DENSE_NUMBERS,
+    LONGEST_RUN,
+    REMEMBERED_MEMBERS,
+    UNFINISHED_BY_STATUS,
+)
 
 #: Members of a group: a range where they are evenly spaced, which they nearly always are.
 Members = range | tuple[int, ...]
 
 #: In :attr:`Part.codes`: no entry has this sequence number.
 GAP = -1
-#: Longest run of sequence numbers that is kept of one group.
-_LONGEST = 1 << 17
-#: So many unfinished operations of one status are believed.
-_FROM_STATUS = 64
-#: Numbers below this are told apart by a table of all of them.
-_DENSE = 1 << 14
 #: Operations whose outputs are the inputs of all members, and those the other way round.
 _GATHERING = frozenset({"all_gather", "_all_gather_base", "all_gather_single", "gather"})
 _SCATTERING = frozenset(
     {"scatter", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single"}
 )
-#: Lists of members whose shortest form is remembered.
-_REMEMBERED = 64
 _COMPACT: dict[int, tuple[tuple[int, ...], Members]] = {}
 
 
@@ -155,7 +153,7 @@ def compact(ranks: Iterable[int]) -> Members:
     given = ranks if type(ranks) is tuple else tuple(ranks)
     known = _COMPACT.get(id(given))
     if known is None:
-        if len(_COMPACT) >= _REMEMBERED:
+        if len(_COMPACT) >= REMEMBERED_MEMBERS:
             _COMPACT.clear()
         # The loader reads equal lists once; what is held keeps its identity.
         known = _COMPACT[id(given)] = given, _compacted(given)
@@ -344,7 +342,7 @@ def _extend(part: GroupSummary, enqueued: int, completed: int) -> None:
     if enqueued > entered:
         part.entered = enqueued
         later = range(max(entered, completed) + 1, enqueued + 1)
-        part.unfinished += tuple(later[-_FROM_STATUS:])
+        part.unfinished += tuple(later[-UNFINISHED_BY_STATUS:])
 
 
 def _read_gaps(
@@ -437,7 +435,7 @@ def _distinct(values: Int64) -> tuple[Int64, Int64]:
 
     As np.unique, which imports numpy.ma for it: 30 ms at the start of a command.
     """
-    if len(values) and 0 <= int(values.min()) and int(values.max()) < _DENSE:
+    if len(values) and 0 <= int(values.min()) and int(values.max()) < DENSE_NUMBERS:
         there = np.zeros(int(values.max()) + 1, dtype=np.bool_)
         there[values] = True
         return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
@@ -465,7 +463,7 @@ def _read_collectives(part: GroupSummary, seqs: Int64, codes: Int32, done: Bool)
     part.entered = int(seqs[-1])
     part.unfinished = tuple(seqs[~done].tolist())
     if int(seqs[-1]) - int(seqs[0]) + 1 != len(seqs):
-        near = seqs > seqs[-1] - _LONGEST
+        near = seqs > seqs[-1] - LONGEST_RUN
         seqs, codes = seqs[near], codes[near]
     part.base = int(seqs[0])
     part.length = span = int(seqs[-1]) - part.base + 1

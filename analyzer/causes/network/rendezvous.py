@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.links import latest
-from hanglab.analyzer.facts.resource_failures import CONFIRMED, location_of, text_of
+from hanglab.analyzer.facts.resource_failures import location_of, text_of
 from hanglab.analyzer.facts.stack_position import Place
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.thresholds import (
+    ACKNOWLEDGED_LATE_BYTES,
+    BUSY_LINK,
+    HELD_UP_LINK,
+    SHORTEST_BUSY_S,
+    SHORTEST_WATCH_S,
+    SLOW_LINK_BYTES_S,
+    SLOWER_LINK,
+    UNREAD_SHARE,
+)
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.cut_links import cut_off_ranks
 from hanglab.analyzer.facts.links import Link, SocketEnd, links_of
@@ -12,20 +22,6 @@ from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
-
-#: Bytes a second that no sound link between hosts of a training job stays below when it
-#: has something to send all the time.
-_SLOW_BYTES_S = 4e6
-#: Against the median of the job's other links, where there are any.
-_SLOWER = 4.0
-#: Share of the time in which the sender had something to send, and of that share in which
-#: the receiver or the sender itself held it up.
-_BUSY = 0.5
-_HELD_UP = 0.2
-#: Share of what came in that a receiver who reads all of it may not have read at the moment.
-_UNREAD = 0.05
-#: Bytes on the way below which a receiver may still hold its acknowledgement back.
-_FEW_BYTES = 4 * 1448
 
 
 def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
@@ -41,11 +37,11 @@ def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
                 continue
             pair = frozenset(link.ranks)
             rates[pair] = max(rate, rates.get(pair, 0.0))
-            if _congested(sender, receiver) and rate <= _SLOW_BYTES_S:
+            if _congested(sender, receiver) and rate <= SLOW_LINK_BYTES_S:
                 slow.append((link, sender, rate))
     pairs = {frozenset(link.ranks) for link, _, _ in slow}
     healthy = [rate for pair, rate in rates.items() if pair not in pairs]
-    slow = [row for row in slow if not healthy or row[2] * _SLOWER <= max(healthy)]
+    slow = [row for row in slow if not healthy or row[2] * SLOWER_LINK <= max(healthy)]
     share = max((_cost(sender) for _, sender, _ in slow), default=0.0)
     if not slow or share < LOSS_SHARE:
         return
@@ -80,7 +76,7 @@ def _rate(end: SocketEnd) -> float | None:
     """Bytes a second while it had something to send; None where it hardly ever had."""
     busy = end.grown("busy_s")
     sent = end.grown("sent_bytes")
-    return sent / busy if busy > 0.05 and sent else None
+    return sent / busy if busy > SHORTEST_BUSY_S and sent else None
 
 
 def _busy(end: SocketEnd) -> float:
@@ -98,10 +94,10 @@ def _congested(sender: SocketEnd, receiver: SocketEnd) -> bool:
     busy = sender.grown("busy_s")
     held = sender.grown("peer_limited_s") + sender.grown("buffer_limited_s")
     return (
-        _busy(sender) >= _BUSY
-        and held <= _HELD_UP * busy
-        and receiver.now.receive_queue <= _UNREAD * sender.grown("sent_bytes")
-        and sender.active_s >= 1.0
+        _busy(sender) >= BUSY_LINK
+        and held <= HELD_UP_LINK * busy
+        and receiver.now.receive_queue <= UNREAD_SHARE * sender.grown("sent_bytes")
+        and sender.active_s >= SHORTEST_WATCH_S
         and not _waits_for_receipts(sender)
     )
 
@@ -112,4 +108,4 @@ def _waits_for_receipts(sender: SocketEnd) -> bool:
     The receiver may take its time, 40 ms or more, to acknowledge those: no link is slow then.
     """
     rate, rtt_ms = _rate(sender), sender.now.rtt_ms
-    return rate is not None and rtt_ms is not None and rate * rtt_ms / 1e3 < _FEW_BYTES
+    return rate is not None and rtt_ms is not None and rate * rtt_ms / 1e3 < ACKNOWLEDGED_LATE_BYTES

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.thresholds import CONFIRMED, KEEPER_NOTED_NS
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.failures import Failure
-from hanglab.analyzer.facts.resource_failures import CONFIRMED, text_of
+from hanglab.analyzer.facts.resource_failures import text_of
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
@@ -36,7 +37,7 @@ def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
         if view.ended is not None
         and not view.failed
         and _served(facts, view, [t.view for t in lost])
-        and (first is None or view.ended.at.wall_ns <= first + int(5e9))
+        and (first is None or view.ended.at.wall_ns <= first + KEEPER_NOTED_NS)
     ]
     if not keepers:
         yield from _lost_with_a_child(facts, lost)

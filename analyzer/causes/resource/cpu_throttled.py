@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.thresholds import (
+    CONFIRMED,
+    FEWEST_PERIODS,
+    THROTTLED_PERIODS,
+    THROTTLED_TIME,
+)
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import Span
-from hanglab.analyzer.facts.resource_failures import CONFIRMED
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import CpuGroup
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
-
-#: Share of its periods in which the group used its quota up.
-_PERIODS = 0.3
-#: Share of the time for which one of its processors stood still.
-_STOOD = 0.2
-#: Fewest periods, of 100 ms unless set otherwise, that say anything.
-_FEWEST = 10
 
 
 def cpu_throttled(facts: CaseFacts) -> Iterator[Proposal]:
@@ -56,11 +54,11 @@ def _stood(span: Span[CpuGroup]) -> float:
     periods = span.grown(lambda group: group.periods)
     throttled = span.grown(lambda group: group.throttled_periods)
     lost = span.grown(lambda group: group.throttled_s)
-    if periods < _FEWEST or throttled < _PERIODS * periods or span.seconds <= 0:
+    if periods < FEWEST_PERIODS or throttled < THROTTLED_PERIODS * periods or span.seconds <= 0:
         return 0.0
     # Summed over processors: one that stood still for all the time counts one.
     share = lost / span.seconds
-    return min(1.0, share) if share >= _STOOD else 0.0
+    return min(1.0, share) if share >= THROTTLED_TIME else 0.0
 
 
 def _words(span: Span[CpuGroup], stood: float) -> str:

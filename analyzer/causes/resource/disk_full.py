@@ -7,11 +7,11 @@ import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
+from hanglab.analyzer.causes.thresholds import CONFIRMED, DISK_ERROR_S
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.full_file_systems import SHARED, full
 from hanglab.analyzer.facts.resource_failures import (
-    CONFIRMED,
     location_of,
     matching_line,
     own_failures,
@@ -32,8 +32,6 @@ _FAILED_WRITE = re.compile(
     r"PytorchStreamWriter failed|file write failed|unexpected pos \d+ vs \d+"
     r"|disk is full|disk I/O error|iostream error|write failed|short write"
 )
-#: Seconds before a rank came to rest in which an error may be why.
-_SINCE_S = 1.0
 
 
 def disk_full(facts: CaseFacts) -> Iterator[Proposal]:
@@ -149,4 +147,4 @@ def _just_before(facts: CaseFacts, view: RankView, at_ns: int) -> bool:
     if trigger is None or view.movement is None:
         return False
     rested_s = max(view.movement.quiet_s, view.movement.rested_s)
-    return at_ns >= trigger.at.wall_ns - (rested_s + _SINCE_S) * 1e9
+    return at_ns >= trigger.at.wall_ns - (rested_s + DISK_ERROR_S) * 1e9

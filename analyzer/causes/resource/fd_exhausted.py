@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
+from hanglab.analyzer.causes.thresholds import SPARE_DESCRIPTORS
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
@@ -13,12 +14,11 @@ from hanglab.analyzer.facts.resource_failures import (
     own_failures,
     text_of,
 )
+from hanglab.analyzer.facts.thresholds import LATEST_SAMPLES
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import RankLoad
 
-#: Descriptors that must be left for a process to be called able to open more.
-_SPARE = 8
 #: Errors that follow from the want of a descriptor without naming it.
 _HIDDEN = re.compile(
     r"received 0 items of ancdata|Too many open files|\[Errno 24\]|EMFILE"
@@ -55,7 +55,7 @@ def fd_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
 
 def _fullest(facts: CaseFacts, rank: int) -> RankLoad | None:
     """The latest sample in which the rank was at its limit, if it was one of the last three."""
-    for load in reversed(facts.host_of(rank).loads(rank)[-3:]):
-        if load.fds is not None and load.fd_limit and load.fds >= load.fd_limit - _SPARE:
+    for load in reversed(facts.host_of(rank).loads(rank)[-LATEST_SAMPLES:]):
+        if load.fds is not None and load.fd_limit and load.fds >= load.fd_limit - SPARE_DESCRIPTORS:
             return load
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.thresholds import UNANSWERED_S
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
@@ -16,8 +17,6 @@ _STORAGE = (
     "folio_wait", "wait_on_page", "filemap", "io_schedule", "jbd2", "ext4", "xfs", "btrfs",
     "sb_start_write", "percpu_rwsem_wait", "blk_", "wait_on_buffer", "smb", "cifs", "p9_", "bio_",
 )  # fmt: skip
-#: Seconds without an answer after which a file system is said not to answer.
-_SILENT_S = 0.5
 
 
 def io_blocked(facts: CaseFacts) -> Iterator[Proposal]:
@@ -48,7 +47,7 @@ def _kept_by_storage(view: RankView, main: SleepingThread) -> bool:
 def _silent(facts: CaseFacts, view: RankView, main: SleepingThread) -> FileSystem | None:
     """The file system that the call is about, if it does not answer the recorder either."""
     for space in facts.host_of(view.rank).spaces(view.rank):
-        if space.unanswered_s < _SILENT_S or view.rank not in space.ranks:
+        if space.unanswered_s < UNANSWERED_S or view.rank not in space.ranks:
             continue
         if main.target.startswith(space.path.rstrip("/") + "/") or main.state == "D":
             return space

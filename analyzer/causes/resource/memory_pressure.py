@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.thresholds import (
+    AT_MEMORY_LIMIT,
+    CONFIRMED,
+    REFAULTS_PER_S,
+    REFUSALS_PER_S,
+    SHORTEST_WATCH_S,
+    STALLED_SHARE,
+)
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import HostView, Span
-from hanglab.analyzer.facts.resource_failures import CONFIRMED, size
+from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import MemoryGroup
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
-
-#: Share of its limit from which on a group is at it.
-_AT_LIMIT = 0.97
-#: Per second: how often the limit was met, and pages were read again or faulted in from disk.
-_REFUSALS = 10.0
-_PAGES = 100.0
-#: Share of the time in which everything on the host waited for memory.
-_STALLED = 0.1
 
 
 def memory_pressure(facts: CaseFacts) -> Iterator[Proposal]:
@@ -55,7 +55,7 @@ def _short_of_memory(host: HostView, span: Span[MemoryGroup]) -> str:
     group = span.last
     limit = min((x for x in (group.limit_bytes, group.high_bytes) if x), default=None)
     used = max((g.used_bytes or 0 for g in span.every), default=0)
-    if limit is None or span.seconds < 1.0:
+    if limit is None or span.seconds < SHORTEST_WATCH_S:
         return ""
     met = span.grown(lambda g: g.refused) + span.grown(lambda g: g.slowed)
     refaults = span.grown(lambda g: g.refaults)
@@ -65,11 +65,11 @@ def _short_of_memory(host: HostView, span: Span[MemoryGroup]) -> str:
         if loads:
             faults += loads[-1].major_faults - loads[0].major_faults
     read = max(refaults, float(faults))
-    if used < _AT_LIMIT * limit:
+    if used < AT_MEMORY_LIMIT * limit:
         return ""
-    if met >= _REFUSALS * span.seconds and read >= _PAGES * span.seconds:
+    if met >= REFUSALS_PER_S * span.seconds and read >= REFAULTS_PER_S * span.seconds:
         words = f", met its limit {met / span.seconds:.0f} times a second"
-    elif refaults >= _PAGES * span.seconds and not host.memory_is_scarce:
+    elif refaults >= REFAULTS_PER_S * span.seconds and not host.memory_is_scarce:
         # Where there is no swap, version 1 counts no meetings.  Pages are dropped for want of
         # room in the group or on the host, and the host has room.
         words, read = "", refaults
@@ -87,4 +87,4 @@ def _cost(facts: CaseFacts, host: HostView, ranks: list[int]) -> float:
         found = arrivals(facts)
         return sum(found.share(rank) for rank in ranks) if found is not None else 0.0
     share = host.stalled_share("memory", full=True)
-    return share if share >= _STALLED else 0.0
+    return share if share >= STALLED_SHARE else 0.0

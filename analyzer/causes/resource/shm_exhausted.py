@@ -7,10 +7,10 @@ import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
+from hanglab.analyzer.causes.thresholds import DEFAULT_SHM_BYTES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.full_file_systems import SHARED, full
 from hanglab.analyzer.facts.resource_failures import (
-    MIB,
     location_of,
     matching_line,
     own_failures,
@@ -25,9 +25,6 @@ _SAID = re.compile(
     r"out of shared memory|insufficient shared memory|unable to allocate shared memory"
     r"|shared memory segment|/dev/shm|</?torch_\d+_|Bus error"
 )
-#: What Docker gives unless told otherwise: with no more than this a bus error needs no
-#: other explanation.
-_SMALL = 64 * MIB
 
 
 def shm_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
@@ -37,7 +34,7 @@ def shm_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
         space = _shared(facts, view)
         if space is None:
             continue
-        tight = full(space) or (space.size_bytes or _SMALL + 1) <= _SMALL
+        tight = full(space) or (space.size_bytes or DEFAULT_SHM_BYTES + 1) <= DEFAULT_SHM_BYTES
         text = text_of(failure)
         bus_error = _bus_error(view) or "Bus error" in text
         if tight and (_SAID.search(text) or bus_error) and not _other_disk(facts, view, text):

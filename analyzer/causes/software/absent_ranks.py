@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.causes.thresholds import AWAY_NS, EARLY_PART
 from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify, computes
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, moved_recently
-from hanglab.analyzer.facts.interpreter_lock import PAUSES
 from hanglab.analyzer.facts.python_waits import nobody_works
 from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.facts.thresholds import PAUSES
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line
 
-#: A rank that has been away from its peers for less is in the middle of a step.
-_WAITING_NS = 3_000_000_000
 #: What a rank does not come back from where nothing in it works, however early somebody looks;
 #: and what is left of the confidence, as the look may have met it in passing.
 _FOR_EVER = frozenset({Cause.PYTHON_DEADLOCK, Cause.FORK_DEADLOCK})
-_EARLY_PART = 0.75
 #: What is said of those who are not where the others are: it takes more of the others.
 _BY_MAJORITY = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE})
 
@@ -58,7 +56,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             if not _kept_waiting(facts, view):
                 continue
             if cause in _FOR_EVER and is_unusually_idle(view) and nobody_works(view):
-                confidence *= _EARLY_PART
+                confidence *= EARLY_PART
             elif cause in (Cause.MISSING_RANK, Cause.BUSY_LOOP) and moved_recently(view):
                 cause, confidence, status = Cause.RANK0_WORK, 0.8, Status.SLOW
                 words = "it moves in work that only it does"
@@ -124,8 +122,7 @@ def _early(facts: CaseFacts, view: RankView) -> bool:
     """True if the job was captured before this rank had rested for as long as a hang takes."""
     if not captured_early(facts) or view.movement is None:
         return False
-    limit = facts.job.hang_after_s if facts.job and facts.job.hang_after_s else 5.0
-    return view.movement.quiet_s < limit
+    return view.movement.quiet_s < facts.hang_after_s
 
 
 def _kept_waiting(facts: CaseFacts, view: RankView) -> bool:
@@ -139,15 +136,14 @@ def _kept_waiting(facts: CaseFacts, view: RankView) -> bool:
     latest = max(
         max(o.entered_ns, o.returned_ns or 0, o.wait_returned_ns or 0) for o in progress.operations
     )
-    return trigger.at.wall_ns - (latest - view.clock_ahead_ns) > _WAITING_NS
+    return trigger.at.wall_ns - (latest - view.clock_ahead_ns) > AWAY_NS
 
 
 def _kept_for_long(facts: CaseFacts, rank: int) -> bool:
     """True if a peer has waited for it for as long as a hang takes, and out of all proportion."""
-    limit = facts.job.hang_after_s if facts.job and facts.job.hang_after_s else 5.0
     waiting = [facts.ranks.get(w.call.rank) for w in facts.graph.waits if w.call.rank != rank]
     return any(
-        one.movement.quiet_s >= max(limit, PAUSES * one.movement.longest_pause_s)
+        one.movement.quiet_s >= max(facts.hang_after_s, PAUSES * one.movement.longest_pause_s)
         for one in waiting
         if one is not None and one.movement is not None
     )

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
+from hanglab.analyzer.causes.thresholds import LONG_WORK_DIVISOR, LONG_WORK_NS, LONG_WORK_PATIENCE
 from hanglab.analyzer.facts.sampled_lines import busiest_line
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_line
 
-#: A single wait from which on one rank's work holds the job up, at most, in nanoseconds; of a
-#: job that is watched with less patience, this many times that patience.
-LONG_NS = 8_000_000_000
-LONG_PATIENCE = 3
-
 
 def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
     known, found = timing.known, timing.found
     patience = known.job.hang_after_s if known.job else None
-    long_ns = min(LONG_NS, LONG_PATIENCE * patience * 1e9) if patience else LONG_NS
+    long_ns = min(LONG_WORK_NS, LONG_WORK_PATIENCE * patience * 1e9) if patience else LONG_WORK_NS
     for rank, late in found.lateness.items():
         waited = late.longest_ns
-        if waited < long_ns or waited < found.span_ns / 3:
+        if waited < long_ns or waited < found.span_ns / LONG_WORK_DIVISOR:
             continue
         line = busiest_line(known, rank)
         location = known.ranks[rank].location(line) if line else None

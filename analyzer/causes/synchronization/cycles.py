@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
@@ -43,7 +44,7 @@ def _of_ring(graph: WaitForGraph, cycle: Cycle) -> Finding:
         location=location(first),
         confidence=_confidence(cycle),
         summary=f"{name_ranks(cycle.ranks).capitalize()} wait for each other: {chain}.",
-        evidence=[observation(call, "waits in") for call in cycle.calls[:64]],
+        evidence=[observation(call, "waits in") for call in cycle.calls[:LISTED_ROWS]],
         advice=advice_for(cause),
     )
 

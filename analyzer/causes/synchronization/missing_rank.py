@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hanglab.analyzer.advice import advice_for
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, matters
@@ -78,7 +79,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         location=None,
         confidence=0.6 if unseen else 0.9,
         summary=" ".join(words),
-        evidence=[_evidence(sink) for sink in sinks[:64]],
+        evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
         advice=advice_for(cause),
     )
 

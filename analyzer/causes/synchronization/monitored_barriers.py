@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hanglab.analyzer.causes.thresholds import BARRIER_LABEL_SURE
 from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.proposal import Order, Proposal, propose
@@ -26,8 +27,6 @@ _NAMED = re.compile(
 )
 _OF_BARRIER = re.compile(r"monitoredBarrier|Monitored Barrier")
 _METHOD = "monitored_barrier"
-#: What a rank does instead is its cause from this confidence on.
-_SURE = 0.9
 
 
 @dataclass(frozen=True)
@@ -210,4 +209,9 @@ def _label(
         return Cause.MISSING_RANK, 0.9, words, view.location()
     cause, confidence, words, location = classify(facts, view)
     # That it never came is proved; what it does instead only sometimes.
-    return (cause if confidence >= _SURE else Cause.MISSING_RANK), confidence, words, location
+    return (
+        (cause if confidence >= BARRIER_LABEL_SURE else Cause.MISSING_RANK),
+        confidence,
+        words,
+        location,
+    )

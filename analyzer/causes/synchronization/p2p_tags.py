@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hanglab.analyzer.causes.thresholds import USUAL_CHANNEL
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.matching.calls import Group
 from hanglab.analyzer.proposal import Order, Proposal, propose
@@ -20,8 +21,6 @@ from hanglab.recorder.case.progress_records import Operation
 
 _SENDS = frozenset({"send"})
 _RECEIVES = frozenset({"recv", "recv_anysource"})
-#: So many operations show what a rank usually does.
-_USUAL = 4
 
 
 def _is_p2p(operation: Operation) -> bool:
@@ -221,7 +220,7 @@ def _never_before(view: RankView, held: Operation) -> bool:
         for o in earlier
         if (o.method, o.group, o.peer, o.tag) == (held.method, held.group, held.peer, held.tag)
     ]
-    return len(earlier) >= _USUAL and not same and not _counted_on(held, earlier)
+    return len(earlier) >= USUAL_CHANNEL and not same and not _counted_on(held, earlier)
 
 
 def _counted_on(held: Operation, earlier: list[Operation]) -> bool:
@@ -230,10 +229,10 @@ def _counted_on(held: Operation, earlier: list[Operation]) -> bool:
         o.tag
         for o in earlier
         if (o.method, o.group, o.peer) == (held.method, held.group, held.peer)
-    ][-_USUAL:]
+    ][-USUAL_CHANNEL:]
     known = [tag for tag in [*tags, held.tag] if tag is not None]
     steps = {after - before for before, after in pairwise(known)}
-    return len(known) == _USUAL + 1 and len(steps) == 1
+    return len(known) == USUAL_CHANNEL + 1 and len(steps) == 1
 
 
 def p2p_waits(facts: CaseFacts) -> Iterator[Proposal]:

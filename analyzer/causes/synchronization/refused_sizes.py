@@ -16,6 +16,7 @@ import signal
 from collections.abc import Iterator
 from math import prod
 
+from hanglab.analyzer.causes.thresholds import GLOO_PIECES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Order, Proposal, propose
@@ -28,8 +29,6 @@ _ITEM_BYTES = {
     "Float": 4, "Double": 8, "Half": 2, "BFloat16": 2, "Byte": 1, "Char": 1, "Bool": 1,
     "Short": 2, "Int": 4, "Long": 8,
 }  # fmt: skip
-#: gloo cuts a tensor into a multiple of the group's size of pieces (allreduce.cc).
-_MOST_PIECES = 64
 
 
 def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
@@ -176,5 +175,5 @@ def _is_piece(call: Call, received: int) -> bool:
         return False
     world = len(call.group.members)
     # Whole, in the halves of an all_gather, or cut for each rank and again (gloo's rings).
-    pieces = [1, 2, *(world * times for times in range(1, _MOST_PIECES + 1))]
+    pieces = [1, 2, *(world * times for times in range(1, GLOO_PIECES + 1))]
     return any(-(-elements // count) * item == received for count in pieces)

@@ -1,0 +1,66 @@
+"""Thresholds of the detectors, each with its unit and its reason."""
+
+from __future__ import annotations
+
+#: Confidence above what the text of an error alone proves, below what the kernel itself says.
+CONFIRMED = 0.98
+#: Confidence from which on what a rank does instead of a barrier is its cause.
+BARRIER_LABEL_SURE = 0.9
+#: Pieces into which gloo cuts a tensor at most, in multiples of the group's size (allreduce.cc).
+GLOO_PIECES = 64
+#: Operations that show what channel a rank usually uses.
+USUAL_CHANNEL = 4
+#: Seconds before a rank came to rest in which an error of the disk may be why.
+DISK_ERROR_S = 1.0
+#: Share of its limit from which on a control group is at it.
+AT_MEMORY_LIMIT = 0.97
+#: Per second: how often a group under pressure met its memory limit.
+REFUSALS_PER_S = 10.0
+#: Per second: pages that a group under pressure read again, or faulted in from disk.
+REFAULTS_PER_S = 100.0
+#: Share of the time in which everything on the host waited for memory.
+STALLED_SHARE = 0.1
+#: Share of its periods in which a control group used its processor quota up.
+THROTTLED_PERIODS = 0.3
+#: Share of the time for which one of a group's processors stood still.
+THROTTLED_TIME = 0.2
+#: Fewest periods of a quota, of 100 ms unless set otherwise, that say anything.
+FEWEST_PERIODS = 10
+#: Seconds without an answer after which a file system is said not to answer.
+UNANSWERED_S = 0.5
+#: Descriptors that must be left for a process to be called able to open more.
+SPARE_DESCRIPTORS = 8
+#: Bytes of shared memory that Docker gives unless told otherwise: with no more than this a bus
+#: error needs no other explanation.
+DEFAULT_SHM_BYTES = 64 << 20
+#: Bytes a second that no sound link between hosts of a training job stays below when it has
+#: something to send all the time.
+SLOW_LINK_BYTES_S = 4e6
+#: Factor by which a slow link stays behind the best of the job's other links, where there are any.
+SLOWER_LINK = 4.0
+#: Share of the time in which the sender of a slow link had something to send.
+BUSY_LINK = 0.5
+#: Share of that time in which the receiver or the sender itself may have held it up.
+HELD_UP_LINK = 0.2
+#: Share of what came in that a receiver who reads all of it may not have read at the moment.
+UNREAD_SHARE = 0.05
+#: Bytes on the way, four segments, below which a receiver may still hold its acknowledgement back.
+ACKNOWLEDGED_LATE_BYTES = 4 * 1448
+#: Nanoseconds: a rank that has been away from its peers for less is in the middle of a step.
+AWAY_NS = 3_000_000_000
+#: Part of the confidence that is left where the look was early and may have met a wait in passing.
+EARLY_PART = 0.75
+#: Nanoseconds: a single wait from which on one rank's work holds the job up, at most.
+LONG_WORK_NS = 8_000_000_000
+#: Factor: of a job that is watched with less patience, this many times that patience.
+LONG_WORK_PATIENCE = 3
+#: Seconds: counters that were watched for less give no rate.
+SHORTEST_WATCH_S = 1.0
+#: Seconds for which a sender must have had something to send for a rate to be told.
+SHORTEST_BUSY_S = 0.05
+#: Nanoseconds after the first lost call to the store within which the end of its keeper was noted.
+KEEPER_NOTED_NS = 5_000_000_000
+#: Part of the observed time, as a divisor, that one rank's work must last to hold the job up.
+LONG_WORK_DIVISOR = 3
+#: Rows of one kind of evidence that a verdict lists.
+LISTED_ROWS = 64

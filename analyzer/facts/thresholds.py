@@ -1,0 +1,81 @@
+"""Thresholds of facts, each with its unit and its reason."""
+
+from __future__ import annotations
+
+#: Share of one core above which a rank, or a process below it, is at work rather than waiting.
+BUSY = 0.8
+#: Factor: a quiet rank that computes is accused only beyond this many of its longest earlier
+#: pauses.
+PAUSES = 10
+#: Nanoseconds after which a recorder thread that has not run is kept from running; it beats
+#: several times a second.
+SILENT_NS = 1_000_000_000
+#: Seconds: all ranks are unusually idle from then on, if that is longer than any pause before by
+#: PAUSES.
+IDLE_S = 5.0
+#: Seconds, of a rank that others wait for in an operation: they are idle because it is.
+AWAITED_IDLE_S = 2.0
+#: Factor: such a rank's idle time against its longest earlier pause.
+AWAITED_PAUSES = 2
+#: Nanoseconds: ends are noted when somebody looks, in no order, so of two within this time either
+#: may be first.
+END_BLUR_NS = 1_000_000_000
+#: Nanoseconds within which one exception may be logged and printed, one after the other.
+REPEATED_PRINT_NS = 20_000_000
+#: Nanoseconds: of a smaller difference between hosts' clocks, what messages took may be most.
+CLOCKS_APART_NS = 500_000_000
+#: Nanoseconds: differences below this, on one host, are the clock's.
+SAME_HOST_CLOCK_NS = 20_000
+#: Nanoseconds: two readings of aligned clocks that differ by less say nothing about order.
+ALIGNED_CLOCK_NS = 50_000
+#: Collectives of one group that are aligned, the latest: memory and time stay bounded.
+LATEST_COLLECTIVES = 20_000
+#: Members above which the peers' median is taken over all of them: it hardly differs, and takes
+#: one pass.
+EXACT_MEDIAN_MEMBERS = 16
+#: Operations around one that its clock offset is the median of.
+CLOCK_WINDOW = 21
+#: Fewest operations that say anything about a clock's offset.
+CLOCK_FEWEST = 5
+#: Fewest entries of a section on each rank that are compared.
+SECTION_ENTRIES = 20
+#: Factor over the median of its peers that a rank must need in a section.
+SECTION_LONGER = 1.2
+#: Factor over the most of its peers that a rank must need in a section.
+SECTION_BEYOND_ALL = 1.1
+#: Nanoseconds per entry, the least difference between sections.
+SECTION_LEAST_NS = 1e6
+#: Nanoseconds: shorter looks at the processors say nothing, as their counters advance in ticks of
+#: 10 ms.
+SHORTEST_USAGE_NS = 300e6
+#: Parts that the observed time is cut into, to see whether something lasts.
+PARTS = 10
+#: Share of the longest frame's time that a frame of a trace must span to have been there all the
+#: time.
+LASTING_SHARE = 0.95
+#: Share of the host's memory below which it has hardly any left, so that a kill without a group of
+#: its own is believed.
+SCARCE_MEMORY_SHARE = 0.1
+#: Bytes of room below which a file system is full.
+FULL_DISK_BYTES = 1 << 18
+#: Share of its size below which a file system is full.
+FULL_DISK_SHARE = 0.001
+#: Retransmissions in a row, each twice as late as the one before: 1.4 s at the least.
+RETRANSMISSIONS = 3
+#: Characters at the end of a text that are compared; the beginning may have been cut off.
+COMPARED_STDERR = 1_000
+#: Bytes: checksums of a larger Case are not compared, which would take longer than the analysis.
+CHECKED_BYTES = 64 << 20
+#: Child processes that a verdict names.
+NAMED_PROCESSES = 3
+#: Differing settings that a verdict lists.
+LISTED_SETTINGS = 8
+#: Seconds without progress after which a job is called hung, where its Case does not tell.
+DEFAULT_HANG_S = 5.0
+#: Bytes of room, one block, below which a file system of any size is full.
+FULL_DISK_LEAST_BYTES = 4096
+#: Samples of a host, the latest, in which memory may have been scarce when a rank was killed.
+SCARCE_MEMORY_SAMPLES = 5
+#: Samples of a host, the latest, in which a limit that was met still shows: what a process had
+#: filled is often gone soon after it.
+LATEST_SAMPLES = 3

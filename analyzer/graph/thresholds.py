@@ -1,0 +1,27 @@
+"""Limits of the wait-for graph, each with its unit and its reason."""
+
+from __future__ import annotations
+
+#: Ranks: jobs up to this size are read in full a second time, of larger ones the ranks that
+#: matter.
+SMALL = 64
+#: Ranks of a large job that are read in full a second time.
+FULL_RANKS = 256
+#: Unfinished operations of a rank that the graph lists.
+LISTED_OPERATIONS = 256
+#: Sequence numbers before the last that a member finished that are looked at for one that all must
+#: have entered.
+LOOKED_AT_NUMBERS = 16
+#: Ranks from which the shortest cycle is looked for.
+CYCLE_STARTS = 256
+#: Members of the largest group whose sends and receives are compared: every member has to be read
+#: in full.
+COMPARED_MEMBERS = 64
+#: Others that have to serve a rank for the one that does not to be the odd one out.
+SERVING_OTHERS = 2
+#: Messages after which a rank has a peer that it usually exchanges messages with.
+USUAL_MESSAGES = 2
+#: Others that have to keep to one distance for it to be the group's.
+AGREEING_DISTANCES = 3
+#: Order of an operation that only a status tells of: nobody knows what came before it.
+UNORDERED = 1 << 40

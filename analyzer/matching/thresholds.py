@@ -1,0 +1,61 @@
+"""Thresholds and limits of matching, each with its unit and its reason."""
+
+from __future__ import annotations
+
+#: Nanoseconds: a rank that did something so short a time before its dump was written was on its
+#: way.
+RECENT_NS = 500_000_000
+#: Nanoseconds, where the dump has stacks: torch looks up their symbols after it has read the
+#: buffer, which takes up to two seconds, and writes the file then.
+RECENT_WITH_STACKS_NS = 2_000_000_000
+#: Factor: a rank that has paused before may pause so many times as long, within LONGEST_PAUSE_NS.
+PAUSE_FACTOR = 3
+#: Nanoseconds that a pause of an active rank lasts at most: less than the shortest threshold at
+#: which a job is called hung.
+LONGEST_PAUSE_NS = 5_000_000_000
+#: Nanoseconds by which the clocks of file systems lag behind the host's.
+FILE_CLOCK_LAG_NS = 1_000_000_000
+#: Share of an operation's timeout: a wait as long is no usual pause.
+TIMED_OUT_SHARE = 0.9
+#: Share of an operation's timeout: a completion so near to it is the abort's doing.
+FREED_SHARE = 0.97
+#: Members of the largest group whose all_to_all sizes are compared pair by pair, which takes their
+#: square.
+COMPARED_SPLITS = 256
+#: Sequence numbers of a group that differ and are looked at closely; the first that holds is
+#: enough.
+SUSPECT_NUMBERS = 64
+#: Histories of a group that are compared with each other: members that agree share one.
+COMPARED_HISTORIES = 64
+#: Operations by which a call site may be ahead of its peers'.
+LONGEST_SHIFT = 256
+#: Call sites in a row that are no chance.
+AGREEING_SITES = 3
+#: Operations of the longest pattern that is looked for.
+LONGEST_PATTERN = 1024
+#: Entries before an operation that tell the rank's own order.
+PAST_ENTRIES = 1024
+#: Sequence numbers between two histories that are still laid into one array: more would be mostly
+#: gaps.
+FARTHEST_NUMBERS = 1 << 14
+#: Histories of a group that are searched for one that a rank agrees with: merging stays linear.
+SEARCHED_HISTORIES = 16
+#: Ranks of a divergence whose calls are read in full.
+FULL_CALLS = 64
+#: Signatures that are remembered by the identity of what they are of; to hash a stack takes longer
+#: than all else.
+REMEMBERED_SIGNATURES = 4096
+#: Sequence numbers kept of one group, the latest.
+LONGEST_RUN = 1 << 17
+#: Unfinished operations that are believed of one status, the latest: a counter that is wrong may
+#: claim millions.
+UNFINISHED_BY_STATUS = 64
+#: Numbers below this are told apart by a table of all of them, others by sorting.
+DENSE_NUMBERS = 1 << 14
+#: Lists of members whose shortest form is remembered.
+REMEMBERED_MEMBERS = 64
+#: Dumps against the highest number in a file's name: it is believed to be a rank if they are not
+#: so many times fewer.
+FILLED_PART = 2
+#: Members per further member that is allowed for, where nothing says how many ranks there are.
+UNLISTED_PART = 4
