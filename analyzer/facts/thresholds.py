@@ -45,8 +45,7 @@ SECTION_LONGER = 1.2
 SECTION_BEYOND_ALL = 1.1
 #: Nanoseconds per entry, the least difference between sections.
 SECTION_LEAST_NS = 1e6
-#: Nanoseconds: shorter looks at the processors say nothing, as their counters advance in ticks of
-#: 10 ms.
+#: Nanoseconds: shorter looks at the processors say nothing.
 SHORTEST_USAGE_NS = 300e6
 #: Parts that the observed time is cut into, to see whether something lasts.
 PARTS = 10

@@ -10,8 +10,7 @@ RECENT_NS = 500_000_000
 RECENT_WITH_STACKS_NS = 2_000_000_000
 #: Factor: a rank that has paused before may pause so many times as long, within LONGEST_PAUSE_NS.
 PAUSE_FACTOR = 3
-#: Nanoseconds that a pause of an active rank lasts at most: less than the shortest threshold at
-#: which a job is called hung.
+#: Nanoseconds that a pause of an active rank lasts at most.
 LONGEST_PAUSE_NS = 5_000_000_000
 #: Nanoseconds by which the clocks of file systems lag behind the host's.
 FILE_CLOCK_LAG_NS = 1_000_000_000
