@@ -48,13 +48,13 @@ def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
     return list(merged.values())
 
 
-def arbitrate(
+def decide(
     facts: CaseFacts, proposals: Sequence[Proposal]
 ) -> tuple[list[Proposal], Verdict | None]:
     """The proposals that stand, and the verdict that they make; None where none stands.
 
     A later proposal falls where an earlier one names its culprits already or
-    explains their trouble.
+    explains their failure.
     """
     accepted: list[Proposal] = []
     explained: set[int] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
-from hanglab.analyzer.decision import arbitrate
+from hanglab.analyzer.decision import decide
 from hanglab.analyzer.facts.assembly import gather
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
@@ -35,22 +35,22 @@ def conclude(facts: CaseFacts) -> Verdict:
     failed: list[Unusable] = []
     for name, heuristic in heuristics():
         try:
-            proposals += _ask(heuristic, facts)
+            proposals += _run(heuristic, facts)
         except Exception as error:
             failed.append(Unusable(f"heuristic {name}", f"{type(error).__name__}: {error}"))
     facts.inputs.unusable += [one for one in failed if one not in facts.inputs.unusable]
-    _, verdict = arbitrate(facts, proposals)
+    _, verdict = decide(facts, proposals)
     verdict = verdict or healthy(facts) or undecided(facts)
     if failed and verdict.status is Status.HEALTHY:
-        verdict = _unchecked(facts, len(failed))
+        verdict = _not_fully_checked(facts, len(failed))
     if verdict.status is Status.INCONCLUSIVE:
-        verdict.evidence = [*verdict.evidence, *_told(facts)]
+        verdict.evidence = [*verdict.evidence, *_failures_seen(facts)]
     if verdict.status is not Status.HEALTHY:
         verdict.evidence = [*verdict.evidence, *differences(facts.ranks)]
     return verdict
 
 
-def _ask(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
+def _run(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
     """Proposals of one heuristic.  Raises whatever it raises, and TypeError for anything else."""
     proposals = list(heuristic(facts))
     for proposal in proposals:
@@ -59,12 +59,12 @@ def _ask(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
     return proposals
 
 
-def _told(facts: CaseFacts) -> list[Evidence]:
+def _failures_seen(facts: CaseFacts) -> list[Evidence]:
     """Exceptions and ends of ranks, where they name no culprit."""
     return [Evidence(t.source, t.view.rank, t.detail) for t in failures(facts)[:LISTED_ROWS]]
 
 
-def _unchecked(facts: CaseFacts, failed: int) -> Verdict:
+def _not_fully_checked(facts: CaseFacts, failed: int) -> Verdict:
     one = failed == 1
     return Verdict(
         status=Status.INCONCLUSIVE,

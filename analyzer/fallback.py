@@ -27,7 +27,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
             why = "Every rank came to its end with exit code 0."
         elif facts.stuck or any(v.failed for v in facts.ranks.values()) or not facts.ranks:
             return None
-        elif _moving(facts):
+        elif _makes_progress(facts):
             why = "The job makes progress and nothing slows it down."
         else:
             return None
@@ -47,14 +47,14 @@ def healthy(facts: CaseFacts) -> Verdict | None:
     )
 
 
-def _moving(facts: CaseFacts) -> bool:
+def _makes_progress(facts: CaseFacts) -> bool:
     movements = [v.movement for v in facts.ranks.values() if v.ended is None]
     if not any(m is not None and m.quiet_s < facts.hang_after_s for m in movements):
         return False
     return unusual_idle_time(facts) is None
 
 
-def _joining(facts: CaseFacts) -> list[int]:
+def _ranks_joining(facts: CaseFacts) -> list[int]:
     """All ranks of a job that hangs before its first group is there; [] of any other."""
     if not facts.stuck or facts.graph.waits or facts.inputs.missing_ranks:
         return []
@@ -121,7 +121,7 @@ def undecided(facts: CaseFacts) -> Verdict:
     graph = facts.graph
     if facts.case and not facts.ranks and not facts.inputs.missing_ranks:
         return _no_rank_found(facts)
-    joining = _joining(facts)
+    joining = _ranks_joining(facts)
     if joining:
         return _still_joining(facts, joining)
     if not facts.case and graph.empty == graph.ranks:
@@ -156,7 +156,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         summary = waiting.summary if waiting is not None else _hang_summary(facts)
         evidence += _current_lines(facts)
     else:
-        summary = _unsound(facts)
+        summary = _unproved_health(facts)
         if facts.case and unusual_idle_time(facts) is not None:
             evidence += _current_lines(facts)
             needs.append(_a_later_look(facts))
@@ -275,7 +275,7 @@ def _idle_summary(facts: CaseFacts, idle: IdleTime) -> str:
     return f"{words} The others wait{where} for {name_ranks(awaited)}, which {verb}{line}."
 
 
-def _unsound(facts: CaseFacts) -> str:
+def _unproved_health(facts: CaseFacts) -> str:
     """Words for why a job in which nobody is seen to wait is not called healthy."""
     graph = facts.graph
     idle = unusual_idle_time(facts) if facts.case else None

@@ -35,7 +35,7 @@ class Order(IntEnum):
 class Proposal:
     """A finding, and where it stands in the order.
 
-    ``excludes`` are ranks whose own trouble this one explains although they
+    ``excludes`` are ranks whose own failure this one explains although they
     are no culprits: a rank that raised because its peer was gone, say.
     """
 

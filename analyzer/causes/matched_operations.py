@@ -79,7 +79,7 @@ def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:
         if failure is not None and failure.consequence:
             # Its communication failed: it was inside an operation that nobody recorded.
             return False
-        if view is not None and view.ended is None and not facts.stands_outside(rank):
+        if view is not None and view.ended is None and not facts.in_no_operation(rank):
             # Its stack contradicts its dump: it does not stand outside.
             return False
         sink = facts.sink(rank)

@@ -29,7 +29,7 @@ def absent_ranks(facts: CaseFacts) -> list[int]:
     outside = [
         s.rank
         for s in facts.graph.sinks
-        if (s.outside and not s.stopped_device) or (s.unknown and _seen_outside(facts, s.rank))
+        if (s.outside and not s.stopped_device) or (s.unknown and _stack_is_outside(facts, s.rank))
     ]
     if not outside and facts.stuck and not facts.graph.waits:
         # Nobody is inside an operation at all: whoever still lives is stuck by itself.
@@ -39,13 +39,13 @@ def absent_ranks(facts: CaseFacts) -> list[int]:
         for rank in sorted(outside)
         if rank in facts.ranks
         and facts.ranks[rank].ended is None
-        and facts.stands_outside(rank)
+        and facts.in_no_operation(rank)
         and facts.ranks[rank].position.place is not Place.RENDEZVOUS
-        and not _winding_up(facts.ranks[rank])
+        and not _is_finishing(facts.ranks[rank])
     ]
 
 
-def _seen_outside(facts: CaseFacts, rank: int) -> bool:
+def _stack_is_outside(facts: CaseFacts, rank: int) -> bool:
     """True if the stack of a rank without a buffer proves that it is in no operation.
 
     What torch does on the top of a stack may be communication that nothing else
@@ -65,7 +65,7 @@ def _seen_outside(facts: CaseFacts, rank: int) -> bool:
     return view.position.place is Place.LOADER or view.code.owner(frames[0].file) is not Owner.TORCH
 
 
-def _winding_up(view: RankView) -> bool:
+def _is_finishing(view: RankView) -> bool:
     """True if the rank is past its script and its interpreter is still at work to end."""
     return _exiting(view) and view.position.user is None and (computes(view) or view.state == "R")
 
@@ -83,7 +83,7 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
     """Cause, confidence, what shows it, and the line."""
     position = view.position
     here = view.location()
-    if left_loops(facts, view.rank) and facts.fell_short(view.rank):
+    if left_loops(facts, view.rank) and facts.operations_behind(view.rank):
         cause, confidence, words, _ = classify_left_loop(facts, view.rank)
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
     if position.place is Place.TEARDOWN or _exiting(view):

@@ -202,7 +202,7 @@ def from_case(path: Path) -> CaseFacts:
     for rank in ranks:
         view = views[rank.rank] = _view(rank, reader.job)
         dump = buffers.get(rank.rank)
-        view.answered = dump is not None
+        view.has_dump = dump is not None
         joined = join(rank.rank, dump, view.progress, view.groups, str(rank.folder))
         if joined is not None:
             _drop_own_frames(joined, view.code)
@@ -236,7 +236,7 @@ def from_folder(path: Path) -> CaseFacts:
         raise InputError(*_nothing_usable(path, unusable))
     return CaseFacts(
         graph=graph,
-        ranks={rank: RankView(rank=rank, answered=True) for rank in graph.ranks},
+        ranks={rank: RankView(rank=rank, has_dump=True) for rank in graph.ranks},
         inputs=_inputs(graph.ranks, graph.expected, list(unusable)),
     )
 

@@ -76,7 +76,7 @@ class RankView:
     lines: list[LineCount] = field(default_factory=list)
     connections: list[ConnectionSample] = field(default_factory=list)
     #: True where the rank's own Flight Recorder buffer was had.
-    answered: bool = False
+    has_dump: bool = False
     #: The rank in its Case, as it was at the capture; None for a bare folder of dumps.
     case: RankCase | None = None
 
@@ -98,7 +98,7 @@ class RankView:
         return self.exit if self.exit is not None and not self.exit.by_recorder else None
 
     @property
-    def left_at_once(self) -> bool:
+    def left_by_os_exit(self) -> bool:
         """True where it called ``os._exit``, and its counters are those of that moment."""
         last = self.departures[-1] if self.departures else None
         if last is None or last.how != "os._exit" or self.progress is None:
@@ -255,9 +255,9 @@ class CaseFacts:
         return self.all_ended and not any(v.failed for v in self.ranks.values())
 
     @cached_property
-    def heads(self) -> dict[str, dict[int, int]]:
+    def highest_entered(self) -> dict[str, dict[int, int]]:
         """Per group name: the highest sequence number that each rank entered."""
-        heads: dict[str, dict[int, int]] = {}
+        highest_entered: dict[str, dict[int, int]] = {}
         for rank, dump in self.dumps.items():
             entries = dump.entries
             if entries is None:
@@ -265,9 +265,9 @@ class CaseFacts:
             for index, group in enumerate(entries.group_names):
                 mine = entries.seq[(entries.group == index) & ~entries.is_p2p]
                 if len(mine):
-                    per_rank = heads.setdefault(group.name, {})
+                    per_rank = highest_entered.setdefault(group.name, {})
                     per_rank[rank] = max(per_rank.get(rank, 0), int(mine.max()))
-        return heads
+        return highest_entered
 
     def host_of(self, rank: int) -> HostView:
         """The host that the rank ran on; without samples where there are none."""
@@ -279,19 +279,19 @@ class CaseFacts:
         loads = self.host_of(rank).loads(rank)
         return loads[-1] if loads else None
 
-    def fell_short(self, rank: int) -> int:
+    def operations_behind(self, rank: int) -> int:
         """Operations by which the rank stays behind the farthest peer, over its groups."""
         short = 0
         known = False
-        for heads in self.heads.values():
-            if len(heads) > 1 and rank in heads:
+        for highest_entered in self.highest_entered.values():
+            if len(highest_entered) > 1 and rank in highest_entered:
                 known = True
-                short = max(short, max(heads.values()) - heads[rank])
-        return short if known else self._short_by_counters(rank)
+                short = max(short, max(highest_entered.values()) - highest_entered[rank])
+        return short if known else self._behind_by_counters(rank)
 
-    def _short_by_counters(self, rank: int) -> int:
+    def _behind_by_counters(self, rank: int) -> int:
         """The shortfall of a rank that left by ``os._exit``: no dump is written then."""
-        if not self.ranks[rank].left_at_once:
+        if not self.ranks[rank].left_by_os_exit:
             return 0
         counts = {
             number: counter.last_enqueued
@@ -326,7 +326,7 @@ class CaseFacts:
         calls = self.graph.unfinished.get(rank)
         return calls[0] if calls else None
 
-    def stands_outside(self, rank: int) -> bool:
+    def in_no_operation(self, rank: int) -> bool:
         """True if neither dump nor stack puts the rank inside an operation."""
         view = self.ranks.get(rank)
         if view is None:

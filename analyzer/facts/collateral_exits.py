@@ -114,7 +114,7 @@ def _ended_by(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
     return failure.source == "exit" and end is not None and end.signal in sent
 
 
-def left_before(view: RankView, found: list[Failure]) -> bool:
+def ended_before_failures(view: RankView, found: list[Failure]) -> bool:
     """True if the rank's end may be why its peers lost it, or gave it up.
 
     A rank that answers a launcher's signal with code 0 was still there when they gave up.

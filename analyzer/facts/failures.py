@@ -75,13 +75,13 @@ class Failure:
     detail: str
     frame: Frame | None
     at_ns: int | None
-    #: True where the trouble is only what another rank's end or difference does to this one.
+    #: True where it is only what another rank's end or difference does to this one.
     consequence: bool
     source: str = "exceptions"
     confidence: float = 0.97
     #: True where it lost its patience with a peer, which need not have ended for that.
     gave_up: bool = False
-    #: True where somebody else ended it, after a peer's trouble or together with its peers.
+    #: True where somebody else ended it, after a peer's failure or together with its peers.
     collateral: bool = False
 
 
@@ -119,7 +119,7 @@ def from_text(
     )
 
 
-def _of_exit(view: RankView) -> Failure | None:
+def _exit_failure(view: RankView) -> Failure | None:
     """A rank that ended badly without any traceback."""
     end = view.ended
     if end is None or not (end.code or end.signal is not None):
@@ -158,7 +158,7 @@ def _of_exit(view: RankView) -> Failure | None:
 
 
 def failure_of(view: RankView) -> Failure | None:
-    """The rank's own earliest trouble, or None."""
+    """The rank's own earliest failure, or None."""
     if view.exceptions:
         raised = min(view.exceptions, key=lambda e: e.at.wall_ns)
         known = raised.type not in ("KeyboardInterrupt", "SystemExit")
@@ -185,4 +185,4 @@ def failure_of(view: RankView) -> Failure | None:
                 end.at.wall_ns if end else None,
                 "stderr",
             )
-    return _of_exit(view)
+    return _exit_failure(view)

@@ -12,10 +12,10 @@ from hanglab.analyzer.facts.thresholds import (
 from hanglab.recorder.case.host_records import FileSystem
 
 #: What belongs to shared memory, which is a file system too.
-SHARED = re.compile(r"shared memory|/dev/shm|</?torch_\d+_|nccl-[A-Za-z0-9]{6}")
+SHARED_MEMORY = re.compile(r"shared memory|/dev/shm|</?torch_\d+_|nccl-[A-Za-z0-9]{6}")
 
 
-def full(space: FileSystem) -> bool:
+def is_full(space: FileSystem) -> bool:
     """True if nothing more goes in.  One that is 99 % full still has room."""
     if space.free_bytes is not None and space.size_bytes:
         if space.free_bytes <= min(

@@ -7,13 +7,13 @@ from hanglab.analyzer.facts.thresholds import PAUSES, SILENT_NS
 from hanglab.analyzer.verdict import Location
 
 
-def answers(facts: CaseFacts, view: RankView) -> bool:
+def recorder_ran(facts: CaseFacts, view: RankView) -> bool:
     """True if the rank's own recorder thread ran at the capture."""
     trigger = facts.job.trigger if facts.job else None
     beat = view.progress.heartbeat_mono_ns if view.progress else 0
     if trigger is not None and beat:
         return trigger.at.mono_ns - beat < SILENT_NS
-    return view.answered
+    return view.has_dump
 
 
 def gil_holder(facts: CaseFacts, view: RankView) -> tuple[str, Location | None] | None:
@@ -22,7 +22,7 @@ def gil_holder(facts: CaseFacts, view: RankView) -> tuple[str, Location | None] 
     None where the rank answers, and where the holder computes and has not done
     so for much longer than the rank has ever rested: it may come to its end.
     """
-    if view.captured_stack is None or view.state in ("T", "Z", "X") or answers(facts, view):
+    if view.captured_stack is None or view.state in ("T", "Z", "X") or recorder_ran(facts, view):
         return None
     holders = [thread for thread in view.captured_stack.threads if thread.owns_gil]
     if not holders:

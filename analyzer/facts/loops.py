@@ -255,7 +255,7 @@ def classify_left_loop(
         steps = "as many" if difference == 0 else "more"
         done = f"; it did {steps} steps but fewer operations ({words})"
         return Cause.SKIPPED_COLLECTIVE, 0.9, done, []
-    short = facts.fell_short(rank)
+    short = facts.operations_behind(rank)
     per_step = None
     if loops:
         peer = next((w.call.rank for w in facts.graph.waits if w.call.rank != rank), None)

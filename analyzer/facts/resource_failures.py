@@ -12,14 +12,14 @@ from hanglab.recorder.case.records import Raised
 
 
 def own_failures(facts: CaseFacts) -> list[Failure]:
-    """Troubles of ranks that are nobody else's doing, the earliest first."""
+    """Failures of ranks that are nobody else's doing, the earliest first."""
     found = [t for v in facts.ranks.values() if (t := failure_of(v)) is not None]
     found = [t for t in found if not t.consequence]
     return sorted(found, key=lambda t: (t.at_ns is None, t.at_ns or 0, t.view.rank))
 
 
 def raised_by(failure: Failure) -> Raised | None:
-    """The exception that the trouble is told of by, where the rank itself wrote it down."""
+    """The exception behind the failure, where the rank itself wrote it down."""
     if failure.source != "exceptions" or not failure.view.exceptions:
         return None
     return min(failure.view.exceptions, key=lambda raised: raised.at.wall_ns)

@@ -31,10 +31,10 @@ def separate_stderr(views: Iterable[RankView], shared: Mapping[str, str]) -> Non
         hosts.setdefault(view.host, []).append(view)
     for host, neighbours in hosts.items():
         if len(neighbours) > 1:
-            _tell_apart(neighbours, shared.get(host, ""))
+            _separate(neighbours, shared.get(host, ""))
 
 
-def _tell_apart(neighbours: list[RankView], common: str) -> None:
+def _separate(neighbours: list[RankView], common: str) -> None:
     texts = [view.stderr for view in neighbours if view.stderr]
     dying = [view for view in neighbours if view.ended and view.ended.signal in _FATAL]
     for view in neighbours:
@@ -42,15 +42,15 @@ def _tell_apart(neighbours: list[RankView], common: str) -> None:
         if text and not _is_shared(text, texts, common):
             continue
         text = common or text
-        own = _named(text, view.rank)
-        view.stderr = own + (_last_words(text) if dying == [view] else "")
+        own = _prefixed_lines(text, view.rank)
+        view.stderr = own + (_dying_lines(text) if dying == [view] else "")
 
 
 def _is_shared(text: str, texts: list[str], common: str) -> bool:
     return texts.count(text) > 1 or text[-COMPARED_STDERR:] in common
 
 
-def _named(text: str, rank: int) -> str:
+def _prefixed_lines(text: str, rank: int) -> str:
     """The lines that bear the rank's name."""
     return "".join(
         line
@@ -59,7 +59,7 @@ def _named(text: str, rank: int) -> str:
     )
 
 
-def _last_words(text: str) -> str:
+def _dying_lines(text: str) -> str:
     """Lines written of a process that died, which bear no name."""
     kept: list[str] = []
     inside = False

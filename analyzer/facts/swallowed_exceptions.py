@@ -43,7 +43,7 @@ def swallowed_exception(facts: CaseFacts, view: RankView) -> HandledException | 
     calls = _missed(facts, view)
     if calls is None or view.failed or view.state in ("T", "D"):
         return None
-    if view.ended is None and facts.stands_outside(view.rank) and _is_sink(facts, view.rank):
+    if view.ended is None and facts.in_no_operation(view.rank) and _is_sink(facts, view.rank):
         if classify(facts, view)[0] not in _WEAKER:
             return None
     past = _handled_exceptions(view)
@@ -107,7 +107,7 @@ def _missed(facts: CaseFacts, view: RankView) -> list[Call] | None:
     if _is_sink(facts, rank):
         found += [wait.call for wait in facts.graph.waits if rank in wait.on]
         return found
-    if view.ended is not None and facts.fell_short(rank) > 0:
+    if view.ended is not None and facts.operations_behind(rank) > 0:
         return found
     return found or None
 

@@ -72,7 +72,7 @@ def _add_usage(facts: CaseFacts, found: Arrivals, result: dict[int, TimeBreakdow
     looks = {
         rank: looked
         for rank in result
-        if (looked := _looks(facts.ranks[rank].progress, rank, found)) is not None
+        if (looked := _usage_series(facts.ranks[rank].progress, rank, found)) is not None
     }
     if len(looks) < len(result) or not looks:
         return
@@ -91,7 +91,7 @@ def _add_usage(facts: CaseFacts, found: Arrivals, result: dict[int, TimeBreakdow
             result[rank].waited_ns = float(np.diff(np.interp(edges, told, waited))[0]) * scale
 
 
-def _looks(
+def _usage_series(
     progress: Progress | None, rank: int, found: Arrivals
 ) -> list[tuple[Times, Times]] | None:
     """(moments, totals) of processor time and, where the kernel tells, of waits for one."""

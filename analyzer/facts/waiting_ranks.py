@@ -28,6 +28,6 @@ def all_victims(graph: WaitForGraph, culprits: Iterable[int]) -> list[int]:
     return sorted({wait.call.rank for wait in graph.waits} - set(culprits))
 
 
-def matters(graph: WaitForGraph, divergence: Divergence) -> bool:
+def may_explain_hang(graph: WaitForGraph, divergence: Divergence) -> bool:
     """True if it may be why the job hangs: what all finished matters if the group hangs later."""
     return not divergence.finished or bool(waiting_ranks(graph, divergence.group))

@@ -60,7 +60,7 @@ def find_wrong_peer(
             one
             for one in misdirected
             if (_peer_is_in_message(one, cycle) and not _is_mutual(one, cycle))
-            or _from_usual_place(one, lookup)
+            or _from_usual_call_site(one, lookup)
         ]
     else:
         # A peer that is past all messages may have left its half of this one out.
@@ -156,7 +156,7 @@ def _peer_is_in_message(wrong_peer: WrongPeer, cycle: WaitCycle) -> bool:
     return theirs is not None and theirs.seq is None
 
 
-def _from_usual_place(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
+def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     """True if the call comes from the line that usually serves one of those who wait."""
     entries = lookup.entries(wrong_peer.rank)
     index = wrong_peer.waiting.waiters[wrong_peer.rank].index

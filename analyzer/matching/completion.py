@@ -70,7 +70,7 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
     p2p = entries.is_p2p | is_p2p[entries.operation]
     gloo = np.array([o.backend == "gloo" for o in operations], dtype=np.bool_)[entries.operation]
     known_ids = entries.record_id[entries.record_id >= 0]
-    done, stopped = _own_account(entries, operations, gloo)
+    done, ended_early = _state_by_entry(entries, operations, gloo)
     ends = np.array([is_batch_end(op) for op in ops], dtype=np.bool_)[entries.operation]
     sparse = len(entries) > 1 and bool((np.diff(known_ids) > 1).any())
     found = Completion(
@@ -90,7 +90,7 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         )
         found.mixed.append(mixed)
         found.pg_ids.append(int(entries.pg_id[rows].max()))
-        _complete_group(entries, dump, found, rows, stopped)
+        _complete_group(entries, dump, found, rows, ended_early)
     if dump.damage and not ends[-1]:
         found.undetermined = _last_number(entries, found) & ~done
     return found
@@ -106,19 +106,19 @@ def _last_number(entries: Entries, found: Completion) -> Bool:
 
 
 def _complete_group(
-    entries: Entries, dump: RankDump, found: Completion, rows: Int64, stopped: Bool
+    entries: Entries, dump: RankDump, found: Completion, rows: Int64, ended_early: Bool
 ) -> None:
     p2p, done = found.p2p, found.done
     collective = rows[~p2p[rows] & (entries.seq[rows] >= 0)]
     status = dump.status.get(found.pg_ids[-1])
-    halted = collective[stopped[collective]]
+    ended = collective[ended_early[collective]]
     if status is not None and not found.gloo and not found.mixed[-1]:
         limit = status.completed or 0
-        if len(halted):
-            limit = min(limit, int(entries.seq[halted].min()) - 1)
+        if len(ended):
+            limit = min(limit, int(entries.seq[ended].min()) - 1)
         done[collective[entries.seq[collective] <= limit]] = True
-    if len(halted):
-        done[collective[entries.seq[collective] >= int(entries.seq[halted].min())]] = False
+    if len(ended):
+        done[collective[entries.seq[collective] >= int(entries.seq[ended].min())]] = False
     _close_batches(entries, rows, p2p, found.ends, done)
     if found.active_only:
         # It was left out, since it had finished.
@@ -127,7 +127,7 @@ def _complete_group(
         _close_silent_batches(entries, rows, p2p, found.ends, done, status, found.active_only)
 
 
-def _own_account(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, Bool]:
+def _state_by_entry(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, Bool]:
     """Per entry: it says that it finished; it says that it timed out or was aborted."""
     completed = entries.state == State.COMPLETED
     stateful = np.array([o.backend in _STATEFUL for o in operations], dtype=np.bool_)
@@ -142,8 +142,8 @@ def _own_account(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, B
         & (entries.timeout_ms > 0)
         & ((entries.completed_ns - entries.created_ns) >= limit)
     )
-    stopped = freed | (entries.retired & ~completed & keeps_state)
-    return done & ~freed, stopped
+    ended_early = freed | (entries.retired & ~completed & keeps_state)
+    return done & ~freed, ended_early
 
 
 def _shows_active_only(entries: Entries, dump: RankDump, sparse: bool) -> bool:

@@ -183,14 +183,14 @@ def _conforming(
         if side is steady:
             continue
         now = sequences.signature(side.code)
-        if _comes_rarely(past, pattern, now) or not missing_votes.confirms_pattern(
+        if _left_pattern_before(past, pattern, now) or not missing_votes.confirms_pattern(
             len(steady.ranks), len(side.ranks), known, is_ahead=now in pattern
         ):
             return None
     return steady
 
 
-def _comes_rarely(
+def _left_pattern_before(
     past: Sequence[Signature | None], pattern: Set[Hashable], now: Signature | None
 ) -> bool:
     """True if the pattern was left for this operation before, and taken up again.
@@ -353,9 +353,9 @@ def _judge_shift(
             now, theirs = (sequences.signature(sequences.code(r[0], seq)) for r in (ranks, others))
             pattern = set(past[-(period_of(past) or 0) :])
             is_ahead = others is leaders and theirs in pattern
-            borne_out = not _comes_rarely(past, pattern, theirs) and missing_votes.confirms_pattern(
-                len(ranks), len(others), known, is_ahead=is_ahead
-            )
+            borne_out = not _left_pattern_before(
+                past, pattern, theirs
+            ) and missing_votes.confirms_pattern(len(ranks), len(others), known, is_ahead=is_ahead)
             if expected and expected[0] == now and borne_out:
                 fitting.append(ranks)
         conforming = fitting[0] if len(fitting) == 1 else None

@@ -166,12 +166,12 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
         )
         for (rank, number), part in zip(left, parts, strict=True):
             enter(rank, number, part, place)
-    _allow_for_others(merged, group_table)
+    _find_possible_members(merged, group_table)
     for place, group in enumerate(group_table.groups):
         if place in descriptions:
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
             group.group = Group(group.group.name, group.members, found[0][0])
-    _learn(merged, group_table)
+    _assign_statuses(merged, group_table)
     return group_table
 
 
@@ -183,7 +183,7 @@ def _empty(merged: MergedSummaries) -> tuple[int, ...]:
     return tuple(sorted(empty))
 
 
-def _allow_for_others(merged: MergedSummaries, group_table: GroupTable) -> None:
+def _find_possible_members(merged: MergedSummaries, group_table: GroupTable) -> None:
     """Note who may belong to a group whose members were guessed from those that used it."""
     absent = [rank for rank in group_table.expected if rank not in merged.ranks]
     for group in group_table.groups:
@@ -227,7 +227,7 @@ def _is_default(part: GroupSummary) -> bool:
     return part.name == DEFAULT_NAME or part.description == DEFAULT_DESCRIPTION
 
 
-def _learn(merged: MergedSummaries, group_table: GroupTable) -> None:
+def _assign_statuses(merged: MergedSummaries, group_table: GroupTable) -> None:
     """Tie statuses to groups by the numbers that peers give the same group."""
     for group in group_table.groups:
         votes = {
@@ -246,10 +246,10 @@ def _learn(merged: MergedSummaries, group_table: GroupTable) -> None:
             if progress is None:
                 progress = group.progress[rank] = GroupProgress(None)
             if progress.entered is None:
-                _take_status(summary, progress, pg_id, group)
+                _apply_status(summary, progress, pg_id, group)
 
 
-def _take_status(
+def _apply_status(
     summary: RankSummary, progress: GroupProgress, pg_id: int, group: ResolvedGroup
 ) -> None:
     if summary.whole:

@@ -44,17 +44,17 @@ def rendezvous(facts: CaseFacts) -> Iterator[Proposal]:
     if not facts.case or any(_has_operated(view) for view in facts.ranks.values()):
         return
     if facts.stuck:
-        yield from _waiting(facts)
+        yield from _hung_joining(facts)
     else:
-        yield from _misled(facts)
-        yield from _given_up(facts)
+        yield from _at_loopback(facts)
+        yield from _failed_joining(facts)
 
 
 def _has_operated(view: RankView) -> bool:
     return bool(view.groups) or (view.progress is not None and view.progress.operations_total > 0)
 
 
-def _waiting(facts: CaseFacts) -> Iterator[Proposal]:
+def _hung_joining(facts: CaseFacts) -> Iterator[Proposal]:
     alive = [view for view in facts.ranks.values() if view.ended is None]
     there = [view for view in alive if view.position.place is Place.RENDEZVOUS]
     if not there or len(there) < len(alive):
@@ -84,16 +84,16 @@ def _waiting(facts: CaseFacts) -> Iterator[Proposal]:
             [Evidence("environment", rank, words) for rank in ranks],
         )
         return
-    lost = [view for view in there if _seeks_in_vain(view)]
-    if lost and len(lost) < len(there):
+    unconnected = [view for view in there if _cannot_reach_store(view)]
+    if unconnected and len(unconnected) < len(there):
         yield _proposal(
             facts,
-            [view.rank for view in lost],
-            f"{name_ranks([view.rank for view in lost]).capitalize()} cannot reach the "
+            [view.rank for view in unconnected],
+            f"{name_ranks([view.rank for view in unconnected]).capitalize()} cannot reach the "
             "rendezvous of the job; the others wait there.",
             [
                 Evidence("sockets", view.rank, "has no connection to anybody, and listens nowhere")
-                for view in lost
+                for view in unconnected
             ],
         )
 
@@ -141,7 +141,7 @@ def _differing(facts: CaseFacts) -> tuple[list[int], str] | None:
     return None
 
 
-def _seeks_in_vain(view: RankView) -> bool:
+def _cannot_reach_store(view: RankView) -> bool:
     """True if a rank is still looking for the store, and no socket of it leads anywhere."""
     sample = latest(view.connections)
     stack = view.captured_stack
@@ -152,7 +152,7 @@ def _seeks_in_vain(view: RankView) -> bool:
     return bool(functions & _SEEKING) and not reached
 
 
-def _given_up(facts: CaseFacts) -> Iterator[Proposal]:
+def _failed_joining(facts: CaseFacts) -> Iterator[Proposal]:
     """Errors of joining: the port that was taken, the address that nobody answers at."""
     found = [t for t in failures(facts) if not t.collateral]
     joining = [t for t in found if _is_joining(t)]
@@ -188,7 +188,7 @@ def _given_up(facts: CaseFacts) -> Iterator[Proposal]:
         return
 
 
-def _misled(facts: CaseFacts) -> Iterator[Proposal]:
+def _at_loopback(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks that looked for a peer at its loopback address, and found only themselves there."""
     failed = [t for t in failures(facts) if not t.collateral]
     sought = {t.view.rank: match for t in failed if (match := _PEER_HERE.search(text_of(t)))}

@@ -40,7 +40,7 @@ def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
         and (first is None or view.ended.at.wall_ns <= first + KEEPER_NOTED_NS)
     ]
     if not keepers:
-        yield from _lost_with_a_child(facts, lost)
+        yield from _keeper_child_ended(facts, lost)
     if len(keepers) != 1:
         return
     keeper = keepers[0]
@@ -61,7 +61,7 @@ def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
     )
 
 
-def _lost_with_a_child(facts: CaseFacts, lost: list[Failure]) -> Iterator[Proposal]:
+def _keeper_child_ended(facts: CaseFacts, lost: list[Failure]) -> Iterator[Proposal]:
     """A process that a rank had started kept the store, and was ended while its rank lives on."""
     clients = [failure.view for failure in lost]
     keepers = [
@@ -70,7 +70,7 @@ def _lost_with_a_child(facts: CaseFacts, lost: list[Failure]) -> Iterator[Propos
         for child in view.children
         if child.signal is not None or child.code
     ]
-    served = [row for row in keepers if _at_home(facts, row[0])]
+    served = [row for row in keepers if _unserved_endpoints(facts, row[0])]
     if len({view.rank for view, _ in served}) != 1:
         return
     keeper, child = served[0]
@@ -89,7 +89,7 @@ def _lost_with_a_child(facts: CaseFacts, lost: list[Failure]) -> Iterator[Propos
             Evidence("exit", keeper.rank, f"its child process {child.pid} ended with {how}"),
             *(
                 Evidence("sockets", keeper.rank, f"no rank served {endpoint}, where peers were")
-                for endpoint in sorted(_at_home(facts, keeper))
+                for endpoint in sorted(_unserved_endpoints(facts, keeper))
             ),
             *(_row(failure) for failure in lost),
         ],
@@ -98,7 +98,7 @@ def _lost_with_a_child(facts: CaseFacts, lost: list[Failure]) -> Iterator[Propos
     )
 
 
-def _at_home(facts: CaseFacts, view: RankView) -> set[str]:
+def _unserved_endpoints(facts: CaseFacts, view: RankView) -> set[str]:
     """Endpoints of the rank's own host that ranks were connected to, and no rank served."""
     neighbours = [v for v in facts.ranks.values() if v.host == view.host]
     addresses = {local.rpartition(":")[0] for v in neighbours for local, _ in _ends(v)}

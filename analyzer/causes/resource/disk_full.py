@@ -10,7 +10,7 @@ from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.causes.thresholds import CONFIRMED, DISK_ERROR_S
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.failures import Failure
-from hanglab.analyzer.facts.full_file_systems import SHARED, full
+from hanglab.analyzer.facts.full_file_systems import SHARED_MEMORY, is_full
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
     matching_line,
@@ -39,7 +39,7 @@ def disk_full(facts: CaseFacts) -> Iterator[Proposal]:
     for failure in own_failures(facts):
         if failure.cause not in (Cause.DISK_FULL, Cause.EXCEPTION, Cause.CRASH):
             continue
-        if SHARED.search(text_of(failure)):
+        if SHARED_MEMORY.search(text_of(failure)):
             continue
         full_disks = _at_the_time(failure) or _full_disks(facts, failure.view)
         said = _SAID.search(text_of(failure))
@@ -69,7 +69,7 @@ def full_disks_then(raised: Raised) -> list[str]:
 
 def _full_disks(facts: CaseFacts, view: RankView) -> list[str]:
     spaces = facts.host_of(view.rank).spaces(view.rank)
-    return [_words(space) for space in spaces if space.uses != ["shm"] and full(space)]
+    return [_words(space) for space in spaces if space.uses != ["shm"] and is_full(space)]
 
 
 def _bus_error(view: RankView) -> bool:
@@ -133,7 +133,11 @@ def _last_met(facts: CaseFacts, view: RankView) -> tuple[str, list[str], str]:
     for raised in reversed(view.handled):
         text = "\n".join([f"{raised.type}: {raised.message}", *raised.because])
         match = _SAID.search(text)
-        if match and not SHARED.search(text) and _just_before(facts, view, raised.at.wall_ns):
+        if (
+            match
+            and not SHARED_MEMORY.search(text)
+            and _just_before(facts, view, raised.at.wall_ns)
+        ):
             line = next(line for line in text.splitlines() if _SAID.search(line))
             return line[:300], full_disks_then(raised), "exceptions"
     full_disks = _full_disks(facts, view)

@@ -41,7 +41,7 @@ def stopped_processes(facts: CaseFacts) -> Iterator[Proposal]:
             details.append(Evidence("host", view.rank, detail))
     for view in facts.ranks.values():
         children = _stopped_children(view)
-        if children and view.rank not in ranks and facts.stands_outside(view.rank):
+        if children and view.rank not in ranks and facts.in_no_operation(view.rank):
             ranks.append(view.rank)
             details.append(
                 Evidence("process_state", view.rank, f"its child process {children[0]} is stopped")

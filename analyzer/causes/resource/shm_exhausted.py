@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.causes.thresholds import DEFAULT_SHM_BYTES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.full_file_systems import SHARED, full
+from hanglab.analyzer.facts.full_file_systems import SHARED_MEMORY, is_full
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
     matching_line,
@@ -34,7 +34,7 @@ def shm_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
         space = _shared(facts, view)
         if space is None:
             continue
-        tight = full(space) or (space.size_bytes or DEFAULT_SHM_BYTES + 1) <= DEFAULT_SHM_BYTES
+        tight = is_full(space) or (space.size_bytes or DEFAULT_SHM_BYTES + 1) <= DEFAULT_SHM_BYTES
         text = text_of(failure)
         bus_error = _bus_error(view) or "Bus error" in text
         if tight and (_SAID.search(text) or bus_error) and not _other_disk(facts, view, text):
@@ -69,7 +69,7 @@ def _bus_error(view: RankView) -> bool:
 
 def _other_disk(facts: CaseFacts, view: RankView, text: str) -> bool:
     """True if a bus error fits another file system that is full as well."""
-    if SHARED.search(text):
+    if SHARED_MEMORY.search(text):
         return False
     spaces = facts.host_of(view.rank).spaces(view.rank)
-    return any("shm" not in space.uses and full(space) for space in spaces)
+    return any("shm" not in space.uses and is_full(space) for space in spaces)

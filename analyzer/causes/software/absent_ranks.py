@@ -53,7 +53,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
         collective, victims, waiting = _awaited(facts, rank)
         status = Status.HUNG
         if _early(facts, view):
-            if not _kept_waiting(facts, view):
+            if not _peers_really_wait(facts, view):
                 continue
             if cause in _FOR_EVER and is_unusually_idle(view) and nobody_works(view):
                 confidence *= EARLY_PART
@@ -61,7 +61,9 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
                 cause, confidence, status = Cause.RANK0_WORK, 0.8, Status.SLOW
                 words = "it moves in work that only it does"
             elif (
-                cause is Cause.LOADER_STUCK and moved_recently(view) and _kept_for_long(facts, rank)
+                cause is Cause.LOADER_STUCK
+                and moved_recently(view)
+                and _peers_wait_for_long(facts, rank)
             ):
                 cause, confidence, status = Cause.SLOW_INPUT, 0.6, Status.SLOW
                 words = "its input has kept it all the while, though it moves"
@@ -125,7 +127,7 @@ def _early(facts: CaseFacts, view: RankView) -> bool:
     return view.movement.quiet_s < facts.hang_after_s
 
 
-def _kept_waiting(facts: CaseFacts, view: RankView) -> bool:
+def _peers_really_wait(facts: CaseFacts, view: RankView) -> bool:
     """True if the rank's latest operation lies so long back that its peers really wait.
 
     Somebody who asks for a capture may do so in the middle of any step.
@@ -139,7 +141,7 @@ def _kept_waiting(facts: CaseFacts, view: RankView) -> bool:
     return trigger.at.wall_ns - (latest - view.clock_ahead_ns) > AWAY_NS
 
 
-def _kept_for_long(facts: CaseFacts, rank: int) -> bool:
+def _peers_wait_for_long(facts: CaseFacts, rank: int) -> bool:
     """True if a peer has waited for it for as long as a hang takes, and out of all proportion."""
     waiting = [facts.ranks.get(w.call.rank) for w in facts.graph.waits if w.call.rank != rank]
     return any(

@@ -39,7 +39,7 @@ _SAID = {
 }
 
 
-def _what_it_did_to_peers(facts: CaseFacts, ranks: list[int]) -> str:
+def _effect_on_peers(facts: CaseFacts, ranks: list[int]) -> str:
     """The end of a summary: nothing where there are no peers but those that it tells of."""
     if not {*facts.ranks, *facts.inputs.missing_ranks} - set(ranks):
         return ""
@@ -95,7 +95,7 @@ def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
             status=Status.HUNG if facts.stuck else Status.FAILED,
             confidence=max(t.confidence for t in mine),
             summary=f"{name_ranks(ranks).capitalize()} {_SAID[cause]}: {first.detail}"
-            f"{name_line(location)}{_what_it_did_to_peers(facts, ranks)}.",
+            f"{name_line(location)}{_effect_on_peers(facts, ranks)}.",
             evidence=evidence,
             location=location,
             excludes=consequences,

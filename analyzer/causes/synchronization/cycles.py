@@ -16,7 +16,7 @@ def cycle_findings(graph: WaitForGraph) -> list[Finding]:
     """Rings that are nothing but sends and receives, or nothing but collectives."""
     mixed = {id(u.call) for u in graph.unmatched}
     return [
-        _of_ring(graph, cycle)
+        _cycle_finding(graph, cycle)
         for cycle in graph.cycles
         if not any(id(call) in mixed for call in cycle.calls)
     ]
@@ -24,10 +24,10 @@ def cycle_findings(graph: WaitForGraph) -> list[Finding]:
 
 def unmatched_findings(graph: WaitForGraph) -> list[Finding]:
     """Sends and receives whose other half never came, although the peer is past it."""
-    return [_of_unmatched(graph, unmatched) for unmatched in graph.unmatched]
+    return [_unmatched_finding(graph, unmatched) for unmatched in graph.unmatched]
 
 
-def _of_ring(graph: WaitForGraph, cycle: Cycle) -> Finding:
+def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
     cause = Cause.P2P_DEADLOCK if cycle.p2p else Cause.GROUP_ORDER
     # A ring of sends and receives is nobody's fault alone.
     culprits = sorted(cycle.ranks if cycle.p2p else cycle.deviating or cycle.candidates)
@@ -59,7 +59,7 @@ def _confidence(cycle: Cycle) -> float:
     return 0.5 if any(call.seq is None for call in cycle.calls) else 0.6
 
 
-def _of_unmatched(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
+def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
     cause = Cause.P2P_UNMATCHED
     call, instead = unmatched.call, unmatched.instead
     sides = [call.rank] + ([instead.rank] if instead is not None else [])
@@ -76,7 +76,7 @@ def _of_unmatched(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
         victims=all_victims(graph, culprits),
         collective=collective_ref(call),
         location=location(first),
-        confidence=_of_sides(unmatched, omitted),
+        confidence=_unmatched_confidence(unmatched, omitted),
         summary=(
             f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"
             f"{_missed(unmatched)}."
@@ -87,7 +87,7 @@ def _of_unmatched(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
     )
 
 
-def _of_sides(unmatched: Unmatched, omitted: bool) -> float:
+def _unmatched_confidence(unmatched: Unmatched, omitted: bool) -> float:
     if unmatched.deviating:
         return 0.6 if unmatched.likely else 0.8
     return 0.6 if omitted else 0.5

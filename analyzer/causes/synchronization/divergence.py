@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.facts.call_wording import line_of, location, name_call, observation, shapes
 from hanglab.analyzer.facts.case_facts import collective_ref
-from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call, matters
+from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.signatures import splits_of
@@ -32,19 +32,23 @@ _WORDS = {
 
 
 def divergence_findings(graph: WaitForGraph) -> list[Finding]:
-    return [_finding(graph, d) for d in graph.divergences if matters(graph, d) and not d.undecided]
+    return [
+        _finding(graph, d)
+        for d in graph.divergences
+        if may_explain_hang(graph, d) and not d.undecided
+    ]
 
 
 def undecided_differences(graph: WaitForGraph) -> Iterator[tuple[Divergence, Finding]]:
     """Differences that dumps leave undecided, each with the finding that names all who differ."""
     for divergence in graph.divergences:
-        if divergence.undecided and matters(graph, divergence):
+        if divergence.undecided and may_explain_hang(graph, divergence):
             yield divergence, _finding(graph, divergence)
 
 
 def undecided_divergence(graph: WaitForGraph) -> Divergence | None:
     """The first difference of which missing votes could decide who deviates."""
-    found = (d for d in graph.divergences if d.undecided and matters(graph, d))
+    found = (d for d in graph.divergences if d.undecided and may_explain_hang(graph, d))
     return next(found, None)
 
 
@@ -80,7 +84,7 @@ def undecided_finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
         confidence=0.0,
         summary=(
             f"Under number {divergence.seq} of group {name_group(divergence)} "
-            f"{_who_called_what(calls)}, and who of them is wrong cannot be told without "
+            f"{_calls_by_side(calls)}, and who of them is wrong cannot be told without "
             f"{_listed(needs)}."
         ),
         evidence=[observation(call) for call in calls[:16]],
@@ -88,7 +92,7 @@ def undecided_finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
     )
 
 
-def _who_called_what(calls: list[Call]) -> str:
+def _calls_by_side(calls: list[Call]) -> str:
     """``ranks 0 and 1 called all_reduce, rank 2 called broadcast``: most first."""
     sides: dict[str, list[Call]] = {}
     for call in calls:

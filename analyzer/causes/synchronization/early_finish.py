@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.facts.collateral_exits import failures, left_before
+from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failures
 from hanglab.analyzer.facts.departure_calls import describe_departure
 from hanglab.analyzer.facts.loops import classify_left_loop
 from hanglab.analyzer.proposal import Order, Proposal, propose
@@ -46,14 +46,18 @@ def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
         return
     failed = [failure.view.rank for failure in found if failure.view.failed]
     done = [v for v in facts.ranks.values() if v.ended is not None and not v.failed]
-    failed_in_consequence = failed or (facts.others(*(v.rank for v in done)) if facts.stuck else [])
-    if not failed_in_consequence:
+    peers_left = failed or (facts.others(*(v.rank for v in done)) if facts.stuck else [])
+    if not peers_left:
         return
-    early = [v.rank for v in done if facts.fell_short(v.rank) > 0 and left_before(v, found)]
+    early = [
+        v.rank
+        for v in done
+        if facts.operations_behind(v.rank) > 0 and ended_before_failures(v, found)
+    ]
     if not early:
         return
-    if len(early) > len(failed_in_consequence):
-        yield _one_too_many(facts, sorted(failed_in_consequence), early)
+    if len(early) > len(peers_left):
+        yield _one_too_many(facts, sorted(peers_left), early)
         return
     cause, confidence, detail, alternatives = classify_left_loop(facts, early[0])
     by, location = describe_departure(facts.ranks[early[0]])

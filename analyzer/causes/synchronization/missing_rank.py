@@ -6,7 +6,7 @@ from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
-from hanglab.analyzer.facts.waiting_ranks import all_victims, matters
+from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
@@ -29,9 +29,11 @@ def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
     explained = {
         divergence.group: divergence.seq
         for divergence in graph.divergences
-        if matters(graph, divergence)
+        if may_explain_hang(graph, divergence)
     }
-    deviating = {rank for d in graph.divergences if matters(graph, d) for rank in d.deviating}
+    deviating = {
+        rank for d in graph.divergences if may_explain_hang(graph, d) for rank in d.deviating
+    }
     found = []
     for sink in graph.sinks:
         call = sink.awaited

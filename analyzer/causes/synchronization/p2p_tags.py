@@ -198,7 +198,7 @@ def _collective(operation: Operation, groups: dict[str, Group]) -> CollectiveRef
     )
 
 
-def _ring(waits: dict[int, int]) -> list[int]:
+def _wait_cycle(waits: dict[int, int]) -> list[int]:
     """Ranks of the first ring that following ``waits`` closes; [] without one."""
     for start in sorted(waits):
         path: list[int] = []
@@ -257,19 +257,19 @@ def p2p_waits(facts: CaseFacts) -> Iterator[Proposal]:
             continue
         if _other_half(rank, operation, facts.ranks[peer], groups) is None:
             waits[rank] = peer
-    ring = _ring(waits)
-    if len(ring) < 2:
+    cycle = _wait_cycle(waits)
+    if len(cycle) < 2:
         return
-    off_channel = [r for r in ring if _never_before(facts.ranks[r], held[r])]
-    culprits = off_channel if len(off_channel) == 1 else ring
+    off_channel = [r for r in cycle if _never_before(facts.ranks[r], held[r])]
+    culprits = off_channel if len(off_channel) == 1 else cycle
     # Two that wait for each other are a deadlock, whoever strayed; in a longer ring a
     # message that was sent elsewhere is missed by somebody else.
-    alone = len(off_channel) == 1 and len(ring) > 2
+    alone = len(off_channel) == 1 and len(cycle) > 2
     first = held[culprits[0]]
     words = "; ".join(
         f"rank {r} in {held[r].method} {'to' if held[r].method in _SENDS else 'from'} rank "
         f"{waits[r]}, tag {held[r].tag}"
-        for r in ring
+        for r in cycle
     )
     yield propose(
         facts,
@@ -282,14 +282,15 @@ def p2p_waits(facts: CaseFacts) -> Iterator[Proposal]:
             f"Rank {culprits[0]} is in a {first.method} that nobody answers and that it never "
             f"issued before: {words}."
             if alone
-            else f"{name_ranks(ring).capitalize()} wait for each other: {words}."
+            else f"{name_ranks(cycle).capitalize()} wait for each other: {words}."
         ),
         evidence=[
-            Evidence("boundary", r, f"{held[r].method}{name_line(_line(r, held[r]))}") for r in ring
+            Evidence("boundary", r, f"{held[r].method}{name_line(_line(r, held[r]))}")
+            for r in cycle
         ],
         location=_line(culprits[0], first),
         collective=_collective(first, groups),
-        excludes=ring,
+        excludes=cycle,
     )
 
 

@@ -20,7 +20,7 @@ from hanglab.analyzer.wording import name_ranks
 
 
 @dataclass(frozen=True)
-class _Patience:
+class _AbandonedWait:
     """The operation that was given up, from when to when it was waited for, and by whom."""
 
     call: Call
@@ -40,15 +40,15 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
     found = failures(facts)
     if any(not failure.consequence for failure in found):
         return  # an earlier event is the root
-    patience = _patience(facts, found)
-    if patience is None:
+    abandoned = _abandoned_wait(facts, found)
+    if abandoned is None:
         return
-    late = _late(facts, patience)
-    if not late or len(late) > len(patience.ranks):
+    late = _late(facts, abandoned)
+    if not late or len(late) > len(abandoned.ranks):
         return
-    busy = all(_was_at_work(facts.ranks[rank], patience) for rank in late)
+    busy = all(_was_at_work(facts.ranks[rank], abandoned) for rank in late)
     cause = Cause.RANK0_WORK if busy else Cause.MISSING_RANK
-    call, names = patience.call, name_ranks(sorted(late)).capitalize()
+    call, names = abandoned.call, name_ranks(sorted(late)).capitalize()
     doing = ", being at work that only it does" if busy else ""
     yield propose(
         facts,
@@ -58,10 +58,10 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
         status=Status.FAILED,
         confidence=0.92,
         summary=f"{names} did not come to {call.op} number {call.seq} within the "
-        f"{patience.seconds:.1f} s that {name_ranks(patience.ranks)} waited{doing}; then their "
+        f"{abandoned.seconds:.1f} s that {name_ranks(abandoned.ranks)} waited{doing}; then their "
         "time limit struck.",
         evidence=[
-            *(Evidence("progress", rank, _words(came, patience)) for rank, came in late.items()),
+            *(Evidence("progress", rank, _words(came, abandoned)) for rank, came in late.items()),
             *(Evidence(t.source, t.view.rank, t.detail) for t in found if t.gave_up),
         ],
         collective=collective_ref(call),
@@ -70,7 +70,7 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
     )
 
 
-def _patience(facts: CaseFacts, found: list[Failure]) -> _Patience | None:
+def _abandoned_wait(facts: CaseFacts, found: list[Failure]) -> _AbandonedWait | None:
     """The operation that the first to give up had waited in, together with its peers."""
     gave_up = sorted(
         (t for t in found if t.gave_up and t.at_ns is not None and t.source == "exceptions"),
@@ -84,7 +84,7 @@ def _patience(facts: CaseFacts, found: list[Failure]) -> _Patience | None:
     until_ns = gave_up[0].at_ns
     if call.rank not in waited or until_ns is None:
         return None
-    return _Patience(call, waited[call.rank], until_ns, tuple(sorted(waited)))
+    return _AbandonedWait(call, waited[call.rank], until_ns, tuple(sorted(waited)))
 
 
 def _entered(facts: CaseFacts, rank: int, call: Call) -> int | None:
@@ -103,28 +103,28 @@ def _entered(facts: CaseFacts, rank: int, call: Call) -> int | None:
     return None
 
 
-def _late(facts: CaseFacts, patience: _Patience) -> dict[int, int | None]:
+def _late(facts: CaseFacts, abandoned: _AbandonedWait) -> dict[int, int | None]:
     """Members that had not come when the first gave up, and when they came; {} if that is open."""
     late: dict[int, int | None] = {}
-    for rank in patience.call.group.members:
+    for rank in abandoned.call.group.members:
         view = facts.ranks.get(rank)
         if view is None or view.progress is None or rank not in facts.dumps:
             return {}
-        if rank in patience.ranks:
+        if rank in abandoned.ranks:
             continue
-        came = _entered(facts, rank, patience.call)
+        came = _entered(facts, rank, abandoned.call)
         if came is None:
             sink = facts.sink(rank)
             if sink is None or not sink.outside or sink.hidden:
                 continue
-        elif came <= patience.until_ns:
+        elif came <= abandoned.until_ns:
             continue
-        if not _waited_elsewhere(view, patience):
+        if not _waited_elsewhere(view, abandoned):
             late[rank] = came
     return late
 
 
-def _waited_elsewhere(view: RankView, patience: _Patience) -> bool:
+def _waited_elsewhere(view: RankView, abandoned: _AbandonedWait) -> bool:
     """True if the rank spent half of the time, or more, in operations with others."""
     spent = 0
     for operation in view.progress.operations if view.progress else []:
@@ -132,23 +132,23 @@ def _waited_elsewhere(view: RankView, patience: _Patience) -> bool:
         end = operation.wait_returned_ns or operation.returned_ns
         if operation.wait_entered_ns is not None and operation.wait_returned_ns is None:
             end = None
-        until = patience.until_ns if end is None else end - view.clock_ahead_ns
-        spent += max(0, min(until, patience.until_ns) - max(begin, patience.since_ns))
-    return 2 * spent >= patience.until_ns - patience.since_ns
+        until = abandoned.until_ns if end is None else end - view.clock_ahead_ns
+        spent += max(0, min(until, abandoned.until_ns) - max(begin, abandoned.since_ns))
+    return 2 * spent >= abandoned.until_ns - abandoned.since_ns
 
 
-def _was_at_work(view: RankView, patience: _Patience) -> bool:
+def _was_at_work(view: RankView, abandoned: _AbandonedWait) -> bool:
     """True if no rest of the rank's was as long as half of the time that its peers waited."""
     movement = view.movement
-    limit = patience.seconds / 2
+    limit = abandoned.seconds / 2
     if movement is None or movement.longest_pause_s >= limit:
         return False
     # Of one that came, what it did after its own failure says nothing.
     return movement.quiet_s < limit or bool(view.exceptions)
 
 
-def _words(came_ns: int | None, patience: _Patience) -> str:
-    what = f"{patience.call.op} number {patience.call.seq}"
+def _words(came_ns: int | None, abandoned: _AbandonedWait) -> str:
+    what = f"{abandoned.call.op} number {abandoned.call.seq}"
     if came_ns is None:
         return f"never entered {what}"
-    return f"entered {what} {(came_ns - patience.since_ns) / 1e9:.1f} s after its peers"
+    return f"entered {what} {(came_ns - abandoned.since_ns) / 1e9:.1f} s after its peers"

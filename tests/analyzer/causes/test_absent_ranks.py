@@ -69,7 +69,7 @@ def test_a_spinning_rank_is_a_busy_loop_only_beyond_ten_pauses() -> None:
 
 
 def test_a_rank_that_holds_the_gil_and_does_not_answer() -> None:
-    verdict = verdict_on(view(1, user(9), wchan="hrtimer_nanosleep", gil=True, answered=False))
+    verdict = verdict_on(view(1, user(9), wchan="hrtimer_nanosleep", gil=True, has_dump=False))
     assert verdict.cause is Cause.GIL_HELD
 
 
@@ -156,7 +156,7 @@ def test_a_rank_behind_its_peers_loop(
         views = [progress(views[0], steps[0]), *(progress(v, steps[1]) for v in views[1:])]
     known = job(views, outside=[0])
     # by its dump, rank 0 has entered fewer operations
-    known.__dict__["heads"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
+    known.__dict__["highest_entered"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (cause, [0])
 
@@ -182,7 +182,7 @@ def test_a_loop_in_another_is_left_only_in_the_same_round_of_that(
     # Steps go on from round to round, so that who is a round behind did fewer of them.
     views = [progress(v, 40 + v.rank) for v in views] if mine != theirs else views
     known = job(views, outside=[0])
-    known.__dict__["heads"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
+    known.__dict__["highest_entered"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (cause, [0])
 
@@ -190,7 +190,7 @@ def test_a_loop_in_another_is_left_only_in_the_same_round_of_that(
 def test_two_that_wait_between_the_rounds_are_not_accused_by_one_that_went_on() -> None:
     """Rank 1 left out what the others wait for by the store, and is in the next round."""
     known = job([past_loop(0, 9, 2), in_loop(1, 20, 0, 3), past_loop(2, 9, 2)], outside=[0, 2])
-    known.__dict__["heads"] = {"0": {0: 30, 1: 31, 2: 30}}
+    known.__dict__["highest_entered"] = {"0": {0: 30, 1: 31, 2: 30}}
     verdict = conclude(known)
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
     assert "ranks 0 and 2 are not in any operation" in verdict.summary
@@ -198,7 +198,7 @@ def test_two_that_wait_between_the_rounds_are_not_accused_by_one_that_went_on() 
 
 def test_two_that_did_as_many_steps_are_not_accused_by_one_with_an_operation_too_many() -> None:
     known = job([past_loop(0, 9), in_loop(1, 24, 9), past_loop(2, 9)], outside=[0, 2])
-    known.__dict__["heads"] = {"0": {0: 30, 1: 31, 2: 30}}
+    known.__dict__["highest_entered"] = {"0": {0: 30, 1: 31, 2: 30}}
     verdict = conclude(known)
     assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
 
@@ -206,7 +206,7 @@ def test_two_that_did_as_many_steps_are_not_accused_by_one_with_an_operation_too
 def test_two_with_fewer_steps_are_compared_with_those_still_in_the_loop() -> None:
     views = [*(past_loop(r, 3) for r in (0, 1)), *(in_loop(r, 20, 5) for r in (2, 3))]
     known = job(views, outside=[0, 1])
-    known.__dict__["heads"] = {"0": {0: 6, 1: 6, 2: 7, 3: 7}}
+    known.__dict__["highest_entered"] = {"0": {0: 6, 1: 6, 2: 7, 3: 7}}
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [0, 1])
     assert "loop counter 3, its peers' 5" in verdict.summary
@@ -215,7 +215,7 @@ def test_two_with_fewer_steps_are_compared_with_those_still_in_the_loop() -> Non
 def test_a_rank_still_inside_the_loop_has_not_left_it() -> None:
     inside = view(0, user(24), wchan="do_poll")
     known = job([inside, *(in_loop(r, 20, 5) for r in (1, 2, 3))], outside=[0])
-    known.__dict__["heads"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
+    known.__dict__["highest_entered"] = {"0": {0: 6, 1: 7, 2: 7, 3: 7}}
     assert conclude(known).cause is Cause.MISSING_RANK
 
 
@@ -256,7 +256,7 @@ def test_a_rank_that_ended_early_is_shown_with_the_call_that_ended_it() -> None:
     early.departures = [Departure(Clock(900, 900), "sys.exit", 0, user(31)), Departure(AT, "end")]
     known = job([early, *(waiting(rank) for rank in (0, 1, 3))], outside=[2])
     # The others have gone one operation further.
-    known.heads = {"0": {0: 7, 1: 7, 2: 6, 3: 7}}
+    known.highest_entered = {"0": {0: 7, 1: 7, 2: 6, 3: 7}}
     (finding,) = [proposal.finding for proposal in early_finish(known)]
     assert finding.culprits == [2]
     assert finding.location is not None and finding.location.line == 31

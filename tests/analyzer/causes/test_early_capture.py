@@ -91,7 +91,7 @@ SLEEPS = view(1, user(31), wchan="hrtimer_nanosleep")
 COMPUTES = view(1, user(31), state="R", wchan="0", cpu_share=1.0)
 SPINS = view(1, user(31), state="R", wchan="0", cpu_share=1.0, gil=True)
 LOADS = view(1, Frame("_try_get_data", LOADER, 1), user(31), wchan="do_poll")
-HOLDS_THE_GIL = view(1, user(31), wchan="hrtimer_nanosleep", gil=True, answered=False)
+HOLDS_THE_GIL = view(1, user(31), wchan="hrtimer_nanosleep", gil=True, has_dump=False)
 
 
 @pytest.mark.parametrize("quiet_s", [2.1, 3.6, 8.0, 29.0])

@@ -120,7 +120,7 @@ def test_a_swallowed_exception_is_found_on_stderr() -> None:
 
 def test_a_rank_that_finished_early_left_the_rest_alone() -> None:
     known = job([ended(view(1)), lost(0), lost(2)], trigger=None)
-    known.__dict__["heads"] = {"0": {0: 9, 1: 6, 2: 9}}
+    known.__dict__["highest_entered"] = {"0": {0: 9, 1: 6, 2: 9}}
     verdict = conclude(known)
     assert (verdict.status, verdict.cause, verdict.culprits) == (
         Status.FAILED,
@@ -160,7 +160,7 @@ def test_a_rank_leaves_when_its_program_does_however_long_its_interpreter_ends(
     slow.exit.at = Clock(9 * SECOND, 9 * SECOND)
     slow.departures = [Departure(Clock(left_at, left_at), "end")]
     known = job([slow, lost(0), lost(2)], trigger=None)
-    known.__dict__["heads"] = {"0": {0: 9, 1: 6, 2: 9}}
+    known.__dict__["highest_entered"] = {"0": {0: 9, 1: 6, 2: 9}}
     verdict = conclude(known)
     assert (verdict.cause is Cause.UNEVEN_INPUTS) == early
 
@@ -248,7 +248,7 @@ def test_who_is_ended_after_a_peer_gave_up_is_no_crash_and_the_late_rank_is_name
 
 def test_whom_a_launcher_ends_after_others_lost_their_peer_is_no_crash() -> None:
     known = job([lost(0), ended(view(1)), lost(2), sent(3)], trigger="exit")
-    known.__dict__["heads"] = {"0": {0: 9, 1: 8, 2: 9, 3: 9}}
+    known.__dict__["highest_entered"] = {"0": {0: 9, 1: 8, 2: 9, 3: 9}}
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.UNEVEN_INPUTS, [1])
 
@@ -301,6 +301,6 @@ def test_whoever_leaves_well_after_its_peers_gave_up_did_not_finish_early() -> N
     assert asked.exit is not None
     asked.exit.at = Clock(4 * SECOND, 4 * SECOND)
     known = late_rank([gave_up(0), gave_up(1), sent(2, at=4 * SECOND), asked], 2)
-    known.__dict__["heads"] = {"0": {0: 9, 1: 9, 2: 8, 3: 8}}
+    known.__dict__["highest_entered"] = {"0": {0: 9, 1: 9, 2: 8, 3: 8}}
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [2])

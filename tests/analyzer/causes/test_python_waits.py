@@ -89,7 +89,7 @@ def test_a_rank_past_its_script_is_in_teardown_whatever_it_waits_for() -> None:
 
 
 def silent(active: bool, quiet_s: float):  # type: ignore[no-untyped-def]
-    one = view(1, user(9), gil=True, answered=False, quiet_s=quiet_s)
+    one = view(1, user(9), gil=True, has_dump=False, quiet_s=quiet_s)
     one.stacks[0].threads[0].active = active
     assert one.movement is not None
     one.movement.longest_pause_s = 1.0
@@ -111,7 +111,7 @@ def test_who_computes_with_the_gil_gets_time(
 
 
 def test_the_line_is_that_of_the_thread_which_holds_the_gil() -> None:
-    one = view(1, WAIT, user(5), answered=False)
+    one = view(1, WAIT, user(5), has_dump=False)
     add_thread(one, 77, user(40, "vendor"))
     one.stacks[0].threads[1].owns_gil = True
     verdict = verdict_on(one)

@@ -17,7 +17,7 @@ def joining(rank: int) -> RankView:
         Frame("_create_c10d_store", "/x/site-packages/torch/distributed/rendezvous.py", 190),
         Frame("init_process_group", C10D, 1700),
         user(7, "main"),
-        answered=False,
+        has_dump=False,
     )
 
 

@@ -54,7 +54,7 @@ def view(
     cpu_share: float = 0.0,
     quiet_s: float = 2.0,
     gil: bool = False,
-    answered: bool = True,
+    has_dump: bool = True,
 ) -> RankView:
     pid = 100 + rank
     return RankView(
@@ -68,7 +68,7 @@ def view(
             for _ in range(2)
         ],
         movement=Movement(quiet_s=quiet_s, longest_pause_s=0.01, cpu_share=cpu_share),
-        answered=answered,
+        has_dump=has_dump,
     )
 
 

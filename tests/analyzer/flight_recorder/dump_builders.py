@@ -94,8 +94,8 @@ def same(one: RankDump, other: RankDump) -> bool:
                     return False
             elif not _equal(column, getattr(other.entries, name)):
                 return False
-    heads = [{**vars(item), "entries": None} for item in (one, other)]
-    return heads[0] == heads[1]
+    highest_entered = [{**vars(item), "entries": None} for item in (one, other)]
+    return highest_entered[0] == highest_entered[1]
 
 
 def _equal(one: Any, other: Any) -> bool:
