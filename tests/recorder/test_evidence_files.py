@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hanglab.analyzer import engine
-from hanglab.analyzer.facts.evidence import Evidence
+from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.agent import snapshots
@@ -73,9 +73,9 @@ def test_a_row_is_written_and_read_as_it_was_then_and_is_now(case: Path) -> None
     assert rank.problems == []
 
 
-def held_too_long(known: Evidence) -> list[Proposal]:
+def held_too_long(facts: CaseFacts) -> list[Proposal]:
     """A heuristic that reads the new file, and nothing else."""
-    held = [rank for rank, view in known.ranks.items() if view.read(LOCKS)]
+    held = [rank for rank, view in facts.ranks.items() if view.read(LOCKS)]
     return [
         propose(
             known, Order.OUTSIDE, Cause.PYTHON_DEADLOCK, held,
