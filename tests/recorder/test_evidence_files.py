@@ -78,7 +78,7 @@ def held_too_long(facts: CaseFacts) -> list[Proposal]:
     held = [rank for rank, view in facts.ranks.items() if view.read(LOCKS)]
     return [
         propose(
-            known, Order.OUTSIDE, Cause.PYTHON_DEADLOCK, held,
+            facts, Order.OUTSIDE, Cause.PYTHON_DEADLOCK, held,
             status=Status.HUNG, confidence=0.9, summary="It holds a lock.",
         )
     ]  # fmt: skip
