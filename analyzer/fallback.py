@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.causes.graph_findings import open_finding
 from hanglab.analyzer.causes.synchronization.divergence import (
     deciding_evidence,
@@ -79,7 +78,7 @@ def _still_joining(facts: CaseFacts, ranks: list[int]) -> Verdict:
             Evidence("stack", rank, f"is in init_process_group{line}")
             for rank, line in lines.items()
         ],
-        advice=advice_for(Cause.RENDEZVOUS),
+        advice=Cause.RENDEZVOUS.advice,
         inputs=facts.inputs,
     )
 

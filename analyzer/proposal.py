@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from types import FunctionType
 
-from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import (
     Cause,
@@ -47,6 +47,18 @@ class Proposal:
 
 
 Heuristic = Callable[[CaseFacts], Iterable[Proposal]]
+_DETECTORS: set[Heuristic] = set()
+
+
+def detector(heuristic: Heuristic) -> Heuristic:
+    """Marks a function below ``causes`` as a heuristic of hanglab's own."""
+    _DETECTORS.add(heuristic)
+    return heuristic
+
+
+def is_detector(value: object) -> bool:
+    """True for a function that ``detector`` has marked."""
+    return isinstance(value, FunctionType) and value in _DETECTORS
 
 
 def propose(
@@ -81,7 +93,7 @@ def propose(
             confidence=confidence,
             summary=summary,
             evidence=list(evidence),
-            advice=advice_for(cause),
+            advice=cause.advice,
             effect=effect,
         ),
         order=order,

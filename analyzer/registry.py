@@ -1,14 +1,18 @@
-"""All heuristics that are installed: hanglab's own and anybody's, by entry point."""
+"""All heuristics: hanglab's own detectors, and anybody's that are installed, by entry point."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import walk_packages
 
+from hanglab.analyzer import causes
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.proposal import Heuristic, Proposal
+from hanglab.analyzer.proposal import Heuristic, Proposal, is_detector
 
+#: Entry points of other distributions: ``name = "package.module:function"``.
 GROUP = "hanglab.heuristics"
 
 
@@ -18,8 +22,16 @@ def heuristics() -> tuple[tuple[str, Heuristic], ...]:
 
     One that cannot be imported raises why when it is called.
     """
-    points = sorted(entry_points(group=GROUP), key=lambda point: point.name)
-    return tuple((point.name, _load(point)) for point in points)
+    found = {point.name: _load(point) for point in entry_points(group=GROUP)}
+    return tuple(sorted((found | dict(_own())).items()))
+
+
+def _own() -> Iterator[tuple[str, Heuristic]]:
+    for found in walk_packages(causes.__path__, f"{causes.__name__}."):
+        module = import_module(found.name)
+        for name, value in vars(module).items():
+            if is_detector(value) and value.__module__ == found.name:
+                yield name, value
 
 
 def _load(point: EntryPoint) -> Heuristic:

@@ -7,97 +7,10 @@ from typing import Literal
 
 import msgspec
 
+from hanglab.analyzer.catalogue import Category as Category
+from hanglab.analyzer.catalogue import Cause as Cause
+
 SCHEMA: Literal["hanglab.verdict/1"] = "hanglab.verdict/1"
-
-
-class Category(str, Enum):
-    """The Flight Recorder tutorial's five kinds of hang, and the two that the field adds."""
-
-    SYNCHRONIZATION = "synchronization"
-    DATA_STARVATION = "data_starvation"
-    RESOURCE = "resource"
-    NETWORK = "network"
-    SOFTWARE = "software"
-    STRAGGLER = "straggler"
-    HARDWARE = "hardware"
-
-
-class Cause(str, Enum):
-    """Root causes.  Users' suites hang on these strings: add, never rename."""
-
-    COLLECTIVE_MISMATCH = "collective_mismatch"
-    SKIPPED_COLLECTIVE = "skipped_collective"
-    UNEVEN_INPUTS = "uneven_inputs"
-    MISSING_RANK = "missing_rank"
-    SIZE_MISMATCH = "size_mismatch"
-    DTYPE_MISMATCH = "dtype_mismatch"
-    ROOT_MISMATCH = "root_mismatch"
-    SPLIT_MISMATCH = "split_mismatch"
-    GROUP_ORDER = "group_order"
-    GROUP_CREATION = "group_creation"
-    P2P_DEADLOCK = "p2p_deadlock"
-    P2P_UNMATCHED = "p2p_unmatched"
-
-    INPUT_STARVED = "input_starved"
-    LOADER_STUCK = "loader_stuck"
-    LOADER_WORKER_DIED = "loader_worker_died"
-    SLOW_INPUT = "slow_input"
-
-    CPU_THROTTLED = "cpu_throttled"
-    MEMORY_PRESSURE = "memory_pressure"
-    OOM_KILLED = "oom_killed"
-    GPU_OOM = "gpu_oom"
-    SHM_EXHAUSTED = "shm_exhausted"
-    DISK_FULL = "disk_full"
-    FD_EXHAUSTED = "fd_exhausted"
-    PIDS_EXHAUSTED = "pids_exhausted"
-    PROCESS_FROZEN = "process_frozen"
-    IO_BLOCKED = "io_blocked"
-
-    PARTITION = "partition"
-    SLOW_LINK = "slow_link"
-    RENDEZVOUS = "rendezvous"
-    STORE_LOST = "store_lost"
-
-    EXCEPTION = "exception"
-    CRASH = "crash"
-    PYTHON_DEADLOCK = "python_deadlock"
-    GIL_HELD = "gil_held"
-    BUSY_LOOP = "busy_loop"
-    RANK0_WORK = "rank0_work"
-    FORK_DEADLOCK = "fork_deadlock"
-    TEARDOWN = "teardown"
-    HOST_SYNC = "host_sync"
-
-    SLOW_COMPUTE = "slow_compute"
-    SLOW_HOST = "slow_host"
-    GC_PAUSE = "gc_pause"
-    IMBALANCE = "imbalance"
-
-    GPU_FAULT = "gpu_fault"
-    GPU_THROTTLED = "gpu_throttled"
-    FABRIC_STALLED = "fabric_stalled"
-
-    @property
-    def category(self) -> Category:
-        return _CATEGORY[self]
-
-
-_FIRST_OF_CATEGORY = {
-    Cause.COLLECTIVE_MISMATCH: Category.SYNCHRONIZATION,
-    Cause.INPUT_STARVED: Category.DATA_STARVATION,
-    Cause.CPU_THROTTLED: Category.RESOURCE,
-    Cause.PARTITION: Category.NETWORK,
-    Cause.EXCEPTION: Category.SOFTWARE,
-    Cause.SLOW_COMPUTE: Category.STRAGGLER,
-    Cause.GPU_FAULT: Category.HARDWARE,
-}
-_CATEGORY: dict[Cause, Category] = {}
-_current = Category.SYNCHRONIZATION
-for _cause in Cause:
-    # The members above stand in the order of their categories.
-    _current = _FIRST_OF_CATEGORY.get(_cause, _current)
-    _CATEGORY[_cause] = _current
 
 
 class Status(str, Enum):

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.causes.synchronization.divergence import undecided_differences
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
@@ -22,7 +21,7 @@ from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.loops import left_loops, steps_compared
 from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
-from hanglab.analyzer.proposal import Order, Proposal
+from hanglab.analyzer.proposal import Order, Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
 
 _CYCLES = frozenset({Cause.GROUP_ORDER, Cause.P2P_DEADLOCK, Cause.P2P_UNMATCHED})
@@ -31,6 +30,7 @@ _OUTSIDE = frozenset({Cause.MISSING_RANK})
 _MAY_BE_UNEVEN = frozenset({Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE})
 
 
+@detector
 def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
     for finding in synchronization_findings(facts.graph):
         cause = finding.cause
@@ -142,7 +142,7 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
         victims=sorted({*finding.victims, *finding.culprits} - {rank}),
         location=_current_line(facts, rank) or finding.location,
         confidence=max(finding.confidence, 0.8),
-        advice=advice_for(cause),
+        advice=cause.advice,
         summary=f"Rank {rank} has left the loop that its peers are in, {done} ({compared[1]}); "
         "its next operation meets the wrong one of theirs.",
         evidence=[

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.links import latest
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 
 #: Operations whose arguments are all in a buffer, so that no root can differ unseen.
@@ -16,6 +16,7 @@ _ROOTLESS = frozenset(
 )  # fmt: skip
 
 
+@detector
 def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
     """NCCL's own transport: everybody is inside one operation, and all else is proved sound.
 

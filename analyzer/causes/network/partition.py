@@ -9,11 +9,12 @@ from hanglab.analyzer.facts.cut_links import cut_off_ranks, lossy_directions
 from hanglab.analyzer.facts.links import SocketEnd, links_of
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
 
+@detector
 def partition(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks that send the same again and again to ranks that live and have nothing to read."""
     cut: dict[frozenset[int], Evidence] = {}

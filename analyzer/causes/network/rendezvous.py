@@ -13,7 +13,7 @@ from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.resource_failures import location_of, text_of
 from hanglab.analyzer.facts.stack_position import Place
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -39,6 +39,7 @@ _PEER = re.compile(r"connectFullMesh failed")
 _INIT = frozenset({"init_process_group"})
 
 
+@detector
 def rendezvous(facts: CaseFacts) -> Iterator[Proposal]:
     """Nobody has got beyond the meeting point: whoever is not there is why."""
     if not facts.case or any(_has_operated(view) for view in facts.ranks.values()):

@@ -18,12 +18,13 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.cut_links import cut_off_ranks
 from hanglab.analyzer.facts.links import Link, SocketEnd, links_of
 from hanglab.analyzer.facts.resource_failures import size
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 
 
+@detector
 def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
     """A link that always has something to send and gets little through, by nobody's doing."""
     if facts.stuck or any(v.failed for v in facts.ranks.values()):

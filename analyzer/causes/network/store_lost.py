@@ -10,7 +10,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.resource_failures import text_of
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -24,6 +24,7 @@ _LOST = re.compile(
 )
 
 
+@detector
 def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks whose calls to the store broke, after a rank that served it had come to its end."""
     found = failures(facts)

@@ -20,7 +20,7 @@ from hanglab.analyzer.facts.resource_failures import (
     text_of,
 )
 from hanglab.analyzer.facts.stack_position import Place
-from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import FileSystem
 from hanglab.recorder.case.records import Raised
@@ -34,6 +34,7 @@ _FAILED_WRITE = re.compile(
 )
 
 
+@detector
 def disk_full(facts: CaseFacts) -> Iterator[Proposal]:
     """An error of writing, or a rank that waits for a thread that met one, and a full disk."""
     for failure in own_failures(facts):

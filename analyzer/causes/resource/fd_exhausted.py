@@ -15,7 +15,7 @@ from hanglab.analyzer.facts.resource_failures import (
     text_of,
 )
 from hanglab.analyzer.facts.thresholds import LATEST_SAMPLES
-from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import RankLoad
 
@@ -27,6 +27,7 @@ _HIDDEN = re.compile(
 )
 
 
+@detector
 def fd_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
     """A rank that raised while it held as many descriptors as it may."""
     for failure in own_failures(facts):

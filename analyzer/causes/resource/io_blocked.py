@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.causes.thresholds import UNANSWERED_S
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.host_records import FileSystem, SleepingThread
@@ -19,6 +19,7 @@ _STORAGE = (
 )  # fmt: skip
 
 
+@detector
 def io_blocked(facts: CaseFacts) -> Iterator[Proposal]:
     """The rank's main thread is in a call on a file: in state D, or on a disk without an answer."""
     if not facts.stuck:
@@ -93,6 +94,7 @@ def _proposal(
     )
 
 
+@detector
 def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
     """``io_blocked``: uninterruptible (state D) in every sample at capture, without progress."""
     if not facts.stuck:

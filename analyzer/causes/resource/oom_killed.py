@@ -11,13 +11,14 @@ from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView, Span
 from hanglab.analyzer.facts.resource_failures import size
-from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import MemoryGroup
 
 _KILLED = re.compile(r"[Kk]illed process (\d+)")
 
 
+@detector
 def oom_killed(facts: CaseFacts) -> Iterator[Proposal]:
     """SIGKILL of a rank, or of a process that it started, and the kernel's count of such kills."""
     deaths = sorted(_killed_processes(facts), key=lambda d: d[1])

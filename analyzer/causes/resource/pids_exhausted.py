@@ -14,7 +14,7 @@ from hanglab.analyzer.facts.resource_failures import (
     own_failures,
     text_of,
 )
-from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import PidsGroup
 
@@ -25,6 +25,7 @@ _SAID = re.compile(
 )
 
 
+@detector
 def pids_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
     """A rank that could start no more, in a group that has refused to start any."""
     for failure in own_failures(facts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -18,6 +18,7 @@ def _stopped_children(view: RankView) -> list[int]:
     return sorted(pid for pid, seen in states.items() if seen == {"T"})
 
 
+@detector
 def stopped_processes(facts: CaseFacts) -> Iterator[Proposal]:
     """``process_frozen``: state T in /proc, of the rank or of a process that it waits for."""
     frozen = [v for v in facts.ranks.values() if v.ended is None and v.always_in_state("T")]

@@ -17,7 +17,7 @@ from hanglab.analyzer.facts.resource_failures import (
     size,
     text_of,
 )
-from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import FileSystem
 
@@ -27,6 +27,7 @@ _SAID = re.compile(
 )
 
 
+@detector
 def shm_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
     """A bus error, or an error about shared memory, where there is next to none."""
     for failure in own_failures(facts):

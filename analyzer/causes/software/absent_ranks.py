@@ -16,7 +16,7 @@ from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, 
 from hanglab.analyzer.facts.python_waits import nobody_works
 from hanglab.analyzer.facts.stack_position import Place
 from hanglab.analyzer.facts.thresholds import PAUSES
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line
 
@@ -39,6 +39,7 @@ def _awaited(facts: CaseFacts, rank: int) -> tuple[CollectiveRef | None, list[in
     return collective_ref(call), victims, f"its peers wait for it in {where} of group {group}"
 
 
+@detector
 def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
     """One proposal per rank; arbitration merges those of one cause."""
     # What a rank without a stack does is not told here.

@@ -9,7 +9,7 @@ from hanglab.analyzer.facts.collateral_exits import mark_collateral
 from hanglab.analyzer.facts.failures import Failure, failure_of, from_text
 from hanglab.analyzer.facts.loader_waits import queue_words
 from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -49,6 +49,7 @@ def _effect_on_peers(facts: CaseFacts, ranks: list[int]) -> str:
     return f"; {whose} peers failed because {'it' if len(ranks) == 1 else 'they'} {was} gone"
 
 
+@detector
 def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
     """One proposal per cause; victims' own errors are counted, not accused."""
     own: dict[Cause, list[Failure]] = {}

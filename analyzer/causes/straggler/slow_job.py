@@ -17,9 +17,10 @@ from hanglab.analyzer.causes.straggler.slow_compute import slow_compute
 from hanglab.analyzer.causes.straggler.slow_host import slow_host
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.proposal import Proposal, detector
 
 
+@detector
 def slow_job(known: CaseFacts) -> Iterator[Proposal]:
     """The causes of a job that moves or has ended well."""
     if known.stuck or not known.case or any(v.failed for v in known.ranks.values()):

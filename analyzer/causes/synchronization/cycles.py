@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
@@ -45,7 +44,7 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
         confidence=_confidence(cycle),
         summary=f"{name_ranks(cycle.ranks).capitalize()} wait for each other: {chain}.",
         evidence=[observation(call, "waits in") for call in cycle.calls[:LISTED_ROWS]],
-        advice=advice_for(cause),
+        advice=cause.advice,
     )
 
 
@@ -83,7 +82,7 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
         ),
         evidence=[observation(c, "waits in") for c in (call, instead) if c is not None]
         + [observation(c, "waits in") for c in unmatched.missed if c is not instead],
-        advice=advice_for(cause),
+        advice=cause.advice,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.facts.call_wording import line_of, location, name_call, observation, shapes
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call, may_explain_hang
@@ -141,7 +140,7 @@ def _finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
             *(observation(call) for call in mine[:16]),
             *(observation(call, "a peer called") for call in others[:4]),
         ],
-        advice=advice_for(cause),
+        advice=cause.advice,
     )
 
 

@@ -8,7 +8,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failures
 from hanglab.analyzer.facts.departure_calls import describe_departure
 from hanglab.analyzer.facts.loops import classify_left_loop
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -39,6 +39,7 @@ def _left(facts: CaseFacts, rank: int) -> str:
     return f", left{by}{name_line(location)}" if by else ""
 
 
+@detector
 def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
     """A rank that ended well while its peers still had operations to do with it."""
     found = failures(facts)

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import Place
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
 Calls = dict[int, list[str]]
 
 
+@detector
 def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
     """Some ranks wait inside ``new_group`` for others that never came, or came differently."""
     if not facts.stuck:

@@ -23,7 +23,7 @@ from hanglab.analyzer.facts.loops import (
     together,
 )
 from hanglab.analyzer.graph.wait_for_graph import Cycle
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -41,6 +41,7 @@ class _LoopExit:
     counted: bool
 
 
+@detector
 def departures(facts: CaseFacts) -> Iterator[Proposal]:
     """``uneven_inputs`` or ``skipped_collective`` of those that are past their peers' loop.
 

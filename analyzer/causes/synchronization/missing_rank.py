@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.advice import advice_for
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
@@ -82,7 +81,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         confidence=0.6 if unseen else 0.9,
         summary=" ".join(words),
         evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
-        advice=advice_for(cause),
+        advice=cause.advice,
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hanglab.analyzer.causes.thresholds import BARRIER_LABEL_SURE
 from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.progress_records import Operation
@@ -43,6 +43,7 @@ class _Barrier:
     at_ns: int | None
 
 
+@detector
 def monitored_barriers(facts: CaseFacts) -> Iterator[Proposal]:
     """Those who never came to the barrier, each by what it does instead."""
     for view in facts.ranks.values():

@@ -14,7 +14,7 @@ from itertools import pairwise
 from hanglab.analyzer.causes.thresholds import USUAL_CHANNEL
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.matching.calls import Group
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.progress_records import Operation
@@ -235,6 +235,7 @@ def _counted_on(held: Operation, earlier: list[Operation]) -> bool:
     return len(known) == USUAL_CHANNEL + 1 and len(steps) == 1
 
 
+@detector
 def p2p_waits(facts: CaseFacts) -> Iterator[Proposal]:
     """``p2p_unmatched`` of two halves that miss each other; ``p2p_deadlock`` of a ring.
 

@@ -19,7 +19,7 @@ from math import prod
 from hanglab.analyzer.causes.thresholds import GLOO_PIECES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 
 _REFUSED = re.compile(r"preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
@@ -31,6 +31,7 @@ _ITEM_BYTES = {
 }  # fmt: skip
 
 
+@detector
 def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
     """``size_mismatch`` of an aborted rank, by what it refused and what its peers sent.
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.flight_recorder.columns import Frame
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import Frame as CaseFrame
 
 
+@detector
 def split_lists(facts: CaseFacts) -> Iterator[Proposal]:
     """``split_mismatch`` at the first all_to_all that did not finish everywhere."""
     found = first_disagreement(facts)

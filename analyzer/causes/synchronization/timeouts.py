@@ -14,7 +14,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_re
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -33,6 +33,7 @@ class _AbandonedWait:
         return (self.until_ns - self.since_ns) / 1e9
 
 
+@detector
 def given_up(facts: CaseFacts) -> Iterator[Proposal]:
     """``rank0_work`` of late ranks that were at work all the while, else ``missing_rank``."""
     if not facts.case or facts.stuck or facts.graph.divergences or facts.graph.cycles:

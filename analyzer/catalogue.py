@@ -1,0 +1,283 @@
+"""The catalogue of causes: for each its name, its category, and what to do next.
+
+A new cause is one row here and one detector, a file of its own below ``causes``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Category(str, Enum):
+    """The Flight Recorder tutorial's five kinds of hang, and the two that the field adds."""
+
+    SYNCHRONIZATION = "synchronization"
+    DATA_STARVATION = "data_starvation"
+    RESOURCE = "resource"
+    NETWORK = "network"
+    SOFTWARE = "software"
+    STRAGGLER = "straggler"
+    HARDWARE = "hardware"
+
+
+class Cause(str, Enum):
+    """Root causes.  Users' suites hang on these strings: add, never rename."""
+
+    category: Category
+    #: What to do next.
+    advice: str
+
+    # The defaults are for type checkers: ``Cause("crash")`` looks a row up and makes none.
+    def __new__(cls, name: str, category: Category = Category.SOFTWARE, advice: str = "") -> Cause:
+        cause = str.__new__(cls, name)
+        cause._value_ = name
+        cause.category = category
+        cause.advice = advice
+        return cause
+
+    COLLECTIVE_MISMATCH = (
+        "collective_mismatch",
+        Category.SYNCHRONIZATION,
+        "Compare the culprit's line with its peers': all ranks must issue the same operations "
+        "in the same order; look for a branch on rank, data or time.",
+    )
+    SKIPPED_COLLECTIVE = (
+        "skipped_collective",
+        Category.SYNCHRONIZATION,
+        "Find the branch that lets the culprit leave the operation out, and make every rank "
+        "take part, with a neutral value where it has nothing to give.",
+    )
+    UNEVEN_INPUTS = (
+        "uneven_inputs",
+        Category.SYNCHRONIZATION,
+        "Give every rank the same number of batches (drop_last, padding, a "
+        "DistributedSampler), or wrap the loop in DistributedDataParallel.join().",
+    )
+    MISSING_RANK = (
+        "missing_rank",
+        Category.SYNCHRONIZATION,
+        "Look at the line that the culprit is at; take a stack of it (py-spy dump) if none "
+        "was captured.",
+    )
+    SIZE_MISMATCH = (
+        "size_mismatch",
+        Category.SYNCHRONIZATION,
+        "Print the tensor's shape on the culprit and on a peer before the operation; pad, or "
+        "exchange the sizes first.",
+    )
+    DTYPE_MISMATCH = (
+        "dtype_mismatch",
+        Category.SYNCHRONIZATION,
+        "Cast to one dtype on all ranks before the operation.",
+    )
+    ROOT_MISMATCH = (
+        "root_mismatch",
+        Category.SYNCHRONIZATION,
+        "Pass the same root on every rank; compute it from data that all share.",
+    )
+    SPLIT_MISMATCH = (
+        "split_mismatch",
+        Category.SYNCHRONIZATION,
+        "Exchange the split sizes first, so that what one rank sends is what the other expects.",
+    )
+    GROUP_ORDER = (
+        "group_order",
+        Category.SYNCHRONIZATION,
+        "Let all ranks enter the groups in one fixed order.",
+    )
+    GROUP_CREATION = (
+        "group_creation",
+        Category.SYNCHRONIZATION,
+        "Call new_group on every rank of the job, in the same order and with the same ranks, "
+        "members or not.",
+    )
+    P2P_DEADLOCK = (
+        "p2p_deadlock",
+        Category.SYNCHRONIZATION,
+        "Break the cycle: let one side receive first, or use batch_isend_irecv.",
+    )
+    P2P_UNMATCHED = (
+        "p2p_unmatched",
+        Category.SYNCHRONIZATION,
+        "Pair every send with a receive from the same peer, in the same order.",
+    )
+
+    INPUT_STARVED = (
+        "input_starved",
+        Category.DATA_STARVATION,
+        "Speed the input up: more loader workers, prefetching, faster storage, cheaper "
+        "preprocessing.",
+    )
+    LOADER_STUCK = (
+        "loader_stuck",
+        Category.DATA_STARVATION,
+        "Look at the loader worker's stack in the evidence; set timeout= on the DataLoader so "
+        "that it fails instead of waiting.",
+    )
+    LOADER_WORKER_DIED = (
+        "loader_worker_died",
+        Category.DATA_STARVATION,
+        "See why the worker died: memory, shared memory, or a crash in the dataset's code; "
+        "run with num_workers=0 to get its traceback.",
+    )
+    SLOW_INPUT = (
+        "slow_input",
+        Category.DATA_STARVATION,
+        "Compare the culprit's storage, sampler and preprocessing with its peers'.",
+    )
+
+    CPU_THROTTLED = (
+        "cpu_throttled",
+        Category.RESOURCE,
+        "Raise the CPU limit, or lower the number of threads to fit it.",
+    )
+    MEMORY_PRESSURE = (
+        "memory_pressure",
+        Category.RESOURCE,
+        "Give the job more memory, or lower its batch and cache sizes.",
+    )
+    OOM_KILLED = (
+        "oom_killed",
+        Category.RESOURCE,
+        "Raise the memory limit, or lower batch size, workers and prefetching.",
+    )
+    GPU_OOM = (
+        "gpu_oom",
+        Category.RESOURCE,
+        "Lower the batch size or activation memory on the culprit.",
+    )
+    SHM_EXHAUSTED = (
+        "shm_exhausted",
+        Category.RESOURCE,
+        "Enlarge /dev/shm (docker --shm-size), or use fewer loader workers.",
+    )
+    DISK_FULL = (
+        "disk_full",
+        Category.RESOURCE,
+        "Free space on the disk that the traceback names.",
+    )
+    FD_EXHAUSTED = (
+        "fd_exhausted",
+        Category.RESOURCE,
+        "Raise ulimit -n, and look for files or sockets that are never closed.",
+    )
+    PIDS_EXHAUSTED = (
+        "pids_exhausted",
+        Category.RESOURCE,
+        "Raise the limit of processes and threads, or start fewer.",
+    )
+    PROCESS_FROZEN = (
+        "process_frozen",
+        Category.RESOURCE,
+        "Find who stopped the process (debugger, job control, freezer) and continue it with "
+        "SIGCONT.",
+    )
+    IO_BLOCKED = (
+        "io_blocked",
+        Category.RESOURCE,
+        "Check the file system that the process waits for.",
+    )
+
+    PARTITION = (
+        "partition",
+        Category.NETWORK,
+        "Check routes and firewalls between the hosts named in the evidence.",
+    )
+    SLOW_LINK = (
+        "slow_link",
+        Category.NETWORK,
+        "Check the link between the hosts named in the evidence.",
+    )
+    RENDEZVOUS = (
+        "rendezvous",
+        Category.NETWORK,
+        "Check MASTER_ADDR, MASTER_PORT and WORLD_SIZE, and whether every rank was started.",
+    )
+    STORE_LOST = (
+        "store_lost",
+        Category.NETWORK,
+        "Keep the process that hosts the store alive until all ranks are done.",
+    )
+
+    EXCEPTION = (
+        "exception",
+        Category.SOFTWARE,
+        "Fix the error in the culprit's traceback; the other ranks only wait for it.",
+    )
+    CRASH = (
+        "crash",
+        Category.SOFTWARE,
+        "See the culprit's exit code or signal and the end of its stderr; look for a core dump.",
+    )
+    PYTHON_DEADLOCK = (
+        "python_deadlock",
+        Category.SOFTWARE,
+        "See who holds the lock that the culprit waits for, in the stacks of its other threads.",
+    )
+    GIL_HELD = (
+        "gil_held",
+        Category.SOFTWARE,
+        "The C code on the culprit's stack must release the GIL while it waits.",
+    )
+    BUSY_LOOP = (
+        "busy_loop",
+        Category.SOFTWARE,
+        "See why the condition that the culprit polls never comes true.",
+    )
+    RANK0_WORK = (
+        "rank0_work",
+        Category.SOFTWARE,
+        "Let the other ranks wait with a longer timeout, or share the work out.",
+    )
+    FORK_DEADLOCK = (
+        "fork_deadlock",
+        Category.SOFTWARE,
+        "Start the child with spawn or forkserver, or before threads and locks.",
+    )
+    TEARDOWN = (
+        "teardown",
+        Category.SOFTWARE,
+        "See what the culprit waits for at its exit: a thread to join, a process group to destroy.",
+    )
+    HOST_SYNC = (
+        "host_sync",
+        Category.SOFTWARE,
+        "Do not wait for the device between launches that depend on each other.",
+    )
+
+    SLOW_COMPUTE = (
+        "slow_compute",
+        Category.STRAGGLER,
+        "Compare the culprit's work with its peers' in the section named.",
+    )
+    SLOW_HOST = (
+        "slow_host",
+        Category.STRAGGLER,
+        "Compare the culprit's host with the others: clocks, neighbours, cooling.",
+    )
+    GC_PAUSE = (
+        "gc_pause",
+        Category.STRAGGLER,
+        "Collect garbage on all ranks at the same step, or freeze long-lived objects.",
+    )
+    IMBALANCE = (
+        "imbalance",
+        Category.STRAGGLER,
+        "Balance the work: sort or pack by sequence length.",
+    )
+
+    GPU_FAULT = (
+        "gpu_fault",
+        Category.HARDWARE,
+        "Drain the host and check the GPU's Xid messages.",
+    )
+    GPU_THROTTLED = (
+        "gpu_throttled",
+        Category.HARDWARE,
+        "Check the GPU's power, temperature and clocks.",
+    )
+    FABRIC_STALLED = (
+        "fabric_stalled",
+        Category.HARDWARE,
+        "Check the fabric and the communication library's version.",
+    )
