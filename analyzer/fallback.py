@@ -12,7 +12,7 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
-from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.verdict import Cause, Evidence, Status, Verdict
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -58,7 +58,7 @@ def _ranks_joining(facts: CaseFacts) -> list[int]:
     if not facts.stuck or facts.graph.waits or facts.inputs.missing_ranks:
         return []
     for view in facts.ranks.values():
-        if view.ended is not None or view.position.place is not Place.RENDEZVOUS:
+        if view.ended is not None or view.position.place is not StackPlace.RENDEZVOUS:
             return []
     return sorted(facts.ranks)
 
@@ -219,7 +219,7 @@ def _needs(facts: CaseFacts) -> list[str]:
         needs += [
             f"a stack of rank {rank}"
             for rank, view in sorted(facts.ranks.items())
-            if view.ended is None and view.position.place is Place.UNKNOWN
+            if view.ended is None and view.position.place is StackPlace.UNKNOWN
         ]
     elif graph.world_size_unknown:
         needs.append(f"the dumps of any ranks after {max(graph.expected)}")

@@ -17,7 +17,7 @@ from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
-from hanglab.analyzer.facts.stack_position import Place, main_thread
+from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
 from hanglab.analyzer.verdict import Cause, Location
 from hanglab.analyzer.wording import name_line
@@ -40,7 +40,7 @@ def absent_ranks(facts: CaseFacts) -> list[int]:
         if rank in facts.ranks
         and facts.ranks[rank].ended is None
         and facts.in_no_operation(rank)
-        and facts.ranks[rank].position.place is not Place.RENDEZVOUS
+        and facts.ranks[rank].position.place is not StackPlace.RENDEZVOUS
         and not _is_finishing(facts.ranks[rank])
     ]
 
@@ -62,7 +62,10 @@ def _stack_is_outside(facts: CaseFacts, rank: int) -> bool:
     ]
     if not frames:
         return False
-    return view.position.place is Place.LOADER or view.code.owner(frames[0].file) is not Owner.TORCH
+    return (
+        view.position.place is StackPlace.LOADER
+        or view.code.owner(frames[0].file) is not Owner.TORCH
+    )
 
 
 def _is_finishing(view: RankView) -> bool:
@@ -86,12 +89,12 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
     if left_loops(facts, view.rank) and facts.operations_behind(view.rank):
         cause, confidence, words, _ = classify_left_loop(facts, view.rank)
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
-    if position.place is Place.TEARDOWN or _exiting(view):
+    if position.place is StackPlace.TEARDOWN or _exiting(view):
         inside = f", inside {position.inside}()" if position.inside else ""
         by, left = describe_departure(view)
         after = f", having left{by}{name_line(left)}" if by else ""
         return Cause.TEARDOWN, 0.9, f"it is shutting down{inside}{after}", here or left
-    if position.place is Place.LOADER:
+    if position.place is StackPlace.LOADER:
         words, worker_line = stuck_worker(view)
         words = f"it waits for its data loader{queue_words(view)}{words}"
         return Cause.LOADER_STUCK, 0.95, words, worker_line or here

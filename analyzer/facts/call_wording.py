@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hanglab.analyzer.matching.calls import Call, Group
+from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.matching.signatures import call_site
 from hanglab.analyzer.verdict import Evidence, Location
 from hanglab.analyzer.wording import name_ranks
@@ -24,7 +24,7 @@ def name_call(call: Call) -> str:
     return f"{call.op} {way} {other} ({group})"
 
 
-def _known_as(group: Group) -> str:
+def _known_as(group: ProcessGroup) -> str:
     """Its description, else its name; its members where ``new_group`` was told no description."""
     if group.description == _UNDESCRIBED and group.members:
         return name_ranks(group.members)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from hanglab.analyzer.code_owners import CodeMap, Owner
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.stack_position import (
-    Place,
+    StackPlace,
     StackPosition,
     calling_thread,
     main_thread,
@@ -332,8 +332,8 @@ class CaseFacts:
         if view is None:
             return False
         return not view.inside_operation and view.position.place not in (
-            Place.COMMUNICATION,
-            Place.GROUP_CREATION,
+            StackPlace.COMMUNICATION,
+            StackPlace.GROUP_CREATION,
         )
 
 

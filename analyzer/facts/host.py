@@ -22,22 +22,22 @@ from hanglab.recorder.case.host_records import (
 )
 from hanglab.recorder.case.records import Container
 
-Group = TypeVar("Group", CpuGroup, MemoryGroup, PidsGroup)
+ControlGroup = TypeVar("ControlGroup", CpuGroup, MemoryGroup, PidsGroup)
 
 
 @dataclass(frozen=True)
-class Span(Generic[Group]):
+class Span(Generic[ControlGroup]):
     """A control group when first and when last seen.  Its counters only grow between the two.
 
     ``last.ranks`` are those that it last held, ``seconds`` how long it held any.
     """
 
-    first: Group
-    last: Group
+    first: ControlGroup
+    last: ControlGroup
     seconds: float
-    every: tuple[Group, ...] = ()
+    every: tuple[ControlGroup, ...] = ()
 
-    def grown(self, counter: Callable[[Group], int | float | None]) -> float:
+    def grown(self, counter: Callable[[ControlGroup], int | float | None]) -> float:
         """Growth of a counter; 0 where it was not read."""
         before, after = counter(self.first), counter(self.last)
         return max(0.0, after - before) if before is not None and after is not None else 0.0
@@ -136,10 +136,10 @@ def _room(space: FileSystem) -> tuple[int, int]:
 
 
 def _spans(
-    samples: Iterable[HostSample], groups: Callable[[HostSample], list[Group]]
-) -> list[Span[Group]]:
+    samples: Iterable[HostSample], groups: Callable[[HostSample], list[ControlGroup]]
+) -> list[Span[ControlGroup]]:
     """One for each path."""
-    seen: dict[str, list[tuple[int, Group]]] = {}
+    seen: dict[str, list[tuple[int, ControlGroup]]] = {}
     for sample in samples:
         for group in groups(sample):
             seen.setdefault(group.path, []).append((sample.at.mono_ns, group))
@@ -153,6 +153,6 @@ def _spans(
     return spans
 
 
-def _with_ranks(group: Group, ranks: list[int]) -> Group:
+def _with_ranks(group: ControlGroup, ranks: list[int]) -> ControlGroup:
     fields = {name: getattr(group, name) for name in group.__struct_fields__}
     return type(group)(**{**fields, "ranks": ranks})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.records import CodeShape, Frame
@@ -123,7 +123,7 @@ def _left_of(view: RankView, peer: RankView) -> list[Loop]:
     and what it counted there belongs to another round than what its peer counts.
     """
     frames = () if view.ended is not None and not view.failed else view.program_frames
-    if not frames and view.ended is None and view.position.place is not Place.TEARDOWN:
+    if not frames and view.ended is None and view.position.place is not StackPlace.TEARDOWN:
         return []
     around = loops_around(peer)
     left = [loop for loop in around if not frames or _has_left(frames, loop)]

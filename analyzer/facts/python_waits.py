@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
-from hanglab.analyzer.facts.stack_position import Place, main_thread, position_of
+from hanglab.analyzer.facts.stack_position import StackPlace, main_thread, position_of
 from hanglab.recorder.case.records import Frame, StackSample, ThreadStack, ThreadWait
 
 LOCK_WAITS = ("futex", "sem_wait", "do_sem", "__futex")
@@ -27,7 +27,7 @@ _WORDS = {
     "will set",
 }
 #: Places of a stack that stand for the same where the rank did not answer.
-_PLACES = (Place.QUEUE, Place.CONDITION, Place.JOIN)
+_PLACES = (StackPlace.QUEUE, StackPlace.CONDITION, StackPlace.JOIN)
 _MULTIPROCESSING = "/multiprocessing/"
 
 
@@ -48,8 +48,8 @@ def python_wait(view: RankView) -> tuple[float, str] | None:
         return 0.9, _describe(view, mine)
     if position.innermost_is_user and in_lock(view.wchan) and not position.active:
         return 0.85, f"its main thread waits for a lock (kernel: {view.wchan})"
-    if position.place in (Place.JOIN, Place.QUEUE) and not _somebody_works(view):
-        kind = "thread" if position.place is Place.JOIN else "queue"
+    if position.place in (StackPlace.JOIN, StackPlace.QUEUE) and not _somebody_works(view):
+        kind = "thread" if position.place is StackPlace.JOIN else "queue"
         return 0.7, f"its main thread {_WORDS[kind]}"
     return None
 

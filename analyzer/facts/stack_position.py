@@ -9,7 +9,7 @@ from hanglab.analyzer.code_owners import CodeMap, Owner
 from hanglab.recorder.case.records import Frame, StackSample, ThreadStack
 
 
-class Place(str, Enum):
+class StackPlace(str, Enum):
     COMMUNICATION = "communication"
     GROUP_CREATION = "group_creation"
     RENDEZVOUS = "rendezvous"
@@ -27,7 +27,7 @@ _LOADER = ("torch/utils/data/dataloader.py", "torch/utils/data/_utils/fetch.py")
 _CREATION = frozenset({"new_group", "_new_group_with_tag", "split_group", "new_subgroups"})
 _RENDEZVOUS = frozenset({"init_process_group"})
 _TEARDOWN = frozenset({"destroy_process_group", "_abort_process_group"})
-_CALLING = frozenset({Place.COMMUNICATION, Place.GROUP_CREATION})
+_CALLING = frozenset({StackPlace.COMMUNICATION, StackPlace.GROUP_CREATION})
 _SHUTDOWN = frozenset({"_shutdown", "_exit_function", "_run_exitfuncs", "_python_exit"})
 
 
@@ -35,7 +35,7 @@ _SHUTDOWN = frozenset({"_shutdown", "_exit_function", "_run_exitfuncs", "_python
 class StackPosition:
     """``user`` is the innermost frame of user code, ``users`` all of them, innermost first."""
 
-    place: Place
+    place: StackPlace
     user: Frame | None
     users: tuple[Frame, ...] = ()
     #: Function of torch or the standard library that decided the place.
@@ -46,7 +46,7 @@ class StackPosition:
     innermost_is_user: bool = False
 
 
-def _place(frames: list[Frame], code: CodeMap) -> tuple[Place, str]:
+def _place(frames: list[Frame], code: CodeMap) -> tuple[StackPlace, str]:
     """The place that the innermost telling frame gives, and its function."""
     for frame in frames:
         owner = code.owner(frame.file)
@@ -57,40 +57,40 @@ def _place(frames: list[Frame], code: CodeMap) -> tuple[Place, str]:
         if frame.file.endswith(_C10D):
             return _c10d_place(frames), frame.function
         if frame.file.endswith(_LOADER):
-            return Place.LOADER, frame.function
+            return StackPlace.LOADER, frame.function
         if owner is Owner.STDLIB:
             base = frame.file.rsplit("/", 1)[-1]
             if frame.function in _SHUTDOWN and base in ("threading.py", "util.py", "thread.py"):
-                return Place.TEARDOWN, frame.function
+                return StackPlace.TEARDOWN, frame.function
             if base == "queue.py" and frame.function in ("get", "put", "join"):
-                return Place.QUEUE, frame.function
+                return StackPlace.QUEUE, frame.function
             if base == "threading.py" and frame.function in ("join", "_wait_for_tstate_lock"):
                 outer = {f.function for f in frames}
                 if "_shutdown" in outer:
-                    return Place.TEARDOWN, "_shutdown"
-                return Place.JOIN, frame.function
+                    return StackPlace.TEARDOWN, "_shutdown"
+                return StackPlace.JOIN, frame.function
             if base == "threading.py" and frame.function in ("wait", "wait_for", "acquire"):
                 if not any(f.file.endswith(("queue.py", *_LOADER)) for f in frames[:6]):
-                    return Place.CONDITION, frame.function
+                    return StackPlace.CONDITION, frame.function
     for frame in frames:
         if frame.file.endswith(_LOADER):
-            return Place.LOADER, frame.function
+            return StackPlace.LOADER, frame.function
         if frame.function in _SHUTDOWN and code.owner(frame.file) is Owner.STDLIB:
-            return Place.TEARDOWN, frame.function
+            return StackPlace.TEARDOWN, frame.function
     if any(code.owner(frame.file) is Owner.USER for frame in frames):
-        return Place.USER, ""
-    return (Place.USER, "") if frames else (Place.UNKNOWN, "")
+        return StackPlace.USER, ""
+    return (StackPlace.USER, "") if frames else (StackPlace.UNKNOWN, "")
 
 
-def _c10d_place(frames: list[Frame]) -> Place:
+def _c10d_place(frames: list[Frame]) -> StackPlace:
     functions = {f.function for f in frames if f.file.endswith(_C10D)}
     if functions & _TEARDOWN:
-        return Place.TEARDOWN
+        return StackPlace.TEARDOWN
     if functions & _CREATION:
-        return Place.GROUP_CREATION
+        return StackPlace.GROUP_CREATION
     if functions & _RENDEZVOUS:
-        return Place.RENDEZVOUS
-    return Place.COMMUNICATION
+        return StackPlace.RENDEZVOUS
+    return StackPlace.COMMUNICATION
 
 
 def main_thread(sample: StackSample) -> ThreadStack | None:
@@ -119,7 +119,7 @@ def calling_thread(sample: StackSample, code: CodeMap, file: str, line: int) -> 
 def position_of(thread: ThreadStack | None, code: CodeMap) -> StackPosition:
     """Position of ``thread``; ``unknown`` without frames."""
     if thread is None or not thread.frames:
-        return StackPosition(Place.UNKNOWN, None)
+        return StackPosition(StackPlace.UNKNOWN, None)
     frames = [f for f in thread.frames if code.owner(f.file) is not Owner.RECORDER]
     place, inside = _place(frames, code)
     users = tuple(code.user_frames(frames))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
-from hanglab.analyzer.matching.calls import Call, Divergence, Group
+from hanglab.analyzer.matching.calls import Call, Divergence, ProcessGroup
 
 
 def current_call(graph: WaitForGraph, rank: int) -> Call | None:
@@ -14,7 +14,7 @@ def current_call(graph: WaitForGraph, rank: int) -> Call | None:
     return calls[0] if calls else None
 
 
-def waiting_ranks(graph: WaitForGraph, group: Group) -> set[int]:
+def waiting_ranks(graph: WaitForGraph, group: ProcessGroup) -> set[int]:
     """Ranks with an unfinished operation of ``group``."""
     return {wait.call.rank for wait in graph.waits if wait.call.group == group} | {
         rank

@@ -29,7 +29,7 @@ from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, find_wai
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource, plain_call
-from hanglab.analyzer.matching.calls import Call, Difference, Divergence, Group
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence, ProcessGroup
 from hanglab.analyzer.matching.divergence import find_divergence
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
@@ -188,7 +188,7 @@ class _Builder:
                 places[place] = divergence.seq
         return found, places
 
-    def _call(self, rank: int, pending: Pending, group: Group, full: bool) -> Call:
+    def _call(self, rank: int, pending: Pending, group: ProcessGroup, full: bool) -> Call:
         if not full:
             return plain_call(rank, pending, group)
         if pending.index == ABSENT:
@@ -473,9 +473,9 @@ def _other_half(call: Call) -> str:
     return call.op
 
 
-def _agreed(group_table: GroupTable) -> dict[Group, int]:
+def _agreed(group_table: GroupTable) -> dict[ProcessGroup, int]:
     """Up to which number every member has provably finished everything."""
-    agreed: dict[Group, int] = {}
+    agreed: dict[ProcessGroup, int] = {}
     for group in group_table.groups:
         ups = [_finished_up_to(group, rank) for rank in group.members]
         if ups and None not in ups:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from hanglab.analyzer.matching.calls import Call, Divergence, Group
+from hanglab.analyzer.matching.calls import Call, Divergence, ProcessGroup
 
 
 class WaitKind(str, Enum):
@@ -94,7 +94,7 @@ class WaitForGraph:
 
     ranks: tuple[int, ...]
     expected: tuple[int, ...]
-    groups: list[Group] = field(default_factory=list)
+    groups: list[ProcessGroup] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
@@ -107,7 +107,7 @@ class WaitForGraph:
     #: Unfinished operations per rank; a rank with none and with evidence has an empty list.
     unfinished: dict[int, list[Call]] = field(default_factory=dict)
     #: (group name, seq) up to which every member provably completed everything.
-    agreed: dict[Group, int] = field(default_factory=dict)
+    agreed: dict[ProcessGroup, int] = field(default_factory=dict)
     #: Evidence that would settle what stays open, such as "rank 5's dump".
     would_decide: list[str] = field(default_factory=list)
     #: Ranks without evidence that alone could be what holds some rank up.

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
-from hanglab.analyzer.matching.calls import Call, Group
+from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.matching.groups import GroupProgress, ResolvedGroup
 from hanglab.analyzer.matching.summary import Pending
 
@@ -60,7 +60,7 @@ class CallLookup:
             return None
         return dump.entries
 
-    def at(self, rank: int, index: int, group: Group, *, completed: bool) -> Call | None:
+    def at(self, rank: int, index: int, group: ProcessGroup, *, completed: bool) -> Call | None:
         """The call of the entry at ``index``."""
         entries = self.entries(rank)
         if entries is None or not 0 <= index < len(entries):
@@ -103,7 +103,7 @@ class CallLookup:
         progress = resolved.progress.get(rank, GroupProgress(None))
         return self.at(rank, index, resolved.group, completed=progress.finished(seq))
 
-    def pending(self, rank: int, pending: Pending, group: Group) -> Call:
+    def pending(self, rank: int, pending: Pending, group: ProcessGroup) -> Call:
         """The call of an unfinished operation, as well as it is known."""
         call = None
         if pending.index != ABSENT:
@@ -111,7 +111,7 @@ class CallLookup:
         return call or plain_call(rank, pending, group)
 
 
-def plain_call(rank: int, pending: Pending, group: Group) -> Call:
+def plain_call(rank: int, pending: Pending, group: ProcessGroup) -> Call:
     """A call without arguments and stack, from what the summary has."""
     other = pending.dst if pending.op.endswith("send") else pending.src
     peer = None

@@ -12,7 +12,7 @@ from hanglab.analyzer.flight_recorder.columns import Arguments, Frame
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """A process group: identity is the name **and** the member set."""
 
     name: str
@@ -25,7 +25,7 @@ class Call:
     """One rank's part in one operation."""
 
     rank: int
-    group: Group
+    group: ProcessGroup
     #: None for point-to-point.
     seq: int | None
     op: str
@@ -63,7 +63,7 @@ class UnknownCall(str, Enum):
 class Divergence:
     """The first sequence number of a group at which its members do not do the same."""
 
-    group: Group
+    group: ProcessGroup
     seq: int
     difference: Difference
     #: The calls that are known under this number.

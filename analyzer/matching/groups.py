@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
-from hanglab.analyzer.matching.calls import Group
+from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.matching.merging import MergedSummaries, group_key
 from hanglab.analyzer.matching.summary import GroupSummary, Members, RankSummary
 from hanglab.analyzer.matching.thresholds import FILLED_PART, UNLISTED_PART
@@ -53,7 +53,7 @@ class GroupProgress:
 class ResolvedGroup:
     """A group with its members in group order, and what is known of each of them."""
 
-    group: Group
+    group: ProcessGroup
     progress: dict[int, GroupProgress] = field(default_factory=dict)
     #: Members were guessed from who has entries, so there may be more.
     guessed: bool = False
@@ -133,7 +133,9 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
 
     def create(name: str, members: Members, guessed: bool) -> int:
         place = len(group_table.groups)
-        group_table.groups.append(ResolvedGroup(Group(name, tuple(members)), guessed=guessed))
+        group_table.groups.append(
+            ResolvedGroup(ProcessGroup(name, tuple(members)), guessed=guessed)
+        )
         names.setdefault(name, []).append(place)
         return place
 
@@ -170,7 +172,7 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
     for place, group in enumerate(group_table.groups):
         if place in descriptions:
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
-            group.group = Group(group.group.name, group.members, found[0][0])
+            group.group = ProcessGroup(group.group.name, group.members, found[0][0])
     _assign_statuses(merged, group_table)
     return group_table
 

@@ -10,7 +10,7 @@ from hanglab.analyzer.program.program import COLLECTIVES, ROOTED, Action, Progra
 
 
 @dataclass(frozen=True)
-class Fault:
+class ProgramFault:
     """A faulty Program with its truth; what stops is for :func:`simulation.simulate`."""
 
     kind: str
@@ -37,22 +37,22 @@ def _places(program: Program, rank: int, fits: Callable[[Action], bool]) -> list
     return [i for i, action in enumerate(program.actions[rank][:-1]) if fits(action)]
 
 
-def skip(program: Program, rank: int, random: Random) -> Fault | None:
+def skip(program: Program, rank: int, random: Random) -> ProgramFault | None:
     places = _places(program, rank, lambda a: not a.p2p)
     if not places:
         return None
     at = random.choice(places)
-    return Fault("skip", frozenset({rank}), _changed(program, rank, at), at=at)
+    return ProgramFault("skip", frozenset({rank}), _changed(program, rank, at), at=at)
 
 
-def extra(program: Program, rank: int, random: Random) -> Fault | None:
+def extra(program: Program, rank: int, random: Random) -> ProgramFault | None:
     groups = [i for i, g in enumerate(program.groups) if rank in g.members and len(g.members) > 1]
     places = _places(program, rank, lambda a: not a.batch)
     if not groups or not places:
         return None
     at, group = random.choice(places), random.choice(groups)
     action = Action("all_reduce", group, site=_FOREIGN_SITE, numel=random.choice((1, 7, 64)))
-    return Fault(
+    return ProgramFault(
         "extra",
         frozenset({rank}),
         _changed(program, rank, at, action, program.actions[rank][at]),
@@ -60,7 +60,7 @@ def extra(program: Program, rank: int, random: Random) -> Fault | None:
     )
 
 
-def wrong_operation(program: Program, rank: int, random: Random) -> Fault | None:
+def wrong_operation(program: Program, rank: int, random: Random) -> ProgramFault | None:
     places = _places(program, rank, lambda a: not a.p2p)
     if not places:
         return None
@@ -69,19 +69,21 @@ def wrong_operation(program: Program, rank: int, random: Random) -> Fault | None
     op = random.choice([op for op in COLLECTIVES if op != action.op])
     root = 0 if op in ROOTED else None
     wrong = replace(action, op=op, root=root, site=_FOREIGN_SITE + 1)
-    return Fault("wrong_operation", frozenset({rank}), _changed(program, rank, at, wrong), at=at)
+    return ProgramFault(
+        "wrong_operation", frozenset({rank}), _changed(program, rank, at, wrong), at=at
+    )
 
 
 def _argument(
     kind: str, fits: Callable[[Action], bool], change: Callable[[Action, Program], Action]
-) -> Callable[[Program, int, Random], Fault | None]:
-    def make(program: Program, rank: int, random: Random) -> Fault | None:
+) -> Callable[[Program, int, Random], ProgramFault | None]:
+    def make(program: Program, rank: int, random: Random) -> ProgramFault | None:
         places = _places(program, rank, lambda a: not a.p2p and fits(a))
         if not places:
             return None
         at = random.choice(places)
         wrong = change(program.actions[rank][at], program)
-        return Fault(kind, frozenset({rank}), _changed(program, rank, at, wrong), at=at)
+        return ProgramFault(kind, frozenset({rank}), _changed(program, rank, at, wrong), at=at)
 
     return make
 
@@ -104,22 +106,22 @@ wrong_dtype = _argument(
 wrong_root = _argument("root", lambda a: a.op in ROOTED, _other_root)
 
 
-def stop(program: Program, rank: int, random: Random) -> Fault | None:
+def stop(program: Program, rank: int, random: Random) -> ProgramFault | None:
     at = random.randrange(len(program.actions[rank]))
     while at and program.actions[rank][at].batch == program.actions[rank][at - 1].batch != 0:
         at -= 1
-    return Fault("stop", frozenset({rank}), program, stops={rank: at}, at=at)
+    return ProgramFault("stop", frozenset({rank}), program, stops={rank: at}, at=at)
 
 
-def device_stop(program: Program, rank: int, random: Random) -> Fault | None:
+def device_stop(program: Program, rank: int, random: Random) -> ProgramFault | None:
     places = _places(program, rank, lambda a: not a.p2p and a.op not in ROOTED)
     if not places:
         return None
     at = random.choice(places)
-    return Fault("device_stop", frozenset({rank}), program, device_stops={rank: at}, at=at)
+    return ProgramFault("device_stop", frozenset({rank}), program, device_stops={rank: at}, at=at)
 
 
-def group_order(program: Program, rank: int, random: Random) -> Fault | None:
+def group_order(program: Program, rank: int, random: Random) -> ProgramFault | None:
     """Exchange two neighbouring collectives of different groups."""
     actions = program.actions[rank]
     places = [
@@ -135,10 +137,10 @@ def group_order(program: Program, rank: int, random: Random) -> Fault | None:
     changed = _changed(program, rank, at, replace(actions[at + 1], joins=actions[at].joins))
     second = replace(actions[at], joins=actions[at + 1].joins)
     changed = _changed(changed, rank, at + 1, second)
-    return Fault("group_order", frozenset({rank}), changed, at=at)
+    return ProgramFault("group_order", frozenset({rank}), changed, at=at)
 
 
-def p2p_deadlock(program: Program, rank: int, random: Random) -> Fault | None:
+def p2p_deadlock(program: Program, rank: int, random: Random) -> ProgramFault | None:
     """Two ranks send to each other first, then receive."""
     groups = [i for i, g in enumerate(program.groups) if rank in g.members and len(g.members) > 1]
     if not groups:
@@ -172,7 +174,7 @@ def p2p_deadlock(program: Program, rank: int, random: Random) -> Fault | None:
             for number, op in enumerate(ops)
         ]
         changed = _changed(changed, me, at, changed.actions[me][at], *exchange)
-    return Fault("p2p_deadlock", frozenset({rank, other}), changed, at=i + 1)
+    return ProgramFault("p2p_deadlock", frozenset({rank, other}), changed, at=i + 1)
 
 
 def _common_operations(program: Program, a: int, b: int) -> list[tuple[int, int]]:
@@ -188,16 +190,16 @@ def _common_operations(program: Program, a: int, b: int) -> list[tuple[int, int]
     return [(at[0], at[1]) for at in places.values() if len(at) == 2]
 
 
-def unmatched(program: Program, rank: int, random: Random) -> Fault | None:
+def unmatched(program: Program, rank: int, random: Random) -> ProgramFault | None:
     """One half of a send and receive is left out."""
     places = _places(program, rank, lambda a: a.p2p and not a.batch)
     if not places:
         return None
     at = random.choice(places)
-    return Fault("unmatched", frozenset({rank}), _changed(program, rank, at), at=at)
+    return ProgramFault("unmatched", frozenset({rank}), _changed(program, rank, at), at=at)
 
 
-def wrong_peer(program: Program, rank: int, random: Random) -> Fault | None:
+def wrong_peer(program: Program, rank: int, random: Random) -> ProgramFault | None:
     """A message goes to, or is taken from, another rank than the one that waits for it."""
     places = _places(
         program,
@@ -211,10 +213,10 @@ def wrong_peer(program: Program, rank: int, random: Random) -> Fault | None:
     members = program.groups[action.group].members
     others = [i for i, member in enumerate(members) if member != rank and i != action.peer]
     wrong = replace(action, peer=random.choice(others))
-    return Fault("stray", frozenset({rank}), _changed(program, rank, at, wrong), at=at)
+    return ProgramFault("stray", frozenset({rank}), _changed(program, rank, at, wrong), at=at)
 
 
-FAULTS: dict[str, Callable[[Program, int, Random], Fault | None]] = {
+FAULTS: dict[str, Callable[[Program, int, Random], ProgramFault | None]] = {
     "skip": skip,
     "extra": extra,
     "wrong_operation": wrong_operation,
@@ -232,6 +234,6 @@ FAULTS: dict[str, Callable[[Program, int, Random], Fault | None]] = {
 NCCL_ONLY = frozenset({"device_stop"})
 
 
-def make_fault(program: Program, kind: str, rank: int, random: Random) -> Fault | None:
+def make_fault(program: Program, kind: str, rank: int, random: Random) -> ProgramFault | None:
     """A fault of ``kind`` by ``rank``; None where the program has no place for it."""
     return FAULTS[kind](program, rank, random)

@@ -53,7 +53,7 @@ def random_layout(random: Random, world: int) -> tuple[ProgramGroup, ...]:
 Event = tuple[Action, tuple[int, int] | None]
 
 
-class _Writer:
+class _ProgramWriter:
     """Appends operations to all ranks that take part in them."""
 
     def __init__(self, groups: tuple[ProgramGroup, ...], world: int) -> None:
@@ -124,7 +124,7 @@ def random_program(
 ) -> Program:
     """A loop of up to ``length`` operations, some before and some after it, and a last barrier."""
     groups = random_layout(random, world)
-    writer = _Writer(groups, world)
+    writer = _ProgramWriter(groups, world)
     site = 10
 
     def events(count: int) -> list[Event]:

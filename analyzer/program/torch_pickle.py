@@ -16,7 +16,7 @@ from typing import Any
 _TUPLES = {1: b"\x85", 2: b"\x86", 3: b"\x87"}
 
 
-class _Writer:
+class _PickleWriter:
     def __init__(self, uses: Mapping[int, int]) -> None:
         self.pieces = [b"\x80\x02"]
         self._places = 0
@@ -105,7 +105,7 @@ def torch_pickle(dump: Mapping[str, Any]) -> bytes:
     """The bytes of ``dump``, which must be plain data and hold itself nowhere."""
     uses: Counter[int] = Counter()
     _count(dump, uses)
-    writer = _Writer(uses)
+    writer = _PickleWriter(uses)
     writer.write(dump)
     writer.put()
     writer.pieces.append(b".")

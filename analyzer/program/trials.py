@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from hanglab.analyzer.flight_recorder.columns import RankDump
-from hanglab.analyzer.program.faults import FAULTS, NCCL_ONLY, Fault, make_fault
+from hanglab.analyzer.program.faults import FAULTS, NCCL_ONLY, ProgramFault, make_fault
 from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.rendering import Style, to_rank_dump
@@ -20,7 +20,7 @@ class Trial:
     """``fault`` is None for a healthy one."""
 
     program: Program
-    fault: Fault | None
+    fault: ProgramFault | None
     run: Run
     style: Style
     missing: frozenset[int]
@@ -52,7 +52,7 @@ def random_trial(
     program = random_program(random, world=world)
     if healthy is None:
         healthy = random.random() < 0.15
-    fault: Fault | None = None
+    fault: ProgramFault | None = None
     if not healthy:
         kinds = [k for k in FAULTS if backend == "nccl" or k not in NCCL_ONLY]
         fault = make_fault(program, kind or random.choice(kinds), random.randrange(world), random)

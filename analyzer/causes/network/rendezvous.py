@@ -12,7 +12,7 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.resource_failures import location_of, text_of
-from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
@@ -57,7 +57,7 @@ def _has_operated(view: RankView) -> bool:
 
 def _hung_joining(facts: CaseFacts) -> Iterator[Proposal]:
     alive = [view for view in facts.ranks.values() if view.ended is None]
-    there = [view for view in alive if view.position.place is Place.RENDEZVOUS]
+    there = [view for view in alive if view.position.place is StackPlace.RENDEZVOUS]
     if not there or len(there) < len(alive):
         return  # whoever stands elsewhere is told of by what it does there
     if any(view.failed for view in facts.ranks.values()):

@@ -19,7 +19,7 @@ from hanglab.analyzer.facts.resource_failures import (
     size,
     text_of,
 )
-from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import FileSystem
@@ -112,7 +112,7 @@ def _swallowed(facts: CaseFacts) -> Iterator[Proposal]:
         view = facts.ranks.get(sink.rank)
         if view is None or not sink.outside or view.ended is not None:
             continue
-        if view.position.place not in (Place.QUEUE, Place.JOIN, Place.CONDITION):
+        if view.position.place not in (StackPlace.QUEUE, StackPlace.JOIN, StackPlace.CONDITION):
             continue
         error, full_disks, source = _last_met(facts, view)
         if error:

@@ -14,7 +14,7 @@ from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify, computes
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, moved_recently
 from hanglab.analyzer.facts.python_waits import nobody_works
-from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.facts.thresholds import PAUSES
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
@@ -46,7 +46,8 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
     told = {
         rank: classify(facts, facts.ranks[rank])
         for rank in absent_ranks(facts)
-        if facts.ranks[rank].position.place is not Place.UNKNOWN or facts.ranks[rank].rank_stacks
+        if facts.ranks[rank].position.place is not StackPlace.UNKNOWN
+        or facts.ranks[rank].rank_stacks
     }
     many = _many_for_few(facts, [r for r, (cause, *_) in told.items() if cause in _BY_MAJORITY])
     for rank, (cause, confidence, words, location) in told.items():

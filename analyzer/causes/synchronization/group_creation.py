@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.facts.stack_position import Place
+from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
@@ -26,7 +26,7 @@ def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
     if not facts.stuck:
         return
     alive = {r: v for r, v in facts.ranks.items() if v.ended is None}
-    creating = sorted(r for r, v in alive.items() if v.position.place is Place.GROUP_CREATION)
+    creating = sorted(r for r, v in alive.items() if v.position.place is StackPlace.GROUP_CREATION)
     if not creating:
         return
     calls = {r: _asked_for(v) for r, v in alive.items()}

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from hanglab.analyzer.causes.thresholds import USUAL_CHANNEL
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.matching.calls import Group
+from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
@@ -44,7 +44,7 @@ def held_in(view: RankView) -> Operation | None:
     return None
 
 
-def _peer(operation: Operation, groups: dict[str, Group]) -> int | None:
+def _peer(operation: Operation, groups: dict[str, ProcessGroup]) -> int | None:
     group = groups.get(operation.group)
     place = operation.peer
     if group is None or place is None or not 0 <= place < len(group.members):
@@ -53,7 +53,7 @@ def _peer(operation: Operation, groups: dict[str, Group]) -> int | None:
 
 
 def _other_half(
-    rank: int, held: Operation, peer: RankView, groups: dict[str, Group]
+    rank: int, held: Operation, peer: RankView, groups: dict[str, ProcessGroup]
 ) -> Operation | None:
     """An open operation of the peer that would meet ``held``."""
     wanted = _RECEIVES if held.method in _SENDS else _SENDS
@@ -79,7 +79,7 @@ class _MismatchedPair:
 
 
 def _find_mismatch(
-    facts: CaseFacts, held: dict[int, Operation], groups: dict[str, Group]
+    facts: CaseFacts, held: dict[int, Operation], groups: dict[str, ProcessGroup]
 ) -> _MismatchedPair | None:
     """A pair of ranks whose halves fit nothing else; one in which both are held comes first."""
     found: list[_MismatchedPair] = []
@@ -105,7 +105,7 @@ def _find_mismatch(
 
 
 def _met(
-    rank: int, posted: Operation, peer: int, facts: CaseFacts, groups: dict[str, Group]
+    rank: int, posted: Operation, peer: int, facts: CaseFacts, groups: dict[str, ProcessGroup]
 ) -> bool:
     """True if a half that its rank never waited for may have met its other half all the same.
 
@@ -151,7 +151,7 @@ def _waits_for(facts: CaseFacts, rank: int, other: int) -> bool:
 
 
 def _mismatch_proposal(
-    facts: CaseFacts, mismatch: _MismatchedPair, groups: dict[str, Group]
+    facts: CaseFacts, mismatch: _MismatchedPair, groups: dict[str, ProcessGroup]
 ) -> Proposal:
     halves = mismatch.halves
     off_channel = [r for r, o in halves.items() if _never_before(facts.ranks[r], o)]
@@ -177,7 +177,7 @@ def _mismatch_proposal(
     )
 
 
-def _describe(operation: Operation, groups: dict[str, Group]) -> str:
+def _describe(operation: Operation, groups: dict[str, ProcessGroup]) -> str:
     """``send to rank 1, tag 3, group default_pg``."""
     way = "to" if operation.method in _SENDS else "from"
     group = groups.get(operation.group)
@@ -187,7 +187,7 @@ def _describe(operation: Operation, groups: dict[str, Group]) -> str:
     return f"{operation.method} {way} {other}, tag {operation.tag}, group {name}"
 
 
-def _collective(operation: Operation, groups: dict[str, Group]) -> CollectiveRef:
+def _collective(operation: Operation, groups: dict[str, ProcessGroup]) -> CollectiveRef:
     group = groups[operation.group]
     return CollectiveRef(
         group=group.description or group.name,

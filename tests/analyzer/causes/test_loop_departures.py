@@ -10,7 +10,7 @@ from views import C10D, job, progress, user, view
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, Wait, WaitKind
-from hanglab.analyzer.matching.calls import Call, Group
+from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import Operation
 from hanglab.recorder.case.records import CodeLoop, CodeShape, Frame
@@ -51,7 +51,7 @@ def position(
 def ring(views: Sequence[RankView], first: int, second: int) -> CaseFacts:
     """``first`` waits for ``second`` in group 5, everybody else for ``first`` in the world."""
     known = job(views)
-    world, pair = known.graph.groups[0], Group("5", (first, second), "pair")
+    world, pair = known.graph.groups[0], ProcessGroup("5", (first, second), "pair")
     calls = {r: Call(r, world, 7, "all_reduce") for r in known.ranks}
     calls[first] = Call(first, pair, 1, "all_reduce")
     known.graph.waits = [

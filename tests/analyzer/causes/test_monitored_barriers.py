@@ -8,7 +8,7 @@ from views import THREADING, ended, job, progress, raised, user, view, waiting
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
-from hanglab.analyzer.matching.calls import Call, Group
+from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
 from hanglab.recorder.case.records import Clock, Exit, GroupRecord
@@ -100,7 +100,7 @@ def test_a_named_rank_that_waits_for_another_is_not_where_it_began() -> None:
     """Rank 1 is in a reduction with rank 2, which does something else."""
     views = [gave_up(0, FIRST.format(0, 1)), entered(waiting(1), 2), outside(2)]
     known = job(views, trigger=None)
-    pair = Group("5", (1, 2), "pair")
+    pair = ProcessGroup("5", (1, 2), "pair")
     known.graph.waits = [Wait(Call(1, pair, 4, "all_reduce"), WaitKind.NOT_ENTERED, (2,))]
     assert conclude(known).culprits == [2]
 

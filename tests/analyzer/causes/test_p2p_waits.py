@@ -8,7 +8,7 @@ from views import job, progress, waiting
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
-from hanglab.analyzer.matching.calls import Call, Group
+from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import Operation
 
@@ -86,7 +86,7 @@ def test_a_half_over_another_group_does_not_meet() -> None:
         waiting(2),
     ]
     known = job(views)
-    known.graph.groups.append(Group("5", (0, 1), "pair"))
+    known.graph.groups.append(ProcessGroup("5", (0, 1), "pair"))
     assert views[0].progress is not None
     views[0].progress.operations[-1].group = "5"
     verdict = conclude(known)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitForGraph, WaitKind
-from hanglab.analyzer.matching.calls import Call, Group
+from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.records import (
     Clock,
@@ -108,7 +108,7 @@ def job(
     """Ranks of ``outside`` are awaited in one all_reduce by all the others."""
     ranks = {v.rank: v for v in views}
     members = tuple(sorted(ranks))
-    group = Group("0", members, "default_pg")
+    group = ProcessGroup("0", members, "default_pg")
     outside = tuple(outside)
     inside = [r for r in members if r not in outside and ranks[r].exit is None]
     calls = {r: Call(r, group, 7, "all_reduce") for r in inside}

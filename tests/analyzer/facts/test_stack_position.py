@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from hanglab.analyzer.code_owners import CodeMap
-from hanglab.analyzer.facts.stack_position import Place, position_of
+from hanglab.analyzer.facts.stack_position import StackPlace, position_of
 from hanglab.recorder.case.records import Frame, ThreadStack
 
 
@@ -57,12 +57,12 @@ def test_queue_condition_join_and_a_bare_lock_are_told_apart() -> None:
     with waiting(take) as a, waiting(wait) as b, waiting(hold) as c:
         try:
             code = CodeMap()
-            assert position_of(stack_of(a, "wait"), code).place is Place.QUEUE
+            assert position_of(stack_of(a, "wait"), code).place is StackPlace.QUEUE
             at_event = position_of(stack_of(b, "wait"), code)
-            assert at_event.place is Place.CONDITION
+            assert at_event.place is StackPlace.CONDITION
             assert at_event.user is not None and at_event.user.function == "wait"
             at_lock = position_of(stack_of(c, "hold"), code)
-            assert at_lock.place is Place.USER
+            assert at_lock.place is StackPlace.USER
             assert at_lock.innermost_is_user
         finally:
             box.put(1)
@@ -80,39 +80,39 @@ USER = Frame("main", "/home/me/train.py", 7)
 @pytest.mark.parametrize(
     ("frames", "place"),
     [
-        ([Frame("all_reduce", C10D, 1), USER], Place.COMMUNICATION),
+        ([Frame("all_reduce", C10D, 1), USER], StackPlace.COMMUNICATION),
         (
             [Frame("_store_based_barrier", C10D, 1), Frame("new_group", C10D, 2), USER],
-            Place.GROUP_CREATION,
+            StackPlace.GROUP_CREATION,
         ),
         (
             [Frame("_store_based_barrier", C10D, 1), Frame("init_process_group", C10D, 2), USER],
-            Place.RENDEZVOUS,
+            StackPlace.RENDEZVOUS,
         ),
-        ([Frame("destroy_process_group", C10D, 2), USER], Place.TEARDOWN),
+        ([Frame("destroy_process_group", C10D, 2), USER], StackPlace.TEARDOWN),
         (
             [
                 Frame("select", "/usr/lib/python3.11/selectors.py", 1),
                 Frame("_try_get_data", LOADER, 1),
                 USER,
             ],
-            Place.LOADER,
+            StackPlace.LOADER,
         ),
         # a dataset that runs in the rank itself: the loader is around it
         (
             [Frame("__getitem__", "/home/me/data.py", 3), Frame("__next__", LOADER, 1), USER],
-            Place.LOADER,
+            StackPlace.LOADER,
         ),
         (
             [
                 Frame("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py", 1),
                 Frame("_shutdown", "/usr/lib/python3.11/threading.py", 2),
             ],
-            Place.TEARDOWN,
+            StackPlace.TEARDOWN,
         ),
-        ([USER], Place.USER),
-        ([], Place.UNKNOWN),
+        ([USER], StackPlace.USER),
+        ([], StackPlace.UNKNOWN),
     ],
 )
-def test_frames_of_torch_tell_the_place(frames: list[Frame], place: Place) -> None:
+def test_frames_of_torch_tell_the_place(frames: list[Frame], place: StackPlace) -> None:
     assert position_of(ThreadStack(frames=frames), CodeMap()).place is place
