@@ -56,7 +56,7 @@ def _unknown_calls(
         progress = group.progress.get(rank)
         late = progress is not None and progress.has_entered(seq) is False
         if rank not in calls and not late:
-            found[rank] = UnknownCall.UNTOLD
+            found[rank] = UnknownCall.NO_EVIDENCE
     return found
 
 

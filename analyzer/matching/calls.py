@@ -54,7 +54,7 @@ class Difference(str, Enum):
 class UnknownCall(str, Enum):
     """Reasons for which a member's call under a number is not known."""
 
-    UNTOLD = "untold"  # there is no dump, or it tells nothing of the group
+    NO_EVIDENCE = "no_evidence"  # there is no dump, or it tells nothing of the group
     OVERWRITTEN = "overwritten"  # its ring begins later
     FINISHED = "finished"  # its dump shows unfinished operations only
 

@@ -51,9 +51,11 @@ def missing_votes_at(sequences: Sequences, seq: int) -> MissingVotes:
             continue
         part = progress.part if progress is not None else None
         if not entered or part is None:
-            unknown_calls[rank] = UnknownCall.UNTOLD
+            unknown_calls[rank] = UnknownCall.NO_EVIDENCE
         elif part.active_only:
             unknown_calls[rank] = UnknownCall.FINISHED
         else:
-            unknown_calls[rank] = UnknownCall.OVERWRITTEN if seq < part.base else UnknownCall.UNTOLD
+            unknown_calls[rank] = (
+                UnknownCall.OVERWRITTEN if seq < part.base else UnknownCall.NO_EVIDENCE
+            )
     return MissingVotes(unknown_calls, group.unlisted)

@@ -31,7 +31,7 @@ def differing(views: list[RankView]) -> CaseFacts:
             calls=calls,
             deviating=(),
             candidates=(0, 1),
-            unknown_calls={2: UnknownCall.UNTOLD},
+            unknown_calls={2: UnknownCall.NO_EVIDENCE},
         )
     )
     known.graph.ranks = (0, 1)

@@ -33,7 +33,7 @@ def rows(calls: Step, *, stuck: bool = True, frames: bool = True) -> list[Row]:
     ]
 
 
-def picture_of(*ranks: list[Row]) -> WaitForGraph:
+def graph_of(*ranks: list[Row]) -> WaitForGraph:
     return build_wait_for_graph(
         [columns(r, mine, members=world(len(ranks))) for r, mine in enumerate(ranks)]
     )
@@ -41,7 +41,7 @@ def picture_of(*ranks: list[Row]) -> WaitForGraph:
 
 def test_the_majority_is_right() -> None:
     good, bad = rows([*STEP, STEP[0]]), rows([*STEP, ("all_gather", 8, 30)])
-    (finding,) = synchronization_findings(picture_of(good, bad, good))
+    (finding,) = synchronization_findings(graph_of(good, bad, good))
     assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
     assert finding.location is not None
     assert (finding.location.line, finding.location.function) == (30, "step")
@@ -49,7 +49,7 @@ def test_the_majority_is_right() -> None:
 
 def test_a_skip_is_told_by_the_pattern_of_the_steps() -> None:
     good, bad = rows([*STEP, *STEP, STEP[0]]), rows([*STEP, *STEP, STEP[1]])
-    (finding,) = synchronization_findings(picture_of(good, good, bad))
+    (finding,) = synchronization_findings(graph_of(good, good, bad))
     assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
     assert finding.location is not None and finding.location.line == 11
 
@@ -57,12 +57,12 @@ def test_a_skip_is_told_by_the_pattern_of_the_steps() -> None:
 def test_between_two_ranks_the_pattern_decides() -> None:
     good, bad = rows([*STEP, *STEP, STEP[0]]), rows([*STEP, *STEP, STEP[1]])
     for ranks, culprit in (((good, bad), 1), ((bad, good), 0)):
-        (finding,) = synchronization_findings(picture_of(*ranks))
+        (finding,) = synchronization_findings(graph_of(*ranks))
         assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [culprit])
 
 
 def test_between_two_ranks_without_a_pattern_nobody_is_accused_alone() -> None:
-    (finding,) = synchronization_findings(picture_of(rows([STEP[0]]), rows([STEP[1]])))
+    (finding,) = synchronization_findings(graph_of(rows([STEP[0]]), rows([STEP[1]])))
     assert finding.culprits == [0, 1]
     assert finding.confidence <= 0.5
 
@@ -72,18 +72,18 @@ def test_between_two_ranks_what_comes_every_so_often_may_have_been_due() -> None
     past: Step = [*[step] * 9, evaluation, *[step] * 20]
     for ranks in ((0, 1), (1, 0)):
         sides = (rows([*past, evaluation]), rows([*past, step]))
-        (finding,) = synchronization_findings(picture_of(*(sides[r] for r in ranks)))
+        (finding,) = synchronization_findings(graph_of(*(sides[r] for r in ranks)))
         assert finding.culprits == [0, 1] and finding.confidence <= 0.5
     # What the group has never done, or did once before its steps began, was not.
     for once in ([*[step] * 30], [other, *[step] * 30]):
-        (finding,) = synchronization_findings(picture_of(rows([*once, other]), rows([*once, step])))
+        (finding,) = synchronization_findings(graph_of(rows([*once, other]), rows([*once, step])))
         assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [0])
 
 
 def test_between_two_ranks_without_lines_nobody_is_accused_alone() -> None:
     good = rows([*STEP, *STEP, STEP[0]], frames=False)
     bad = rows([*STEP, *STEP, STEP[1]], frames=False)
-    (finding,) = synchronization_findings(picture_of(good, bad))
+    (finding,) = synchronization_findings(graph_of(good, bad))
     assert finding.culprits == [0, 1]
 
 
@@ -92,7 +92,7 @@ def test_later_operations_show_a_skip_without_a_pattern() -> None:
     good = [Row(r.op, r.seq, inputs=r.inputs, line=r.line, done=r.seq < 4) for r in rows(calls)]
     shifted = calls[:3] + calls[4:]
     bad = [Row(r.op, r.seq, inputs=r.inputs, line=r.line, done=r.seq < 4) for r in rows(shifted)]
-    (finding,) = synchronization_findings(picture_of(good, good, bad))
+    (finding,) = synchronization_findings(graph_of(good, good, bad))
     assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
     assert finding.collective is not None and finding.collective.seq == 4
 
@@ -101,7 +101,7 @@ def test_later_operations_show_a_skip_without_a_pattern() -> None:
 def test_other_arguments_from_the_same_line_are_no_skip(frames: bool) -> None:
     good = rows([*STEP, STEP[0]], frames=frames)
     bad = rows([*STEP, ("all_reduce", 5, 10)], frames=frames)
-    (finding,) = synchronization_findings(picture_of(good, bad, good))
+    (finding,) = synchronization_findings(graph_of(good, bad, good))
     assert (finding.cause, finding.culprits) == (Cause.SIZE_MISMATCH, [1])
 
 
@@ -111,7 +111,7 @@ def test_a_dump_without_lines_does_not_speak_for_its_side(bare: int) -> None:
     bad = rows([*STEP, ("all_reduce", 5, 30)])
     ranks = [good, bad, good]
     ranks[bare] = rows([*STEP, STEP[0]], frames=False)
-    (finding,) = synchronization_findings(picture_of(*ranks))
+    (finding,) = synchronization_findings(graph_of(*ranks))
     assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
 
 
@@ -121,7 +121,7 @@ def test_a_skip_that_all_finished_shows_in_the_lines() -> None:
     calls = [*step, *step, *step, *step]
     short = [*calls[:4], *calls[5:]]
     bad = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(short)]
-    graph = picture_of(rows(calls), rows(calls), bad)
+    graph = graph_of(rows(calls), rows(calls), bad)
     (divergence,) = graph.divergences
     assert (divergence.seq, divergence.difference) == (5, Difference.CALL_SITE)
     assert (divergence.deviating, divergence.skipped) == ((2,), True)
@@ -134,7 +134,7 @@ def test_an_insertion_that_all_finished_accuses_the_one_that_inserted() -> None:
     calls = [*step, *step, *step]
     longer = [*calls[:4], ("all_reduce", 8, 77), *calls[4:]]
     good = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(calls)]
-    graph = picture_of(good, rows(longer), good)
+    graph = graph_of(good, rows(longer), good)
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
 
@@ -143,7 +143,7 @@ def test_a_skip_among_equal_calls_leaves_a_rank_outside() -> None:
     calls: Step = [("all_reduce", 8, 10)] * 6
     good = rows(calls)
     bad = [Row(r.op, r.seq, inputs=r.inputs, line=r.line) for r in rows(calls[:-1])]
-    graph = picture_of(good, bad, good)
+    graph = graph_of(good, bad, good)
     assert not graph.divergences
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
@@ -152,7 +152,7 @@ def test_a_skip_among_equal_calls_leaves_a_rank_outside() -> None:
 def test_a_branch_on_the_rank_is_no_divergence() -> None:
     root: Step = [("broadcast", 8, 10), ("all_reduce", 8, 12)] * 4
     others: Step = [("broadcast", 8, 14), ("all_reduce", 8, 12)] * 4
-    stuck = picture_of(rows(root), rows(others), rows(others)[:-1])
+    stuck = graph_of(rows(root), rows(others), rows(others)[:-1])
     assert not stuck.divergences
     assert [finding.culprits for finding in synchronization_findings(stuck)] == [[2]]
 
@@ -160,7 +160,7 @@ def test_a_branch_on_the_rank_is_no_divergence() -> None:
 def test_a_difference_that_harmed_nobody_is_no_finding() -> None:
     a = rows([("all_reduce", 8, 10), ("all_reduce", 4, 11)], stuck=False)
     b = rows([("all_reduce", 8, 10), ("all_reduce", 5, 11)], stuck=False)
-    graph = picture_of(a, a, b)
+    graph = graph_of(a, a, b)
     assert [d.finished for d in graph.divergences] == [True]
     assert synchronization_findings(graph) == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test_divergence import Step, picture_of, rows
+from test_divergence import Step, graph_of, rows
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.verdict import Cause
@@ -23,7 +23,7 @@ def test_the_rank_that_strayed_is_named_and_not_the_one_that_went_on() -> None:
     stray = rows([*STEP, *STEP, *STEP, *LOOK, *STEP[1:3]])
     steady = rows([*STEP, *STEP, *STEP, *STEP])
     for ranks, culprit in (((stray, steady), 0), ((steady, stray), 1)):
-        (finding,) = synchronization_findings(picture_of(*ranks))
+        (finding,) = synchronization_findings(graph_of(*ranks))
         assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [culprit])
         assert finding.collective is not None and finding.collective.seq == 13
 
@@ -31,7 +31,7 @@ def test_the_rank_that_strayed_is_named_and_not_the_one_that_went_on() -> None:
 def test_nobody_strayed_where_both_left_their_ways() -> None:
     stray = rows([*STEP, *STEP, *STEP, *LOOK, ("reduce", 8, 31)])
     other = rows([*STEP, *STEP, *STEP, ("all_gather", 8, 40), ("all_gather", 8, 40), STEP[2]])
-    (finding,) = synchronization_findings(picture_of(stray, other))
+    (finding,) = synchronization_findings(graph_of(stray, other))
     assert finding.culprits == [0, 1]
     assert finding.confidence <= 0.5
 
@@ -41,5 +41,5 @@ def test_a_branch_on_the_rank_is_no_detour_where_the_ranks_meet_again() -> None:
     logging = (("all_gather", 8, 30), *STEP[1:])
     careful = rows([*STEP, *STEP, *logging, *STEP, *STEP[:3], ("reduce", 8, 20)])
     careless = rows([*STEP, *STEP, *STEP, *STEP, *STEP[:2], STEP[3]])
-    (finding,) = synchronization_findings(picture_of(careful, careless))
+    (finding,) = synchronization_findings(graph_of(careful, careless))
     assert finding.culprits != [0]

@@ -36,7 +36,7 @@ JUMPED = rows(*STEP, *STEP, STEP[1])
 BEYOND = rows(*STEP, *STEP, ("barrier", 1, 40))
 
 
-def picture_of(dumps: Mapping[int, list[Row]], size: int) -> WaitForGraph:
+def graph_of(dumps: Mapping[int, list[Row]], size: int) -> WaitForGraph:
     return build_wait_for_graph(columns(r, mine, members=world(size)) for r, mine in dumps.items())
 
 
@@ -66,7 +66,7 @@ def test_two_against_one_is_open_where_a_fourth_dump_is_lost(tmp_path: Path, los
 
 
 def test_one_against_one_is_open_where_a_third_dump_is_lost() -> None:
-    graph = picture_of({0: USUAL, 1: OTHER}, 3)
+    graph = graph_of({0: USUAL, 1: OTHER}, 3)
     assert synchronization_findings(graph) == []
     question = open_finding(graph)
     assert question is not None and question.status is Status.INCONCLUSIVE
@@ -74,18 +74,18 @@ def test_one_against_one_is_open_where_a_third_dump_is_lost() -> None:
 
 
 def test_a_majority_of_all_members_needs_no_lost_dump() -> None:
-    (finding,) = synchronization_findings(picture_of({0: USUAL, 1: USUAL, 2: USUAL, 3: OTHER}, 5))
+    (finding,) = synchronization_findings(graph_of({0: USUAL, 1: USUAL, 2: USUAL, 3: OTHER}, 5))
     assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [3])
 
 
 def test_a_tie_of_all_members_names_all_who_differ() -> None:
-    (finding,) = synchronization_findings(picture_of({0: USUAL, 1: USUAL, 2: OTHER, 3: OTHER}, 4))
+    (finding,) = synchronization_findings(graph_of({0: USUAL, 1: USUAL, 2: OTHER, 3: OTHER}, 4))
     assert (finding.culprits, finding.confidence) == ([0, 1, 2, 3], 0.5)
 
 
-def test_who_has_yet_to_come_has_no_voice() -> None:
+def test_who_has_yet_to_come_has_no_vote() -> None:
     """Rank 3 is known to stand before the number: it agrees with nobody."""
-    (finding,) = synchronization_findings(picture_of({0: USUAL, 1: USUAL, 2: OTHER, 3: []}, 4))
+    (finding,) = synchronization_findings(graph_of({0: USUAL, 1: USUAL, 2: OTHER, 3: []}, 4))
     assert finding.culprits == [2]
 
 
@@ -93,7 +93,7 @@ def test_who_has_yet_to_come_has_no_voice() -> None:
 def test_the_order_kept_before_decides_without_the_lost_dump(
     steady: tuple[int, ...], lost: tuple[int, ...]
 ) -> None:
-    graph = picture_of({**dict.fromkeys(steady, STEADY), 2: JUMPED}, 4)
+    graph = graph_of({**dict.fromkeys(steady, STEADY), 2: JUMPED}, 4)
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [2])
 
@@ -101,17 +101,17 @@ def test_the_order_kept_before_decides_without_the_lost_dump(
 def test_who_left_the_common_order_may_have_left_it_with_most() -> None:
     """Rank 0 takes a step more than its peers; with rank 3 they are three against it."""
     whole = {0: STEADY, 1: BEYOND, 2: BEYOND, 3: BEYOND}
-    (finding,) = synchronization_findings(picture_of(whole, 4))
+    (finding,) = synchronization_findings(graph_of(whole, 4))
     assert finding.culprits == [0]
     for lost in range(1, 4):
         left = {rank: mine for rank, mine in whole.items() if rank != lost}
-        assert synchronization_findings(picture_of(left, 4)) == []
-    assert synchronization_findings(picture_of({0: STEADY, 1: BEYOND}, 4)) == []
+        assert synchronization_findings(graph_of(left, 4)) == []
+    assert synchronization_findings(graph_of({0: STEADY, 1: BEYOND}, 4)) == []
 
 
 def test_those_who_jumped_ahead_may_be_most() -> None:
     """Two of three left something out, and a fourth may have, too."""
-    assert synchronization_findings(picture_of({0: STEADY, 1: JUMPED, 2: JUMPED}, 4)) == []
+    assert synchronization_findings(graph_of({0: STEADY, 1: JUMPED, 2: JUMPED}, 4)) == []
 
 
 def wrapped(mine: list[Row], first: int) -> list[Row]:
@@ -143,7 +143,7 @@ def test_a_ring_that_begins_later_asks_for_a_longer_buffer(tmp_path: Path) -> No
     )
 
 
-def test_a_dump_of_active_entries_has_no_voice_in_what_it_left_out() -> None:
+def test_a_dump_of_active_entries_has_no_vote_in_what_it_left_out() -> None:
     before = [Row("all_reduce", 1), Row("all_reduce", 2)]
     odd = [Row("all_reduce", 1), Row("all_gather", 2)]
     waits = Row("all_reduce", 3, done=False)
@@ -166,12 +166,12 @@ def test_lines_that_shifted_are_open_where_dumps_are_lost() -> None:
     longer = rows(*pair, *pair, ("all_reduce", 8, 77), *pair)
     for size, culprits in ((2, [1]), (3, None), (4, None)):
         named = [
-            f.culprits for f in synchronization_findings(picture_of({0: usual, 1: longer}, size))
+            f.culprits for f in synchronization_findings(graph_of({0: usual, 1: longer}, size))
         ]
         assert named == ([culprits] if culprits else [])
-    two_of_three = picture_of({0: usual, 1: longer, 2: usual}, 4)
+    two_of_three = graph_of({0: usual, 1: longer, 2: usual}, 4)
     assert [f.culprits for f in synchronization_findings(two_of_three)] == [[1]]
-    two_longer = picture_of({0: longer, 1: longer, 2: usual}, 4)
+    two_longer = graph_of({0: longer, 1: longer, 2: usual}, 4)
     assert synchronization_findings(two_longer) == []
     (divergence,) = two_longer.divergences
     assert divergence.undecided
@@ -187,11 +187,11 @@ def test_lines_that_shifted_to_where_nobody_has_been_are_open() -> None:
     longer = rows(*step, *step, *step, *step, *end)
     longer = [Row(r.op, r.seq, inputs=r.inputs, line=r.line, done=r.seq < 9) for r in longer]
     whole = {0: usual, 1: usual, 2: longer, 3: usual, 4: longer}
-    (finding,) = synchronization_findings(picture_of(whole, 5))
+    (finding,) = synchronization_findings(graph_of(whole, 5))
     assert finding.culprits == [2, 4]
     for lost in (0, 1, 3):
         left = {rank: mine for rank, mine in whole.items() if rank != lost}
-        assert synchronization_findings(picture_of(left, 5)) == []
+        assert synchronization_findings(graph_of(left, 5)) == []
 
 
 def lists(*outputs: int) -> list[Row]:
@@ -202,10 +202,10 @@ def lists(*outputs: int) -> list[Row]:
 
 def test_splits_that_do_not_fit_are_open_where_a_third_could_tell_whose() -> None:
     whole = {0: lists(2, 2, 2), 1: lists(3, 2, 3), 2: lists(2, 2, 2)}
-    (finding,) = synchronization_findings(picture_of(whole, 3))
+    (finding,) = synchronization_findings(graph_of(whole, 3))
     assert (finding.cause, finding.culprits) == (Cause.SPLIT_MISMATCH, [1])
     del whole[2]
-    graph = picture_of(whole, 3)
+    graph = graph_of(whole, 3)
     assert synchronization_findings(graph) == []
     question = open_finding(graph)
     assert question is not None and "rank 2's dump" in question.summary

@@ -14,7 +14,7 @@ from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.verdict import Cause
 
 
-def picture_of(*rows: list[Row], **details: Any) -> WaitForGraph:
+def graph_of(*rows: list[Row], **details: Any) -> WaitForGraph:
     """Each argument is what one rank did in a world of as many."""
     details.setdefault("members", world(len(rows)))
     return build_wait_for_graph(
@@ -25,7 +25,7 @@ def picture_of(*rows: list[Row], **details: Any) -> WaitForGraph:
 
 def test_fully_matched() -> None:
     rows = [Row("all_reduce", 1), Row("broadcast", 2), Row("_all_gather_base", 3)]
-    graph = picture_of(rows, rows, rows)
+    graph = graph_of(rows, rows, rows)
     assert not graph.divergences
     assert not graph.waits
     assert synchronization_findings(graph) == []
@@ -35,7 +35,7 @@ def test_fully_matched() -> None:
 def test_collective_type_mismatch() -> None:
     good = [Row("all_reduce", 1), Row("all_reduce", 2, done=False)]
     bad = [Row("all_reduce", 1), Row("broadcast", 2, done=False)]
-    graph = picture_of(good, bad, good)
+    graph = graph_of(good, bad, good)
     (divergence,) = graph.divergences
     assert divergence.difference is Difference.OPERATION
     assert (divergence.seq, divergence.deviating) == (2, (1,))
@@ -48,7 +48,7 @@ def test_collective_type_mismatch() -> None:
 def test_size_mismatch(op: str) -> None:
     good = [Row(op, 1, done=False, inputs=((8,),))]
     bad = [Row(op, 1, done=False, inputs=((9,),))]
-    graph = picture_of(good, good, bad)
+    graph = graph_of(good, good, bad)
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.SIZE_MISMATCH, [2])
 
@@ -56,12 +56,12 @@ def test_size_mismatch(op: str) -> None:
 def test_dtype_mismatch() -> None:
     good = [Row("all_reduce", 1, done=False)]
     bad = [Row("all_reduce", 1, done=False, dtype="BFloat16")]
-    (finding,) = synchronization_findings(picture_of(bad, good, good))
+    (finding,) = synchronization_findings(graph_of(bad, good, good))
     assert (finding.cause, finding.culprits) == (Cause.DTYPE_MISMATCH, [0])
 
 
 def test_ranks_in_different_states_are_no_finding() -> None:
-    graph = picture_of(
+    graph = graph_of(
         [Row("all_reduce", 1)],
         [Row("all_reduce", 1, done=False, state="started")],
         [Row("all_reduce", 1, done=False)],
@@ -71,13 +71,13 @@ def test_ranks_in_different_states_are_no_finding() -> None:
 
 def test_all_stuck_in_the_same_operation_is_stalled() -> None:
     rows = [Row("all_reduce", 1, done=False)]
-    graph = picture_of(rows, rows)
+    graph = graph_of(rows, rows)
     assert synchronization_findings(graph) == []
     assert [wait.call.seq for wait in graph.stalled] == [1]
 
 
 def test_undecided_all_to_all_is_no_finding() -> None:
-    graph = picture_of(
+    graph = graph_of(
         [Row("all_to_all", 1, inputs=((10, 2),), outputs=((6, 2),))],
         [Row("all_to_all", 1, inputs=((2, 2),), outputs=((6, 2),))],
     )
@@ -86,7 +86,7 @@ def test_undecided_all_to_all_is_no_finding() -> None:
 
 def test_missing_rank() -> None:
     waits = [Row("all_reduce", 1), Row("all_reduce", 2, done=False)]
-    graph = picture_of(waits, [Row("all_reduce", 1)], waits)
+    graph = graph_of(waits, [Row("all_reduce", 1)], waits)
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
     assert finding.victims == [0, 2]
@@ -133,13 +133,13 @@ def test_healthy_shapes_differ_without_alarm(root: Row, others: Row, done: bool)
     def once(row: Row) -> list[Row]:
         return [Row(**{**row.__dict__, "done": done})]
 
-    graph = picture_of(once(root), once(others), once(others))
+    graph = graph_of(once(root), once(others), once(others))
     assert not graph.divergences
     assert synchronization_findings(graph) == []
 
 
 def test_all_to_all_that_sends_less_than_is_taken() -> None:
-    graph = picture_of(
+    graph = graph_of(
         [Row("all_to_all", 1, done=False, inputs=((10, 2),), outputs=((6, 2),))],
         [Row("all_to_all", 1, done=False, inputs=((3, 2),), outputs=((6, 2),))],
     )
@@ -153,7 +153,7 @@ def test_all_to_all_of_lists_shows_who_does_not_fit() -> None:
         sizes = tuple((length,) for length in outputs)
         return [Row("all_to_all", 1, done=False, inputs=((2,), (2,), (2,)), outputs=sizes)]
 
-    graph = picture_of(rows([2, 2, 2]), rows([3, 3, 2]), rows([2, 2, 2]))
+    graph = graph_of(rows([2, 2, 2]), rows([3, 3, 2]), rows([2, 2, 2]))
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.SPLIT_MISMATCH, [1])
 
@@ -166,20 +166,20 @@ def test_coalesced_end_stands_for_its_members() -> None:
         end = Row("ALLGATHER_coalesced", 1, inputs=(), done=done)
         return [*members, end, Row("all_reduce", 2, done=done)]
 
-    assert synchronization_findings(picture_of(batch([5, 2], True), batch([5, 2], True))) == []
-    stuck = picture_of(batch([5, 2], False), [])
+    assert synchronization_findings(graph_of(batch([5, 2], True), batch([5, 2], True))) == []
+    stuck = graph_of(batch([5, 2], False), [])
     assert [sink.rank for sink in stuck.sinks] == [1]
 
 
 def test_a_manager_that_leaves_one_entry() -> None:
     rows = [Row("allreduce_coalesced", 1, inputs=((4,), (8,)), outputs=((4,), (8,)))]
-    assert synchronization_findings(picture_of(rows, rows)) == []
+    assert synchronization_findings(graph_of(rows, rows)) == []
 
 
 def test_without_sizes_operations_still_match() -> None:
     bare = [Row("all_reduce", 1, inputs=(), outputs=(), done=False)]
     full = [Row("all_reduce", 1, done=False)]
-    assert not picture_of(bare, full).divergences
+    assert not graph_of(bare, full).divergences
 
 
 def test_record_offsets_and_skewed_rings_mean_nothing() -> None:

@@ -22,7 +22,7 @@ def open_(op: str, seq: int, group: str = "0", **more: Any) -> Row:
     return Row(op, seq, group=group, done=False, **more)
 
 
-def picture_of(rows: dict[int, list[Row]], **details: Any) -> WaitForGraph:
+def graph_of(rows: dict[int, list[Row]], **details: Any) -> WaitForGraph:
     details.setdefault("members", GRID)
     dumps = [columns(rank, mine, **details) for rank, mine in rows.items()]
     return build_wait_for_graph(dumps, expected=range(4))
@@ -31,7 +31,7 @@ def picture_of(rows: dict[int, list[Row]], **details: Any) -> WaitForGraph:
 def test_blame_passes_through_groups_to_the_one_rank_outside() -> None:
     # 3 left group 2; 2 waits for it there, 0 waits for 2, 1 for 0 in the world.
     done = Row("all_reduce", 1)
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [done, open_("all_reduce", 1, "3")],
             1: [done, open_("all_reduce", 2)],
@@ -47,7 +47,7 @@ def test_blame_passes_through_groups_to_the_one_rank_outside() -> None:
 
 
 def test_groups_in_opposite_order() -> None:
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [open_("all_reduce", 1, "1")],
             1: [open_("all_reduce", 1, "0")],
@@ -64,7 +64,7 @@ def test_groups_in_opposite_order() -> None:
 
 
 def test_the_one_rank_whose_order_differs_is_named() -> None:
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [open_("all_reduce", 1, "5")],
             1: [open_("all_reduce", 1)],
@@ -80,14 +80,14 @@ def test_the_one_rank_whose_order_differs_is_named() -> None:
 def test_order_on_the_device_alone() -> None:
     # NCCL: every rank has enqueued both, in another order.
     one = [open_("all_reduce", 1, "1"), open_("all_reduce", 1)]
-    graph = picture_of({0: one, 1: one[::-1]}, members={"0": range(2), "1": range(2)})
+    graph = graph_of({0: one, 1: one[::-1]}, members={"0": range(2), "1": range(2)})
     (finding,) = synchronization_findings(graph)
     assert finding.cause is Cause.GROUP_ORDER
     assert set(finding.culprits) == {0, 1}
 
 
 def test_sends_that_face_sends() -> None:
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [open_("send 0->1", 0, "1", p2p_seq=1)],
             1: [open_("send 1->0", 0, "1", p2p_seq=1)],
@@ -119,7 +119,7 @@ def test_members_of_a_batch_do_not_block_each_other() -> None:
             open_("coalesced", 0, "1", p2p_seq=1, inputs=()),
         ]
 
-    graph = picture_of({0: batch(0, 1), 1: batch(1, 0)}, members={"1": [0, 1]})
+    graph = graph_of({0: batch(0, 1), 1: batch(1, 0)}, members={"1": [0, 1]})
     assert not graph.cycles
     assert synchronization_findings(graph) == []
 
@@ -130,12 +130,12 @@ def test_members_of_a_batch_that_has_ended_wait_for_nobody() -> None:
         open_("recv 0<-1", 0, "1", p2p_seq=1, retired=False),
         Row("coalesced", 0, "1", p2p_seq=1, inputs=()),
     ]
-    graph = picture_of({0: rows, 1: []}, members={"1": [0, 1]})
+    graph = graph_of({0: rows, 1: []}, members={"1": [0, 1]})
     assert not graph.waits
 
 
 def test_healthy_point_to_point_in_a_larger_group() -> None:
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [Row("send 0->1", 0, p2p_seq=1), Row("send 0->2", 0, p2p_seq=2)],
             1: [Row("recv 1<-0", 0, p2p_seq=1)],
@@ -148,12 +148,12 @@ def test_healthy_point_to_point_in_a_larger_group() -> None:
 
 
 def test_receive_from_any_source() -> None:
-    graph = picture_of({0: [open_("send 0->1", 0, "1", p2p_seq=1)], 1: [open_("recv 1<--1", 0)]})
+    graph = graph_of({0: [open_("send 0->1", 0, "1", p2p_seq=1)], 1: [open_("recv 1<--1", 0)]})
     assert synchronization_findings(graph) == []
 
 
 def test_a_send_whose_peer_waits_elsewhere() -> None:
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [open_("send 0->1", 0, "1", p2p_seq=1)],
             1: [open_("barrier", 1, "1", inputs=())],
@@ -321,11 +321,11 @@ def test_order_of_ranks_and_files_decides_nothing() -> None:
         2: [done, open_("all_reduce", 1, "2")],
         3: [done],
     }
-    expected = synchronization_findings(picture_of(rows))
+    expected = synchronization_findings(graph_of(rows))
     generator = np.random.default_rng(7)
     for _ in range(5):
         shuffled = {int(rank): rows[int(rank)] for rank in generator.permutation(4)}
-        assert synchronization_findings(picture_of(shuffled)) == expected
+        assert synchronization_findings(graph_of(shuffled)) == expected
 
 
 def _exchange(me: int, steps: int) -> list[Row]:
@@ -394,7 +394,7 @@ def _pipeline(steps: int, wrong: str) -> dict[int, list[Row]]:
 @pytest.mark.parametrize(("steps", "wrong"), [(0, "send 1->3"), (3, "send 1->3"), (3, "send 1->0")])
 def test_a_message_to_another_stage_is_that_of_its_sender_alone(steps: int, wrong: str) -> None:
     rows = _pipeline(steps, wrong)
-    graph = picture_of(rows, members=world(4))
+    graph = graph_of(rows, members=world(4))
     (finding,) = synchronization_findings(graph)
     assert finding.cause is Cause.P2P_UNMATCHED
     assert finding.culprits == [1]
@@ -408,7 +408,7 @@ def test_a_message_to_another_stage_is_that_of_its_sender_alone(steps: int, wron
 
 def test_a_stage_that_takes_from_another_than_the_one_that_sends() -> None:
     stages = {rank: _stage(rank, steps=3, last=3) for rank in range(4)}
-    graph = picture_of(
+    graph = graph_of(
         {
             0: _then(stages[0], "send 0->1", 20),
             1: _then(stages[1], "recv 1<-0", 10),
@@ -481,7 +481,7 @@ def test_receives_that_face_each_other_in_a_new_place_are_a_deadlock_of_both(lin
 
 def test_a_receive_whose_source_is_past_it_was_not_served() -> None:
     """The very first exchange: no habit tells, but the coordinator is late for the rest."""
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [Row("recv 0<-1", 0, p2p_seq=1), open_("recv 0<-2", 0, p2p_seq=2)],
             1: [Row("send 1->0", 0, p2p_seq=1), open_("all_reduce", 1)],
@@ -500,7 +500,7 @@ def test_a_receive_whose_source_is_past_it_was_not_served() -> None:
 def test_a_receive_from_the_wrong_source_is_not_its_source_s(again: bool, third: bool) -> None:
     """Rank 2 waits to be taken from and rank 1 goes on; who of 0 and 1 is wrong is not told."""
     served = [Row("recv 0<-1", 0, p2p_seq=1)] if again else []
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [*served, open_("recv 0<-1", 0, p2p_seq=len(served) + 1)],
             1: [*(Row("send 1->0", 0, p2p_seq=1) for _ in served), open_("all_reduce", 1)],
@@ -517,7 +517,7 @@ def test_a_receive_from_the_wrong_source_is_not_its_source_s(again: bool, third:
 def test_messages_both_ways_are_no_round_in_which_a_source_is_passed_over() -> None:
     """Ranks 2 and 3 have exchanged messages; 2 takes the next one from the wrong rank."""
     both = [Row("send 2->3", 0, p2p_seq=1), Row("recv 2<-3", 0, p2p_seq=2)]
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [open_("broadcast", 1)],
             1: [open_("send 1->2", 0, p2p_seq=1)],
@@ -699,7 +699,7 @@ def test_threads_that_take_turns_may_change_them() -> None:
 
 def test_an_unusual_distance_alone_is_no_stray_where_the_peer_is_past_it() -> None:
     """Rank 1 left its receive out; 0 sends to it before it sends to 2, as nobody else does."""
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [open_("send 0->1", 0, p2p_seq=1)],
             1: [Row("recv 1<-3", 0, p2p_seq=1), open_("all_reduce", 1)],
@@ -716,7 +716,7 @@ def test_an_unusual_distance_alone_is_no_stray_where_the_peer_is_past_it() -> No
 def test_what_is_queued_behind_a_message_is_no_habit() -> None:
     """Rank 0 sends to 1 before it begins to send to 2 again and again; 1 is past it."""
     queued = [open_("send 0->2", 0, p2p_seq=2 + i) for i in range(3)]
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [open_("send 0->1", 0, p2p_seq=1), *queued],
             1: [open_("all_reduce", 1)],
@@ -731,7 +731,7 @@ def test_what_is_queued_behind_a_message_is_no_habit() -> None:
 def test_a_first_message_whose_peer_is_past_it_is_no_stray_without_its_line() -> None:
     """Rank 0 left its receive out; 2, which waits for the one after, is the usual peer."""
     usual = [Row("send 1->2", 0, p2p_seq=1 + i) for i in range(2)]
-    graph = picture_of(
+    graph = graph_of(
         {
             0: [open_("all_reduce", 1)],
             1: [*usual, open_("send 1->0", 0, p2p_seq=3)],
