@@ -1,9 +1,4 @@
-"""A rank that stands outside communication while its peers wait for it: what it does instead.
-
-The first label that its stack, its loops or its processor time proves is
-taken; where nothing is proved it is ``missing_rank``, which says no more than
-that the others wait for it.
-"""
+"""Proposals for ranks that are in no operation while their peers wait for them."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_foreign_files_cost_only_themselves(tmp_path: Path) -> None:
     assert [item.rank for item in loaded.dumps] == [0]
     assert reasons(loaded.unusable) == {
         "trace_1": "empty",
-        "trace_2": "not a dump: a PNG graph",
+        "trace_2": "not a dump: a PNG picture",
         "train.log": "not a dump: text",
         "zeros_5": "not a dump: holds only zeros",
         "trace_6": "not a dump: a pickle of a list",
