@@ -255,7 +255,7 @@ def test_an_interrupted_run_ends_everything_and_keeps_its_artifacts(
         "two ranks", lambda: registered(tmp_path) if len(registered(tmp_path)) == 2 else None
     )
     stuck.send_signal(number)
-    _, errors = stuck.communicate(timeout=60)
+    _, errors = stuck.communicate(timeout=110)
     assert stuck.returncode == code
     assert "Traceback" not in errors
     for pid in ranks:
