@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hanglab.recorder.case import evidence_files as files
+
 
 def outputs(job) -> list[str]:
     assert [job.status(rank) for rank in (0, 1)] == [0, 0]
@@ -22,7 +24,7 @@ def test_what_is_wrapped_or_looked_at_is_as_it_was_for_everybody_else(start_job)
     recorded = start_job("wrapped_program.py")
     assert outputs(recorded) == plain
     assert not [line for line in plain[0].splitlines() if line.endswith("False")]
-    assert [batch.elements for batch in recorded.rank(0).progress.batches] == [0, 5, 5]
+    assert [batch.elements for batch in recorded.rank(0).read(files.PROGRESS).batches] == [0, 5, 5]
 
 
 def test_unwritable_case_folder(start_job, tmp_path):
@@ -43,8 +45,8 @@ def test_no_space_for_the_progress_file(start_job):
         job.report(rank, code=0, signal=None, by_recorder=False)
     job.agent.finish()
     case = job.read()
-    assert [rank.progress for rank in case.ranks] == [None, None]
-    assert all(rank.flight_recorder for rank in case.ranks)
+    assert [rank.read(files.PROGRESS) for rank in case.ranks] == [None, None]
+    assert all(rank.read(files.FLIGHT_RECORDER) for rank in case.ranks)
 
 
 def test_no_runtime_folder_and_no_agent(start_job):
@@ -55,7 +57,7 @@ def test_no_runtime_folder_and_no_agent(start_job):
 def test_exception_hooks_are_chained(start_job, replace):
     job = start_job("hooks_program.py", 1, {"REPLACE": replace})
     assert job.status(0) == 1 << 8
-    raised = job.rank(0).exceptions
+    raised = job.rank(0).read(files.EXCEPTIONS)
     assert {(r.type, r.main) for r in raised} == {("ValueError", False), ("KeyError", True)}
     helper = next(r for r in raised if not r.main)
     assert (helper.thread, helper.frames[0].function) == ("helper", "fail")
@@ -69,5 +71,5 @@ def test_what_signal_handlers_raise_reaches_the_job(start_job):
     job = start_job("alarm_program.py", 1)
     assert job.status(0) == 0, (job.runtime / "rank0.err").read_text()
     assert job.printed(0) == "lost 0\n"
-    progress = job.rank(0).progress
+    progress = job.rank(0).read(files.PROGRESS)
     assert progress is not None and progress.operations_total > 400, "it was recorded meanwhile"
