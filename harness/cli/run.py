@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from click import Choice
 
+from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 
 if TYPE_CHECKING:
@@ -38,7 +40,12 @@ def run(
         Literal["gloo", "nccl"], typer.Option(help="Backend of the process groups.")
     ] = "gloo",
     launcher: Annotated[
-        Literal["local", "torchrun", "docker"], typer.Option(help="What starts the ranks.")
+        str,
+        typer.Option(
+            click_type=Choice(list(LAUNCHERS)),
+            metavar=f"[{'|'.join(LAUNCHERS)}]",
+            help="What starts the ranks.",
+        ),
     ] = "local",
     world_size: Annotated[
         int | None,

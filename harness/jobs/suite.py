@@ -13,7 +13,7 @@ from hanglab.harness.jobs.outcome import Judgement, Outcome, exit_code
 from hanglab.harness.jobs.resources import Allotment
 from hanglab.harness.jobs.run import Request, Result, expectation, run
 from hanglab.harness.jobs.run_folder import ArtifactsError, RunFolder, Variant, write_json
-from hanglab.harness.launchers.selection import CONTAINERS, Launchers, launcher_of
+from hanglab.harness.launchers.selection import LAUNCHERS, Launchers, launcher_of
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import BrokenFile, Found
 from hanglab.harness.system import capabilities
@@ -22,10 +22,6 @@ SCHEMA: Final = "hanglab.run/1"
 DEFAULT_DEADLINE_S: Final = 120.0
 #: A user's script pauses for longer than a scenario does: imports, data, checkpoints.
 SCRIPT_HANG_AFTER_S: Final = 5.0
-
-
-#: What only a root rank may do.
-_NOT_IN_CONTAINERS: Final = frozenset({"private_mounts", "private_storage", "root"})
 
 
 @dataclass(frozen=True)
@@ -99,10 +95,10 @@ def refusal_of(scenario: Scenario, request: Request) -> str | None:
     refusal = scenario.refuses_world(request.world_size)
     if refusal:
         return refusal
-    if request.launcher == CONTAINERS:
-        barred = [need for need in scenario.needs if need in _NOT_IN_CONTAINERS]
-        if barred:
-            return f"needs {barred[0]}: ranks in containers are not root; use another launcher"
+    launcher = LAUNCHERS[request.launcher]
+    lacking = [need for need in scenario.needs if need in launcher.lacks]
+    if lacking:
+        return f"needs {lacking[0]}: {launcher.reason}; use another launcher"
     for need in _needs(scenario, request):
         found = capabilities.capability(need)
         if not found.available:
@@ -113,8 +109,7 @@ def refusal_of(scenario: Scenario, request: Request) -> str | None:
 
 def _needs(scenario: Scenario, request: Request) -> list[str]:
     needs = [request.backend, *scenario.needs]
-    if CONTAINERS in (request.launcher, *needs):
-        needs += [CONTAINERS, "image"]
+    needs += LAUNCHERS[launcher_of(needs, request.launcher)].needs
     needs += [fault.needs for fault in scenario.faults if fault.needs]
     return list(dict.fromkeys(needs))
 

@@ -1,33 +1,57 @@
-"""Which launcher a scenario's jobs get, and the launchers of one run."""
+"""The table of launchers: what each can do, and which one a scenario's jobs get."""
 
 from __future__ import annotations
 
 import importlib
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final
 
 from hanglab.harness.launchers.protocol import Launcher
 
+
+@dataclass(frozen=True)
+class LauncherSpec:
+    """What is to be known of a launcher before it is made."""
+
+    module: str
+    attribute: str
+    #: Ranks import torch at every start, which takes seconds.
+    cold: bool = False
+    #: Capabilities that the machine needs for it.
+    needs: tuple[str, ...] = ()
+    #: Capabilities that its ranks never have, and why.
+    lacks: frozenset[str] = frozenset()
+    reason: str = ""
+
+
+#: By name.  A scenario that needs a capability of a launcher's name runs there, whatever was
+#: asked for.
 LAUNCHERS: Final = {
-    "local": ("hanglab.harness.launchers.local", "LocalLauncher"),
-    "torchrun": ("hanglab.harness.launchers.torchrun", "TorchrunLauncher"),
-    "docker": ("hanglab.harness.launchers.docker.launcher", "DockerLauncher"),
+    "local": LauncherSpec("hanglab.harness.launchers.local", "LocalLauncher"),
+    "torchrun": LauncherSpec("hanglab.harness.launchers.torchrun", "TorchrunLauncher", cold=True),
+    "docker": LauncherSpec(
+        "hanglab.harness.launchers.docker.launcher",
+        "DockerLauncher",
+        cold=True,
+        needs=("docker", "image"),
+        lacks=frozenset({"private_mounts", "private_storage", "root"}),
+        reason="ranks in containers are not root",
+    ),
 }
-#: A scenario that needs it runs in containers, whatever was asked for.
-CONTAINERS: Final = "docker"
 
 
 def make_launcher(name: str) -> Launcher:
     """The launcher of that name, which must be one of LAUNCHERS."""
-    module, attribute = LAUNCHERS[name]
-    launcher: Launcher = getattr(importlib.import_module(module), attribute)()
+    spec = LAUNCHERS[name]
+    launcher: Launcher = getattr(importlib.import_module(spec.module), spec.attribute)()
     return launcher
 
 
 def launcher_of(needs: Collection[str], asked: str) -> str:
     """Name of the launcher for what needs these capabilities, where ``asked`` was asked for."""
-    return CONTAINERS if CONTAINERS in needs else asked
+    return next((name for name in LAUNCHERS if name in needs), asked)
 
 
 class Launchers:

@@ -15,7 +15,7 @@ from hanglab.harness.jobs.outcome import Judgement, Outcome
 from hanglab.harness.jobs.resources import least_gpus
 from hanglab.harness.jobs.run import Request, Result
 from hanglab.harness.jobs.suite import Options, refusal_of, requests_of, to_json
-from hanglab.harness.launchers.selection import launcher_of
+from hanglab.harness.launchers.selection import LAUNCHERS, launcher_of
 from hanglab.harness.pytest_plugin.failure import (
     OutcomeFailure,
     describe_failure,
@@ -31,8 +31,6 @@ from hanglab.harness.scenarios.declaration import Scenario
 if TYPE_CHECKING:
     from hanglab.harness.pytest_plugin.session import PluginSession
 
-#: Launchers whose ranks import torch anew, which takes many seconds.
-_COLD = frozenset({"torchrun", "docker"})
 #: Patience, in seconds, from which a scenario counts as slow.
 _PATIENT_S = 5.0
 
@@ -189,5 +187,5 @@ def _marks(scenario: Scenario, backend: str, launcher: str) -> Iterator[pytest.M
         yield pytest.mark.docker
     if "root" in needs:
         yield pytest.mark.root
-    if launcher in _COLD or scenario.hang_after_s >= _PATIENT_S:
+    if LAUNCHERS[launcher].cold or scenario.hang_after_s >= _PATIENT_S:
         yield pytest.mark.slow

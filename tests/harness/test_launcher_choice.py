@@ -8,7 +8,13 @@ import pytest
 
 from hanglab.harness.jobs.reproduction import command
 from hanglab.harness.jobs.suite import Options, refusal_of, requests_of
-from hanglab.harness.launchers.selection import LAUNCHERS, Launchers, launcher_of, make_launcher
+from hanglab.harness.launchers.selection import (
+    LAUNCHERS,
+    Launchers,
+    LauncherSpec,
+    launcher_of,
+    make_launcher,
+)
 from hanglab.harness.scenarios.discovery import select
 
 _FILE = """\
@@ -66,3 +72,16 @@ def test_launchers_are_made_once_and_when_needed() -> None:
     assert made == ["torchrun"]
     launchers.close()
     assert set(LAUNCHERS) == {"local", "torchrun", "docker"}
+
+
+def test_a_launcher_is_one_row_of_the_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec = LauncherSpec("no.such.module", "None", needs=("gpu",), lacks=frozenset({"root"}))
+    monkeypatch.setitem(LAUNCHERS, "cluster", spec)
+    file = tmp_path / "two.py"
+    file.write_text(_FILE.replace('needs=("docker",), nodes=2', 'needs=("root",)'))
+    scenario = {found.name: found for found in select([f"{file}"]).scenarios}["in_containers"]
+    (request, _) = requests_of(scenario, Options(launcher="cluster"))
+    assert (refusal_of(scenario, request) or "").startswith("needs root")
+    assert launcher_of(("cluster",), "local") == "cluster"
