@@ -70,6 +70,7 @@ image:  ## Build the container image hanglab:latest (BASE_IMAGE=... WHEELS=... C
 lint: $(READY)  ## Check style and the layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vulture
 	$(BIN)/lint-imports --no-cache
 
 types: $(READY)  ## Check types

@@ -37,14 +37,6 @@ EXACT_MEDIAN_MEMBERS = 16
 CLOCK_WINDOW = 21
 #: Fewest operations that say anything about a clock's offset.
 CLOCK_FEWEST = 5
-#: Fewest entries of a section on each rank that are compared.
-SECTION_ENTRIES = 20
-#: Factor over the median of its peers that a rank must need in a section.
-SECTION_LONGER = 1.2
-#: Factor over the most of its peers that a rank must need in a section.
-SECTION_BEYOND_ALL = 1.1
-#: Nanoseconds per entry, the least difference between sections.
-SECTION_LEAST_NS = 1e6
 #: Nanoseconds: shorter looks at the processors say nothing.
 SHORTEST_USAGE_NS = 300e6
 #: Parts that the observed time is cut into, to see whether something lasts.

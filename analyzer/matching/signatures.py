@@ -192,7 +192,7 @@ class _Signatures:
 _SIGNATURES = _Signatures()
 
 #: Columns of a table of signatures, gravest first.
-OPERATION, SIZE, DTYPE, EXTRA, SITE = range(5)
+OPERATION, SIZE, DTYPE, _, SITE = range(5)
 
 
 def signature_table(

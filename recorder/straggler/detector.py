@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from hanglab.recorder.slowness.thresholds import FLOOR_MS
 from hanglab.recorder.straggler import evidence
 from hanglab.recorder.straggler.callables import CallableId, WrappedCallable
 from hanglab.recorder.straggler.class_or_instance import on_class_too, value_on_class_too
@@ -53,7 +52,6 @@ class Detector:
             ``generate_report_if_interval_elapsed``; also the time without any section
             after which the detector reports by itself.
         node_name: Name of the node in reports; the host's unless given.
-        floor_ms: A section is never held against a rank for less, per entry.
         patience_s: How long a report waits for the windows of other ranks, at most.
         folder: Folder that all ranks share, to exchange windows through; the
             default group's store unless given.
@@ -73,7 +71,6 @@ class Detector:
         report_time_interval: float = 60,
         node_name: str | None = None,
         *,
-        floor_ms: float = FLOOR_MS,
         patience_s: float = 1.0,
         folder: str | os.PathLike[str] | None = None,
         kernel_interval: int = 64,
@@ -84,7 +81,6 @@ class Detector:
         self._gather = gather_on_rank0
         self._every = max(1, int(profiling_interval))
         self._patience = patience_s
-        self._floor_ms = floor_ms
         self._wrapped: list[WrappedCallable] = []
         self._complaints: set[str] = set()
         self._reporting = threading.Lock()

@@ -10,8 +10,6 @@ from typing import Any
 from hanglab.recorder.slowness import Summary, summarize
 from hanglab.recorder.straggler.gpu import KERNEL_WINDOW, kernel_times
 
-NO_DEVICE = "kernels are not timed: the process uses no CUDA device"
-
 
 class KernelProfiler:
     """Kineto around every ``interval``-th entry that asks for it; 0 for none.

@@ -52,7 +52,6 @@ class Peers:
         self._beat = beat
         self._courier: Courier | None = None
         self._pid = os.getpid()
-        self._closed = False
         #: Rank -> number of its latest window, and when it came, on the monotonic clock.
         self._latest: dict[int, tuple[int, float]] = {}
         self._nodes: dict[int, str] = {}
@@ -209,7 +208,6 @@ class Peers:
         return [f"windows cannot be exchanged: {problem}"] if problem else []
 
     def close(self) -> None:
-        self._closed = True
         if self._courier is not None and self._pid == os.getpid():
             self._courier.stop()
 

@@ -9,7 +9,6 @@ from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.records import Frame, ProcessSample, ThreadStack, ThreadWait
 
-SOCKET = "/usr/lib/python3.11/socket.py"
 PROCESS = "/usr/lib/python3.11/multiprocessing/process.py"
 WAIT = Frame("wait", THREADING, 1)
 
