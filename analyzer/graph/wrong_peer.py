@@ -87,8 +87,8 @@ def _from_the_beginning(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
 
 
 def _missed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[OpenOperation, ...]:
-    """Calls that wait for ``rank`` to do with them what it does with another."""
-    return tuple(
+    """Calls that wait for ``rank`` to do with them what it does with another, by their rank."""
+    found = [
         other
         for other in waits.operations.values()
         if other.seq is None
@@ -96,7 +96,15 @@ def _missed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[O
         and other.peer == rank
         and rank in other.absent
         and other.op.endswith("send") != waiting.op.endswith("send")
-    )
+    ]
+    # In an order that is not that of the dumps.
+    return tuple(sorted(found, key=_issued))
+
+
+def _issued(waiting: OpenOperation) -> tuple[int, int]:
+    """The first rank that is in it, and the place among the entries of that rank."""
+    rank = min(waiting.waiters)
+    return rank, waiting.waiters[rank].index
 
 
 def _uses(
