@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from click import Choice
 
 from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
@@ -23,6 +22,12 @@ if TYPE_CHECKING:
     from hanglab.harness.scenarios.discovery import Found
 
 RUNS = Path("runs")
+
+
+def _known_launcher(name: str) -> str:
+    if name not in LAUNCHERS:
+        raise typer.BadParameter(f"'{name}' is not one of {', '.join(LAUNCHERS)}.")
+    return name
 
 
 def run(
@@ -42,7 +47,7 @@ def run(
     launcher: Annotated[
         str,
         typer.Option(
-            click_type=Choice(list(LAUNCHERS)),
+            callback=_known_launcher,
             metavar=f"[{'|'.join(LAUNCHERS)}]",
             help="What starts the ranks.",
         ),
