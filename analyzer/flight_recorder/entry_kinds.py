@@ -223,7 +223,7 @@ class Ring:
         return b"".join(pieces)
 
     def _ascend(self, like: Int64, kinds: list[Kind]) -> bool:
-        """Whether each memo index is higher than the one before, so that none is used twice."""
+        """True if each memo index is higher than the one before, so that none is used twice."""
         counts = np.array([len(kind.puts) for kind in kinds], dtype=np.int64)
         every = [put for kind in kinds for put in kind.puts]
         begins = np.cumsum(counts) - counts

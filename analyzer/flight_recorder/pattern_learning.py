@@ -132,7 +132,7 @@ def _pattern_of(data: bytes, thinned: Thinned, marks: Marks, decode: Decode) -> 
 
 
 def _confirms(pattern: Pattern, data: bytes, begin: int, entries: Entries) -> bool:
-    """Whether a dump says by itself what was read of it before."""
+    """True if a dump says by itself what was read of it before."""
     count = len(entries) - 1
     numbers = {column.name: column.read(data, begin, count) for column in pattern.columns}
     for column in fields(entries):

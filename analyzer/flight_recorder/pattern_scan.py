@@ -40,7 +40,7 @@ class Scan:
         self.puts: list[int] = []
 
     def reaches(self, start: int, end: int) -> bool:
-        """Whether an operation ends at ``end`` if one begins at ``start``."""
+        """True if an operation ends at ``end`` if one begins at ``start``."""
         data, at = self._data, start
         while at < end:
             at = RUN.match(data, at, end).end()  # type: ignore[union-attr]

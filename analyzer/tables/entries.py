@@ -239,5 +239,5 @@ class _View:
         return Absent.NOT_ENTERED
 
     def _may_belong(self, dump: RankDump, group: GroupOfCalls) -> bool:
-        """Whether a rank without entries of the group may be a member that has not come there."""
+        """True if a rank without entries of the group may be a member that has not come there."""
         return dump.partial or bool(dump.damage) or dump.entries is None

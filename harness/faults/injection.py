@@ -52,7 +52,7 @@ class Strike:
 
     @property
     def struck(self) -> bool:
-        """Whether it was done, and by its probe did something."""
+        """True if it was done, and by its probe did something."""
         return self.at_ns is not None and (self.proof is None or self.proof.proved)
 
     @property

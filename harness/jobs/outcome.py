@@ -180,7 +180,7 @@ def _location_fits(scenario: Scenario, expect: Expect, verdict: Verdict) -> bool
 
 
 def same_file(named: str, path: Path) -> bool:
-    """Whether a file name out of a dump, whole or only its last parts, means ``path``."""
+    """True if a file name out of a dump, whole or only its last parts, means ``path``."""
     if PurePath(named).is_absolute():
         return Path(named).resolve() == path.resolve()
     parts = PurePath(named).parts

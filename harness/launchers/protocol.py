@@ -162,7 +162,7 @@ class RunningJob(Protocol):
         """
 
     def alive(self) -> bool:
-        """Whether some rank has not ended yet, as far as :meth:`events` has told."""
+        """True if some rank has not ended yet, as far as :meth:`events` has told."""
 
     def end(self) -> None:
         """Ends every process of the job, waits until none is left, removes what it left behind.

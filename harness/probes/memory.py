@@ -25,7 +25,7 @@ class _Group:
         return number(f"{self.folder}/{name}")
 
     def tighter(self) -> bool:
-        """Whether the limit is below what it was."""
+        """True if the limit is below what it was."""
         now = self.limit()
         return now is not None and (self._before is None or now < self._before)
 

@@ -134,7 +134,7 @@ def _keep(group: object) -> None:
 
 
 def initialises_itself(body: FunctionType) -> bool:
-    """Whether the body, or a function beside it in its file, names ``init_process_group``."""
+    """True if the body, or a function beside it in its file, names ``init_process_group``."""
     beside = [value for value in body.__globals__.values() if isinstance(value, FunctionType)]
     return any(
         "init_process_group" in names

@@ -228,7 +228,7 @@ def ended(status: int, by_recorder: bool = False) -> Exit:
 
 
 def failing(end: Exit) -> bool:
-    """Whether a rank ended otherwise than by reaching its end."""
+    """True if a rank ended otherwise than by reaching its end."""
     return not end.by_recorder and (bool(end.code) or end.signal is not None)
 
 

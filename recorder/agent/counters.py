@@ -47,7 +47,7 @@ class CounterFile:
 
     @property
     def begun(self) -> bool:
-        """Whether the rank has entered any operation."""
+        """True if the rank has entered any operation."""
         counters = self.counters
         return counters is not None and counters.operation_event_ns + counters.group_events > 0
 

@@ -83,7 +83,7 @@ class ExitWatch:
 
 
 def _may_read(pid: int) -> bool:
-    """Whether a zombie's status may be read; otherwise it reads as 0."""
+    """True if a zombie's status may be read; otherwise it reads as 0."""
     user = os.geteuid()
     try:
         return user in (0, os.stat(f"/proc/{pid}").st_uid)

@@ -127,7 +127,7 @@ class Downloads:
 
 
 def is_data(history: Iterable[tuple[Carried, Carried]]) -> bool:
-    """Whether what a connection has carried, look by look, is data in either direction."""
+    """True if what a connection has carried, look by look, is data in either direction."""
     return any(_streams(looks) for looks in zip(*history, strict=True))
 
 

@@ -35,7 +35,7 @@ class Traffic:
         self._seen = {}
 
     def moved(self, below: Sequence[int]) -> bool:
-        """Whether there was any since the last look; ``below`` are the processes below."""
+        """True if there was any since the last look; ``below`` are the processes below."""
         now = {}
         for pid in (self._pid, *below):
             found = self._of(pid)
@@ -58,7 +58,7 @@ class Traffic:
         return grown > _DATA_BYTES or pid == self._pid or not self._serves_files(pid)
 
     def _serves_files(self, pid: int) -> bool:
-        """Whether a process below serves a file system; what it has from the rank says nothing."""
+        """True if a process below serves a file system; what it has from the rank says nothing."""
         return procfs.serves_files(pid) and not procfs.serves_files(self._pid)
 
     def _of(self, pid: int) -> Bytes | None:

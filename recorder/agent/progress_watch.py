@@ -169,7 +169,7 @@ class Watcher:
         return threshold if self.begun else threshold * _PREPARING_FACTOR
 
     def hung(self) -> bool:
-        """Whether nothing has moved for long enough, stacks included."""
+        """True if nothing has moved for long enough, stacks included."""
         return (
             bool(self.alive)
             and self.quiet_s >= self.threshold()
@@ -178,7 +178,7 @@ class Watcher:
         )
 
     def _downloading(self, alive: list[WatchedRank]) -> bool:
-        """Whether one of them moves data from or to somebody outside the job."""
+        """True if one of them moves data from or to somebody outside the job."""
         # Of other hosts' ranks nobody knows here which connections are theirs.
         if self._elsewhere is not None or self.quiet_s < _RESTED:
             return False

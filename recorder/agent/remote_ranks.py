@@ -24,7 +24,7 @@ class Elsewhere:
         self._last = float("-inf")
 
     def moved(self) -> bool:
-        """Whether counters have changed, or ranks have come, since the last call."""
+        """True if counters have changed, or ranks have come, since the last call."""
         new = self._find()
         changes = [file.changes() for file in self._files.values()]
         return new or any(changes)

@@ -28,7 +28,7 @@ class Solitude:
         self._since = time.monotonic()
 
     def over(self, ranks: list[WatchedRank], alive: list[WatchedRank]) -> bool:
-        """Whether there is nothing left to watch.  To be asked often."""
+        """True if there is nothing left to watch.  To be asked often."""
         now = time.monotonic()
         if alive:
             self._since = now

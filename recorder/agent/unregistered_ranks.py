@@ -87,7 +87,7 @@ class Strays:
 
 
 def _is_helper(found: FoundRank, watcher: Watcher) -> bool:
-    """Whether the process only has a rank's variables from it.
+    """True if the process only has a rank's variables from it.
 
     One that has detached is no process below the rank any more.
     """

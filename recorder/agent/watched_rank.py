@@ -71,7 +71,7 @@ class WatchedRank:
 
     @property
     def begun(self) -> bool:
-        """Whether the rank has entered any operation, as far as can be told."""
+        """True if the rank has entered any operation, as far as can be told."""
         return self._file.begun if self.counters is not None else self.joined
 
     @property
@@ -80,7 +80,7 @@ class WatchedRank:
 
     @property
     def ending(self) -> bool:
-        """Whether its interpreter is being taken down and has not come to rest in it."""
+        """True if its interpreter is being taken down and has not come to rest in it."""
         stat = self.stat() if self.phase == "exiting" else None
         return stat is not None and stat.state in "RD"
 
@@ -102,7 +102,7 @@ class WatchedRank:
         return stat
 
     def look(self, seconds: float, learn: bool) -> bool:
-        """Whether the rank has moved since the last look, which was ``seconds`` ago.
+        """True if the rank has moved since the last look, which was ``seconds`` ago.
 
         ``learn``: a pause that ends here counts as one that the job makes.
         """
@@ -151,7 +151,7 @@ class WatchedRank:
 
     @property
     def inside_native_code(self) -> bool:
-        """Whether its main thread has stood at one instruction since it has been quiet.
+        """True if its main thread has stood at one instruction since it has been quiet.
 
         With all operations done, and with the interpreter's lock free for others: it
         computes rather than waits or spins.

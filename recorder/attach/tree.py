@@ -104,7 +104,7 @@ def _by_stack(pids: list[int]) -> list[FoundRank]:
 
 
 def is_python(pid: int) -> bool:
-    """Whether the process runs an interpreter, by its executable's name or by its library."""
+    """True if the process runs an interpreter, by its executable's name or by its library."""
     with contextlib.suppress(OSError):
         if _PYTHON.fullmatch(os.path.basename(os.readlink(f"/proc/{pid}/exe"))):
             return True
@@ -113,7 +113,7 @@ def is_python(pid: int) -> bool:
 
 
 def has_torch(pid: int) -> bool:
-    """Whether torch's library is mapped into the process."""
+    """True if torch's library is mapped into the process."""
     return any("/libtorch" in path for path in mapped_files(pid))
 
 

@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address to listen on can only be reached from this host."""
+    """True if an address to listen on can only be reached from this host."""
     if address == "localhost":
         return True
     try:

@@ -106,7 +106,7 @@ def ask(door: Door, message: dict[str, Any], timeout_s: float = 10.0) -> dict[st
 
 
 def is_dynolog(door: Door) -> bool:
-    """Whether a dynolog daemon answers there: it knows none of hanglab's requests.
+    """True if a dynolog daemon answers there: it knows none of hanglab's requests.
 
     Raises AgentUnreachable.
     """

@@ -41,7 +41,7 @@ class Received(NamedTuple):
 
     @property
     def awaited(self) -> bool:
-        """Whether its sender still waits for the answer."""
+        """True if its sender still waits for the answer."""
         return self.age_s < PATIENCE_S
 
 
@@ -123,7 +123,7 @@ class FabricSocket:
 
 
 def _dead(path: str) -> bool:
-    """Whether nobody is behind a socket file any more."""
+    """True if nobody is behind a socket file any more."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(path)

@@ -70,7 +70,7 @@ def identify(pid: int, registered: Registered | None = None) -> Identity:
 
 
 def alive(identity: Identity) -> bool:
-    """Whether the process still runs.  One in another namespace counts as alive."""
+    """True if the process still runs.  One in another namespace counts as alive."""
     if identity.pid is None:
         return True
     stat = procfs.stat(identity.pid)

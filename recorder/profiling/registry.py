@@ -51,14 +51,14 @@ class Client:
 
     @property
     def free(self) -> bool:
-        """Whether it can be told something now and will not lose it."""
+        """True if it can be told something now and will not lose it."""
         if self.given is not None and self.given.over(self.idle):
             self.given = None
         return self.idle and self.given is None
 
     @property
     def sets_turns(self) -> bool:
-        """Whether it is about to be told, for the first time, something by iterations.
+        """True if it is about to be told, for the first time, something by iterations.
 
         Kineto's thread that writes traces takes its turns, a second apart, from that moment.
         """
@@ -83,7 +83,7 @@ class Registry:
         self._clients: dict[str, Client] = {}
 
     def knows(self, address: str | bytes, request: Request) -> bool:
-        """Whether that process has been heard before."""
+        """True if that process has been heard before."""
         client = self._clients.get(_key(address))
         return client is not None and client.own_pid == request.pids[0]
 

@@ -55,7 +55,7 @@ class Handover:
         return lasts_s(self.text, time.time()) is None
 
     def over(self, idle: bool) -> bool:
-        """Whether another may follow it; ``idle`` is what its process says of itself."""
+        """True if another may follow it; ``idle`` is what its process says of itself."""
         if self.delivered is None or self.settled:
             return self.settled
         if self.due is None:
@@ -68,7 +68,7 @@ class Handover:
 
     @property
     def awaits_iteration(self) -> bool:
-        """Whether the process has it, and has not come to the iteration at which it begins."""
+        """True if the process has it, and has not come to the iteration at which it begins."""
         if self.delivered is None or self.due is not None or self.begun or self.settled:
             return False
         return not self.written.exists()

@@ -106,7 +106,7 @@ class Limiter:
         self._last = float("-inf")
 
     def allow(self, now: float | None = None) -> bool:
-        """Whether one may be taken at ``now``, monotonic seconds; then it counts as taken."""
+        """True if one may be taken at ``now``, monotonic seconds; then it counts as taken."""
         now = time.monotonic() if now is None else now
         if self._left <= 0 or now - self._last < self._interval_s:
             return False

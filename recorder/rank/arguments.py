@@ -144,7 +144,7 @@ def read(method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Argum
 
 
 def takes_a_timeout(wait: Callable[..., Any]) -> bool:
-    """Whether a method takes a timeout at the most, as torch's ``Work.wait`` has until now."""
+    """True if a method takes a timeout at the most, as torch's ``Work.wait`` has until now."""
     told = (wait.__doc__ or "").partition("\n")[0]
     # What pybind11 says of a method without overloads.
     if told.startswith("wait(self: "):

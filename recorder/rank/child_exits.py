@@ -66,7 +66,7 @@ class ChildWatch:
                 self._look_at(_Unknown(pid), counted_on=False)
 
     def _look_at(self, child: Any, counted_on: bool) -> bool:
-        """Whether there is no more to be seen of it."""
+        """True if there is no more to be seen of it."""
         try:
             pid = child.pid
         except ValueError:  # closed

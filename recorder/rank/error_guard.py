@@ -41,7 +41,7 @@ GUARD = Guard()
 
 
 def is_the_jobs(error: BaseException) -> bool:
-    """Whether a signal handler raised it, while a frame of the recorder was being run."""
+    """True if a signal handler raised it, while a frame of the recorder was being run."""
     traceback = error.__traceback__
     # A handler has a frame of its own below the one that catches.
     if traceback is None or traceback.tb_next is None:

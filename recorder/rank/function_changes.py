@@ -54,7 +54,7 @@ class StandingWatch:
 
 
 def _jumps_back(code: CodeType, instruction: int) -> bool:
-    """Whether a thread that was seen there runs Python: the tightest loops are always seen so.
+    """True if a thread that was seen there runs Python: the tightest loops are always seen so.
 
     A thread gives the interpreter's lock away where a loop begins anew.
     """

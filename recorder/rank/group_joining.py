@@ -42,7 +42,7 @@ class JoinWatch:
         self._imports = AfterImport()
 
     def has_joined(self) -> bool:
-        """Whether the process had joined a group before anybody watched; then it is told now."""
+        """True if the process had joined a group before anybody watched; then it is told now."""
         module = sys.modules.get("torch.distributed.distributed_c10d")
         with GUARD:
             if module is not None and module.is_initialized():

@@ -75,7 +75,7 @@ class HandledWatch:
 
 
 def ends_the_process(value: BaseException) -> bool:
-    """Whether it was caught by torch's spawn, which hands its text to the parent and exits."""
+    """True if it was caught by torch's spawn, which hands its text to the parent and exits."""
     traceback = value.__traceback__
     if traceback is None:
         return False

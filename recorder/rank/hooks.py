@@ -20,7 +20,7 @@ class Hooks:
         return bool(self._placed)
 
     def has(self, owner: Any, name: str | None = None) -> bool:
-        """Whether an attribute of ``owner``, or the one called ``name``, was replaced."""
+        """True if an attribute of ``owner``, or the one called ``name``, was replaced."""
         return any(o is owner and name in (None, n) for o, n, *_ in self._placed)
 
     def put(self, owner: Any, name: str, ours: Any) -> None:

@@ -75,7 +75,7 @@ class LineSampler:
 
 
 def _called_by_loader(frame: FrameType | None) -> bool:
-    """Whether the data loader makes its batches in this very thread, out of the user's code."""
+    """True if the data loader makes its batches in this very thread, out of the user's code."""
     while frame is not None:
         if frame.f_code.co_filename.endswith("torch/utils/data/dataloader.py"):
             return frame.f_code.co_name != "<module>"

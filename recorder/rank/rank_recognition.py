@@ -18,7 +18,7 @@ _LAUNCHERS = (
 
 
 def may_join(environment: Mapping[str, str]) -> bool:
-    """Whether this process is to be watched in case it turns out to be a rank.
+    """True if this process is to be watched in case it turns out to be a rank.
 
     Any but what a rank started.
     """
@@ -27,7 +27,7 @@ def may_join(environment: Mapping[str, str]) -> bool:
 
 
 def is_rank(environment: Mapping[str, str]) -> bool:
-    """Whether this process is a rank that is to be recorded, by its environment alone.
+    """True if this process is a rank that is to be recorded, by its environment alone.
 
     Not a launcher, not a helper of multiprocessing, and not a process that a
     rank started and that inherited its ``RANK``.
@@ -43,7 +43,7 @@ def is_rank(environment: Mapping[str, str]) -> bool:
 
 
 def is_launcher(words: list[str]) -> bool:
-    """Whether a Python command line starts ranks instead of being one."""
+    """True if a Python command line starts ranks instead of being one."""
     for place, word in enumerate(words[1:], 1):
         if word == "-m":
             return words[place + 1 : place + 2] != [] and words[place + 1] in _LAUNCHERS

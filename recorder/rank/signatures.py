@@ -105,7 +105,7 @@ class Signatures:
                 table.pop(at, None)
 
     def wait_completes(self, number: int) -> bool:
-        """Whether operations with this signature are done once their wait has returned."""
+        """True if operations with this signature are done once their wait has returned."""
         row = (self._first + (number - 1) % _RING * _RECORD_BYTES) >> 3
         return self._slots[row] == number and bool(self._slots[row + _FLAGS] & WAIT_COMPLETES)
 

@@ -72,7 +72,7 @@ class WrappedCallable:
         return kind(wrapper) if kind else wrapper
 
     def in_place(self) -> bool:
-        """Whether a call of the attribute still comes through here."""
+        """True if a call of the attribute still comes through here."""
         owner, name = self.callable_id.obj, self.callable_id.name
         found = getattr(owner, name, None)
         ours = getattr(self._ours, "__func__", self._ours)

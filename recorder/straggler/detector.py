@@ -209,7 +209,7 @@ class Detector:
         return self._generate_report() if self._interval.is_interval_elapsed() else None
 
     def _is_interval_elapsed(self) -> bool:
-        """Whether a report was due at the latest ``generate_report_if_interval_elapsed``.
+        """True if a report was due at the latest ``generate_report_if_interval_elapsed``.
 
         The same on all ranks, so that code that follows may communicate.
         """

@@ -51,7 +51,7 @@ class IntervalTracker:
             self.iter_interval = self._agree(own, self.current_iter == self.FIRST_ITER)
 
     def is_interval_elapsed(self) -> bool:
-        """Whether a report is due at the present step."""
+        """True if a report is due at the present step."""
         return (
             self.iter_interval is not None
             and self.current_iter >= self.FIRST_ITER

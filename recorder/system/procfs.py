@@ -70,7 +70,7 @@ def state(pid: int) -> str:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether the process is gone, or only waits to be collected."""
+    """True if the process is gone, or only waits to be collected."""
     return state(pid) in ("", "Z", "X")
 
 
@@ -134,7 +134,7 @@ _FILE_SERVICE = "/dev/fuse"
 
 
 def serves_files(pid: int) -> bool:
-    """Whether the process serves a file system (FUSE), by its open files."""
+    """True if the process serves a file system (FUSE), by its open files."""
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):

@@ -178,14 +178,14 @@ def empty(folder: Path) -> None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is a folder, no link to one, and this user's alone."""
+    """True if it is a folder, no link to one, and this user's alone."""
     found = os.lstat(folder)
     owner = found.st_uid == os.geteuid() and not found.st_mode & 0o077
     return stat.S_ISDIR(found.st_mode) and owner
 
 
 def _listens(folder: Path) -> bool:
-    """Whether a living process has bound one of the sockets in the folder."""
+    """True if a living process has bound one of the sockets in the folder."""
     for entry in os.scandir(folder):
         if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) and _is_bound(entry.path):
             return True

@@ -7,5 +7,5 @@ from hanglab.harness.faults.outside.node_fault import NodeFault
 
 
 def strikes_in(fault: Fault, faulty: bool) -> bool:
-    """Whether a declared fault is in force in this variant."""
+    """True if a declared fault is in force in this variant."""
     return faulty or (isinstance(fault, NodeFault) and fault.in_control)

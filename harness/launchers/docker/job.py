@@ -189,7 +189,7 @@ class ContainerJob:
 
     @property
     def over(self) -> bool:
-        """Whether everything of it has been ended and removed, as far as that was possible."""
+        """True if everything of it has been ended and removed, as far as that was possible."""
         return self._over
 
     def alive(self) -> bool:

@@ -50,7 +50,7 @@ def source_folders() -> dict[str, str]:
 
 
 def _readable(path: Path, user: tuple[int, int], others: int) -> bool:
-    """Whether a user may read it, as the mode bits ``others`` say for everybody else."""
+    """True if a user may read it, as the mode bits ``others`` say for everybody else."""
     try:
         status = path.stat()
     except OSError:

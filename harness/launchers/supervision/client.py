@@ -65,7 +65,7 @@ class Guard:
         return self._process.pid
 
     def alive(self) -> bool:
-        """Whether it takes jobs, or will."""
+        """True if it takes jobs, or will."""
         if self._ready and readable(self._control, timeout=0):
             return False  # the end of the stream: after READY it never says anything
         return self._process.poll() is None

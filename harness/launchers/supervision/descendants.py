@@ -122,7 +122,7 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def is_janitor(pid: int) -> bool:
-    """Whether it exists to remove what a process leaves behind, once that one has ended."""
+    """True if it exists to remove what a process leaves behind, once that one has ended."""
     line = "\0".join(procfs.command_line(pid))
     return any(name in line for name in _JANITORS)
 

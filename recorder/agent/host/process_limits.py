@@ -124,7 +124,7 @@ def _text_at(pid: int, address: int) -> str:
 
 
 def _is_file(target: str) -> bool:
-    """Whether a call's target is a file, or unknown to be anything else; pipes may wait long."""
+    """True if a call's target is a file, or unknown to be anything else; pipes may wait long."""
     return target.startswith("/") and not target.startswith(("/dev/", "/proc/"))
 
 

@@ -278,7 +278,7 @@ def _kibibytes(value: int | None) -> int | None:
 
 
 def _runs_nccl(pid: int) -> bool:
-    """Whether a process has NCCL's library and a GPU open; the library alone comes with torch."""
+    """True if a process has NCCL's library and a GPU open; the library alone comes with torch."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
             text = file.read()
