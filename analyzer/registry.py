@@ -20,7 +20,7 @@ GROUP = "hanglab.heuristics"
 def heuristics() -> tuple[tuple[str, Heuristic], ...]:
     """Heuristics by name, so that their order of running never depends on the machine.
 
-    One that cannot be imported raises why when it is called.
+    One of another distribution that cannot be imported raises why when it is called.
     """
     found = {point.name: _load(point) for point in entry_points(group=GROUP)}
     return tuple(sorted((found | dict(_own())).items()))

@@ -58,7 +58,7 @@ def test_counters_that_move_are_movement(start_agent, sleeper, tmp_path):
     progress = play_rank(tmp_path / "case", sleeper.pid)
     agent = start_agent(1.0)
     assert agent.wait("rank")["pid"] == sleeper.pid
-    for _ in range(30):  # three times the threshold
+    for _ in range(50):  # five times the threshold
         time.sleep(0.1)
         progress.step(None)
     agent.tell(command="capture", kind="request")
@@ -77,7 +77,7 @@ def test_input_and_output_of_the_process_are_movement(start_agent, tmp_path):
         play_rank(tmp_path / "case", child.pid)
         agent = start_agent(1.0)
         agent.wait("rank")
-        time.sleep(3.0)  # three times the threshold
+        time.sleep(5.0)  # silence, for five times the threshold: nothing announces its absence
         agent.tell(command="capture", kind="deadline")
         assert agent.wait("captured")["trigger"]["kind"] == "deadline"
         agent.finish()
