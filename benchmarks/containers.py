@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
-from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.protocol import JobPlan
 
 LIMIT_S = 6.0
 _NODES = 4
@@ -40,7 +40,7 @@ def first_collective(launcher: DockerLauncher) -> tuple[float, float]:
         folder.chmod(0o755)
         script = folder / "first_collective.py"
         script.write_text(_RANK)
-        plan = Plan(
+        plan = JobPlan(
             run_dir=folder,
             case_dir=folder / "case",
             script=script,

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from hanglab.harness.launchers.local import LocalLauncher
-from hanglab.harness.launchers.protocol import Launcher, Plan
+from hanglab.harness.launchers.protocol import JobPlan, Launcher
 from hanglab.harness.launchers.torchrun import TorchrunLauncher
 
 _RANK = """\
@@ -37,7 +37,7 @@ def first_collective(launcher: Launcher, world_size: int = 4) -> float:
         folder = Path(name)
         script = folder / "first_collective.py"
         script.write_text(_RANK)
-        plan = Plan(
+        plan = JobPlan(
             run_dir=folder,
             case_dir=folder / "case",
             script=script,

@@ -18,7 +18,7 @@ from random import Random
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.program.oracle import Judgement, decidable, judge
+from hanglab.analyzer.program.oracle import TrialJudgement, decidable, judge
 from hanglab.analyzer.program.trials import random_trial
 
 #: (kind, judgement, something was found, decidable, seed)
@@ -73,10 +73,10 @@ def main() -> int:
         counts = table.setdefault(kind, Counter())
         counts[judgement] += 1
         counts["decidable"] += could
-        counts["candidates"] += found and judgement == Judgement.INCONCLUSIVE
-        if judgement == Judgement.WRONG:
+        counts["candidates"] += found and judgement == TrialJudgement.INCONCLUSIVE
+        if judgement == TrialJudgement.WRONG:
             examples["wrong"].append(seed)
-        if could and judgement == Judgement.INCONCLUSIVE:
+        if could and judgement == TrialJudgement.INCONCLUSIVE:
             counts["missed"] += 1
             examples["missed"].append(seed)
     columns = ("right", "inconclusive", "wrong", "candidates", "decidable", "missed")

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from hanglab.recorder.profiling import client, fabric, multi_host_request
 from hanglab.recorder.profiling.client import Door
-from hanglab.recorder.profiling.configuration import Window
-from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
+from hanglab.recorder.profiling.configuration import TraceWindow
+from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 
 _JOB = """
@@ -98,10 +98,10 @@ def wait_for(door: Door, folder: Path, ranks: int) -> None:
         time.sleep(0.2)
 
 
-def request(door: Door, asked: Asked) -> tuple[float, list[Receipt]]:
+def request(door: Door, asked: ProfileRequest) -> tuple[float, list[Receipt]]:
     """Seconds until all files are complete, and the receipts."""
     begun = time.time()
-    parts = multi_host_request.place(multi_host_request.Plan([door], asked))
+    parts = multi_host_request.place(multi_host_request.RequestPlan([door], asked))
     multi_host_request.follow(parts, lambda parts: None)
     receipts = parts[0].receipts
     if parts[0].problem or any(r.state != "valid" for r in receipts):
@@ -116,7 +116,7 @@ def row(name: str, values: list[float], unit: str, limit: str) -> None:
     print(f"{name:<52} {middle:>8.3g} {unit:<4} {spread:<18} {limit}", flush=True)
 
 
-def at_random(door: Door, asked: Asked, generator: random.Random) -> float:
+def at_random(door: Door, asked: ProfileRequest, generator: random.Random) -> float:
     """Seconds of a request that comes at any moment between two looks of the process.
 
     One right after another's file would meet the same moment each time.
@@ -131,15 +131,26 @@ def measure_one(repeat: int) -> None:
         with job(Path(name), 2):
             wait_for(door, Path(name), 2)
             iterations = [
-                [at_random(door, Asked(Selection(ranks=[rank]), Window(iterations=3)), generator)]
+                [
+                    at_random(
+                        door,
+                        ProfileRequest(Selection(ranks=[rank]), TraceWindow(iterations=3)),
+                        generator,
+                    )
+                ]
                 for rank in (0, 1)
             ]
             one = Selection(ranks=[0])
             for _ in range(repeat - 1):
-                iterations[0].append(at_random(door, Asked(one, Window(iterations=3)), generator))
+                iterations[0].append(
+                    at_random(door, ProfileRequest(one, TraceWindow(iterations=3)), generator)
+                )
             row("3 iterations of one rank, to a complete file", iterations[0], "s", "1.5")
             row("  the first in a process", [first for first, *_ in iterations], "s", "")
-            seconds = [at_random(door, Asked(one, Window(500)), generator) for _ in range(repeat)]
+            seconds = [
+                at_random(door, ProfileRequest(one, TraceWindow(500)), generator)
+                for _ in range(repeat)
+            ]
             row("500 ms of one rank, to a complete file", seconds, "s", "5")
 
 
@@ -147,7 +158,9 @@ def measure_together(ranks: int, repeat: int) -> None:
     with tempfile.TemporaryDirectory(prefix="hlb-") as name, agent(Path(name)) as door:
         with job(Path(name), ranks):
             wait_for(door, Path(name), ranks)
-            together = [request(door, Asked(window=Window(500))) for _ in range(repeat)]
+            together = [
+                request(door, ProfileRequest(window=TraceWindow(500))) for _ in range(repeat)
+            ]
             row(f"500 ms of {ranks} ranks together", [s for s, _ in together], "s", "")
             skews = []
             for _, receipts in together:
@@ -166,7 +179,7 @@ def measure_idle() -> None:
                 sender.settimeout(_WAITS_S)
                 sender.bind(str(folder / f"dynoconfigclient{number}"))
                 sockets.append(sender)
-            frame = fabric.encode_request(fabric.Request(3, 0, (os.getpid(), 1)))
+            frame = fabric.encode_request(fabric.FabricRequest(3, 0, (os.getpid(), 1)))
             own = 0.0
             begun, used = time.monotonic(), time.process_time()
             for _ in range(10):

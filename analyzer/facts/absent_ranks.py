@@ -21,7 +21,7 @@ from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
 from hanglab.analyzer.verdict import Cause, Location
 from hanglab.analyzer.wording import name_line
-from hanglab.recorder.case.records import Frame
+from hanglab.recorder.case.records import StackFrame
 
 
 def absent_ranks(facts: CaseFacts) -> list[int]:
@@ -73,9 +73,9 @@ def _is_finishing(view: RankView) -> bool:
     return _exiting(view) and view.position.user is None and (computes(view) or view.state == "R")
 
 
-def most_frequent_line(view: RankView) -> Frame | None:
+def most_frequent_line(view: RankView) -> StackFrame | None:
     """The user's line that stands in most of the rank's samples."""
-    lines: Counter[Frame] = Counter()
+    lines: Counter[StackFrame] = Counter()
     for position in view.positions():
         if position.user is not None:
             lines[position.user] += 1

@@ -27,9 +27,9 @@ from hanglab.recorder.case.records import (
     Clock,
     Departure,
     Exit,
-    Frame,
     JobRecord,
     Raised,
+    StackFrame,
     StackSample,
     Trigger,
 )
@@ -66,7 +66,7 @@ def _bare_names(samples: list[StackSample]) -> list[StackSample]:
     for sample in samples:
         for thread in sample.threads:
             thread.frames = [
-                Frame(frame.function.rpartition(".")[2], frame.file, frame.line)
+                StackFrame(frame.function.rpartition(".")[2], frame.file, frame.line)
                 if "." in frame.function
                 else frame
                 for frame in thread.frames

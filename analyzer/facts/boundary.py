@@ -28,8 +28,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
     State,
 )
-from hanglab.recorder.case.progress_records import Operation as BoundaryCall
-from hanglab.recorder.case.progress_records import Progress
+from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
 
 #: Methods of a process group and the operation that gloo's Flight Recorder calls it.
@@ -72,7 +71,7 @@ def parse_shape(text: str) -> tuple[int, ...] | None:
         return None
 
 
-def is_collective(call: BoundaryCall) -> bool:
+def is_collective(call: OperationCall) -> bool:
     return call.method in _GLOO_NAMES
 
 
@@ -102,17 +101,17 @@ class _Row:
     posted: bool = False
 
 
-def _site(call: BoundaryCall) -> tuple[Frame, ...]:
+def _site(call: OperationCall) -> tuple[Frame, ...]:
     if not call.file:
         return ()
     return (Frame(call.function, call.file, call.line),)
 
 
-def _finished(call: BoundaryCall) -> bool:
+def _finished(call: OperationCall) -> bool:
     return call.completed and not call.failed
 
 
-def _boundary_arguments(call: BoundaryCall) -> Arguments:
+def _boundary_arguments(call: OperationCall) -> Arguments:
     shape = parse_shape(call.shape)
     known = call.method in _PLAIN_INPUT or call.method in _P2P
     sizes = (shape,) if known and shape is not None else ()
@@ -156,7 +155,7 @@ def _rows_of(entries: Entries) -> list[_Row]:
     return rows
 
 
-def _posted(calls: Sequence[BoundaryCall]) -> frozenset[int]:
+def _posted(calls: Sequence[OperationCall]) -> frozenset[int]:
     """Numbers of the operations that their rank started and does not wait for.
 
     Nothing but ``Work.wait`` waits for a send or receive of gloo.  A collective has
@@ -180,10 +179,10 @@ def _posted(calls: Sequence[BoundaryCall]) -> frozenset[int]:
     )
 
 
-def _annotate(rows: list[_Row], calls: Sequence[BoundaryCall], posted: frozenset[int]) -> set[int]:
+def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozenset[int]) -> set[int]:
     """Give rows what the boundary knows of them; returns the crossings that found their row."""
     found: set[int] = set()
-    by_group: dict[str, list[BoundaryCall]] = {}
+    by_group: dict[str, list[OperationCall]] = {}
     for call in calls:
         if is_collective(call):
             by_group.setdefault(call.group, []).append(call)
@@ -218,7 +217,7 @@ def _annotate(rows: list[_Row], calls: Sequence[BoundaryCall], posted: frozenset
     return found
 
 
-def _p2p_before(call: BoundaryCall, ranks_in_group: int, rank_in_group: int) -> int:
+def _p2p_before(call: OperationCall, ranks_in_group: int, rank_in_group: int) -> int:
     """Steps that a call moves gloo's counter of operations beyond that of collectives."""
     if call.method in _P2P:
         return 1
@@ -230,7 +229,7 @@ def _p2p_before(call: BoundaryCall, ranks_in_group: int, rank_in_group: int) -> 
 
 
 def _row_of(
-    call: BoundaryCall, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
+    call: OperationCall, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
 ) -> _Row:
     peer = ABSENT if call.peer is None else call.peer
     p2p = call.method in _P2P
@@ -258,7 +257,7 @@ def _row_of(
 
 
 def _added_rows(
-    calls: Sequence[BoundaryCall],
+    calls: Sequence[OperationCall],
     found: set[int],
     posted: frozenset[int],
     groups: dict[str, GroupRecord],

@@ -30,7 +30,6 @@ from hanglab.recorder.case.records import (
     CodeShape,
     Departure,
     Exit,
-    Frame,
     GroupRecord,
     JobRecord,
     LineCount,
@@ -38,6 +37,7 @@ from hanglab.recorder.case.records import (
     ProcessSample,
     Raised,
     RankProcess,
+    StackFrame,
     StackSample,
     ThreadWait,
 )
@@ -128,7 +128,7 @@ class RankView:
         return position_of(main_thread(sample) if sample else None, self.code)
 
     @cached_property
-    def user_frames(self) -> tuple[Frame, ...]:
+    def user_frames(self) -> tuple[StackFrame, ...]:
         """User code on the stack at capture; of a rank that raised, on its traceback."""
         if self.position.users or not self.exceptions:
             return self.position.users
@@ -136,7 +136,7 @@ class RankView:
         return tuple(self.code.user_frames(main[0].frames)) if main else ()
 
     @cached_property
-    def program_frames(self) -> tuple[Frame, ...]:
+    def program_frames(self) -> tuple[StackFrame, ...]:
         """The user's and packages' frames at capture, innermost first.
 
         Of a rank that raised those on its traceback; of one that died without a word the
@@ -144,12 +144,12 @@ class RankView:
         """
         sample = self.captured_stack
         thread = main_thread(sample) if sample is not None and self.ended is None else None
-        frames: Iterable[Frame] = thread.frames if thread is not None else ()
+        frames: Iterable[StackFrame] = thread.frames if thread is not None else ()
         if not frames:
             frames = next((raised.frames for raised in self.exceptions if raised.main), ())
         if not frames and self.failed and self.progress is not None and self.progress.operations:
             last = self.progress.operations[-1]
-            frames = [Frame(last.function, last.file, last.line)] if last.file else ()
+            frames = [StackFrame(last.function, last.file, last.line)] if last.file else ()
         return tuple(f for f in frames if self.code.owner(f.file) in (Owner.USER, Owner.PACKAGE))
 
     def positions(self) -> list[StackPosition]:
@@ -200,7 +200,7 @@ class RankView:
         sample = self.at_capture()
         return sample.wchan if sample else ""
 
-    def location(self, frame: Frame | None = None) -> Location | None:
+    def location(self, frame: StackFrame | None = None) -> Location | None:
         """The rank's innermost line of user code at capture, or ``frame``."""
         if frame is None:
             frame = self.position.user
@@ -208,7 +208,7 @@ class RankView:
             return None
         return Location(file=frame.file, line=frame.line, function=frame.function, rank=self.rank)
 
-    def calling_frame(self, site: Location) -> Frame | None:
+    def calling_frame(self, site: Location) -> StackFrame | None:
         """The innermost line of user code of the thread that makes the call of ``site``.
 
         Where no thread stands at that line: of the thread that communicates, else of the main.

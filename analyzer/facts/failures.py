@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
 from hanglab.analyzer.verdict import Cause
-from hanglab.recorder.case.records import Frame
+from hanglab.recorder.case.records import StackFrame
 
 #: What a rank raises because a peer is gone, late or different: no reason of its own.
 _CONSEQUENCE = re.compile(
@@ -73,7 +73,7 @@ class Failure:
     view: RankView
     cause: Cause
     detail: str
-    frame: Frame | None
+    frame: StackFrame | None
     at_ns: int | None
     #: True where it is only what another rank's end or difference does to this one.
     consequence: bool
@@ -89,7 +89,7 @@ def from_text(
     view: RankView,
     type_: str,
     message: str,
-    frames: list[Frame],
+    frames: list[StackFrame],
     at_ns: int | None,
     source: str,
     confidence: float = 0.97,

@@ -8,7 +8,7 @@ from hanglab.analyzer.facts.stack_position import main_thread, position_of
 from hanglab.analyzer.verdict import Location
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.progress_records import Loader
-from hanglab.recorder.case.records import Frame, ThreadStack
+from hanglab.recorder.case.records import StackFrame, ThreadStack
 
 
 def waited_for(view: RankView) -> Loader | None:
@@ -56,7 +56,7 @@ def stuck_worker(view: RankView) -> tuple[str, Location | None]:
     return "", None
 
 
-def _inside_fetch(thread: ThreadStack, user: Frame) -> bool:
+def _inside_fetch(thread: ThreadStack, user: StackFrame) -> bool:
     """True if the user's frame was called by the worker's loop, and not around it."""
     loop = next((i for i, f in enumerate(thread.frames) if f.function == "_worker_loop"), -1)
     return loop > thread.frames.index(user)

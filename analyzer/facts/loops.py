@@ -17,19 +17,19 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout
-from hanglab.recorder.case.records import CodeShape, Frame
+from hanglab.recorder.case.records import CodeShape, StackFrame
 
 
 @dataclass(frozen=True)
 class Loop:
     """A loop that a rank stands in, and the frame that stands there."""
 
-    frame: Frame
+    frame: StackFrame
     first: int
     last: int
     counter: int | None
     #: Frames around the loop's function, innermost first.
-    callers: tuple[Frame, ...]
+    callers: tuple[StackFrame, ...]
 
 
 def loops_around(view: RankView) -> list[Loop]:
@@ -53,16 +53,16 @@ def _bare(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def _stands_in(frame: Frame, shape: CodeShape) -> bool:
+def _stands_in(frame: StackFrame, shape: CodeShape) -> bool:
     same = shape.file == frame.file and _bare(shape.function) == _bare(frame.function)
     return same and shape.encloses(frame.line)
 
 
-def _same_code(a: Frame, b: Frame) -> bool:
+def _same_code(a: StackFrame, b: StackFrame) -> bool:
     return a.file == b.file and _bare(a.function) == _bare(b.function)
 
 
-def _has_left(frames: tuple[Frame, ...], loop: Loop) -> bool:
+def _has_left(frames: tuple[StackFrame, ...], loop: Loop) -> bool:
     """True if a stack stands behind ``loop``: after it in its function, or in a later call."""
     for frame in frames:
         if _same_code(frame, loop.frame):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread, position_of
-from hanglab.recorder.case.records import Frame, StackSample, ThreadStack, ThreadWait
+from hanglab.recorder.case.records import StackFrame, StackSample, ThreadStack, ThreadWait
 
 LOCK_WAITS = ("futex", "sem_wait", "do_sem", "__futex")
 #: Waits that only another thread of the same process can end.
@@ -126,7 +126,7 @@ def _child_works(view: RankView, sample: StackSample) -> bool:
     return False
 
 
-def _idles_in_pool(frames: list[Frame], view: RankView) -> bool:
+def _idles_in_pool(frames: list[StackFrame], view: RankView) -> bool:
     """True if the innermost frames are multiprocessing's own, down to the worker's loop."""
     for frame in frames:
         if frame.function in ("worker", "_process_worker") and _is_stdlib(frame, view):
@@ -136,7 +136,7 @@ def _idles_in_pool(frames: list[Frame], view: RankView) -> bool:
     return False
 
 
-def _is_stdlib(frame: Frame, view: RankView) -> bool:
+def _is_stdlib(frame: StackFrame, view: RankView) -> bool:
     return view.code.owner(frame.file) is Owner.STDLIB
 
 
@@ -156,7 +156,7 @@ def child_in_lock(sample: StackSample, view: RankView) -> bool:
     return any(in_lock(s.wchan) for s in view.processes if s.pid == sample.pid)
 
 
-def _above_user(frames: list[Frame], view: RankView) -> list[Frame]:
+def _above_user(frames: list[StackFrame], view: RankView) -> list[StackFrame]:
     """The innermost frames, up to the user's."""
     for place, frame in enumerate(frames):
         if view.code.owner(frame.file) is Owner.USER:

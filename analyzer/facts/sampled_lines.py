@@ -9,7 +9,7 @@ from statistics import median
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Location
-from hanglab.recorder.case.records import Frame
+from hanglab.recorder.case.records import StackFrame
 
 
 def input_line(facts: CaseFacts, rank: int) -> Location | None:
@@ -18,20 +18,20 @@ def input_line(facts: CaseFacts, rank: int) -> Location | None:
     if not lines:
         return None
     most = max(lines, key=lambda line: line.count)
-    return facts.ranks[rank].location(Frame(most.function, most.file, most.line))
+    return facts.ranks[rank].location(StackFrame(most.function, most.file, most.line))
 
 
-def shares_of_line(facts: CaseFacts, frame: Frame) -> dict[int, float]:
+def shares_of_line(facts: CaseFacts, frame: StackFrame) -> dict[int, float]:
     """Rank -> share of its samples whose innermost user line is the frame's.
 
     What every rank was seen at alike is left aside, such as its start: of a short job's samples
     that is most.
     """
-    seen: dict[int, Counter[tuple[Frame, bool]]] = {}
+    seen: dict[int, Counter[tuple[StackFrame, bool]]] = {}
     for rank, view in facts.ranks.items():
         seen[rank] = Counter()
         for line in view.lines:
-            at = Frame(line.function, line.file, line.line)
+            at = StackFrame(line.function, line.file, line.line)
             seen[rank][at, line.below == "communication"] += line.count
     alike = functools.reduce(operator.and_, seen.values())
     apart = {rank: counts - alike for rank, counts in seen.items()}
@@ -41,7 +41,7 @@ def shares_of_line(facts: CaseFacts, frame: Frame) -> dict[int, float]:
     }
 
 
-def busiest_line(facts: CaseFacts, rank: int, section: str | None = None) -> Frame | None:
+def busiest_line(facts: CaseFacts, rank: int, section: str | None = None) -> StackFrame | None:
     """The line that the rank was seen at most often beyond its peers, calls to them aside.
 
     Of ``section`` alone, if any line of the rank's was seen in it; there the rank's most frequent
@@ -49,12 +49,12 @@ def busiest_line(facts: CaseFacts, rank: int, section: str | None = None) -> Fra
     """
     if not any(line.section == section for line in facts.ranks[rank].lines):
         section = None
-    counts: dict[int, Counter[Frame]] = {}
+    counts: dict[int, Counter[StackFrame]] = {}
     for r, view in facts.ranks.items():
         counts[r] = Counter()
         for line in view.lines:
             if line.below != "communication" and section in (None, line.section):
-                counts[r][Frame(line.function, line.file, line.line)] += line.count
+                counts[r][StackFrame(line.function, line.file, line.line)] += line.count
     peers = [r for r in counts if r != rank]
     excess = {
         frame: seen - median(counts[r][frame] for r in peers)

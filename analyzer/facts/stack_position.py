@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hanglab.analyzer.code_owners import CodeMap, Owner
-from hanglab.recorder.case.records import Frame, StackSample, ThreadStack
+from hanglab.recorder.case.records import StackFrame, StackSample, ThreadStack
 
 
 class StackPlace(str, Enum):
@@ -36,8 +36,8 @@ class StackPosition:
     """``user`` is the innermost frame of user code, ``users`` all of them, innermost first."""
 
     place: StackPlace
-    user: Frame | None
-    users: tuple[Frame, ...] = ()
+    user: StackFrame | None
+    users: tuple[StackFrame, ...] = ()
     #: Function of torch or the standard library that decided the place.
     inside: str = ""
     active: bool = False
@@ -46,7 +46,7 @@ class StackPosition:
     innermost_is_user: bool = False
 
 
-def _place(frames: list[Frame], code: CodeMap) -> tuple[StackPlace, str]:
+def _place(frames: list[StackFrame], code: CodeMap) -> tuple[StackPlace, str]:
     """The place that the innermost telling frame gives, and its function."""
     for frame in frames:
         owner = code.owner(frame.file)
@@ -82,7 +82,7 @@ def _place(frames: list[Frame], code: CodeMap) -> tuple[StackPlace, str]:
     return (StackPlace.USER, "") if frames else (StackPlace.UNKNOWN, "")
 
 
-def _c10d_place(frames: list[Frame]) -> StackPlace:
+def _c10d_place(frames: list[StackFrame]) -> StackPlace:
     functions = {f.function for f in frames if f.file.endswith(_C10D)}
     if functions & _TEARDOWN:
         return StackPlace.TEARDOWN

@@ -18,7 +18,7 @@ from hanglab.analyzer.facts.thresholds import REPEATED_PRINT_NS
 from hanglab.analyzer.facts.tracebacks import printed_tracebacks
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause
-from hanglab.recorder.case.records import Frame
+from hanglab.recorder.case.records import StackFrame
 
 #: What a rank outside may be called for an exception to say more.
 _WEAKER = frozenset({Cause.MISSING_RANK, Cause.SKIPPED_COLLECTIVE, Cause.UNEVEN_INPUTS})
@@ -33,7 +33,7 @@ class HandledException:
 
     type: str
     message: str
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
     at_ns: int | None = None
     confidence: float = 0.0
 

@@ -16,7 +16,14 @@ from pathlib import PurePath
 import msgspec
 
 from hanglab.analyzer.facts.thresholds import LASTING_SHARE
-from hanglab.recorder.case.records import Clock, CodeShape, Frame, Python, StackSample, ThreadStack
+from hanglab.recorder.case.records import (
+    Clock,
+    CodeShape,
+    Python,
+    StackFrame,
+    StackSample,
+    ThreadStack,
+)
 
 _NAME = re.compile(r"(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)", re.DOTALL)
 
@@ -58,7 +65,7 @@ def stack_of_trace(
         match = _NAME.fullmatch(event.name)
         if match is not None:
             file = _whole_path(match["file"], python, known)
-            frames.append(Frame(match["function"], file, int(match["line"])))
+            frames.append(StackFrame(match["function"], file, int(match["line"])))
     if not frames:
         return None
     at = Clock(trace.baseTimeNanoseconds + int(longest.ts * 1e3), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hanglab.recorder.case.records import Frame
+from hanglab.recorder.case.records import StackFrame
 
 _HEAD = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
@@ -27,7 +27,7 @@ class Traceback:
 
     type: str
     message: str
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
 
 
 def printed_tracebacks(text: str) -> list[Traceback]:
@@ -40,11 +40,11 @@ def printed_tracebacks(text: str) -> list[Traceback]:
             i += 1
             continue
         i += 1
-        frames: list[Frame] = []
+        frames: list[StackFrame] = []
         while i < len(lines) and (lines[i].startswith("  ") or not lines[i].strip()):
             match = _FRAME.match(lines[i])
             if match:
-                frames.append(Frame(match["function"], match["file"], int(match["line"])))
+                frames.append(StackFrame(match["function"], match["file"], int(match["line"])))
             i += 1
         if i < len(lines):
             match = _ERROR.match(lines[i])
@@ -68,6 +68,6 @@ def fatal_error(text: str) -> Traceback | None:
             for dumped in map(_DUMPED.match, lines[i + 1 :]):
                 if dumped is None:
                     break
-                frames.append(Frame(dumped["function"], dumped["file"], int(dumped["line"])))
+                frames.append(StackFrame(dumped["function"], dumped["file"], int(dumped["line"])))
             return Traceback("", message, tuple(frames))
     return None

@@ -17,7 +17,7 @@ from hanglab.analyzer.flight_recorder.pickle_machine import (
     KEY_TYPES,
     OPCODES,
     Damage,
-    Machine,
+    PickleMachine,
     Stop,
 )
 
@@ -39,7 +39,7 @@ def decode_pickle(data: bytes) -> Decoded:
     RefusedDump where an opcode would import or call something, and DumpError
     where nothing precedes the damage.
     """
-    m = Machine(data)
+    m = PickleMachine(data)
     damage = ""
     start = 0
     try:
@@ -66,7 +66,7 @@ def decode_pickle(data: bytes) -> Decoded:
     return Decoded(value, damage)
 
 
-def _close(m: Machine) -> Any:
+def _close(m: PickleMachine) -> Any:
     """The outermost object, with the open containers of the two outer levels closed."""
     levels = [*m.below, m.stack]
     partial: Any = None

@@ -17,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Float64, Int32, Int64
-from hanglab.analyzer.flight_recorder.pickle_walk import NUMBERS, Keys, Kind, Walk, kind_of, walk
+from hanglab.analyzer.flight_recorder.pickle_walk import (
+    NUMBERS,
+    EntryKind,
+    Keys,
+    Walk,
+    kind_of,
+    walk,
+)
 
 _LONG, _FLOAT = 0x8A, ord("G")
 #: How a number of that many bytes is to be read, by its opcode.
@@ -114,7 +121,7 @@ class Ring:
         last = walk(data, int(starts[-1]), len(data) - 1, dict(keys))
         return None if last is None else cls(data, begin, starts, prefix, first, last, keys)
 
-    def kinds(self) -> tuple[Int64, list[Kind]] | None:
+    def kinds(self) -> tuple[Int64, list[EntryKind]] | None:
         """For each entry but the first and the last the index of its kind; None if too many."""
         bulk, ends = self.starts[:-1], self.starts[1:]
         d = np.frombuffer(self.data, dtype=np.uint8)
@@ -163,7 +170,7 @@ class Ring:
         found = [kind_of(piece, self.keys) for piece in numbers]
         return kind, [like for like in found if like is not None]
 
-    def thinned(self, kind: Int64, kinds: list[Kind]) -> Thinned | None:
+    def thinned(self, kind: Int64, kinds: list[EntryKind]) -> Thinned | None:
         _, place, like = np.unique(kind, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(place))
         like, place = rank[like], np.sort(place)
@@ -188,10 +195,10 @@ class Ring:
             spots=spots,
         )
 
-    def _kept(self, like: Int64, place: Int64, kinds: list[Kind]) -> bytes | None:
+    def _kept(self, like: Int64, place: Int64, kinds: list[EntryKind]) -> bytes | None:
         """The pickle with the first entry of each kind; None if the memo would differ."""
         data, bulk = self.data, self.starts[:-1]
-        parts: list[Walk | Kind] = [self.prefix, self.first, self.last, *kinds]
+        parts: list[Walk | EntryKind] = [self.prefix, self.first, self.last, *kinds]
         explicit = any(part.puts for part in parts)
         implicit = any(part.memoized for part in parts)
         if explicit and (implicit or not self._ascend(like, kinds)):
@@ -222,7 +229,7 @@ class Ring:
                 return None
         return b"".join(pieces)
 
-    def _ascend(self, like: Int64, kinds: list[Kind]) -> bool:
+    def _ascend(self, like: Int64, kinds: list[EntryKind]) -> bool:
         """True if each memo index is higher than the one before, so that none is used twice."""
         counts = np.array([len(kind.puts) for kind in kinds], dtype=np.int64)
         every = [put for kind in kinds for put in kind.puts]
@@ -245,7 +252,7 @@ class Ring:
         return bool((np.diff(indices.astype(np.int64)) > 0).all())
 
     def _numbers(
-        self, like: Int64, kinds: list[Kind]
+        self, like: Int64, kinds: list[EntryKind]
     ) -> tuple[dict[str, Int64], dict[str, Int64 | Float64]]:
         """Where numbers stand, and what they are, by column."""
         spots: dict[str, Int64] = {}
@@ -324,7 +331,7 @@ class _Layout:
     opcodes: UInt8
 
     @classmethod
-    def of(cls, kind: Kind) -> _Layout:
+    def of(cls, kind: EntryKind) -> _Layout:
         opcodes = [(n.at, n.opcode) for n in kind.numbers]
         opcodes += [(at - 1, ord("q") if size == 1 else ord("r")) for at, size in kind.puts]
         places, codes = zip(*opcodes, strict=True) if opcodes else ((), ())

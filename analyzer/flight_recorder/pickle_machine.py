@@ -39,7 +39,7 @@ class Stop(Exception):
 
 
 @dataclass
-class Machine:
+class PickleMachine:
     data: bytes
     pos: int = 0
     stack: list[Any] = field(default_factory=list)
@@ -94,8 +94,8 @@ def _set(target: dict[Any, Any], items: list[Any]) -> None:
     target.update(zip(items[::2], items[1::2], strict=True))
 
 
-def _unsigned(count: int) -> Callable[[Machine], int]:
-    def read(m: Machine) -> int:
+def _unsigned(count: int) -> Callable[[PickleMachine], int]:
+    def read(m: PickleMachine) -> int:
         return int.from_bytes(m.take(count), "little")
 
     return read
@@ -104,13 +104,13 @@ def _unsigned(count: int) -> Callable[[Machine], int]:
 _u1, _u2, _u4, _u8 = _unsigned(1), _unsigned(2), _unsigned(4), _unsigned(8)
 
 
-def _long(m: Machine, count: int) -> None:
+def _long(m: PickleMachine, count: int) -> None:
     if count > _LONGEST_INT:
         raise Damage(f"holds an integer of {count} bytes")
     m.stack.append(int.from_bytes(m.take(count), "little", signed=True))
 
 
-def _number(m: Machine, kind: Callable[[bytes], Any]) -> None:
+def _number(m: PickleMachine, kind: Callable[[bytes], Any]) -> None:
     text = m.line()
     if len(text) > 3 * _LONGEST_INT:
         raise Damage("holds a number of too many digits")
@@ -126,97 +126,97 @@ def _int_line(text: bytes) -> int | bool:
     return int(text.rstrip(b"L"))
 
 
-def _string_line(m: Machine) -> None:
+def _string_line(m: PickleMachine) -> None:
     text = m.line().strip()
     if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in b"'\"":
         raise Damage("holds a string without quotes")
     m.stack.append(text[1:-1].decode("ascii", "backslashreplace"))
 
 
-def _memo_index(m: Machine) -> int:
+def _memo_index(m: PickleMachine) -> int:
     try:
         return int(m.line())
     except ValueError:
         raise Damage("holds a memo index that is no number") from None
 
 
-def _put(m: Machine, index: int) -> None:
+def _put(m: PickleMachine, index: int) -> None:
     if not m.stack:
         raise Damage("remembers a value where there is none")
     m.memo[index] = m.stack[-1]
 
 
-def _get(m: Machine, index: int) -> None:
+def _get(m: PickleMachine, index: int) -> None:
     if index not in m.memo:
         raise Damage("refers to a value that was never remembered")
     m.stack.append(m.memo[index])
 
 
-def _mark(m: Machine) -> None:
+def _mark(m: PickleMachine) -> None:
     m.below.append(m.stack)
     m.stack = []
 
 
-def _pop(m: Machine) -> None:
+def _pop(m: PickleMachine) -> None:
     if m.stack:
         m.stack.pop()
     else:
         m.since_mark()
 
 
-def _appends(m: Machine) -> None:
+def _appends(m: PickleMachine) -> None:
     items = m.since_mark()
     m.top(list).extend(items)
 
 
-def _append(m: Machine) -> None:
+def _append(m: PickleMachine) -> None:
     item = m.pop()
     m.top(list).append(item)
 
 
-def _setitems(m: Machine) -> None:
+def _setitems(m: PickleMachine) -> None:
     items = m.since_mark()
     _set(m.top(dict), items)
 
 
-def _setitem(m: Machine) -> None:
+def _setitem(m: PickleMachine) -> None:
     value, key = m.pop(), m.pop()
     _set(m.top(dict), [key, value])
 
 
-def _dict(m: Machine) -> None:
+def _dict(m: PickleMachine) -> None:
     made: dict[Any, Any] = {}
     _set(made, m.since_mark())
     m.stack.append(made)
 
 
-def _list(m: Machine) -> None:
+def _list(m: PickleMachine) -> None:
     items = m.since_mark()
     m.stack.append(items)
 
 
-def _tuple(m: Machine) -> None:
+def _tuple(m: PickleMachine) -> None:
     items = m.since_mark()
     m.stack.append(tuple(items))
 
 
-def _tuple_of(count: int) -> Callable[[Machine], None]:
-    def make(m: Machine) -> None:
+def _tuple_of(count: int) -> Callable[[PickleMachine], None]:
+    def make(m: PickleMachine) -> None:
         items = [m.pop() for _ in range(count)]
         m.stack.append(tuple(reversed(items)))
 
     return make
 
 
-def _constant(value: Any) -> Callable[[Machine], None]:
+def _constant(value: Any) -> Callable[[PickleMachine], None]:
     return lambda m: m.stack.append(value)
 
 
-def _stop(m: Machine) -> None:
+def _stop(m: PickleMachine) -> None:
     raise Stop
 
 
-OPCODES: dict[int, Callable[[Machine], Any]] = {
+OPCODES: dict[int, Callable[[PickleMachine], Any]] = {
     0x80: lambda m: m.take(1),  # PROTO
     0x95: lambda m: m.take(8),  # FRAME: its length bounds nothing here
     ord("."): _stop,

@@ -144,7 +144,7 @@ def walk(data: bytes, begin: int, end: int, keys: Mapping[int, str]) -> Walk | N
 
 
 @dataclass(frozen=True)
-class Kind:
+class EntryKind:
     """What entries have in common that are equal but for their numbers."""
 
     mask: tuple[int, ...]
@@ -156,13 +156,13 @@ class Kind:
 
 
 @lru_cache(maxsize=4096)
-def kind_of(piece: bytes, keys: Keys) -> Kind | None:
+def kind_of(piece: bytes, keys: Keys) -> EntryKind | None:
     """The kind of an entry; the same ones come again in the dumps of other ranks."""
     found = walk(piece, 0, len(piece), dict(keys))
     if found is None:
         return None
     gets = frozenset(found.gets)
-    return Kind(
+    return EntryKind(
         found.mask,
         tuple(found.numbers),
         tuple(found.puts),

@@ -22,16 +22,16 @@ SURE = 0.6
 _Place = tuple[int, ...]
 
 
-class Judgement(str, Enum):
+class TrialJudgement(str, Enum):
     RIGHT = "right"
     #: Nothing found, or candidates only, the culprit among them.
     INCONCLUSIVE = "inconclusive"
     WRONG = "wrong"
 
 
-def judge(trial: Trial, findings: Sequence[Finding]) -> Judgement:
+def judge(trial: Trial, findings: Sequence[Finding]) -> TrialJudgement:
     if trial.fault is None:
-        return Judgement.WRONG if findings else Judgement.RIGHT
+        return TrialJudgement.WRONG if findings else TrialJudgement.RIGHT
     truths = [set(trial.fault.culprits)]
     ring = p2p_ring(trial.run)
     if ring:
@@ -39,11 +39,11 @@ def judge(trial: Trial, findings: Sequence[Finding]) -> Judgement:
         truths.append(ring)
     sure = {rank for f in findings if f.confidence > SURE for rank in f.culprits}
     if sure:
-        return Judgement.RIGHT if sure in truths else Judgement.WRONG
+        return TrialJudgement.RIGHT if sure in truths else TrialJudgement.WRONG
     named = {rank for finding in findings for rank in finding.culprits}
     if named and all(truth.isdisjoint(named) for truth in truths):
-        return Judgement.WRONG
-    return Judgement.INCONCLUSIVE
+        return TrialJudgement.WRONG
+    return TrialJudgement.INCONCLUSIVE
 
 
 def decidable(trial: Trial) -> bool:

@@ -22,7 +22,7 @@ from hanglab.analyzer.flight_recorder.columns import (
 from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.tables.calls import Calls, GroupOfCalls, collect_calls
 from hanglab.analyzer.tables.mismatches import mismatch
-from hanglab.analyzer.tables.missing_answers import Asked, notes_on
+from hanglab.analyzer.tables.missing_answers import EntryFilters, notes_on
 from hanglab.analyzer.verdict import Unusable
 
 #: Rows with a mismatch that are shown, from the earliest, as torchfrtrace does.
@@ -40,7 +40,7 @@ class Absent(str, Enum):
 
 
 @dataclass(frozen=True)
-class Cell:
+class CallCell:
     """One rank's call.  ``stack`` is an index into the table's stacks, None without one."""
 
     operation: Operation
@@ -58,7 +58,7 @@ class Row:
     group: GroupOfCalls
     seq: int | None
     difference: Difference | None
-    cells: dict[int, Cell | Absent]
+    cells: dict[int, CallCell | Absent]
 
 
 @dataclass
@@ -119,7 +119,7 @@ def entries_table(
             left -= 1
         table.rows.append(view.row(piece, difference, deviating, stack_places if stacks else None))
     table.stacks = [calls.stacks[number] for number in stack_places]
-    asked = Asked(ranks, groups, seqs, stacks, only_unfinished)
+    asked = EntryFilters(ranks, groups, seqs, stacks, only_unfinished)
     empty = not table.rows and not table.left_out
     table.notes = notes_on(asked, loaded.dumps, calls, empty=empty)
     return table
@@ -187,7 +187,7 @@ class _View:
         seq = None if alone else int(calls.seq[first])
         flags = zip(piece.tolist(), deviating, strict=True)
         own = {int(calls.rank[n]): (n, flag) for n, flag in flags}
-        cells: dict[int, Cell | Absent] = {}
+        cells: dict[int, CallCell | Absent] = {}
         for dump in self.shown:
             if dump.rank in own:
                 n, flag = own[dump.rank]
@@ -199,13 +199,13 @@ class _View:
             cells[rank] = Absent.NO_DUMP if seq is not None and rank in members else Absent.OTHERS
         return Row(calls.groups[number], seq, difference, cells)
 
-    def _cell(self, n: int, deviates: bool, stack_places: dict[int, int] | None) -> Cell:
+    def _cell(self, n: int, deviates: bool, stack_places: dict[int, int] | None) -> CallCell:
         calls = self.calls
         stack = int(calls.stack[n])
         place: int | None = None
         if stack != ABSENT and stack_places is not None:
             place = stack_places.setdefault(stack, len(stack_places))
-        return Cell(
+        return CallCell(
             operation=calls.operations[calls.operation[n]],
             arguments=calls.arguments[calls.argument[n]],
             state=State(int(calls.state[n])),

@@ -15,7 +15,7 @@ _NAMED = 8
 
 
 @dataclass(frozen=True)
-class Asked:
+class EntryFilters:
     """The filters of a table, as :func:`entries.entries_table` takes them."""
 
     ranks: Collection[int] | None = None
@@ -25,7 +25,9 @@ class Asked:
     only_unfinished: bool = False
 
 
-def notes_on(asked: Asked, dumps: Sequence[RankDump], calls: Calls, *, empty: bool) -> list[str]:
+def notes_on(
+    asked: EntryFilters, dumps: Sequence[RankDump], calls: Calls, *, empty: bool
+) -> list[str]:
     """One sentence for each thing that is not there; ``empty`` if no row is left to show."""
     notes = _on_ranks(asked, dumps, calls)
     notes += _on_groups(asked, calls)
@@ -41,7 +43,7 @@ def notes_on(asked: Asked, dumps: Sequence[RankDump], calls: Calls, *, empty: bo
     return ["No call fits all that was asked for."]
 
 
-def _on_ranks(asked: Asked, dumps: Sequence[RankDump], calls: Calls) -> list[str]:
+def _on_ranks(asked: EntryFilters, dumps: Sequence[RankDump], calls: Calls) -> list[str]:
     there = {dump.rank for dump in dumps}
     if asked.ranks is not None:
         absent = sorted(set(asked.ranks) - there)
@@ -53,7 +55,7 @@ def _on_ranks(asked: Asked, dumps: Sequence[RankDump], calls: Calls) -> list[str
     return [f"There is no dump of {_ranks(absent)}, which the groups name as members."]
 
 
-def _on_groups(asked: Asked, calls: Calls) -> list[str]:
+def _on_groups(asked: EntryFilters, calls: Calls) -> list[str]:
     known = {name for group in calls.groups for name in (group.name, group.description)}
     absent = [name for name in dict.fromkeys(asked.groups or ()) if name not in known]
     if not absent:
@@ -65,7 +67,7 @@ def _on_groups(asked: Asked, calls: Calls) -> list[str]:
     return [f"No entry is of a group {wanted}; the groups that have entries: {have}."]
 
 
-def _on_numbers(asked: Asked, calls: Calls) -> list[str]:
+def _on_numbers(asked: EntryFilters, calls: Calls) -> list[str]:
     """A note where no call of the groups and ranks asked for has any of the numbers."""
     if asked.seqs is None:
         return []

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Frame
 from hanglab.analyzer.tables.calls import GroupOfCalls
-from hanglab.analyzer.tables.entries import Absent, Cell, EntriesTable
+from hanglab.analyzer.tables.entries import Absent, CallCell, EntriesTable
 from hanglab.analyzer.tables.missing_answers import ranks_text
 
 #: Tensors of one call whose sizes are written out.
@@ -56,7 +56,9 @@ _MEANINGS = {
 
 
 def _legend(table: EntriesTable) -> list[Text]:
-    cells = [cell for row in table.rows for cell in row.cells.values() if isinstance(cell, Cell)]
+    cells = [
+        cell for row in table.rows for cell in row.cells.values() if isinstance(cell, CallCell)
+    ]
     signs = []
     if any(cell.deviates for cell in cells):
         signs.append("! differs from its peers")
@@ -80,7 +82,7 @@ def _labels(groups: Collection[GroupOfCalls]) -> dict[GroupOfCalls, str]:
     }
 
 
-def _cell(cell: Cell | Absent) -> Text:
+def _cell(cell: CallCell | Absent) -> Text:
     if isinstance(cell, Absent):
         return Text(cell.value, style="yellow" if cell is Absent.NOT_ENTERED else "dim")
     text = Text()

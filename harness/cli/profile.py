@@ -79,8 +79,8 @@ def profile(
     from hanglab.harness.recording.endpoints import find_doors, tell_apart
     from hanglab.harness.report import receipts
     from hanglab.recorder.profiling import multi_host_request
-    from hanglab.recorder.profiling.configuration import Detail, Window
-    from hanglab.recorder.profiling.receipts import Asked, Selection
+    from hanglab.recorder.profiling.configuration import Detail, TraceWindow
+    from hanglab.recorder.profiling.receipts import ProfileRequest, Selection
 
     if at_iteration and not iterations:
         raise UsageError("--at-iteration needs --iterations.", "Say how many: --iterations 3.")
@@ -91,9 +91,9 @@ def profile(
     own, others = tell_apart(doors)
     if list_processes:
         return _list(own, others, as_json)
-    asked = Asked(
+    asked = ProfileRequest(
         Selection(wanted, list(pid or []), job),
-        Window(duration_ms, warmup, 0, iterations, at_iteration),
+        TraceWindow(duration_ms, warmup, 0, iterations, at_iteration),
         Detail(shapes, stacks, flops, modules),
         timeout,
     )
@@ -103,7 +103,9 @@ def profile(
     try:
         if others:
             asked, start_in = dynolog_traces.fitting(asked, start_in)
-        parts = multi_host_request.place(multi_host_request.Plan(own, asked, start_in, begun))
+        parts = multi_host_request.place(
+            multi_host_request.RequestPlan(own, asked, start_in, begun)
+        )
     except multi_host_request.TooEarly as error:
         raise UsageError(
             f"Too early: {error}.", "Ask for a later start, or leave it out."

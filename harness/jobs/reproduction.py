@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hanglab.harness.jobs.suite import DEFAULT_DEADLINE_S
 
 if TYPE_CHECKING:
-    from hanglab.harness.jobs.run import Request
+    from hanglab.harness.jobs.run import RunRequest
 
 
-def command(request: Request, launcher: str | None = None) -> str:
+def command(request: RunRequest, launcher: str | None = None) -> str:
     """``hanglab run ...`` for the scenario of ``request``, to be pasted into a shell."""
     scenario = request.scenario
     # The file alone would run all that it declares.

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from hanglab.harness.jobs.run import Request
+from hanglab.harness.jobs.run import RunRequest
 from hanglab.harness.launchers.environment import nccl_environment
 from hanglab.harness.leases.gpus import GPU, GpuPool
-from hanglab.harness.leases.pool import Pool, PoolTooSmall
+from hanglab.harness.leases.pool import LeasePool, PoolTooSmall
 from hanglab.harness.leases.ports import port_pool
 from hanglab.harness.leases.slots import CpuSlots
 from hanglab.harness.scenarios.declaration import Scenario
@@ -29,7 +29,7 @@ class Allotment:
         return self._given if self._given is not None else GpuPool(folder=self._folder)
 
     @cached_property
-    def _ports(self) -> Pool:
+    def _ports(self) -> LeasePool:
         return port_pool(self._folder)
 
     @cached_property
@@ -39,7 +39,7 @@ class Allotment:
     @contextlib.contextmanager
     def lease(
         self,
-        request: Request,
+        request: RunRequest,
         stop: threading.Event,
         tell: Callable[[str], None] = lambda reason: None,
     ) -> Iterator[dict[str, str] | None]:

@@ -18,7 +18,7 @@ from hanglab.harness.faults.outside.shaping import strikes_in
 from hanglab.harness.jobs.end import Ending, first_error, raised_elsewhere
 from hanglab.harness.jobs.outcome import Facts, Judgement, Outcome, expected_location, judge
 from hanglab.harness.jobs.run_folder import JobFolder, Variant, write_json
-from hanglab.harness.launchers.protocol import Launcher, Plan, Recording, RunningJob
+from hanglab.harness.launchers.protocol import JobPlan, Launcher, Recording, RunningJob
 from hanglab.harness.scenarios.declaration import Expect, Scenario
 
 #: Pause between two looks at the agent and the ranks, in seconds.
@@ -30,7 +30,7 @@ CAPTURE_S = 20.0
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class RunRequest:
     """One job to run and to judge.  Each is itself alone, also as a key."""
 
     scenario: Scenario
@@ -58,7 +58,7 @@ class Result:
     #: Name of the scenario.
     name: str
     #: None for a file that declares nothing that can be run.
-    request: Request | None
+    request: RunRequest | None
     judgement: Judgement
     verdict: Verdict | None = None
     folder: Path | None = None
@@ -72,7 +72,7 @@ class Result:
 
 
 def run(
-    request: Request,
+    request: RunRequest,
     folder: JobFolder,
     launcher: Launcher,
     stop: threading.Event,
@@ -120,7 +120,7 @@ def run(
 
 
 def _watch(
-    request: Request,
+    request: RunRequest,
     folder: JobFolder,
     launcher: Launcher,
     stop: threading.Event,
@@ -152,7 +152,7 @@ def _watch(
 
 
 def _until_captured(
-    request: Request,
+    request: RunRequest,
     job: RunningJob,
     agent: Recording,
     injector: Injector,
@@ -199,14 +199,14 @@ def _take_last_exits(job: RunningJob, agent: Recording, ending: Ending) -> None:
 
 
 def _plan(
-    request: Request, folder: JobFolder, environment: Mapping[str, str], injector: Injector
-) -> Plan:
+    request: RunRequest, folder: JobFolder, environment: Mapping[str, str], injector: Injector
+) -> JobPlan:
     scenario = request.scenario
     faulty = request.variant == "fault"
     program = scenario.program
     if not faulty and scenario.control_program is not None:
         program = scenario.control_program
-    return Plan(
+    return JobPlan(
         run_dir=folder.path,
         case_dir=folder.case,
         script=program,
@@ -236,7 +236,7 @@ def _analyze(case: Path) -> Verdict:
     return verdict
 
 
-def _judge(request: Request, folder: JobFolder, verdict: Verdict, ending: Ending) -> Judgement:
+def _judge(request: RunRequest, folder: JobFolder, verdict: Verdict, ending: Ending) -> Judgement:
     if request.scenario.expect is None:
         return Judgement(Outcome.PASS)
     failed = tuple(ended.rank for ended in ending.failed)
@@ -265,7 +265,7 @@ def _explain(failure: Exception) -> str:
 
 
 def _truth(
-    request: Request, launcher: str, ending: Ending, started: int, result: Result
+    request: RunRequest, launcher: str, ending: Ending, started: int, result: Result
 ) -> dict[str, object]:
     """Content of ``truth.json``: what was done, when and where, and what was expected of it."""
     scenario = request.scenario
@@ -293,7 +293,7 @@ def _truth(
     }
 
 
-def expectation(request: Request) -> dict[str, object] | None:
+def expectation(request: RunRequest) -> dict[str, object] | None:
     """What is expected of a request's verdict, as JSON; None where nothing is."""
     expect = request.scenario.expect
     if expect is None:
@@ -308,7 +308,7 @@ def expectation(request: Request) -> dict[str, object] | None:
     }
 
 
-def _cause(expect: Expect, request: Request) -> dict[str, object]:
+def _cause(expect: Expect, request: RunRequest) -> dict[str, object]:
     return {
         "status": expect.status_on(request.backend).value,
         "cause": expect.cause.value,
@@ -332,4 +332,4 @@ def _strike(strike: Strike) -> dict[str, object]:
     }
 
 
-__all__ = ["Request", "Result", "expectation", "run"]
+__all__ = ["Result", "RunRequest", "expectation", "run"]

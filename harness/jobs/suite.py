@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from hanglab.harness.jobs.outcome import Judgement, Outcome, exit_code
 from hanglab.harness.jobs.resources import Allotment
-from hanglab.harness.jobs.run import Request, Result, expectation, run
+from hanglab.harness.jobs.run import Result, RunRequest, expectation, run
 from hanglab.harness.jobs.run_folder import ArtifactsError, RunFolder, Variant, write_json
 from hanglab.harness.launchers.selection import LAUNCHERS, Launchers, launcher_of
 from hanglab.harness.scenarios.declaration import Scenario
@@ -44,14 +44,14 @@ class Options:
 class Listener(Protocol):
     """Hears how a suite gets on; called from several threads."""
 
-    def phase(self, request: Request, phase: str) -> None: ...
+    def phase(self, request: RunRequest, phase: str) -> None: ...
 
     def result(self, result: Result) -> None: ...
 
 
-def plan(found: Found, options: Options) -> tuple[list[Request], list[Result]]:
+def plan(found: Found, options: Options) -> tuple[list[RunRequest], list[Result]]:
     """Jobs to run, and the results of those that cannot be: broken files and skips."""
-    requests: list[Request] = []
+    requests: list[RunRequest] = []
     settled = [_broken(broken) for broken in found.broken]
     for scenario in found.scenarios:
         asked = requests_of(scenario, options)
@@ -64,11 +64,11 @@ def plan(found: Found, options: Options) -> tuple[list[Request], list[Result]]:
     return requests, settled
 
 
-def requests_of(scenario: Scenario, options: Options) -> list[Request]:
+def requests_of(scenario: Scenario, options: Options) -> list[RunRequest]:
     """Fault and control of a scenario, as often as asked for."""
     variants: tuple[Variant, ...] = ("fault", "control") if options.control else ("fault",)
     return [
-        Request(
+        RunRequest(
             scenario=scenario,
             variant=variant,
             repetition=repetition,
@@ -85,7 +85,7 @@ def requests_of(scenario: Scenario, options: Options) -> list[Request]:
     ]
 
 
-def refusal_of(scenario: Scenario, request: Request) -> str | None:
+def refusal_of(scenario: Scenario, request: RunRequest) -> str | None:
     """Why a scenario cannot run here as asked, or None.
 
     Raises PoolTooSmall where the GPUs that it needs are there, but not for hanglab.
@@ -107,7 +107,7 @@ def refusal_of(scenario: Scenario, request: Request) -> str | None:
     return Allotment().refusal(scenario, request.backend)
 
 
-def _needs(scenario: Scenario, request: Request) -> list[str]:
+def _needs(scenario: Scenario, request: RunRequest) -> list[str]:
     needs = [request.backend, *scenario.needs]
     needs += LAUNCHERS[launcher_of(needs, request.launcher)].needs
     needs += [fault.needs for fault in scenario.faults if fault.needs]
@@ -124,7 +124,7 @@ def _broken(broken: BrokenFile) -> Result:
 
 
 def run_all(
-    requests: Sequence[Request],
+    requests: Sequence[RunRequest],
     folder: RunFolder,
     launchers: Launchers,
     jobs: int,
@@ -138,7 +138,7 @@ def run_all(
     """
     allotment = Allotment()
 
-    def one(request: Request) -> Result | None:
+    def one(request: RunRequest) -> Result | None:
         def tell(phase: str) -> None:
             listener.phase(request, phase)
 
@@ -160,7 +160,7 @@ def run_all(
 
 
 def _run_one(
-    request: Request,
+    request: RunRequest,
     folder: RunFolder,
     launchers: Launchers,
     stop: threading.Event,

@@ -7,7 +7,7 @@ import importlib.metadata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.protocol import JobPlan
 
 #: Set for each rank; never inherited from hanglab's own environment.
 RANK_VARIABLES = (
@@ -30,7 +30,7 @@ RANK_VARIABLES = (
 )
 
 
-def job_environment(plan: Plan, caller: Mapping[str, str], runtime_dir: Path) -> dict[str, str]:
+def job_environment(plan: JobPlan, caller: Mapping[str, str], runtime_dir: Path) -> dict[str, str]:
     """What all processes of the job have in common, built on the caller's environment."""
     environment = {name: value for name, value in caller.items() if name not in RANK_VARIABLES}
     environment.setdefault("OMP_NUM_THREADS", "1")
@@ -100,7 +100,7 @@ def nccl_environment(devices: Sequence[str], world_size: int, ras_port: int) -> 
     return environment
 
 
-def own_dumps(plan: Plan, runtime_dir: Path) -> dict[str, str]:
+def own_dumps(plan: JobPlan, runtime_dir: Path) -> dict[str, str]:
     """Lets torch's watchdog dump at a timeout, and whenever somebody writes into its pipe.
 
     Both are written by threads that need no interpreter, so they work where it is held.

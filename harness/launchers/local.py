@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hanglab.harness.launchers.environment import settled_early
-from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.protocol import JobPlan
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.launcher import GuardedLauncher, Kind
 
@@ -30,7 +30,7 @@ class LocalLauncher(GuardedLauncher):
     def kind_of(self, environment: Mapping[str, str]) -> Kind:
         return settled_early(environment)
 
-    def order(self, plan: Plan, environment: dict[str, str]) -> Message:
+    def order(self, plan: JobPlan, environment: dict[str, str]) -> Message:
         return {
             "script": os.path.abspath(plan.script),
             "function": plan.function,

@@ -46,7 +46,7 @@ class RemainsLeft(LaunchError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class JobPlan:
     """One job to start."""
 
     run_dir: Path
@@ -178,7 +178,7 @@ class Launcher(Protocol):
     def prepare(self) -> None:
         """Begins in the background what the first start would have to wait for."""
 
-    def start(self, plan: Plan) -> RunningJob:
+    def start(self, plan: JobPlan) -> RunningJob:
         """Starts the ranks.  Raises :class:`LaunchError`."""
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from hanglab.harness.launchers.environment import SHARED_GPU
-from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.protocol import JobPlan
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.launcher import GuardedLauncher
 
@@ -30,7 +30,7 @@ class TorchrunLauncher(GuardedLauncher):
     def command(self) -> list[str]:
         return [sys.executable, "-m", "hanglab.harness.launchers.supervision.command_ranks"]
 
-    def order(self, plan: Plan, environment: dict[str, str]) -> Message:
+    def order(self, plan: JobPlan, environment: dict[str, str]) -> Message:
         _add_hook(environment)
         script = os.path.abspath(plan.script)
         if plan.function is None and environment.get(SHARED_GPU):

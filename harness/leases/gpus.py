@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hanglab.harness.leases.folder import leases_folder
-from hanglab.harness.leases.machine import Closeness, Gpu, Machine, read_machine
-from hanglab.harness.leases.pool import Kind, Pool
+from hanglab.harness.leases.machine import Closeness, Gpu, GpuInventory, read_machine
+from hanglab.harness.leases.pool import LeasePool, ResourceKind
 
-GPU = Kind("gpu", "GPU", "GPUs")
+GPU = ResourceKind("gpu", "GPU", "GPUs")
 
 #: With more free GPUs than this, neighbours are picked step by step and not by trying all sets.
 _EXHAUSTIVE = 10
@@ -34,7 +34,7 @@ class Device:
         return self.gpu.uuid if self.gpu is not None else f"visible-{self.token}"
 
 
-def visible_devices(machine: Machine, environment: Mapping[str, str]) -> list[Device]:
+def visible_devices(machine: GpuInventory, environment: Mapping[str, str]) -> list[Device]:
     """What CUDA would show: the outer CUDA_VISIBLE_DEVICES, or else all GPUs.
 
     As CUDA does, an entry that means no GPU ends the list.  Places in the list
@@ -52,7 +52,7 @@ def visible_devices(machine: Machine, environment: Mapping[str, str]) -> list[De
     return devices
 
 
-def _device(token: str, machine: Machine, environment: Mapping[str, str]) -> Device | None:
+def _device(token: str, machine: GpuInventory, environment: Mapping[str, str]) -> Device | None:
     if token.isdecimal():
         whole = {gpu.index: gpu for gpu in machine.gpus if not gpu.uuid.startswith("MIG-")}
         if machine.gpus and int(token) not in whole:
@@ -75,7 +75,7 @@ class GpuPool:
 
     def __init__(
         self,
-        machine: Machine | None = None,
+        machine: GpuInventory | None = None,
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> None:
@@ -84,7 +84,7 @@ class GpuPool:
         self.outer = outer.get("CUDA_VISIBLE_DEVICES")
         self.devices = visible_devices(self.machine, outer)
         self._by_key = {device.key: device for device in self.devices}
-        self.pool = Pool(
+        self.pool = LeasePool(
             folder if folder is not None else leases_folder(),
             GPU,
             [device.key for device in self.devices],

@@ -32,7 +32,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Machine:
+class GpuInventory:
     """What NVML told.  ``problem`` says why it told of no GPU."""
 
     gpus: tuple[Gpu, ...] = ()
@@ -45,25 +45,25 @@ class Machine:
 
 
 @functools.cache
-def read_machine() -> Machine:
+def read_machine() -> GpuInventory:
     """Asks NVML, once per process.  Never raises: ``problem`` says why there are no GPUs."""
     try:
         import pynvml
     except ImportError:
-        return Machine(problem="nvidia-ml-py is not installed")
+        return GpuInventory(problem="nvidia-ml-py is not installed")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as failure:
-        return Machine(problem=f"NVML: {failure}")
+        return GpuInventory(problem=f"NVML: {failure}")
     try:
         return _read(pynvml)
     except pynvml.NVMLError as failure:
-        return Machine(problem=f"NVML: {failure}")
+        return GpuInventory(problem=f"NVML: {failure}")
     finally:
         pynvml.nvmlShutdown()
 
 
-def _read(nvml: Any) -> Machine:
+def _read(nvml: Any) -> GpuInventory:
     handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
     parts = [list(_parts(nvml, index, handle)) for index, handle in enumerate(handles)]
     links: dict[tuple[str, str], Closeness] = {}
@@ -72,7 +72,7 @@ def _read(nvml: Any) -> Machine:
             near = _closeness(nvml, one, handles[j])
             links.update({(a.uuid, b.uuid): near for a in parts[i] for b in parts[j]})
     gpus = tuple(gpu for group in parts for gpu in group)
-    return Machine(gpus, links, "" if gpus else "NVML knows of no GPU")
+    return GpuInventory(gpus, links, "" if gpus else "NVML knows of no GPU")
 
 
 def _parts(nvml: Any, index: int, handle: Any) -> Iterator[Gpu]:

@@ -28,7 +28,7 @@ class PoolTooSmall(HanglabError):
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """What is leased: a word for file names, and the words for one and for many."""
 
     name: str
@@ -43,7 +43,7 @@ def take_first(free: Sequence[str], count: int) -> Sequence[str] | None:
     return free[:count] if len(free) >= count else None
 
 
-class Pool:
+class LeasePool:
     """All things of a kind on this machine, as far as this process may use them.
 
     ``names`` are the things; two processes that mean the same thing must call
@@ -51,7 +51,7 @@ class Pool:
     """
 
     def __init__(
-        self, folder: Path, kind: Kind, names: Sequence[str], choose: Choice = take_first
+        self, folder: Path, kind: ResourceKind, names: Sequence[str], choose: Choice = take_first
     ) -> None:
         self.names = tuple(names)
         self._folder = folder

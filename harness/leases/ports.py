@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Final
 
 from hanglab.harness.leases.folder import leases_folder
-from hanglab.harness.leases.pool import Kind, Pool
+from hanglab.harness.leases.pool import LeasePool, ResourceKind
 
 #: Below the range from which Linux gives ports to those who do not choose (32768 on).
 PORTS: Final = range(20480, 20608)
 
-PORT = Kind("port", "port", "ports")
+PORT = ResourceKind("port", "port", "ports")
 
 
-def port_pool(folder: Path | None = None, ports: Sequence[int] = PORTS) -> Pool:
+def port_pool(folder: Path | None = None, ports: Sequence[int] = PORTS) -> LeasePool:
     """The machine's pool of ports on the loopback interface."""
     names = [str(port) for port in ports]
-    return Pool(folder if folder is not None else leases_folder(), PORT, names, _choose_unused)
+    return LeasePool(folder if folder is not None else leases_folder(), PORT, names, _choose_unused)
 
 
 def _choose_unused(free: Sequence[str], count: int) -> Sequence[str] | None:

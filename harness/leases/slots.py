@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hanglab.harness.leases.folder import leases_folder
-from hanglab.harness.leases.pool import Kind, Pool, Tell
+from hanglab.harness.leases.pool import LeasePool, ResourceKind, Tell
 
 #: Ranks mostly wait, so a processor bears more than one job.
 JOBS_PER_CPU = 2
 
-CPU = Kind("cpu", "slot for a job", "slots for jobs")
+CPU = ResourceKind("cpu", "slot for a job", "slots for jobs")
 
 
 class CpuSlots:
@@ -23,7 +23,7 @@ class CpuSlots:
     def __init__(self, folder: Path | None = None, count: int | None = None) -> None:
         self.count = count or JOBS_PER_CPU * len(os.sched_getaffinity(0))
         names = [str(number) for number in range(self.count)]
-        self._pool = Pool(folder if folder is not None else leases_folder(), CPU, names)
+        self._pool = LeasePool(folder if folder is not None else leases_folder(), CPU, names)
 
     @contextlib.contextmanager
     def lease(

@@ -11,7 +11,7 @@ import pytest
 from hanglab.analyzer.verdict import Verdict
 from hanglab.harness.jobs.outcome import Outcome, expected_location
 from hanglab.harness.jobs.reproduction import command
-from hanglab.harness.jobs.run import Request, Result
+from hanglab.harness.jobs.run import Result, RunRequest
 
 if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
@@ -65,7 +65,7 @@ def describe_failure(result: Result) -> str:
     return "\n".join(lines)
 
 
-def expected_rows(request: Request, verdict: Verdict | None) -> list[ComparedRow]:
+def expected_rows(request: RunRequest, verdict: Verdict | None) -> list[ComparedRow]:
     """Fields that the scenario expects of its verdict, beside those that it got."""
     expect = request.scenario.expect
     assert expect is not None

@@ -13,7 +13,7 @@ import pytest
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.outcome import Judgement, Outcome
 from hanglab.harness.jobs.resources import least_gpus
-from hanglab.harness.jobs.run import Request, Result
+from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.suite import Options, refusal_of, requests_of, to_json
 from hanglab.harness.launchers.selection import LAUNCHERS, launcher_of
 from hanglab.harness.pytest_plugin.failure import (
@@ -102,7 +102,7 @@ class ScenarioFile(pytest.File):
 class ScenarioItem(pytest.Item):
     """One job: the fault of a scenario, or its control."""
 
-    def __init__(self, *, suite: PluginSession, asked: Request, **given: Any) -> None:
+    def __init__(self, *, suite: PluginSession, asked: RunRequest, **given: Any) -> None:
         super().__init__(**given)
         self._suite = suite
         self.asked = asked

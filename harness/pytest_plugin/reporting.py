@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hanglab.harness.jobs.outcome import Outcome
-from hanglab.harness.jobs.run import Request, Result, expectation
+from hanglab.harness.jobs.run import Result, RunRequest, expectation
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.jobs.suite import Options, write_entries
 from hanglab.harness.report import markdown
@@ -33,7 +33,7 @@ Entry = dict[str, Any]
 _ENTRY = "hanglab_entry"
 
 
-def asked_properties(request: Request) -> list[Property]:
+def asked_properties(request: RunRequest) -> list[Property]:
     """Known before the job runs; they become properties of the JUnit test case."""
     return [
         ("scenario", request.scenario.name),
@@ -46,7 +46,7 @@ def asked_properties(request: Request) -> list[Property]:
     ]
 
 
-def _expected(request: Request) -> str:
+def _expected(request: RunRequest) -> str:
     expected = expectation(request) or {}
     return " ".join(str(expected[key]) for key in ("status", "cause") if key in expected)
 

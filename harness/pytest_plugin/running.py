@@ -14,7 +14,7 @@ import pytest
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.outcome import Judgement, Outcome
 from hanglab.harness.jobs.resources import Allotment
-from hanglab.harness.jobs.run import Request, Result, run
+from hanglab.harness.jobs.run import Result, RunRequest, run
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.launchers.selection import make_launcher
 from hanglab.harness.pytest_plugin import workers
@@ -44,7 +44,7 @@ class Runner:
         for name in launchers:
             self._launcher(name).prepare()
 
-    def run(self, request: Request) -> tuple[Result, list[str]]:
+    def run(self, request: RunRequest) -> tuple[Result, list[str]]:
         """Runs one job, and says for what it had to wait.
 
         Raises KeyboardInterrupt where Ctrl-C came; the job is over and its Case
@@ -89,7 +89,7 @@ class Runner:
             self.folder.begin()
             self._begun = True
 
-    def _folder(self, request: Request) -> RunFolder:
+    def _folder(self, request: RunRequest) -> RunFolder:
         return self.part(request.backend, request.launcher, str(request.world_size))
 
     def part(self, backend: str, launcher: str, world_size: str) -> RunFolder:

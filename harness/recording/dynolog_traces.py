@@ -14,7 +14,7 @@ from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Do
 from hanglab.recorder.profiling.configuration import BadConfiguration, configuration, trace_path
 from hanglab.recorder.profiling.hosts import NoHosts, slurm_number
 from hanglab.recorder.profiling.multi_host_request import HostPart
-from hanglab.recorder.profiling.receipts import Asked, Receipt
+from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt
 from hanglab.recorder.profiling.registry import DEFAULT_PERIOD_S
 from hanglab.recorder.profiling.trace_check import Checking
 from hanglab.recorder.profiling.traces import Check
@@ -26,7 +26,7 @@ _POLL_S = 0.1
 _MOST = 1000
 
 
-def fitting(asked: Asked, start_in_s: float | None) -> tuple[Asked, float | None]:
+def fitting(asked: ProfileRequest, start_in_s: float | None) -> tuple[ProfileRequest, float | None]:
     """The request and its start as processes behind dynolog can meet it, who tell of nothing.
 
     Raises UsageError for what dynolog has no words for, and TooEarly.
@@ -51,7 +51,9 @@ def fitting(asked: Asked, start_in_s: float | None) -> tuple[Asked, float | None
     return asked, start_in_s if start_in_s is not None else lead_s + 2.0
 
 
-def place(doors: Sequence[Door], asked: Asked, start_ms: float, out: Path) -> list[HostPart]:
+def place(
+    doors: Sequence[Door], asked: ProfileRequest, start_ms: float, out: Path
+) -> list[HostPart]:
     """Ask all daemons at once, for files in ``out``; ``start_ms`` is wall time, 0 by iterations.
 
     Raises HanglabError where nothing can be asked at all.
@@ -88,7 +90,7 @@ def place(doors: Sequence[Door], asked: Asked, start_ms: float, out: Path) -> li
     return parts
 
 
-def follow(parts: Sequence[HostPart], asked: Asked, start_ms: float) -> None:
+def follow(parts: Sequence[HostPart], asked: ProfileRequest, start_ms: float) -> None:
     """Wait for the files and read them; one that does not come to this host is told as such."""
     window = asked.window
     length_s = 0.0 if window.iterations else window.duration_ms / 1e3

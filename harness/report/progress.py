@@ -13,7 +13,7 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, Time
 from rich.text import Text
 
 from hanglab.harness.jobs.outcome import describe
-from hanglab.harness.jobs.run import Request, Result
+from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.report.results import OUTCOME_STYLE, title
 from hanglab.harness.scenarios.durations import expected_seconds
 
@@ -21,12 +21,12 @@ from hanglab.harness.scenarios.durations import expected_seconds
 class RunProgress:
     """Running jobs, a bar and the time left on a terminal; elsewhere a line for each ended job."""
 
-    def __init__(self, console: Console, requests: Sequence[Request]) -> None:
+    def __init__(self, console: Console, requests: Sequence[RunRequest]) -> None:
         self._console = console
         self._total = len(requests)
         self._ended = 0
         self._lock = threading.Lock()
-        self._running: dict[Request, TaskID] = {}
+        self._running: dict[RunRequest, TaskID] = {}
         self._jobs = rich.progress.Progress(
             TextColumn("      {task.description:<40}", style="cyan", markup=False),
             TimeElapsedColumn(),
@@ -49,7 +49,7 @@ class RunProgress:
         """Keeps the running jobs in sight while it is open, where there is a terminal."""
         return self._live if self._console.is_terminal else nullcontext()
 
-    def phase(self, request: Request, phase: str) -> None:
+    def phase(self, request: RunRequest, phase: str) -> None:
         with self._lock:
             if request not in self._running:
                 self._running[request] = self._jobs.add_task(request.title, phase=phase)

@@ -24,7 +24,7 @@ from hanglab.recorder.case.progress import NotProgress, read_progress
 from hanglab.recorder.profiling import agent_notes, wire
 from hanglab.recorder.profiling.access_control import MIN_TOKEN, Refused, is_loopback
 from hanglab.recorder.profiling.configuration import Detail
-from hanglab.recorder.profiling.receipts import Asked, Selection
+from hanglab.recorder.profiling.receipts import ProfileRequest, Selection
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 from hanglab.recorder.profiling.triggers import Flags, Limiter, slow_stretch
@@ -133,7 +133,7 @@ class Profiles:
     def _look(self) -> None:
         for path in self._runtime.glob(PATTERN):
             try:
-                asked = msgspec.json.decode(path.read_bytes(), type=Asked)
+                asked = msgspec.json.decode(path.read_bytes(), type=ProfileRequest)
                 path.unlink()
             except (OSError, msgspec.MsgspecError):
                 with contextlib.suppress(OSError):
@@ -143,10 +143,10 @@ class Profiles:
         if self._slow_factor is None:
             return
         if (reason := self._slow()) and self._limiter.allow():
-            self._place(Asked(detail=Detail(stacks=True)), reason)
+            self._place(ProfileRequest(detail=Detail(stacks=True)), reason)
         flagged = sorted(self._flagged())
         if flagged and self._limiter.allow():
-            asked = Asked(Selection(ranks=flagged), detail=Detail(stacks=True))
+            asked = ProfileRequest(Selection(ranks=flagged), detail=Detail(stacks=True))
             self._place(asked, "its straggler detector called ranks slow")
 
     def overlook(self) -> None:
@@ -164,7 +164,7 @@ class Profiles:
             agent_notes.remove(self._note)
         shutil.rmtree(self._traces, ignore_errors=True)
 
-    def _place(self, asked: Asked, reason: str) -> None:
+    def _place(self, asked: ProfileRequest, reason: str) -> None:
         service = self._service
         if service is None:
             return

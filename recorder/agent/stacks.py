@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hanglab.recorder.case.records import Frame, ThreadStack
+from hanglab.recorder.case.records import StackFrame, ThreadStack
 
 #: A py-spy that takes longer than this is given up, in seconds; reading the tables of
 #: torch's libraries takes several.
@@ -105,7 +105,8 @@ def _thread(row: dict[str, Any], pid: int) -> ThreadStack:
     os_thread_id = row.get("os_thread_id")
     return ThreadStack(
         frames=[
-            Frame(str(f["name"]), str(f["filename"]), int(f["line"] or 0)) for f in row["frames"]
+            StackFrame(str(f["name"]), str(f["filename"]), int(f["line"] or 0))
+            for f in row["frames"]
         ],
         name=str(row.get("thread_name") or ""),
         os_thread_id=os_thread_id,

@@ -20,7 +20,7 @@ from hanglab.recorder.case.progress_records import (
     GroupCounter,
     Loader,
     OpenSection,
-    Operation,
+    OperationCall,
     Pause,
     Progress,
     SectionEvent,
@@ -273,7 +273,7 @@ def _loader(row: tuple[int, ...]) -> Loader:
     )
 
 
-def _operations(tables: _TableReader) -> list[Operation]:
+def _operations(tables: _TableReader) -> list[OperationCall]:
     signatures = {row[0]: row for row in tables.ring(layout.SIGNATURES)}
     return [
         _operation(row, signatures.get(row[_SIGNATURE], _NO_SIGNATURE), tables)
@@ -281,7 +281,9 @@ def _operations(tables: _TableReader) -> list[Operation]:
     ]
 
 
-def _operation(row: tuple[int, ...], signature: tuple[int, ...], tables: _TableReader) -> Operation:
+def _operation(
+    row: tuple[int, ...], signature: tuple[int, ...], tables: _TableReader
+) -> OperationCall:
     values = dict(zip(layout.SIGNATURE_FIELDS, signature, strict=True))
     # Both have a number; that of the operation counts.
     values |= zip(layout.OPERATION_FIELDS, row, strict=True)
@@ -291,7 +293,7 @@ def _operation(row: tuple[int, ...], signature: tuple[int, ...], tables: _TableR
     return _decoded(values, tables)
 
 
-def _operations_1(tables: _TableReader) -> list[Operation]:
+def _operations_1(tables: _TableReader) -> list[OperationCall]:
     names = layout.OPERATION_FIELDS_1
     return [
         _decoded(dict(zip(names, row, strict=True)), tables)
@@ -299,9 +301,9 @@ def _operations_1(tables: _TableReader) -> list[Operation]:
     ]
 
 
-def _decoded(values: dict[str, int], tables: _TableReader) -> Operation:
+def _decoded(values: dict[str, int], tables: _TableReader) -> OperationCall:
     text = tables.text
-    return Operation(
+    return OperationCall(
         index=values["number"] - 1,
         method=text(values["method"]),
         group=text(values["group"]),

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 
-class Operation(msgspec.Struct):
+class OperationCall(msgspec.Struct):
     """One call that crossed from Python into a process group.
 
     ``entered_ns`` and ``returned_ns`` bracket the call into the process group,
@@ -172,7 +172,7 @@ class Progress(msgspec.Struct):
     step_started_ns: int | None
     operations_total: int
     #: The latest operations that still stand in the ring, oldest first.
-    operations: list[Operation] = []
+    operations: list[OperationCall] = []
     open_sections: list[OpenSection] = []
     section_totals: list[SectionTotal] = []
     #: The latest ended sections, oldest first.

@@ -125,7 +125,7 @@ class GroupRecord(msgspec.Struct):
     backend: text.Public = ""
 
 
-class Frame(msgspec.Struct, frozen=True):
+class StackFrame(msgspec.Struct, frozen=True):
     function: text.FunctionName
     file: text.CodeFile
     line: int
@@ -134,7 +134,7 @@ class Frame(msgspec.Struct, frozen=True):
 class ThreadStack(msgspec.Struct):
     """Stack of one thread, innermost frame first."""
 
-    frames: list[Frame]
+    frames: list[StackFrame]
     name: text.ThreadName = ""
     os_thread_id: int | None = None
     main: bool = False
@@ -218,7 +218,7 @@ class Raised(msgspec.Struct):
     type: text.ExceptionType
     message: text.Message
     #: Innermost frame first.
-    frames: list[Frame]
+    frames: list[StackFrame]
     thread: text.ThreadName = "MainThread"
     main: bool = True
     #: What led to it, the latest first, each as ``type: message``.
@@ -266,7 +266,7 @@ class Departure(msgspec.Struct):
     #: As it was called with; None of ``end``.
     code: int | None = None
     #: Innermost line of user code that called.
-    frame: Frame | None = None
+    frame: StackFrame | None = None
 
 
 class Host(msgspec.Struct):

@@ -16,7 +16,7 @@ import msgspec
 from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.profiling import wire
 from hanglab.recorder.profiling.clock_offset import Heard, offset_ms
-from hanglab.recorder.profiling.receipts import Asked, ProcessState, Receipt
+from hanglab.recorder.profiling.receipts import ProcessState, ProfileRequest, Receipt
 
 #: Seconds for an agent to look at all its processes.
 _LOOK_S = 60.0
@@ -37,7 +37,7 @@ class AgentRefused(HanglabError):
 
 
 @dataclass(frozen=True)
-class Status:
+class HostStatus:
     """One host's registered processes."""
 
     host: str
@@ -116,7 +116,7 @@ def is_dynolog(door: Door) -> bool:
     return isinstance(ask(door, {"fn": "getStatus"}).get("status"), int)
 
 
-def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> Status:
+def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> HostStatus:
     """Who is registered.  Raises AgentUnreachable and AgentRefused.
 
     ``look``: have the agent see first which of them stand still, and compare clocks well enough
@@ -129,10 +129,10 @@ def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> Statu
         before_ms = time.time() * 1e3
         answer = _read(door, ask(door, {"fn": "hanglab.status"}), _StatusAnswer)
         heard.append(Heard(before_ms, time.time() * 1e3, answer.now_ms))
-    return Status(answer.host, answer.processes, offset_ms(heard))
+    return HostStatus(answer.host, answer.processes, offset_ms(heard))
 
 
-def place(door: Door, asked: Asked) -> tuple[str, list[Receipt]]:
+def place(door: Door, asked: ProfileRequest) -> tuple[str, list[Receipt]]:
     """The order's name, and the receipts as they stand.  Raises as :func:`ask`."""
     answer = ask(door, {"fn": "hanglab.profile", "asked": msgspec.to_builtins(asked)}, 30.0)
     placed = _read(door, answer, _OrderAnswer)

@@ -62,7 +62,7 @@ class Detail(msgspec.Struct, frozen=True):
     modules: bool = False
 
 
-class Window(msgspec.Struct, frozen=True):
+class TraceWindow(msgspec.Struct, frozen=True):
     """When a trace is taken: for a time, or for a number of iterations.
 
     ``iterations`` 0 means by time.  ``start_ms`` is wall time in milliseconds
@@ -97,7 +97,7 @@ class Window(msgspec.Struct, frozen=True):
         return -(-self.warmup_ms // 1000)
 
 
-def configuration(file: str, trace_id: str, window: Window, detail: Detail) -> str:
+def configuration(file: str, trace_id: str, window: TraceWindow, detail: Detail) -> str:
     """The text for one process.
 
     ``file``: the path as the process sees it; Kineto puts ``_<pid>`` before its

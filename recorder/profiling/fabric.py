@@ -30,7 +30,7 @@ class BadFrame(ValueError):
 
 
 @dataclass(frozen=True)
-class Request:
+class FabricRequest:
     """``req`` from a process: "I am here; is there anything to do?" """
 
     #: ACTIVITIES is set while no trace runs in the process.
@@ -54,7 +54,7 @@ class Context:
     job_id: int
 
 
-def decode(data: bytes) -> Request | Context:
+def decode(data: bytes) -> FabricRequest | Context:
     """What a process says.  Raises BadFrame."""
     if len(data) < _HEADER.size:
         raise BadFrame(f"{len(data)} bytes are too few for a header")
@@ -72,7 +72,7 @@ def decode(data: bytes) -> Request | Context:
     raise BadFrame(f"unknown type {name[:32]!r}")
 
 
-def _decode_request(payload: bytes) -> Request:
+def _decode_request(payload: bytes) -> FabricRequest:
     if len(payload) < _REQUEST.size:
         raise BadFrame(f"a request of {len(payload)} bytes")
     accepts, count, job_id = _REQUEST.unpack_from(payload)
@@ -81,10 +81,10 @@ def _decode_request(payload: bytes) -> Request:
     pids = struct.unpack_from(f"@{count}i", payload, _REQUEST.size)
     if pids[0] <= 0:
         raise BadFrame(f"process id {pids[0]}")
-    return Request(accepts, job_id, pids)
+    return FabricRequest(accepts, job_id, pids)
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: FabricRequest) -> bytes:
     """The datagram that a process sends."""
     payload = _REQUEST.pack(request.accepts, len(request.pids), request.job_id)
     return _frame(b"req", payload + struct.pack(f"@{len(request.pids)}i", *request.pids))

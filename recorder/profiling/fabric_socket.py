@@ -21,7 +21,7 @@ _TIMESTAMP = struct.Struct("@qq")
 PATIENCE_S = 0.075
 
 
-class NameTaken(OSError):
+class SocketNameTaken(OSError):
     """Another daemon has the name already."""
 
 
@@ -54,7 +54,7 @@ class FabricSocket:
     def __init__(self, folder: Path | None) -> None:
         """``folder``: of the socket files, None for the abstract namespace.
 
-        Raises NameTaken, and OSError where the folder cannot be used.
+        Raises SocketNameTaken, and OSError where the folder cannot be used.
         """
         self._path = folder / fabric.DAEMON if folder is not None else None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -109,11 +109,13 @@ class FabricSocket:
             try:
                 self._socket.bind(name)
             except OSError as error:
-                raise NameTaken(error.errno, "another profiling daemon runs on this host") from None
+                raise SocketNameTaken(
+                    error.errno, "another profiling daemon runs on this host"
+                ) from None
             return
         path = os.fspath(self._path)
         if self._path.exists() and not _dead(path):
-            raise NameTaken(0, f"another profiling daemon listens at {path}")
+            raise SocketNameTaken(0, f"another profiling daemon listens at {path}")
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
         self._socket.bind(path)

@@ -14,11 +14,11 @@ import msgspec
 
 from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.profiling import client
-from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door, Status
+from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door, HostStatus
 from hanglab.recorder.profiling.receipts import (
     MAX_PATIENCE_S,
-    Asked,
     ProcessState,
+    ProfileRequest,
     Receipt,
     Selection,
 )
@@ -61,11 +61,11 @@ class TooEarly(HanglabError):
 
 
 @dataclass
-class Plan:
+class RequestPlan:
     """What is to be asked of which hosts."""
 
     doors: Sequence[Door]
-    asked: Asked
+    asked: ProfileRequest
     #: Seconds from ``begun`` to the common start; None for the earliest that all can meet.
     start_in_s: float | None = None
     #: Wall time in seconds.
@@ -75,7 +75,7 @@ class Plan:
 _T = TypeVar("_T")
 
 
-def place(plan: Plan) -> list[HostPart]:
+def place(plan: RequestPlan) -> list[HostPart]:
     """Ask all hosts at once.  Raises TooEarly; whatever one host does wrong stays its own."""
     parts = _ask(plan)
     for _ in range(_MOST_OVERTAKEN):
@@ -87,17 +87,17 @@ def place(plan: Plan) -> list[HostPart]:
     return parts
 
 
-def _ask(plan: Plan) -> list[HostPart]:
+def _ask(plan: RequestPlan) -> list[HostPart]:
     thorough = plan.asked.window.iterations > 0
 
-    def look(door: Door) -> Status:
+    def look(door: Door) -> HostStatus:
         return client.status(door, "thoroughly" if thorough else "briefly")
 
     parts: list[HostPart] = []
-    statuses: dict[Door, Status] = {}
+    statuses: dict[Door, HostStatus] = {}
     for door, found in zip(plan.doors, everywhere(plan.doors, look), strict=True):
         part = HostPart(door, door.host)
-        if isinstance(found, Status):
+        if isinstance(found, HostStatus):
             statuses[door] = found
             part.host = found.host
         else:
@@ -213,7 +213,7 @@ def chosen(processes: Sequence[ProcessState], selection: Selection) -> list[Proc
     return found
 
 
-def _common_start(plan: Plan, everyone: Sequence[ProcessState]) -> float:
+def _common_start(plan: RequestPlan, everyone: Sequence[ProcessState]) -> float:
     """Wall time here in milliseconds; 0 for as soon as possible.  Raises TooEarly."""
     window = plan.asked.window
     if window.iterations or not everyone:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from hanglab.recorder.profiling.configuration import Detail, Window
+from hanglab.recorder.profiling.configuration import Detail, TraceWindow
 
 #: Longest wait for a file beyond its window, in seconds.
 MAX_PATIENCE_S = 3600.0
@@ -49,11 +49,11 @@ class Selection(msgspec.Struct, frozen=True):
     job: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ProfileRequest(msgspec.Struct, frozen=True):
     """One request to profile, as it comes over the wire."""
 
     selection: Selection = Selection()
-    window: Window = Window()
+    window: TraceWindow = TraceWindow()
     detail: Detail = Detail()
     #: Seconds after the end of the window in which the file must have come.
     patience_s: float = 30.0

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from hanglab.recorder.profiling import processes
-from hanglab.recorder.profiling.fabric import Request
+from hanglab.recorder.profiling.fabric import FabricRequest
 from hanglab.recorder.profiling.processes import Identity, Registered
 from hanglab.recorder.profiling.trace_delivery import Handover
 
@@ -82,13 +82,17 @@ class Registry:
         self._registered = registered
         self._clients: dict[str, Client] = {}
 
-    def knows(self, address: str | bytes, request: Request) -> bool:
+    def knows(self, address: str | bytes, request: FabricRequest) -> bool:
         """True if that process has been heard before."""
         client = self._clients.get(_key(address))
         return client is not None and client.own_pid == request.pids[0]
 
     def heard(
-        self, address: str | bytes, pid: int | None, request: Request, now: float | None = None
+        self,
+        address: str | bytes,
+        pid: int | None,
+        request: FabricRequest,
+        now: float | None = None,
     ) -> Client | None:
         """Take note of a request; ``pid`` is the sender's as the kernel gave it, None if unknown.
 

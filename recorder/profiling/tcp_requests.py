@@ -17,10 +17,10 @@ from hanglab.recorder.profiling import dynolog
 from hanglab.recorder.profiling.access_control import Refused, check_token, confined
 from hanglab.recorder.profiling.configuration import trace_path
 from hanglab.recorder.profiling.iteration_pace import Standstills
-from hanglab.recorder.profiling.receipts import Asked, ProcessState
+from hanglab.recorder.profiling.receipts import ProcessState, ProfileRequest
 from hanglab.recorder.profiling.registry import Client, Registry
 from hanglab.recorder.profiling.trace_delivery import Handover
-from hanglab.recorder.profiling.trace_requests import Order, Orders
+from hanglab.recorder.profiling.trace_requests import Orders, TraceRequest
 
 #: Bytes of a trace in one answer.
 _BLOCK = 4 * 1024 * 1024
@@ -103,10 +103,10 @@ class Requests:
         )
 
     def _profile(self, message: dict[str, Any]) -> dict[str, Any]:
-        asked = msgspec.convert(message.get("asked"), Asked)
+        asked = msgspec.convert(message.get("asked"), ProfileRequest)
         return self._told(self.place(asked))
 
-    def place(self, asked: Asked) -> Order:
+    def place(self, asked: ProfileRequest) -> TraceRequest:
         """Take an order.  Raises Refused.
 
         Whether a process stands still decides whether iterations may be asked of
@@ -156,7 +156,7 @@ class Requests:
             order = self.orders.find(message.get("order"))
             return {**self._told(order), "cancelled": self.orders.cancel(order)}
 
-    def _told(self, order: Order) -> dict[str, Any]:
+    def _told(self, order: TraceRequest) -> dict[str, Any]:
         with self.lock:
             receipts = [target.receipt for target in order.targets]
         return {

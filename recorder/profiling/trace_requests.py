@@ -22,11 +22,11 @@ from hanglab.recorder.profiling import processes
 from hanglab.recorder.profiling.access_control import Refused
 from hanglab.recorder.profiling.configuration import (
     BadConfiguration,
-    Window,
+    TraceWindow,
     configuration,
     trace_path,
 )
-from hanglab.recorder.profiling.receipts import MAX_PATIENCE_S, Asked, Receipt, Selection
+from hanglab.recorder.profiling.receipts import MAX_PATIENCE_S, ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.registry import Client, Registry
 from hanglab.recorder.profiling.trace_check import Checking
 from hanglab.recorder.profiling.trace_delivery import Handover
@@ -59,9 +59,9 @@ class Target:
 
 
 @dataclass
-class Order:
+class TraceRequest:
     name: str
-    asked: Asked
+    asked: ProfileRequest
     targets: list[Target]
     placed: float = field(default_factory=time.monotonic)
 
@@ -92,7 +92,7 @@ class Orders:
         self._host = host
         self._standstill = standstill
         self._home = home
-        self._orders: dict[str, Order] = {}
+        self._orders: dict[str, TraceRequest] = {}
 
     @property
     def busy(self) -> bool:
@@ -139,7 +139,7 @@ class Orders:
         hears = max(client.free_in_s + client.period_s for client in clients.values())
         return (time.time() + hears + _KINETO_LEAD_S + _MARGIN_S + warmup_s) * 1e3
 
-    def place(self, asked: Asked) -> Order:
+    def place(self, asked: ProfileRequest) -> TraceRequest:
         """Take an order: each process it concerns gets its own text.  Raises Refused."""
         window = asked.window
         try:
@@ -157,7 +157,7 @@ class Orders:
                     f"{earliest / 1e3 - time.time():.1f} s at the earliest"
                 )
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-        order = Order(name, asked, [])
+        order = TraceRequest(name, asked, [])
         for client in clients.values():
             order.targets.append(self._target(order, client))
         self._orders[name] = order
@@ -168,14 +168,14 @@ class Orders:
             del self._orders[oldest]
         return order
 
-    def find(self, name: object) -> Order:
+    def find(self, name: object) -> TraceRequest:
         """Raises Refused."""
         order = self._orders.get(name) if isinstance(name, str) else None
         if order is None:
             raise Refused(f"there is no order {name!r} here")
         return order
 
-    def cancel(self, order: Order) -> int:
+    def cancel(self, order: TraceRequest) -> int:
         """Take back what no process has been given yet; the number of those."""
         count = 0
         for target in order.targets:
@@ -223,7 +223,7 @@ class Orders:
                     if not target.receipt.final:
                         self._follow(order, target)
 
-    def _target(self, order: Order, client: Client) -> Target:
+    def _target(self, order: TraceRequest, client: Client) -> Target:
         identity = client.identity
         who = f"rank{identity.rank}" if identity.rank is not None else "process"
         pid = identity.pid if identity.pid is not None else client.own_pid
@@ -264,7 +264,7 @@ class Orders:
             client.waiting.append(target.handover)
         return target
 
-    def _obstacle(self, client: Client, window: Window) -> str:
+    def _obstacle(self, client: Client, window: TraceWindow) -> str:
         if len(client.waiting) >= _MOST_WAITING:
             return f"{len(client.waiting)} requests already wait for the process to ask for them"
         if client.given is not None and client.given.awaits_iteration:
@@ -278,7 +278,7 @@ class Orders:
                 )
         return ""
 
-    def _follow(self, order: Order, target: Target) -> None:
+    def _follow(self, order: TraceRequest, target: Target) -> None:
         receipt = target.receipt
         if target.checking is not None:
             checked = target.checking.result()
@@ -306,7 +306,7 @@ class Orders:
         elif now - target.handover.delivered > patience:
             self._fail(target, _no_iteration(target, order.asked.window, patience))
 
-    def _follow_waiting(self, order: Order, target: Target, now: float) -> None:
+    def _follow_waiting(self, order: TraceRequest, target: Target, now: float) -> None:
         """Look after one that the process has not been given."""
         client = target.client
         given = client.given
@@ -332,7 +332,7 @@ class Orders:
         target = self._target_of(handover)
         return target is not None and target.receipt.final
 
-    def _check(self, order: Order, target: Target) -> Check:
+    def _check(self, order: TraceRequest, target: Target) -> Check:
         identity = target.client.identity
         window = order.asked.window
         start = end = None
@@ -395,7 +395,7 @@ def _prepare(folder: Path, home: Path, pid: int | None) -> str:
     return ""
 
 
-def _no_iteration(target: Target, window: Window, patience_s: float) -> str:
+def _no_iteration(target: Target, window: TraceWindow, patience_s: float) -> str:
     if target.handover.begun:
         return (
             f"no file came within {patience_s:.0f} s of the request, and a trace has run in it: "

@@ -100,7 +100,7 @@ def rest_of(method: Method) -> Callable[[Any, Any], Hashable] | None:
     return None
 
 
-class Arguments(NamedTuple):
+class CallArguments(NamedTuple):
     """What a call's arguments say of its operation, as far as they can be read."""
 
     #: None where it is unknown.
@@ -113,7 +113,7 @@ class Arguments(NamedTuple):
     splits: str = ""
 
 
-def read(method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+def read(method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallArguments:
     """Odd arguments are unknown, and those after them; the call itself will judge them.
 
     Raises only what a signal handler of the job raises.
@@ -140,7 +140,7 @@ def read(method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Argum
     except Exception as error:
         if is_the_jobs(error):
             raise
-    return Arguments(**found)
+    return CallArguments(**found)
 
 
 def takes_a_timeout(wait: Callable[..., Any]) -> bool:

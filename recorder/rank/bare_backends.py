@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hanglab.recorder.rank.boundary import Boundary, name_of
-from hanglab.recorder.rank.group_members import Groups
+from hanglab.recorder.rank.group_members import GroupMembers
 
 
 class Backends:
@@ -20,7 +20,7 @@ class Backends:
     """
 
     def __init__(
-        self, boundary: Boundary, rank: int, world_size: int | None, groups: Groups
+        self, boundary: Boundary, rank: int, world_size: int | None, groups: GroupMembers
     ) -> None:
         self._boundary = boundary
         self._rank = rank

@@ -24,7 +24,7 @@ from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import COMPLETED, FAILED, NONE, Slot
 from hanglab.recorder.rank.arguments import (
     METHODS,
-    Arguments,
+    CallArguments,
     Method,
     read,
     rest_of,
@@ -33,7 +33,7 @@ from hanglab.recorder.rank.arguments import (
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.error_guard import is_the_jobs
 from hanglab.recorder.rank.hooks import Hooks
-from hanglab.recorder.rank.operation_cells import Cell, cells, slot_object
+from hanglab.recorder.rank.operation_cells import OperationCell, cells, slot_object
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.signature_cache import Shortcuts
 from hanglab.recorder.rank.signatures import Signatures
@@ -70,7 +70,7 @@ class Boundary:
         places = itertools.cycle(cells(progress.mapping, progress.at[layout.OPERATIONS]))
         self._next_cell = zip(itertools.count(1), places).__next__
         #: By a weak reference to the Work, of which there is one for all who ask.
-        self._outstanding: dict[weakref.ref[Any], Cell] = {}
+        self._outstanding: dict[weakref.ref[Any], OperationCell] = {}
         self._total = slot_object(progress.mapping, Slot.OPERATIONS_TOTAL)
         self._event = slot_object(progress.mapping, Slot.OPERATION_EVENT)
         #: Number of the operation that was entered last, as the file has it.
@@ -79,7 +79,7 @@ class Boundary:
         self._groups: dict[int, tuple[weakref.ref[Any], int]] = {}
         # Reading a reduce operation takes longer than recording all the rest, so
         # it is read later, by the recorder's thread, from the options.
-        self._reductions: deque[Cell] = deque(maxlen=64)
+        self._reductions: deque[OperationCell] = deque(maxlen=64)
         self._hooks = Hooks()
 
     def install(self, process_group: type, work: type) -> None:
@@ -102,14 +102,14 @@ class Boundary:
         """Put the original methods back."""
         self._hooks.remove()
 
-    def enter(self, method: str, splits: str, frame: Any) -> tuple[Cell, int]:
+    def enter(self, method: str, splits: str, frame: Any) -> tuple[OperationCell, int]:
         """Record a call that is no method of a group; returns its cell and number."""
         site = self._sites.find(frame)
-        found = Arguments(on_cpu=False, splits=splits)
+        found = CallArguments(on_cpu=False, splits=splits)
         signature = self._signatures.number(method, 0, site, found)
         return self._begin(signature, NONE)
 
-    def leave(self, cell: Cell, number: int, failed: bool) -> None:
+    def leave(self, cell: OperationCell, number: int, failed: bool) -> None:
         """The call that ``enter`` recorded has come back."""
         if cell.number == number:
             self._slots[cell.flags] |= FAILED if failed else COMPLETED
@@ -152,7 +152,7 @@ class Boundary:
             if reference() is None:
                 self._outstanding.pop(reference, None)
 
-    def _begin(self, signature: int, sequence: int) -> tuple[Cell, int]:
+    def _begin(self, signature: int, sequence: int) -> tuple[OperationCell, int]:
         """Write the record of an operation that is about to begin."""
         number, cell = self._next_cell()
         cell.work = cell.options = None
@@ -166,7 +166,7 @@ class Boundary:
 
     def _method_wrapper(self, name: str, method: Method, original: Any) -> Callable[..., Any]:
         # This runs at every operation of the job: everything is a local name, what
-        # is rare stands in functions of its own, what is common in none.  Arguments that
+        # is rare stands in functions of its own, what is common in none.  CallArguments that
         # are named one by one need not be packed and unpacked.
         general = self._general_wrapper(name, method, original)
         tensor_at, options_at, _, reduces, *_ = method
@@ -381,7 +381,7 @@ class Boundary:
         return made
 
     def _after_call(
-        self, cell: Cell, number: int, *, done: bool = False, failed: bool = False
+        self, cell: OperationCell, number: int, *, done: bool = False, failed: bool = False
     ) -> None:
         """A call has come back, or has raised."""
         if cell.number == number:
@@ -392,14 +392,14 @@ class Boundary:
                 slots[cell.flags] |= COMPLETED
             cell.times.returned = self._event.value = time.time_ns()
 
-    def _after_wait_failed(self, cell: Cell, number: int) -> None:
+    def _after_wait_failed(self, cell: OperationCell, number: int) -> None:
         if cell.number == number:
             slots = self._slots
             # First: a wait that has returned and not failed tells that the operation is done.
             slots[cell.flags] |= FAILED
             cell.times.wait_returned = self._event.value = time.time_ns()
 
-    def _wait_completes(self, cell: Cell) -> bool:
+    def _wait_completes(self, cell: OperationCell) -> bool:
         return self._signatures.wait_completes(self._slots[cell.signature])
 
     def _text_of(self, group: Any) -> int:

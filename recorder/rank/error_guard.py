@@ -19,7 +19,7 @@ from typing import Any
 _ATTEMPTS = 3
 
 
-class Guard:
+class ErrorGuard:
     """A context manager that drops errors, unless a handler of the job has raised them."""
 
     __slots__ = ()
@@ -37,7 +37,7 @@ class Guard:
 
 
 #: It has no state: one is enough for all.
-GUARD = Guard()
+GUARD = ErrorGuard()
 
 
 def is_the_jobs(error: BaseException) -> bool:

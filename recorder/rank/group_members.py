@@ -12,7 +12,7 @@ from typing import Any
 from hanglab.recorder.rank.error_guard import is_the_jobs
 
 
-class Groups:
+class GroupMembers:
     """Remembers every group ever seen: a destroyed one still stands in the buffer.
 
     ``rows`` hold what records.Group holds.

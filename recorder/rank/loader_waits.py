@@ -11,7 +11,7 @@ from typing import Any
 from hanglab.recorder.rank.error_guard import GUARD
 from hanglab.recorder.rank.hooks import Hooks
 from hanglab.recorder.rank.loader_queues import LoaderQueues
-from hanglab.recorder.rank.sections import INPUT, OpenSection
+from hanglab.recorder.rank.sections import INPUT, SectionFactory
 
 #: Name of the section that a wait for a batch is recorded as.
 SECTION = "dataloader"
@@ -28,7 +28,7 @@ class LoaderWatch:
 
     def __init__(
         self,
-        section: OpenSection,
+        section: SectionFactory,
         delivered: Callable[[object], None],
         before_end: Callable[[Iterable[Any]], None],
         queues: LoaderQueues,

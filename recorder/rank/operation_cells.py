@@ -18,7 +18,7 @@ class Times(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in layout.OPERATION_FIELDS]
 
 
-class Cell:
+class OperationCell:
     """A place in the ring, and the operation that has it now."""
 
     __slots__ = ("flags", "number", "options", "place", "reduce_op", "signature", "times", "work")
@@ -39,11 +39,13 @@ class Cell:
         self.flags = first + _FIELD["flags"]
 
 
-def cells(mapping: mmap.mmap, first: int) -> list[Cell]:
+def cells(mapping: mmap.mmap, first: int) -> list[OperationCell]:
     """All of the ring that begins at the offset ``first``."""
     ring = layout.OPERATIONS
     times = (Times * ring.capacity).from_buffer(mapping, first)
-    return [Cell(first + place * ring.record, times[place]) for place in range(ring.capacity)]
+    return [
+        OperationCell(first + place * ring.record, times[place]) for place in range(ring.capacity)
+    ]
 
 
 def slot_object(mapping: mmap.mmap, slot: int) -> ctypes.c_int64:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-from hanglab.recorder.rank.sections import UPDATE, OpenSection
+from hanglab.recorder.rank.sections import UPDATE, SectionFactory
 
 #: Name of the section that an optimizer's step is recorded as.
 SECTION = "optimizer_step"
@@ -20,7 +20,7 @@ SECTION = "optimizer_step"
 class UpdateWatch:
     """Opens a section before each optimizer's step and ends it after."""
 
-    def __init__(self, section: OpenSection) -> None:
+    def __init__(self, section: SectionFactory) -> None:
         self._section = section
         #: Optimizers wrap each other: innermost last.
         self._open: list[AbstractContextManager[None]] = []

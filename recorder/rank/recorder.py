@@ -32,7 +32,7 @@ from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
 from hanglab.recorder.rank.function_changes import StandingWatch
 from hanglab.recorder.rank.gc_pauses import PauseWatch
 from hanglab.recorder.rank.group_creation import GroupCalls
-from hanglab.recorder.rank.group_members import Groups
+from hanglab.recorder.rank.group_members import GroupMembers
 from hanglab.recorder.rank.handled_exceptions import HandledWatch, ends_the_process
 from hanglab.recorder.rank.imports import AfterImport
 from hanglab.recorder.rank.line_samples import LineSampler
@@ -74,7 +74,7 @@ class RankRecorder:
         user_code = ownership.UserCode(
             ownership.stdlib_folders(), ownership.site_folders(), ownership.own_folders()
         )
-        self._groups = Groups(rank)
+        self._groups = GroupMembers(rank)
         #: torch's class of groups, once it has been imported.
         self._process_group: type = object
         self._boundary = Boundary(

@@ -26,7 +26,7 @@ INPUT = 1
 UPDATE = 2
 
 
-class OpenSection(Protocol):
+class SectionFactory(Protocol):
     """Makes a section; ``kind`` INPUT is a wait for input, UPDATE an optimizer's step."""
 
     def __call__(self, name: str, kind: int = PLAIN) -> AbstractContextManager[None]: ...
@@ -83,7 +83,7 @@ class _Totals:
                     self._record.pack_into(mapping, place, text, kind, count, wall, cpu)
 
 
-def section_type(progress: ProgressFile) -> OpenSection:
+def section_type(progress: ProgressFile) -> SectionFactory:
     """What makes this file's sections, each a context manager that swallows nothing.
 
     Its ``write_totals`` is to be called now and then: the ring of sections is always
@@ -92,7 +92,7 @@ def section_type(progress: ProgressFile) -> OpenSection:
     return _section_class(progress) if progress.native is None else progress.native
 
 
-def _section_class(progress: ProgressFile) -> OpenSection:
+def _section_class(progress: ProgressFile) -> SectionFactory:
     # What native/writer.c does in C has to be the same to whoever reads the file.
     # Sections are entered at every step: everything is a local name, and what can be
     # written together is.

@@ -9,7 +9,7 @@ from typing import Any
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import NONE, WAIT_COMPLETES, Slot
-from hanglab.recorder.rank.arguments import Arguments
+from hanglab.recorder.rank.arguments import CallArguments
 from hanglab.recorder.rank.call_site import CallSite
 from hanglab.recorder.rank.progress_file import ProgressFile
 
@@ -45,7 +45,7 @@ class Signatures:
         self._live: list[_Live | None] = [None] * _LIVE
 
     def number(
-        self, method: str, group: int, site: CallSite, found: Arguments, waits: bool = False
+        self, method: str, group: int, site: CallSite, found: CallArguments, waits: bool = False
     ) -> int:
         """Number of the signature; ``group`` is a text's.
 
@@ -64,7 +64,7 @@ class Signatures:
         method: str,
         group: int,
         site: CallSite,
-        found: Arguments,
+        found: CallArguments,
         waits: bool,
     ) -> int:
         text = self._text

@@ -20,7 +20,7 @@ from hanglab.recorder.straggler.measurement import Measuring
 from hanglab.recorder.straggler.peers import Peers
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
-from hanglab.recorder.straggler.sections import Entry, Kind, Section
+from hanglab.recorder.straggler.sections import Entry, Kind, SectionTimings
 from hanglab.recorder.straggler.window import Standing
 
 log = logging.getLogger("hanglab.straggler")
@@ -157,7 +157,9 @@ class Detector:
             section = self._declare(name, sys._getframe(1), profile_cuda, kind)
         return Entry(section, self._every)
 
-    def _declare(self, name: str | None, frame: Any, profile_cuda: bool, kind: Kind) -> Section:
+    def _declare(
+        self, name: str | None, frame: Any, profile_cuda: bool, kind: Kind
+    ) -> SectionTimings:
         location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         return self._measuring.declare(str(name or location), location, profile_cuda, kind)
 
@@ -337,10 +339,10 @@ class Detector:
         return self._interval
 
     @value_on_class_too
-    def custom_sections(self) -> dict[str, Section]:
+    def custom_sections(self) -> dict[str, SectionTimings]:
         """Sections by name."""
         return self._measuring.sections
 
 
-def _entering(section: Section, every: int) -> Any:
+def _entering(section: SectionTimings, every: int) -> Any:
     return lambda: Entry(section, every)

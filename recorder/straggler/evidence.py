@@ -11,10 +11,10 @@ import hanglab.recorder as recorder
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.straggler.reporting import Report
-from hanglab.recorder.straggler.window import Window
+from hanglab.recorder.straggler.window import TimingWindow
 
 
-def write_window(window: Window) -> None:
+def write_window(window: TimingWindow) -> None:
     """A line of the rank's ``straggler.jsonl``; nothing where the process is not recorded."""
     active = recorder._active
     if active is None:

@@ -11,9 +11,9 @@ from hanglab.recorder.slowness import InputWait, Summary, kernel_score
 from hanglab.recorder.straggler.kernels import KernelProfiler
 from hanglab.recorder.straggler.loaders import LoaderTimes
 from hanglab.recorder.straggler.run_queue_delay import RunQueueDelay
-from hanglab.recorder.straggler.sections import Kind, Section
+from hanglab.recorder.straggler.sections import Kind, SectionTimings
 from hanglab.recorder.straggler.waits import COMMUNICATION, INPUT, SINCE, WAITS, WHAT
-from hanglab.recorder.straggler.window import SectionWindow, Standing, Window
+from hanglab.recorder.straggler.window import SectionWindow, Standing, TimingWindow
 
 if TYPE_CHECKING:
     from hanglab.recorder.straggler.table import Past
@@ -23,7 +23,7 @@ class Measuring:
     """The sections of one detector and what they came to, window by window."""
 
     def __init__(self, node: str, kernel_interval: int) -> None:
-        self.sections: dict[str, Section] = {}
+        self.sections: dict[str, SectionTimings] = {}
         self._node = node
         self._declaring = threading.Lock()
         self._past: Past | None = None
@@ -42,25 +42,25 @@ class Measuring:
     def close(self) -> None:
         WAITS.release()
 
-    def declare(self, name: str, location: str, profile_cuda: bool, kind: Kind) -> Section:
+    def declare(self, name: str, location: str, profile_cuda: bool, kind: Kind) -> SectionTimings:
         """The section of that name, made at its first mention."""
         with self._declaring:
             section = self.sections.get(name)
             if section is None:
-                section = Section(name, location, profile_cuda, kind, self._kernels)
+                section = SectionTimings(name, location, profile_cuda, kind, self._kernels)
                 self.sections[name] = section
             return section
 
     # Windows.
 
-    def take(self, number: int, warnings: Sequence[str], keep: bool) -> Window:
+    def take(self, number: int, warnings: Sequence[str], keep: bool) -> TimingWindow:
         """The window that ends now; the next one begins, unless the timings are to be kept."""
         now = time.perf_counter_ns()
         span_ms = max(1e-6, (now - self._began) / 1e6)
         kernels = self._kernels.take(keep)
         waited = sum(record[INPUT] for record in list(WAITS.by_thread.values()))
         share = min(1.0, (waited - self._input_before) / 1e6 / span_ms)
-        window = Window(
+        window = TimingWindow(
             number=number,
             rank=0,
             node=self._node,

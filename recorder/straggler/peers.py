@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from hanglab.recorder.straggler import exchange
 from hanglab.recorder.straggler.exchange_thread import Courier, Errand
 from hanglab.recorder.straggler.reporting import Missing
-from hanglab.recorder.straggler.window import Standing, Window
+from hanglab.recorder.straggler.window import Standing, TimingWindow
 
 #: Seconds that the store gets to answer what needs no other rank.
 BRIEFLY_S = 0.25
@@ -24,7 +24,7 @@ class PeerWindows:
     """Windows of other ranks that belong to the present report, and who sent none."""
 
     world_size: int
-    windows: Mapping[int, Window] = field(default_factory=dict)
+    windows: Mapping[int, TimingWindow] = field(default_factory=dict)
     missing: Mapping[int, Missing] = field(default_factory=dict)
     nodes: Mapping[int, str] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class Peers:
         if exchanging:
             self._carrier()
 
-    def publish(self, window: Window, unasked: bool) -> Window:
+    def publish(self, window: TimingWindow, unasked: bool) -> TimingWindow:
         """Publish a window, under this process's rank, which it gets hereby.
 
         One that nobody asked for is not: the job's own window is still to come.  Nor is one
@@ -75,7 +75,7 @@ class Peers:
             self._carrier().publish(f"window/{rank}", _packed(window))
         return window
 
-    def collect_windows(self, own: Window, patience_s: float) -> PeerWindows:
+    def collect_windows(self, own: TimingWindow, patience_s: float) -> PeerWindows:
         """The others' windows of the same number, waited for as long as that at most.
 
         A rank that was missing last time is not waited for.
@@ -111,8 +111,10 @@ class Peers:
             dict(self._nodes),
         )
 
-    def _read_windows(self, ranks: list[int], number: int, patience_s: float) -> dict[int, Window]:
-        found: dict[int, Window] = {}
+    def _read_windows(
+        self, ranks: list[int], number: int, patience_s: float
+    ) -> dict[int, TimingWindow]:
+        found: dict[int, TimingWindow] = {}
         earlier: dict[int, bytes] = {}
         if not ranks:
             return found
@@ -224,7 +226,7 @@ class Peers:
 # Parcels hold numpy's arrays, which has no place in the import of a recorder.
 
 
-def _packed(window: Window) -> bytes:
+def _packed(window: TimingWindow) -> bytes:
     from hanglab.recorder.straggler import window_encoding
 
     return window_encoding.pack(window)
@@ -240,7 +242,7 @@ def _number(data: bytes) -> float:
         return math.inf
 
 
-def _unpacked(data: bytes) -> Window | None:
+def _unpacked(data: bytes) -> TimingWindow | None:
     from hanglab.recorder.straggler import window_encoding
 
     try:

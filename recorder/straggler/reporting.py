@@ -25,7 +25,7 @@ from hanglab.recorder.slowness.thresholds import (
     SCORE_THRESHOLD,
     SLOW_FACTOR,
 )
-from hanglab.recorder.straggler.window import Standing, Window
+from hanglab.recorder.straggler.window import Standing, TimingWindow
 
 Statistics = Mapping[Statistic, "float | None"]
 
@@ -101,7 +101,7 @@ class Report:
     gather_on_rank0: bool
     rank: int | None
     #: Everything known of this window, by rank.
-    windows: Mapping[int, Window] = field(default_factory=dict)
+    windows: Mapping[int, TimingWindow] = field(default_factory=dict)
     #: Who did not report; of a report that nobody asked for, whom the others wait for.
     missing: Mapping[int, Missing] = field(default_factory=dict)
     #: What the detector itself could not do, and sections that were never entered.

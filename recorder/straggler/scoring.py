@@ -8,13 +8,13 @@ from hanglab.recorder.slowness import kernel_score
 from hanglab.recorder.slowness.kernel_scores import common_medians
 from hanglab.recorder.straggler.peers import PeerWindows
 from hanglab.recorder.straggler.reporting import Report
-from hanglab.recorder.straggler.window import Window
+from hanglab.recorder.straggler.window import TimingWindow
 
 RELATIVE, INDIVIDUAL = "relative_perf_scores", "individual_perf_scores"
 
 
 def make_report(
-    own: Window,
+    own: TimingWindow,
     peers: PeerWindows,
     *,
     scores: Collection[str],

@@ -35,7 +35,7 @@ class SectionWindow:
 
 
 @dataclass(frozen=True)
-class Window:
+class TimingWindow:
     """Timings of a rank since its last report."""
 
     number: int

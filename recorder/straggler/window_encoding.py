@@ -25,14 +25,14 @@ from hanglab.recorder.slowness.column_summaries import (
     summary_of,
 )
 from hanglab.recorder.straggler.table import SectionTable
-from hanglab.recorder.straggler.window import Window
+from hanglab.recorder.straggler.window import TimingWindow
 
 #: What sets of summaries a table sends, in this order: ``wall`` times stay with the rank.
 _SENT = ("work", "device", "best")
 _NUMBER = np.dtype("<f8")
 
 
-def pack(window: Window) -> bytes:
+def pack(window: TimingWindow) -> bytes:
     """Without the ``wall`` times."""
     table = SectionTable.of(window.sections)
     numbers = [table.means]
@@ -74,7 +74,7 @@ def number_of(data: bytes) -> int:
     return int(data[: data.find(b"\n")])
 
 
-def unpack(data: bytes) -> Window:
+def unpack(data: bytes) -> TimingWindow:
     """Raises ValueError, TypeError or KeyError for what another version wrote."""
     number, text, packed = data.split(b"\n", 2)
     head = json.loads(text)
@@ -99,7 +99,7 @@ def unpack(data: bytes) -> Window:
     kernels = take(len(head["kernels"]), WIDTH).tolist()
     if used != len(numbers):
         raise ValueError("a window holds more numbers than it says")
-    return Window(
+    return TimingWindow(
         number=int(number),
         rank=int(head["rank"]),
         node=str(head["node"]),

@@ -182,7 +182,7 @@ def pids_group(level: Level, ranks: list[int]) -> PidsGroup | None:
     )
 
 
-class Groups:
+class RankControlGroups:
     """Control groups of this host's ranks; those of ranks that have gone are still read."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from hanglab.analyzer.code_owners import CodeMap, Owner
-from hanglab.recorder.case.records import Frame, Python
+from hanglab.recorder.case.records import Python, StackFrame
 
 HERE = Python(
     version="3.11",
@@ -45,9 +45,9 @@ def test_owner_follows_the_place_of_the_file(path: str, owner: Owner) -> None:
 
 
 def test_packages_stand_in_only_where_no_user_code_is_on_the_stack() -> None:
-    package = Frame("train", "/venv/lib/python3.11/site-packages/transformers/trainer.py", 9)
-    user = Frame("main", "/home/me/run.py", 3)
-    torch = Frame("wait", "/opt/torch/distributed/distributed_c10d.py", 1)
+    package = StackFrame("train", "/venv/lib/python3.11/site-packages/transformers/trainer.py", 9)
+    user = StackFrame("main", "/home/me/run.py", 3)
+    torch = StackFrame("wait", "/opt/torch/distributed/distributed_c10d.py", 1)
     code = CodeMap(HERE)
     assert code.innermost_user([torch, package, user]) == user
     assert code.innermost_user([torch, package]) == package

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
-from hanglab.harness.launchers.protocol import Plan, RankExit
+from hanglab.harness.launchers.protocol import JobPlan, RankExit
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -40,7 +40,7 @@ print(json.dumps({
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 
 
-def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -> Plan:
+def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -> JobPlan:
     """A plan for the text of a program."""
     run_dir.mkdir(parents=True, exist_ok=True)
     script = run_dir / "program.py"
@@ -57,11 +57,11 @@ def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -
         "deadline_s": 100.0,
         "arguments": tuple(map(str, arguments)),
     }
-    return Plan(**{**values, **changes})
+    return JobPlan(**{**values, **changes})
 
 
 @contextmanager
-def running(launcher: DockerLauncher, plan: Plan) -> Iterator[ContainerJob]:
+def running(launcher: DockerLauncher, plan: JobPlan) -> Iterator[ContainerJob]:
     job = launcher.start(plan)
     try:
         yield job
@@ -79,7 +79,7 @@ def all_exits(job: ContainerJob, seconds: float = 60.0) -> dict[int, RankExit]:
     return exits
 
 
-def told(plan: Plan, rank: int) -> dict[str, Any]:
+def told(plan: JobPlan, rank: int) -> dict[str, Any]:
     """What a rank that TELLS has written."""
     result: dict[str, Any] = json.loads((plan.log_dir / f"rank{rank}.out").read_text())
     return result

@@ -203,7 +203,7 @@ def test_a_name_that_is_taken(
             assert job.nodes.network.name == "hanglab-program-bbbb0000"
             all_exits(job)
         tokens[:] = ["aaaa0000"] * 3
-        with pytest.raises(errors.NameTaken, match="already in use") as raised:
+        with pytest.raises(errors.ContainerNameTaken, match="already in use") as raised:
             launcher.start(make_plan(tmp_path, TELLS))
         assert "hanglab clean" in raised.value.advice
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from hanglab.harness.launchers.protocol import Plan, RankExit, RunningJob
+from hanglab.harness.launchers.protocol import JobPlan, RankExit, RunningJob
 
 PROGRAMS = Path(__file__).with_name("programs")
 
@@ -23,7 +23,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str
         time.sleep(0.02)
 
 
-def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -> Plan:
+def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -> JobPlan:
     values: dict[str, Any] = {
         "run_dir": run_dir,
         "case_dir": run_dir / "case",
@@ -36,7 +36,7 @@ def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -
         "deadline_s": 100.0,
         "arguments": tuple(map(str, arguments)),
     }
-    return Plan(**{**values, **changes})
+    return JobPlan(**{**values, **changes})
 
 
 def all_exits(job: RunningJob, seconds: float = 60.0) -> dict[int, RankExit]:

@@ -18,8 +18,8 @@ from launcher_support import all_exits, exists, make_plan, wait_until
 from hanglab.harness.launchers import protocol
 from hanglab.harness.launchers.local import LocalLauncher
 from hanglab.harness.launchers.protocol import (
+    JobPlan,
     LaunchError,
-    Plan,
     RemainsLeft,
     SupervisorLost,
     SupervisorSilent,
@@ -43,7 +43,7 @@ def local() -> Iterator[LocalLauncher]:
 
 
 @pytest.fixture
-def waiting(tmp_path: Path) -> Plan:
+def waiting(tmp_path: Path) -> JobPlan:
     """A plan whose ranks wait for ever."""
     script = tmp_path / "waiting.py"
     script.write_text("import signal\nprint('waiting')\nwhile True: signal.pause()\n")
@@ -51,7 +51,7 @@ def waiting(tmp_path: Path) -> Plan:
 
 
 def test_a_killed_supervisor_is_reported_and_takes_its_ranks_along(
-    local: LocalLauncher, waiting: Plan
+    local: LocalLauncher, waiting: JobPlan
 ) -> None:
     job = local.start(waiting)
     ranks = list(job.pids.values())
@@ -68,7 +68,7 @@ def test_a_killed_supervisor_is_reported_and_takes_its_ranks_along(
 
 
 def test_ranks_of_another_job_survive_a_killed_supervisor(
-    local: LocalLauncher, waiting: Plan, tmp_path: Path
+    local: LocalLauncher, waiting: JobPlan, tmp_path: Path
 ) -> None:
     first = local.start(waiting)
     second = local.start(make_plan(tmp_path / "second", "", script=waiting.script))
@@ -82,7 +82,7 @@ def test_ranks_of_another_job_survive_a_killed_supervisor(
 
 
 def test_a_dead_guardian_is_replaced_and_its_jobs_go_on(
-    local: LocalLauncher, waiting: Plan, tmp_path: Path
+    local: LocalLauncher, waiting: JobPlan, tmp_path: Path
 ) -> None:
     job = local.start(waiting)
     supervisor = psutil.Process(job.pids[0]).parent()
@@ -99,7 +99,7 @@ def test_a_dead_guardian_is_replaced_and_its_jobs_go_on(
 
 
 def test_a_stopped_guardian_is_noticed_and_replaced(
-    local: LocalLauncher, waiting: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: LocalLauncher, waiting: JobPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = local.start(waiting)
     guardian = psutil.Process(job.pids[0]).parent().parent()
@@ -116,7 +116,7 @@ def test_a_stopped_guardian_is_noticed_and_replaced(
 
 
 def test_a_stopped_supervisor_is_ended_all_the_same(
-    local: LocalLauncher, waiting: Plan, monkeypatch: pytest.MonkeyPatch
+    local: LocalLauncher, waiting: JobPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervised, "_END_S", 0.5)
     job = local.start(waiting)
@@ -128,7 +128,7 @@ def test_a_stopped_supervisor_is_ended_all_the_same(
 
 
 def test_a_job_past_its_deadline_is_ended_without_hanglab(
-    local: LocalLauncher, waiting: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: LocalLauncher, waiting: JobPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(protocol, "GRACE_S", 0.0)
     plan = make_plan(tmp_path / "short", "", script=waiting.script, deadline_s=0.5)
@@ -140,7 +140,9 @@ def test_a_job_past_its_deadline_is_ended_without_hanglab(
     job.end()
 
 
-def test_a_forked_copy_of_hanglab_keeps_nothing_alive(local: LocalLauncher, waiting: Plan) -> None:
+def test_a_forked_copy_of_hanglab_keeps_nothing_alive(
+    local: LocalLauncher, waiting: JobPlan
+) -> None:
     job = local.start(waiting)
     copy = os.fork()
     if copy == 0:
@@ -179,7 +181,7 @@ def test_no_rank_notices_the_end_of_another(local: LocalLauncher, tmp_path: Path
     assert "".join((plan.log_dir / f"rank{rank}.err").read_text() for rank in range(4)) == ""
 
 
-def test_a_warm_process_that_does_not_come_up_says_why(waiting: Plan) -> None:
+def test_a_warm_process_that_does_not_come_up_says_why(waiting: JobPlan) -> None:
     class Broken(LocalLauncher):
         def command(self) -> list[str]:
             return [sys.executable, "-c", "raise SystemExit('no torch here')"]
@@ -193,7 +195,7 @@ def test_a_warm_process_that_does_not_come_up_says_why(waiting: Plan) -> None:
 
 
 def test_a_warm_process_that_never_comes_up_is_given_up(
-    waiting: Plan, monkeypatch: pytest.MonkeyPatch
+    waiting: JobPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Stuck(LocalLauncher):
         def command(self) -> list[str]:
@@ -208,9 +210,9 @@ def test_a_warm_process_that_never_comes_up_is_given_up(
         launcher.close()
 
 
-def test_a_torchrun_that_starts_no_ranks_says_why(waiting: Plan) -> None:
+def test_a_torchrun_that_starts_no_ranks_says_why(waiting: JobPlan) -> None:
     class Broken(TorchrunLauncher):
-        def order(self, plan: Plan, environment: dict[str, str]) -> Message:
+        def order(self, plan: JobPlan, environment: dict[str, str]) -> Message:
             return {"command": [sys.executable, "-c", "raise SystemExit('no rendezvous')"]}
 
     launcher = Broken()

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.leases.pool import Kind, Pool, PoolTooSmall
+from hanglab.harness.leases.pool import LeasePool, PoolTooSmall, ResourceKind
 from hanglab.harness.leases.ports import port_pool
 from hanglab.harness.leases.slots import CpuSlots
 
 PROGRAMS = Path(__file__).with_name("programs")
-THING = Kind("thing", "thing", "things")
+THING = ResourceKind("thing", "thing", "things")
 HOLDER = """
 import sys, threading
 from pathlib import Path
@@ -50,7 +50,7 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 class Waiter:
     """Waits for things in a thread of its own."""
 
-    def __init__(self, pool: Pool, count: int) -> None:
+    def __init__(self, pool: LeasePool, count: int) -> None:
         self.told: list[str] = []
         self.waits = threading.Event()
         self.got = threading.Event()
@@ -60,7 +60,7 @@ class Waiter:
         self.thread = threading.Thread(target=self._run, args=(pool, count))
         self.thread.start()
 
-    def _run(self, pool: Pool, count: int) -> None:
+    def _run(self, pool: LeasePool, count: int) -> None:
         with pool.lease(count, self.stop, self._tell) as self.names:
             self.got.set()
             assert self.release.wait(60)
@@ -149,7 +149,7 @@ def test_a_killed_holder_frees_its_slot_although_its_forked_child_lives(tmp_path
 
 def test_who_wants_much_is_not_overtaken(tmp_path: Path) -> None:
     """One thing is free all the time, yet who came later does not get it first."""
-    pool = Pool(tmp_path, THING, ["a", "b"])
+    pool = LeasePool(tmp_path, THING, ["a", "b"])
     stop = threading.Event()
     waiters: list[Waiter] = []
     with pool.lease(1, stop, purpose="long"):
@@ -176,7 +176,7 @@ def test_who_wants_much_is_not_overtaken(tmp_path: Path) -> None:
 
 
 def test_who_gives_up_leaves_the_line(tmp_path: Path) -> None:
-    pool = Pool(tmp_path, THING, ["a"])
+    pool = LeasePool(tmp_path, THING, ["a"])
     with pool.lease(1, threading.Event()):
         first, second = Waiter(pool, 1), None
         try:
@@ -196,7 +196,7 @@ def test_who_gives_up_leaves_the_line(tmp_path: Path) -> None:
 
 
 def test_more_than_the_pool_has_is_refused_with_the_number(tmp_path: Path) -> None:
-    pool = Pool(tmp_path, THING, ["a", "b"])
+    pool = LeasePool(tmp_path, THING, ["a", "b"])
     refused = pytest.raises(PoolTooSmall, match="3 things asked for, but the pool has 2")
     with refused, pool.lease(3, threading.Event()):
         pass
@@ -227,7 +227,7 @@ def test_a_thousand_cycles_of_sixteen_processes_with_random_kills(tmp_path: Path
     assert counts["cycles"] >= 1000
     assert counts["kills"] == 60
     # No lease was lost: everything can be had at once, and nobody stands in line.
-    pool = Pool(tmp_path / "leases", THING, ["a", "b", "c", "d"])
+    pool = LeasePool(tmp_path / "leases", THING, ["a", "b", "c", "d"])
     stop = threading.Event()
     limit = threading.Timer(20, stop.set)
     limit.start()

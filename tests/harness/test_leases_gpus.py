@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from hanglab.harness.leases.gpus import GpuPool, visible_devices
-from hanglab.harness.leases.machine import Closeness, Gpu, Machine, read_machine
+from hanglab.harness.leases.machine import Closeness, Gpu, GpuInventory, read_machine
 from hanglab.harness.leases.pool import PoolTooSmall
 
 
-def machine(pairs: int, name: str = "H100") -> Machine:
+def machine(pairs: int, name: str = "H100") -> GpuInventory:
     """GPUs 0 and 1 by NVLink, 2 and 3 ...; all of the first half on one NUMA node."""
     gpus = [Gpu(i, f"GPU-{i:04x}-{i}", name) for i in range(2 * pairs)]
     links = {}
@@ -26,7 +26,7 @@ def machine(pairs: int, name: str = "H100") -> Machine:
             links[b.uuid, a.uuid] = Closeness.NVLINK
         elif a.index // pairs == b.index // pairs:
             links[a.uuid, b.uuid] = Closeness.SAME_NUMA_NODE
-    return Machine(tuple(gpus), links)
+    return GpuInventory(tuple(gpus), links)
 
 
 @pytest.mark.parametrize(
@@ -57,21 +57,25 @@ def test_one_gpu_has_one_key_however_it_is_called() -> None:
 def test_numbers_are_not_taken_for_the_bus_order_where_gpus_differ() -> None:
     gpus = (Gpu(0, "GPU-a", "L4"), Gpu(1, "GPU-b", "H100"))
     outer = {"CUDA_VISIBLE_DEVICES": "1"}
-    (device,) = visible_devices(Machine(gpus), outer)
+    (device,) = visible_devices(GpuInventory(gpus), outer)
     assert device.gpu is None
-    (device,) = visible_devices(Machine(gpus), {**outer, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    (device,) = visible_devices(GpuInventory(gpus), {**outer, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     assert device.gpu == gpus[1]
 
 
 def test_mig_instances_are_devices_of_their_own() -> None:
     parts = tuple(Gpu(0, f"MIG-{letter}", "H100") for letter in "abc")
-    assert [d.token for d in visible_devices(Machine(parts), {})] == ["MIG-a", "MIG-b", "MIG-c"]
-    chosen = visible_devices(Machine(parts), {"CUDA_VISIBLE_DEVICES": "MIG-c,MIG-a"})
+    assert [d.token for d in visible_devices(GpuInventory(parts), {})] == [
+        "MIG-a",
+        "MIG-b",
+        "MIG-c",
+    ]
+    chosen = visible_devices(GpuInventory(parts), {"CUDA_VISIBLE_DEVICES": "MIG-c,MIG-a"})
     assert [d.key for d in chosen] == ["MIG-c", "MIG-a"]
 
 
 def test_without_nvml_the_outer_list_is_believed() -> None:
-    devices = visible_devices(Machine(problem="no NVML"), {"CUDA_VISIBLE_DEVICES": "0,GPU-x"})
+    devices = visible_devices(GpuInventory(problem="no NVML"), {"CUDA_VISIBLE_DEVICES": "0,GPU-x"})
     assert [device.key for device in devices] == ["visible-0", "visible-GPU-x"]
 
 

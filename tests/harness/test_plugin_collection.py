@@ -16,8 +16,8 @@ from hanglab.harness.scenarios import discovery
 #: Stands in for NVML: a machine with eight GPUs, which nobody here has.
 EIGHT_GPUS = """
 from hanglab.harness.leases import gpus
-from hanglab.harness.leases.machine import Gpu, Machine
-made_up = Machine(tuple(Gpu(i, f"GPU-{i}", "made up") for i in range(8)))
+from hanglab.harness.leases.machine import Gpu, GpuInventory
+made_up = GpuInventory(tuple(Gpu(i, f"GPU-{i}", "made up") for i in range(8)))
 gpus.read_machine = lambda: made_up
 """
 

@@ -8,18 +8,18 @@ import re
 from rich.console import Console
 
 from hanglab.harness.jobs.outcome import Judgement, Outcome
-from hanglab.harness.jobs.run import Request, Result
+from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.report.progress import RunProgress
 from hanglab.harness.report.results import print_plan, print_skips
 from hanglab.harness.scenarios import discovery
 
 
-def requests() -> list[Request]:
+def requests() -> list[RunRequest]:
     return requests_of(discovery.select(["crash"]).scenarios[0], Options())
 
 
-def ended(request: Request, seconds: float = 2.0) -> Result:
+def ended(request: RunRequest, seconds: float = 2.0) -> Result:
     return Result(request.scenario.name, request, Judgement(Outcome.PASS), seconds=seconds)
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.jobs.outcome import Outcome
-from hanglab.harness.jobs.run import Request, Result, run
+from hanglab.harness.jobs.run import Result, RunRequest, run
 from hanglab.harness.jobs.run_folder import JobFolder, RunFolder, Variant
 from hanglab.harness.jobs.suite import run_all
-from hanglab.harness.launchers.protocol import LaunchError, Plan, RankExit
+from hanglab.harness.launchers.protocol import JobPlan, LaunchError, RankExit
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.recording.agent import Agent
 from hanglab.harness.scenarios.declaration import Expect, Scenario
@@ -31,7 +31,7 @@ class NoRanks:
         self.pids: Mapping[int, int] = {}
         self.ended = False
         self.nodes = None
-        self.plan: Plan | None = None
+        self.plan: JobPlan | None = None
 
     def record(self, hang_after_s: float) -> Agent:
         assert self.plan is not None
@@ -69,9 +69,9 @@ class FakeLauncher:
 
     def __init__(self, job: NoRanks | None) -> None:
         self.job = job
-        self.plans: list[Plan] = []
+        self.plans: list[JobPlan] = []
 
-    def start(self, plan: Plan) -> NoRanks:
+    def start(self, plan: JobPlan) -> NoRanks:
         self.plans.append(plan)
         if self.job is None:
             raise LaunchError("no rank could be started")
@@ -82,7 +82,7 @@ class FakeLauncher:
         pass
 
 
-def request(folder: Path, deadline_s: float = 60.0, variant: Variant = "fault") -> Request:
+def request(folder: Path, deadline_s: float = 60.0, variant: Variant = "fault") -> RunRequest:
     program = folder / "train.py"
     scenario = Scenario(
         name="some",
@@ -92,7 +92,7 @@ def request(folder: Path, deadline_s: float = 60.0, variant: Variant = "fault") 
         program=program,
         expect=Expect(Cause.MISSING_RANK, culprits={1}, location=None),
     )
-    return Request(
+    return RunRequest(
         scenario=scenario,
         variant=variant,
         repetition=0,
@@ -155,7 +155,7 @@ def test_an_interrupt_ends_the_job_and_keeps_its_case(tmp_path: Path) -> None:
 
 def test_a_job_folder_that_cannot_be_made_costs_only_its_job(tmp_path: Path) -> None:
     class Listener:
-        def phase(self, request: Request, phase: str) -> None:
+        def phase(self, request: RunRequest, phase: str) -> None:
             pass
 
         def result(self, result: Result) -> None:

@@ -12,7 +12,7 @@ from hanglab.harness.report.stragglers.history import load_history
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.slowness import InputWait, Summary, summarize
-from hanglab.recorder.straggler.window import SectionWindow, Window
+from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
 
 
 def summary(milliseconds: float) -> Summary:
@@ -32,7 +32,7 @@ def case_of_windows(case: Path, slow_rank: int | None = 2) -> Path:
         lines = []
         for number in (1, 2, 3):
             work = {"forward": 20.0 if rank == slow_rank else 10.0, "empty": 0.001 * (rank + 1)}
-            window = Window(
+            window = TimingWindow(
                 number,
                 rank,
                 "here",

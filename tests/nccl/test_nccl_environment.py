@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from hanglab.harness.jobs.resources import Allotment, gpus_of, least_gpus
-from hanglab.harness.jobs.run import Request
+from hanglab.harness.jobs.run import RunRequest
 from hanglab.harness.launchers.environment import job_environment, nccl_environment
 from hanglab.harness.launchers.local import LocalLauncher
-from hanglab.harness.launchers.protocol import Launcher, Plan
+from hanglab.harness.launchers.protocol import JobPlan, Launcher
 from hanglab.harness.launchers.torchrun import TorchrunLauncher
 from hanglab.harness.leases.gpus import GpuPool
-from hanglab.harness.leases.machine import Gpu, Machine
+from hanglab.harness.leases.machine import Gpu, GpuInventory
 from hanglab.harness.leases.pool import PoolTooSmall
 from hanglab.harness.scenarios.declaration import Scenario
 
@@ -54,17 +54,17 @@ def scenario(**changes: Any) -> Scenario:
     return Scenario(**{**values, **changes})
 
 
-def request(declared: Scenario, backend: str = "nccl", world_size: int = 4) -> Request:
-    return Request(declared, "fault", 0, 0, backend, world_size, 1.5, 60.0)
+def request(declared: Scenario, backend: str = "nccl", world_size: int = 4) -> RunRequest:
+    return RunRequest(declared, "fault", 0, 0, backend, world_size, 1.5, 60.0)
 
 
 def gpus(count: int, folder: Path, visible: str | None = None) -> GpuPool:
-    machine = Machine(tuple(Gpu(i, f"GPU-{i}", "made up") for i in range(count)))
+    machine = GpuInventory(tuple(Gpu(i, f"GPU-{i}", "made up") for i in range(count)))
     outer = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     return GpuPool(machine, outer, folder)
 
 
-def ranks_told(launcher: Launcher, plan: Plan, folder: Path) -> list[dict[str, str]]:
+def ranks_told(launcher: Launcher, plan: JobPlan, folder: Path) -> list[dict[str, str]]:
     try:
         job = launcher.start(plan)
         try:
@@ -77,7 +77,7 @@ def ranks_told(launcher: Launcher, plan: Plan, folder: Path) -> list[dict[str, s
     return [json.loads((folder / str(rank)).read_text()) for rank in range(plan.world_size)]
 
 
-def make_plan(folder: Path, environment: dict[str, str], **changes: Any) -> Plan:
+def make_plan(folder: Path, environment: dict[str, str], **changes: Any) -> JobPlan:
     values: dict[str, Any] = {
         "run_dir": folder,
         "case_dir": folder / "case",
@@ -91,7 +91,7 @@ def make_plan(folder: Path, environment: dict[str, str], **changes: Any) -> Plan
         "environment": environment,
         "arguments": (str(folder),),
     }
-    return Plan(**{**values, **changes})
+    return JobPlan(**{**values, **changes})
 
 
 @pytest.mark.parametrize("launcher", [LocalLauncher, TorchrunLauncher])
@@ -117,7 +117,7 @@ def test_a_scenarios_ranks_under_torchrun_are_told_apart_too(tmp_path: Path) -> 
     environment = {**nccl_environment(["0"], 2, 20481), "TOLD": str(tmp_path)}
     # The body starts no process group, and a CPU build of torch could not on NCCL.
     plan = make_plan(tmp_path, environment, function="body", arguments=())
-    plan = Plan(**{**vars(plan), "backend": "gloo"})
+    plan = JobPlan(**{**vars(plan), "backend": "gloo"})
     told = ranks_told(TorchrunLauncher(), plan, tmp_path)
     assert len({rank["NCCL_HOSTID"] for rank in told}) == 2
 
@@ -183,7 +183,7 @@ def test_gpus_that_are_not_there_and_gpus_that_may_not_be_used(tmp_path: Path) -
     few = Allotment(tmp_path, gpus(2, tmp_path))
     assert few.refusal(wants, "nccl") == "needs 4 GPUs, this machine has 2"
     assert few.refusal(wants, "gloo") is None
-    none = Allotment(tmp_path, GpuPool(Machine(problem="NVML: no driver"), {}, tmp_path))
+    none = Allotment(tmp_path, GpuPool(GpuInventory(problem="NVML: no driver"), {}, tmp_path))
     assert none.refusal(scenario(), "nccl") == "needs 1 GPU, this machine has 0 (NVML: no driver)"
     hidden = Allotment(tmp_path, gpus(8, tmp_path, "0,5"))
     with pytest.raises(PoolTooSmall) as refused:

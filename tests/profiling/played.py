@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hanglab.recorder.profiling import fabric
 from hanglab.recorder.profiling.configuration import trace_path, values_of
-from hanglab.recorder.profiling.fabric import Request
+from hanglab.recorder.profiling.fabric import FabricRequest
 
 
 class Played:
@@ -50,7 +50,7 @@ class Played:
     def send(self, idle: bool = True) -> None:
         """Its question alone."""
         accepts = fabric.EVENTS | (fabric.ACTIVITIES if idle else 0)
-        frame = fabric.encode_request(Request(accepts, self.job_id, (self.pid, os.getppid())))
+        frame = fabric.encode_request(FabricRequest(accepts, self.job_id, (self.pid, os.getppid())))
         self.socket.sendto(frame, os.fspath(self.folder / fabric.DAEMON))
 
     def close(self) -> None:

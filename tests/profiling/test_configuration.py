@@ -5,7 +5,7 @@ import pytest
 from hanglab.recorder.profiling.configuration import (
     BadConfiguration,
     Detail,
-    Window,
+    TraceWindow,
     check_text,
     configuration,
     lasts_s,
@@ -15,7 +15,7 @@ from hanglab.recorder.profiling.configuration import (
 
 
 def test_request_by_time() -> None:
-    text = configuration("/t/rank0.json", "id", Window(300, 1500, 42), Detail(stacks=True))
+    text = configuration("/t/rank0.json", "id", TraceWindow(300, 1500, 42), Detail(stacks=True))
     assert text == (
         "ACTIVITIES_LOG_FILE=/t/rank0.json\n"
         "REQUEST_TRACE_ID=id\n"
@@ -27,7 +27,7 @@ def test_request_by_time() -> None:
 
 
 def test_request_by_iterations_names_no_time() -> None:
-    window = Window(iterations=3, roundup=50)
+    window = TraceWindow(iterations=3, roundup=50)
     values = values_of(configuration("/t/a.json", "id", window, Detail(shapes=True)))
     assert values["ACTIVITIES_ITERATIONS"] == "3"
     assert values["PROFILE_START_ITERATION_ROUNDUP"] == "50"
@@ -58,16 +58,17 @@ def test_settings_beyond_the_known_ones_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "window", [Window(0), Window(warmup_ms=-1), Window(iterations=-1), Window(roundup=0)]
+    "window",
+    [TraceWindow(0), TraceWindow(warmup_ms=-1), TraceWindow(iterations=-1), TraceWindow(roundup=0)],
 )
-def test_windows_that_no_trace_can_have(window: Window) -> None:
+def test_windows_that_no_trace_can_have(window: TraceWindow) -> None:
     with pytest.raises(BadConfiguration):
         configuration("/t/a.json", "id", window, Detail())
 
 
 def test_file_name_that_cannot_smuggle_a_second_setting() -> None:
     with pytest.raises(BadConfiguration):
-        configuration("/t/a.json\nEVENTS_LOG_FILE=/etc/x", "id", Window(), Detail())
+        configuration("/t/a.json\nEVENTS_LOG_FILE=/etc/x", "id", TraceWindow(), Detail())
 
 
 @pytest.mark.parametrize(
@@ -86,14 +87,14 @@ def test_pid_goes_before_the_first_ending(file: str, written: str) -> None:
     ("window", "seconds"),
     [
         # Kineto begins two turns of a second after a request that names no start.
-        (Window(500), 2.5),
-        (Window(500, warmup_ms=1500), 4.5),
-        (Window(500, start_ms=1_003_000), 3.5),
-        (Window(500, start_ms=900_000), 0.5),
-        (Window(iterations=3), None),
+        (TraceWindow(500), 2.5),
+        (TraceWindow(500, warmup_ms=1500), 4.5),
+        (TraceWindow(500, start_ms=1_003_000), 3.5),
+        (TraceWindow(500, start_ms=900_000), 0.5),
+        (TraceWindow(iterations=3), None),
     ],
 )
-def test_end_of_a_trace_that_begins_now(window: Window, seconds: float | None) -> None:
+def test_end_of_a_trace_that_begins_now(window: TraceWindow, seconds: float | None) -> None:
     text = configuration("/t/a.json", "id", window, Detail())
     assert lasts_s(text, 1000.0) == seconds
     # What dynolog's own client leaves out.

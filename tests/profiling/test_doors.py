@@ -18,7 +18,7 @@ from hanglab.recorder.case.folders import host_folder
 from hanglab.recorder.profiling import agent_notes, client
 from hanglab.recorder.profiling.access_control import Refused
 from hanglab.recorder.profiling.client import AgentRefused, Door
-from hanglab.recorder.profiling.receipts import Asked, Selection
+from hanglab.recorder.profiling.receipts import ProfileRequest, Selection
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 
 PLAYED = Path(__file__).parent / "programs" / "played_program.py"
@@ -88,11 +88,11 @@ def test_process_of_a_slurm_array_is_meant_by_its_task_and_by_the_array(
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         for job in ("1234_7", "1234", "1241"):
-            order, receipts = client.place(door, Asked(Selection(job=job)))
+            order, receipts = client.place(door, ProfileRequest(Selection(job=job)))
             assert [receipt.rank for receipt in receipts] == [0]
             client.cancel(door, order)
         with pytest.raises(AgentRefused, match="is job 1234_8"):
-            client.place(door, Asked(Selection(job="1234_8")))
+            client.place(door, ProfileRequest(Selection(job="1234_8")))
     finally:
         process.kill()
         process.communicate()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanglab.recorder.profiling import fabric, wire
-from hanglab.recorder.profiling.fabric import BadFrame, Context, Request
+from hanglab.recorder.profiling.fabric import BadFrame, Context, FabricRequest
 
 pytestmark = pytest.mark.skipif(sys.byteorder != "little", reason="bytes of a little-endian host")
 
@@ -24,14 +24,14 @@ REQUEST = (
 
 def test_request_is_read_and_written_as_kineto_lays_it_out() -> None:
     request = fabric.decode(REQUEST)
-    assert request == Request(accepts=3, job_id=7, pids=(1234, 1))
+    assert request == FabricRequest(accepts=3, job_id=7, pids=(1234, 1))
     assert request.idle
     assert fabric.encode_request(request) == REQUEST
 
 
 def test_process_in_which_a_trace_runs_is_not_idle() -> None:
     tracing = fabric.decode(REQUEST[:40] + b"\x01" + REQUEST[41:])
-    assert isinstance(tracing, Request)
+    assert isinstance(tracing, FabricRequest)
     assert not tracing.idle
 
 

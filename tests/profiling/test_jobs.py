@@ -19,9 +19,9 @@ from installed import needs_torch
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
 from hanglab.recorder.profiling import client, multi_host_request
 from hanglab.recorder.profiling.client import Door
-from hanglab.recorder.profiling.configuration import Detail, Window
+from hanglab.recorder.profiling.configuration import Detail, TraceWindow
 from hanglab.recorder.profiling.fabric_socket import PATIENCE_S
-from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
+from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService
 
 pytestmark = needs_torch
@@ -101,8 +101,8 @@ def registered(door: Door, folder: Path, ranks: int = 2) -> None:
     until(ready, UP_S, "registration")
 
 
-def profile(door: Door, asked: Asked) -> list[Receipt]:
-    parts = multi_host_request.place(multi_host_request.Plan([door], asked))
+def profile(door: Door, asked: ProfileRequest) -> list[Receipt]:
+    parts = multi_host_request.place(multi_host_request.RequestPlan([door], asked))
     multi_host_request.follow(parts, lambda parts: None)
     assert [part.problem for part in parts] == [""]
     return sorted(parts[0].receipts, key=lambda receipt: receipt.rank or 0)
@@ -123,7 +123,7 @@ def test_ranks_of_a_running_job_are_traced_together(
         assert sorted(p.rank for p in found if p.is_rank) == [0, 1]
         assert launcher.pid in [p.pid for p in found if not p.is_rank], "torchrun registers, too"
 
-        by_time = profile(door, Asked(window=Window(duration_ms=300)))
+        by_time = profile(door, ProfileRequest(window=TraceWindow(duration_ms=300)))
         assert [(r.rank, r.state, r.reason) for r in by_time] == [
             (0, "valid", ""),
             (1, "valid", ""),
@@ -142,8 +142,8 @@ def test_ranks_of_a_running_job_are_traced_together(
         # Multiples so far apart that nobody passes one while the ranks hear of it, one after
         # the other.
         ahead = max(step for receipt in by_time for step in steps_in(receipt)) + 600
-        together = Window(iterations=3, roundup=ahead)
-        iterations = profile(door, Asked(window=together, detail=detail, patience_s=60.0))
+        together = TraceWindow(iterations=3, roundup=ahead)
+        iterations = profile(door, ProfileRequest(window=together, detail=detail, patience_s=60.0))
         assert [r.state for r in iterations] == ["valid", "valid"]
         # Both ranks begin at the same one.
         first, second = (steps_in(receipt) for receipt in iterations)
@@ -151,24 +151,30 @@ def test_ranks_of_a_running_job_are_traced_together(
         assert len(first) == 3
 
         later = first[0] + 500
-        awaited = profile(door, Asked(window=Window(iterations=2, at_iteration=later)))
+        awaited = profile(
+            door, ProfileRequest(window=TraceWindow(iterations=2, at_iteration=later))
+        )
         assert [(r.state, r.reason) for r in awaited] == [("valid", "")] * 2
         # Kineto counts from 1, and one iteration more passes before it begins.
         assert [steps_in(receipt) for receipt in awaited] == [[later + 1, later + 2]] * 2
 
         # Again so far ahead that no rank passes it before all have heard.
-        again = Window(iterations=2, at_iteration=first[0], roundup=later + 1000)
-        passed = profile(door, Asked(window=again, patience_s=60.0))
+        again = TraceWindow(iterations=2, at_iteration=first[0], roundup=later + 1000)
+        passed = profile(door, ProfileRequest(window=again, patience_s=60.0))
         assert [(r.state, r.reason) for r in passed] == [("valid", "")] * 2
         assert steps_in(passed[0]) == steps_in(passed[1]) != [first[0] + 1, first[0] + 2]
 
-        one = profile(door, Asked(Selection(ranks=[1]), Window(duration_ms=50)))
+        one = profile(door, ProfileRequest(Selection(ranks=[1]), TraceWindow(duration_ms=50)))
         assert [(r.rank, r.state) for r in one] == [(1, "valid")]
-        by_pid = profile(door, Asked(Selection(pids=[launcher.pid]), Window(duration_ms=50)))
+        by_pid = profile(
+            door, ProfileRequest(Selection(pids=[launcher.pid]), TraceWindow(duration_ms=50))
+        )
         assert [r.rank for r in by_pid] == [0, 1], "the launcher stands for its ranks"
 
         with pytest.raises(multi_host_request.TooEarly, match="earliest common start"):
-            multi_host_request.place(multi_host_request.Plan([door], Asked(), start_in_s=0.5))
+            multi_host_request.place(
+                multi_host_request.RequestPlan([door], ProfileRequest(), start_in_s=0.5)
+            )
 
 
 @pytest.mark.timeout(240)
@@ -180,12 +186,23 @@ def test_requests_that_follow_each_other_all_give_traces(
     one = Selection(ranks=[0])
     with job(sockets, "900"):
         registered(door, sockets)
-        windows = [Window(iterations=3), Window(iterations=3), Window(500), Window(50), Window(500)]
-        receipts = [profile(door, Asked(one, window))[0] for window in windows]
+        windows = [
+            TraceWindow(iterations=3),
+            TraceWindow(iterations=3),
+            TraceWindow(500),
+            TraceWindow(50),
+            TraceWindow(500),
+        ]
+        receipts = [profile(door, ProfileRequest(one, window))[0] for window in windows]
         assert [(r.state, r.reason) for r in receipts] == [("valid", "")] * len(windows)
 
         # All at once, by several people; the last is of both ranks with one start.
-        together = [Asked(one, windows[0]), Asked(one, windows[0]), Asked(one, windows[2]), Asked()]
+        together = [
+            ProfileRequest(one, windows[0]),
+            ProfileRequest(one, windows[0]),
+            ProfileRequest(one, windows[2]),
+            ProfileRequest(),
+        ]
         with ThreadPoolExecutor(len(together)) as pool:
             found = list(pool.map(lambda asked: profile(door, asked), together))
         assert [[(r.state, r.reason) for r in receipts] for receipts in found] == [
@@ -207,7 +224,7 @@ def test_answer_that_was_late_makes_no_later_one_late(
             ranks = service.registry.ranks().values()
             asked = max(one.last_seen + one.period_s for one in ranks) + 2 * PATIENCE_S
             until(lambda: time.monotonic() > asked, 10, "questions")
-        order, _ = client.place(door, Asked(Selection(ranks=[0]), Window(60_000)))
+        order, _ = client.place(door, ProfileRequest(Selection(ranks=[0]), TraceWindow(60_000)))
         until(lambda: client.receipts(door, order)[0].state == "delivered", 10, "delivery")
         # Kineto says at once what it has read, and not when it asks again.
         rank = next(c for c in service.registry.ranks().values() if c.identity.rank == 0)
@@ -223,11 +240,11 @@ def test_hung_job_is_traced_by_time_and_refuses_iterations(
         registered(door, sockets)
         ranks = [p.pid for p in client.status(door).processes if p.is_rank]
         until(lambda: all(_sleeps(pid) for pid in ranks), 30, "the hang")
-        refused = profile(door, Asked(window=Window(iterations=3)))
+        refused = profile(door, ProfileRequest(window=TraceWindow(iterations=3)))
         assert [r.state for r in refused] == ["failed", "failed"]
         assert all("makes no iterations" in r.reason for r in refused)
         # Had they been delivered, they would block this one.
-        traced = profile(door, Asked(window=Window(duration_ms=200)))
+        traced = profile(door, ProfileRequest(window=TraceWindow(duration_ms=200)))
         assert [(r.state, r.reason) for r in traced] == [("valid", ""), ("valid", "")]
         # Stacks belong to the trace of a process that stands still.
         assert "wait_for_disk" in Path(traced[1].path).read_text()
@@ -251,7 +268,7 @@ def test_users_own_profiler_gets_in_the_way_and_is_named(
 ) -> None:
     with job(sockets, "900", "own"):
         registered(door, sockets)
-        receipts = profile(door, Asked(window=Window(duration_ms=100), patience_s=15))
+        receipts = profile(door, ProfileRequest(window=TraceWindow(duration_ms=100), patience_s=15))
         assert [r.state for r in receipts] == ["failed", "failed"]
         assert all("torch.profiler" in r.reason for r in receipts), receipts
 
@@ -262,7 +279,7 @@ def test_process_that_ends_before_its_trace_is_told(
     leave = sockets / "leave"
     with job(sockets, "900", "leave", str(leave)):
         registered(door, sockets)
-        order, _ = client.place(door, Asked(window=Window(duration_ms=60_000)))
+        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=60_000)))
         until(
             lambda: any(r.state == "active" for r in client.receipts(door, order)), 30, "delivery"
         )
@@ -287,7 +304,7 @@ def test_restarted_agent_finds_the_job_again(sockets: Path) -> None:
         try:
             door = Door("127.0.0.1", service.port)
             registered(door, sockets)
-            receipts = profile(door, Asked(window=Window(duration_ms=50)))
+            receipts = profile(door, ProfileRequest(window=TraceWindow(duration_ms=50)))
             assert [(r.state, r.reason) for r in receipts] == [("valid", "")] * 2
         finally:
             service.close()

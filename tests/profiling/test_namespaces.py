@@ -20,8 +20,8 @@ from test_server import make_certificate
 
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import Door
-from hanglab.recorder.profiling.configuration import Window
-from hanglab.recorder.profiling.receipts import Asked
+from hanglab.recorder.profiling.configuration import TraceWindow
+from hanglab.recorder.profiling.receipts import ProfileRequest
 from hanglab.recorder.profiling.service import ProfilingService
 
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli"]
@@ -52,7 +52,7 @@ def test_job_in_a_container_is_traced_over_a_mounted_socket_folder(
         # Their own numbers are small; here they are known by those of this host.
         own = {rank: _inner_pid(process.pid) for rank, process in found.items()}
         assert all(own[rank] != found[rank].pid for rank in (0, 1))
-        receipts = profile(door, Asked(window=Window(duration_ms=100)))
+        receipts = profile(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
     assert [(r.rank, r.state, r.reason) for r in receipts] == [(0, "valid", ""), (1, "valid", "")]
     assert [r.pid for r in receipts] == [found[rank].pid for rank in (0, 1)]
 

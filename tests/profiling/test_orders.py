@@ -23,8 +23,8 @@ from played import played, write_trace
 
 from hanglab.recorder.profiling import client, wire
 from hanglab.recorder.profiling.client import AgentRefused, Door
-from hanglab.recorder.profiling.configuration import Window, trace_path, values_of
-from hanglab.recorder.profiling.receipts import Asked, Receipt, Selection
+from hanglab.recorder.profiling.configuration import TraceWindow, trace_path, values_of
+from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService
 
 
@@ -55,7 +55,7 @@ def test_request_is_delivered_once_and_its_file_is_the_receipt(
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         assert process.ask() == ""
-        order, receipts = client.place(door, Asked(window=Window(duration_ms=100)))
+        order, receipts = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
         assert receipts[0].state == "queued"
         text = process.ask()
         assert values_of(text)["ACTIVITIES_DURATION_MSECS"] == "100"
@@ -73,7 +73,7 @@ def test_file_that_is_not_what_was_asked_for_is_no_success(
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, Asked(window=Window(duration_ms=100)))
+        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
         text = process.ask()
         long_ago = f"{text}PROFILE_START_TIME={int(time.time() * 1e3) - 60_000}\n"
         write_trace(long_ago, os.getpid())
@@ -97,7 +97,7 @@ def test_nothing_is_delivered_while_a_trace_runs(
     # Kineto can drop a request that comes in the middle of a trace.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, Asked(window=Window(duration_ms=100)))
+        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
         assert process.ask(idle=False) == ""
         assert client.receipts(door, order)[0].state == "queued"
         assert process.ask(idle=True) != ""
@@ -110,12 +110,12 @@ def test_start_that_is_too_close_is_refused_with_the_earliest(
     # Kineto refuses it in its job's stderr only.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        soon = Window(start_ms=int((time.time() + 2.0) * 1e3))
+        soon = TraceWindow(start_ms=int((time.time() + 2.0) * 1e3))
         with pytest.raises(AgentRefused, match=r"can begin in 6\.\d s at the earliest"):
-            client.place(door, Asked(window=soon))
+            client.place(door, ProfileRequest(window=soon))
         assert process.ask() == ""
-        later = Window(start_ms=int((time.time() + 9.0) * 1e3))
-        client.place(door, Asked(window=later))
+        later = TraceWindow(start_ms=int((time.time() + 9.0) * 1e3))
+        client.place(door, ProfileRequest(window=later))
         assert values_of(process.ask())["PROFILE_START_TIME"] == str(later.start_ms)
 
 
@@ -125,7 +125,7 @@ def test_dropped_request_is_told_and_its_remains_removed(
     # What a user's own torch.profiler does to a request: an empty .tmp, and no word.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, Asked(window=Window(duration_ms=1)))
+        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=1)))
         file = Path(values_of(process.ask())["ACTIVITIES_LOG_FILE"])
         own = file.name.replace(".pt", f"_{os.getpid()}.pt") + ".tmp"
         (file.parent / own).touch()
@@ -146,11 +146,13 @@ def test_second_request_waits_behind_no_iteration_that_never_comes(
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         with ThreadPoolExecutor(1) as pool:
-            placed = pool.submit(client.place, door, Asked(window=Window(iterations=3)))
+            placed = pool.submit(
+                client.place, door, ProfileRequest(window=TraceWindow(iterations=3))
+            )
             # This process must be seen to work: of one that stands still none are asked.
             work_until(placed.done)
         assert "ACTIVITIES_ITERATIONS" in process.ask()
-        _, receipts = client.place(door, Asked())
+        _, receipts = client.place(door, ProfileRequest())
         assert receipts[0].state == "failed"
         assert "blocks every later one" in receipts[0].reason
         assert process.ask() == ""
@@ -162,9 +164,9 @@ def test_request_waits_for_the_end_of_the_one_before(
     # Kineto says that it is idle until the first begins, and would drop the second.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        first, _ = client.place(door, Asked(window=Window(duration_ms=1)))
+        first, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=1)))
         text = process.ask()
-        second, receipts = client.place(door, Asked(window=Window(duration_ms=2)))
+        second, receipts = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=2)))
         assert receipts[0].state == "queued"
         assert [process.ask(), process.ask(idle=False), process.ask()] == ["", "", ""]
         write_trace(text, os.getpid())
@@ -183,7 +185,7 @@ def test_request_waits_for_the_end_of_a_dynolog_request(
         client.request_dynolog(door, config, 0, [], 1)
         assert process.ask() != ""
         assert client.request_dynolog(door, config, 0, [], 1).activity_profilers_busy == 1
-        client.place(door, Asked())
+        client.place(door, ProfileRequest())
         assert [process.ask(), process.ask(idle=False)] == ["", ""]
         assert "ACTIVITIES_DURATION_MSECS" in process.ask()
 
@@ -193,14 +195,14 @@ def test_start_behind_another_request_is_put_off(
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        client.place(door, Asked(window=Window(duration_ms=3000)))
+        client.place(door, ProfileRequest(window=TraceWindow(duration_ms=3000)))
         (found,) = client.status(door).processes
         # 2 s until Kineto begins by itself, the trace, the turn in which it is written, and as
         # long as it may be until the process asks for it.
         assert 11.0 < found.free_in_s < 12.0
-        soon = Window(start_ms=int((time.time() + 12.0) * 1e3))
+        soon = TraceWindow(start_ms=int((time.time() + 12.0) * 1e3))
         with pytest.raises(AgentRefused, match=r"can begin in 1[78]\.\d s at the earliest"):
-            client.place(door, Asked(window=soon))
+            client.place(door, ProfileRequest(window=soon))
 
 
 def test_few_requests_wait_for_one_process(
@@ -208,7 +210,7 @@ def test_few_requests_wait_for_one_process(
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        states = [client.place(door, Asked())[1][0].state for _ in range(9)]
+        states = [client.place(door, ProfileRequest())[1][0].state for _ in range(9)]
         assert states == ["queued"] * 8 + ["failed"]
 
 
@@ -218,7 +220,9 @@ def test_trace_that_is_still_at_work_is_not_called_dropped(
     # 2 s until it begins, and a large one takes long to write: its .tmp stands there meanwhile.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, Asked(window=Window(duration_ms=500), patience_s=10.0))
+        order, _ = client.place(
+            door, ProfileRequest(window=TraceWindow(duration_ms=500), patience_s=10.0)
+        )
         text = process.ask()
         file = Path(trace_path(values_of(text)["ACTIVITIES_LOG_FILE"], os.getpid()))
         temporary = file.with_name(file.name + ".tmp")
@@ -243,7 +247,7 @@ def test_request_that_nobody_waits_for_any_more_is_not_answered(
     # Kineto would take the answer for that to its next request, and all that follow as well.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        client.place(door, Asked())
+        client.place(door, ProfileRequest())
         with service.requests.lock:
             process.send()
             time.sleep(0.2)
@@ -261,7 +265,9 @@ def test_first_request_by_iterations_is_held_back_a_moment(
         process.ask()
         times = []
         for _ in range(2):
-            placed = pool.submit(client.place, door, Asked(window=Window(iterations=3)))
+            placed = pool.submit(
+                client.place, door, ProfileRequest(window=TraceWindow(iterations=3))
+            )
             work_until(placed.done)
             begun = time.monotonic()
             text = process.ask()
@@ -276,7 +282,7 @@ def test_withdrawn_request_is_not_delivered(
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, Asked())
+        order, _ = client.place(door, ProfileRequest())
         assert client.cancel(door, order) == 1
         assert process.ask() == ""
         assert "cancelled" in client.receipts(door, order)[0].reason
@@ -284,7 +290,7 @@ def test_withdrawn_request_is_not_delivered(
 
 def test_nobody_registered_says_what_is_needed(service: ProfilingService, door: Door) -> None:
     with pytest.raises(AgentRefused, match="KINETO_USE_DAEMON"):
-        client.place(door, Asked())
+        client.place(door, ProfileRequest())
 
 
 def test_selection_that_fits_nobody_says_who_is_there(
@@ -293,9 +299,9 @@ def test_selection_that_fits_nobody_says_who_is_there(
     with played(sockets, os.getpid(), job_id=77) as (process,):
         process.ask()
         with pytest.raises(AgentRefused, match="job 5; registered are 1 processes") as refused:
-            client.place(door, Asked(Selection(job="5")))
+            client.place(door, ProfileRequest(Selection(job="5")))
         assert "'77'" in str(refused.value)
-        _, receipts = client.place(door, Asked(Selection(job="77")))
+        _, receipts = client.place(door, ProfileRequest(Selection(job="77")))
         assert len(receipts) == 1
 
 
@@ -305,7 +311,7 @@ def test_folder_that_cannot_be_made_fails_that_process_only(
     (sockets / "traces").write_text("in the way")
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        _, receipts = client.place(door, Asked())
+        _, receipts = client.place(door, ProfileRequest())
         assert receipts[0].state == "failed"
         assert "could not be written" in receipts[0].reason
         assert process.ask() == ""
@@ -341,7 +347,7 @@ def test_job_of_another_user_can_write_its_trace(
             os._exit(0)
     try:
         until(lambda: bool(client.status(door).processes))
-        order, _ = client.place(door, Asked(window=Window(duration_ms=1)))
+        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=1)))
         receipt = final(door, order)
         assert (receipt.state, receipt.reason) == ("valid", "")
     finally:
@@ -458,7 +464,7 @@ def test_first_processes_of_containers_write_to_files_of_their_own(
         lambda: client.request_dynolog(
             door, f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n", 0, [], 9
         ),
-        lambda: client.place(door, Asked()),
+        lambda: client.place(door, ProfileRequest()),
     ):
         processes = [
             subprocess.Popen(

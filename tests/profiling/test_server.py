@@ -19,10 +19,10 @@ from played import Played, played, write_trace
 from hanglab.recorder.profiling import client, fabric, multi_host_request
 from hanglab.recorder.profiling.access_control import Refused, client_tls, confined
 from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door
-from hanglab.recorder.profiling.configuration import Window
-from hanglab.recorder.profiling.fabric_socket import NameTaken, remove_dead_clients
+from hanglab.recorder.profiling.configuration import TraceWindow
+from hanglab.recorder.profiling.fabric_socket import SocketNameTaken, remove_dead_clients
 from hanglab.recorder.profiling.multi_host_request import HostPart
-from hanglab.recorder.profiling.receipts import Asked, Receipt
+from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 
 TOKEN = "a token that nobody guesses"
@@ -123,7 +123,7 @@ def test_only_traces_of_an_order_are_handed_out(
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, Asked())
+        order, _ = client.place(door, ProfileRequest())
         with pytest.raises(AgentRefused, match="has no trace"):
             client.ask(door, {"fn": "hanglab.fetch", "order": order, "file": file})
 
@@ -133,7 +133,7 @@ def test_what_is_fetched_is_whole_or_not_there_and_overwrites_nothing(
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, Asked(window=Window(duration_ms=100)))
+        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
         write_trace(process.ask(), os.getpid())
         deadline = time.monotonic() + 10
         while not (receipt := client.receipts(door, order)[0]).final:
@@ -169,7 +169,7 @@ def test_nobody_is_waited_for_without_end(
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         with pytest.raises(AgentRefused, match="at most 3600 s"):
-            client.place(door, Asked(patience_s=patience_s))
+            client.place(door, ProfileRequest(patience_s=patience_s))
 
 
 def test_jobs_of_other_users_may_ask(service: ProfilingService, sockets: Path) -> None:
@@ -205,7 +205,7 @@ def test_ten_thousand_hostile_frames_and_the_agent_still_serves(
     service: ProfilingService, door: Door, sockets: Path
 ) -> None:
     generator = random.Random(2)
-    good = fabric.encode_request(fabric.Request(3, 0, (os.getpid(),)))
+    good = fabric.encode_request(fabric.FabricRequest(3, 0, (os.getpid(),)))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         for _ in range(10_000):
             data = bytearray(good)
@@ -220,7 +220,7 @@ def test_ten_thousand_hostile_frames_and_the_agent_still_serves(
 def test_socket_of_a_living_daemon_is_not_taken_over(
     service: ProfilingService, sockets: Path
 ) -> None:
-    with pytest.raises(NameTaken, match="another profiling daemon"):
+    with pytest.raises(SocketNameTaken, match="another profiling daemon"):
         ProfilingService(Settings(sockets, "here", sockets))
     with played(sockets, os.getpid()) as (process,):
         assert process.ask() == ""

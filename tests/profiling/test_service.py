@@ -16,7 +16,7 @@ from played import played
 from hanglab.recorder.agent.profiles import Profiles
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import Door
-from hanglab.recorder.profiling.receipts import Asked
+from hanglab.recorder.profiling.receipts import ProfileRequest
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 
@@ -43,7 +43,7 @@ def test_what_fails_beside_the_fabric_does_not_end_it(sockets: Path) -> None:
         door = Door("127.0.0.1", service.port)
         with played(sockets, os.getpid()) as (process,):
             process.ask()
-            client.place(door, Asked())
+            client.place(door, ProfileRequest())
             assert process.ask() != ""
             deadline = time.monotonic() + 10
             while not troubles:
@@ -69,7 +69,7 @@ def test_orders_that_come_while_the_fabric_looks_at_them(sockets: Path) -> None:
 
             def flood() -> None:
                 for _ in range(400):
-                    order = service.requests.place(Asked())
+                    order = service.requests.place(ProfileRequest())
                     # One that is open would end the look at once.
                     service.requests.answer({"fn": "hanglab.cancel", "order": order.name})
 

@@ -17,7 +17,7 @@ from hanglab.recorder.rank import hook_dir
 from hanglab.recorder.rank.bare_backends import Backends
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
-from hanglab.recorder.rank.group_members import Groups
+from hanglab.recorder.rank.group_members import GroupMembers
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 pytestmark = needs_torch
@@ -115,7 +115,7 @@ def test_a_backend_without_options_is_recorded_from_its_first_operation_on(
 ) -> None:
     progress = ProgressFile(tmp_path / files.PROGRESS.name)
     progress.identify(0, 0, 1)
-    groups = Groups(0)
+    groups = GroupMembers(0)
     boundary = Boundary(
         progress,
         CallSites(lambda file: True, progress.text),

@@ -25,7 +25,7 @@ from hanglab.recorder.case.layout import Slot, Table
 from hanglab.recorder.case.progress import Progress, read_progress
 from hanglab.recorder.rank.native import WRITER
 from hanglab.recorder.rank.progress_file import ProgressFile
-from hanglab.recorder.rank.sections import INPUT, UPDATE, OpenSection, section_type
+from hanglab.recorder.rank.sections import INPUT, UPDATE, SectionFactory, section_type
 
 native_only = pytest.mark.skipif(
     WRITER is None,
@@ -71,7 +71,7 @@ class Number:
         return 70
 
 
-def nest(progress: ProgressFile, section: OpenSection) -> None:
+def nest(progress: ProgressFile, section: SectionFactory) -> None:
     for _ in range(3):
         progress.step()
         with section("outer"), section("inner"), section("inner"), section("outer", kind=INPUT):
@@ -82,7 +82,7 @@ def nest(progress: ProgressFile, section: OpenSection) -> None:
     section.write_totals()
 
 
-def raise_in_sections(progress: ProgressFile, section: OpenSection) -> None:
+def raise_in_sections(progress: ProgressFile, section: SectionFactory) -> None:
     for error in (KeyError("key"), KeyboardInterrupt(), StopIteration(), GeneratorExit()):
         with pytest.raises(type(error)) as raised, section("raising"), section("within"):
             raise error
@@ -90,7 +90,7 @@ def raise_in_sections(progress: ProgressFile, section: OpenSection) -> None:
     section.write_totals()
 
 
-def give_odd_names(progress: ProgressFile, section: OpenSection) -> None:
+def give_odd_names(progress: ProgressFile, section: SectionFactory) -> None:
     names: list[Any] = ["é" * 5000, "", "\ud800", "a\0b", Name("own"), "own", 5, None, ("a", 1), []]
     for _ in range(2):
         for name in names:
@@ -99,14 +99,14 @@ def give_odd_names(progress: ProgressFile, section: OpenSection) -> None:
     section.write_totals()
 
 
-def give_odd_steps(progress: ProgressFile, section: OpenSection) -> None:
+def give_odd_steps(progress: ProgressFile, section: SectionFactory) -> None:
     numbers: list[Any] = [3, None, True, Number(), -1, 1 << 62, 1 << 63, -(1 << 70), "a", 2.5, []]
     for number in numbers:
         progress.step(number)
         progress.step()
 
 
-def go_round_the_rings(progress: ProgressFile, section: OpenSection) -> None:
+def go_round_the_rings(progress: ProgressFile, section: SectionFactory) -> None:
     for number in range(2 * layout.SECTIONS.capacity + 3):
         progress.step()
         with section("odd" if number % 2 else "even"):
@@ -114,7 +114,7 @@ def go_round_the_rings(progress: ProgressFile, section: OpenSection) -> None:
     section.write_totals()
 
 
-def open_more_than_there_are_rows(progress: ProgressFile, section: OpenSection) -> None:
+def open_more_than_there_are_rows(progress: ProgressFile, section: SectionFactory) -> None:
     opened = [section(f"section {number % 70}") for number in range(layout.OPEN.capacity + 9)]
     for one in opened:
         one.__enter__()
@@ -124,7 +124,7 @@ def open_more_than_there_are_rows(progress: ProgressFile, section: OpenSection) 
         one.__enter__()
 
 
-def use_sections_wrongly(progress: ProgressFile, section: OpenSection) -> None:
+def use_sections_wrongly(progress: ProgressFile, section: SectionFactory) -> None:
     one = section("again")
     one.__exit__(None, None, None)
     with one, one, one:
@@ -138,7 +138,7 @@ def use_sections_wrongly(progress: ProgressFile, section: OpenSection) -> None:
     section.write_totals()
 
 
-def run_out_of_totals(progress: ProgressFile, section: OpenSection) -> None:
+def run_out_of_totals(progress: ProgressFile, section: SectionFactory) -> None:
     for number in range(layout.TOTALS.capacity + 20):
         for _ in range(2):
             with section(f"number {number}", kind=number % 3):
@@ -146,7 +146,7 @@ def run_out_of_totals(progress: ProgressFile, section: OpenSection) -> None:
     section.write_totals()
 
 
-def run_out_of_texts(progress: ProgressFile, section: OpenSection) -> None:
+def run_out_of_texts(progress: ProgressFile, section: SectionFactory) -> None:
     for number in range(100):
         with section(f"{number:04}" * 1000), section("short"):
             pass
@@ -154,7 +154,7 @@ def run_out_of_texts(progress: ProgressFile, section: OpenSection) -> None:
         section.write_totals()
 
 
-def use_threads(progress: ProgressFile, section: OpenSection) -> None:
+def use_threads(progress: ProgressFile, section: SectionFactory) -> None:
     def work() -> None:
         with section("in a thread"):
             progress.step()
@@ -185,7 +185,7 @@ def use_threads(progress: ProgressFile, section: OpenSection) -> None:
     ],
 )
 def test_both_write_the_same_but_for_times(
-    calls: Callable[[ProgressFile, OpenSection], None],
+    calls: Callable[[ProgressFile, SectionFactory], None],
 ) -> None:
     files = [ProgressFile(None, writer) for writer in (WRITER, None)]
     for file in files:

@@ -10,18 +10,18 @@ import pytest
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.rank.progress_file import ProgressFile
-from hanglab.recorder.rank.sections import OpenSection, section_type
+from hanglab.recorder.rank.sections import SectionFactory, section_type
 
 if TYPE_CHECKING:
     from hanglab.recorder.rank.native.writer import Writer
 
 
 @pytest.fixture
-def section(tmp_path: Path, writer: type[Writer] | None) -> OpenSection:
+def section(tmp_path: Path, writer: type[Writer] | None) -> SectionFactory:
     return section_type(ProgressFile(tmp_path / "progress.bin", writer))
 
 
-def test_the_innermost_section_of_a_thread(section: OpenSection) -> None:
+def test_the_innermost_section_of_a_thread(section: SectionFactory) -> None:
     here = threading.get_ident()
     assert section.innermost(here) == ""
     with section("outer"):
@@ -32,7 +32,7 @@ def test_the_innermost_section_of_a_thread(section: OpenSection) -> None:
     assert section.innermost(here) == ""
 
 
-def test_other_threads_may_have_taken_all_rows(section: OpenSection) -> None:
+def test_other_threads_may_have_taken_all_rows(section: SectionFactory) -> None:
     def enter() -> None:
         for number in range(layout.OPEN.capacity + 3):
             section(f"section {number}").__enter__()

@@ -19,7 +19,7 @@ from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
-from hanglab.recorder.case.records import Frame, ThreadStack
+from hanglab.recorder.case.records import StackFrame, ThreadStack
 from hanglab.recorder.rank.service import Service, current_stacks
 
 
@@ -169,15 +169,19 @@ def test_vanished_process_and_reused_id(tmp_path):
 
 
 def thread(*functions: str, main: bool = True, file: str = "train.py") -> ThreadStack:
-    return ThreadStack([Frame(f, file, 1) for f in functions], main=main)
+    return ThreadStack([StackFrame(f, file, 1) for f in functions], main=main)
 
 
 def test_position_is_that_of_user_functions():
     def user(file: str) -> bool:
         return file == "train.py"
 
-    stuck = ThreadStack([Frame("wait", "lib.py", 3), Frame("train", "train.py", 7)], main=True)
-    later = ThreadStack([Frame("poll", "lib.py", 9), Frame("train", "train.py", 8)], main=True)
+    stuck = ThreadStack(
+        [StackFrame("wait", "lib.py", 3), StackFrame("train", "train.py", 7)], main=True
+    )
+    later = ThreadStack(
+        [StackFrame("poll", "lib.py", 9), StackFrame("train", "train.py", 8)], main=True
+    )
     assert position([stuck], user) == position([later], user)
     assert position([thread("a")], user) != position([thread("b")], user)
     library = thread("x", main=False, file="lib.py")

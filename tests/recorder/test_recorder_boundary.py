@@ -10,10 +10,10 @@ from recorder_support import Job, wait_for
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import read_progress
-from hanglab.recorder.case.progress_records import Operation
+from hanglab.recorder.case.progress_records import OperationCall
 
 
-def operations(job: Job, rank: int) -> list[Operation]:
+def operations(job: Job, rank: int) -> list[OperationCall]:
     progress = job.rank(rank).read(files.PROGRESS)
     return [] if progress is None else progress.operations
 

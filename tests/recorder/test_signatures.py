@@ -19,7 +19,7 @@ from hanglab.recorder.archive.pseudonyms import Pseudonyms
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import NONE, Slot
 from hanglab.recorder.case.progress import read_counters, read_progress
-from hanglab.recorder.case.progress_records import Operation
+from hanglab.recorder.case.progress_records import OperationCall
 from hanglab.recorder.rank.arguments import takes_a_timeout
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
@@ -55,7 +55,7 @@ class Recorded:
         return bytes(self.file.mapping[:])
 
     @property
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[OperationCall]:
         return read_progress(self.data).operations
 
     @property
@@ -168,7 +168,7 @@ def test_threads_do_not_take_each_others_signatures(recorded):
         thread.start()
     for thread in threads:
         thread.join()
-    lengths: dict[int, list[Operation]] = {}
+    lengths: dict[int, list[OperationCall]] = {}
     for operation in recorded.operations:
         lengths.setdefault(operation.thread_id, []).append(operation)
         assert operation.completed and operation.reduce_op in ("", "sum")
@@ -231,7 +231,7 @@ def progress() -> Iterator[ProgressFile]:
         boundary.uninstall()
 
 
-def found_in(file: ProgressFile) -> list[Operation]:
+def found_in(file: ProgressFile) -> list[OperationCall]:
     return read_progress(bytes(file.mapping[:])).operations
 
 
@@ -340,7 +340,7 @@ def version_1() -> bytes:
 def test_files_of_layout_1_are_read_as_before():
     found = read_progress(version_1())
     assert found.operations == [
-        Operation(
+        OperationCall(
             index=0, method="broadcast", group="0", entered_ns=10, returned_ns=20,
             wait_entered_ns=30, wait_returned_ns=40, completed=True, group_seq=2, root=3,
             shape="[4]", dtype="Float", numel=4, thread_id=9, file="/home/me/train.py", line=7,

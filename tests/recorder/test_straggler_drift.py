@@ -9,7 +9,7 @@ from hanglab.recorder.slowness import Summary, ratio, summarize
 from hanglab.recorder.straggler.peers import PeerWindows
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
-from hanglab.recorder.straggler.window import SectionWindow, Window
+from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
 
 STEPS = 50
 
@@ -24,13 +24,17 @@ def speeds(generator: random.Random, slowest: float) -> list[float]:
 
 
 def window(
-    rank: int, factor: float, walk: Sequence[float], generator: random.Random, best: Window | None
-) -> Window:
+    rank: int,
+    factor: float,
+    walk: Sequence[float],
+    generator: random.Random,
+    best: TimingWindow | None,
+) -> TimingWindow:
     """One of the section ``step``, of 10 ms each at full speed."""
     work = summarize([factor * speed * generator.gauss(10, 0.3) for speed in walk])
     assert work is not None
     past = best.sections["step"].work if best is not None else None
-    return Window(
+    return TimingWindow(
         number=1 if best is None else 2,
         rank=rank,
         node="node",
@@ -46,7 +50,7 @@ def window(
     )
 
 
-def report(windows: Sequence[Window]) -> Report:
+def report(windows: Sequence[TimingWindow]) -> Report:
     own, *others = windows
     return make_report(
         own,
@@ -104,7 +108,7 @@ def test_a_rank_alone_is_measured_by_its_past() -> None:
 
 
 def test_a_peer_that_is_slower_by_chance_excuses_nobody() -> None:
-    def noisy(rank: int, usual: float, past: float) -> Window:
+    def noisy(rank: int, usual: float, past: float) -> TimingWindow:
         def around(middle: float) -> Summary:
             summary = summarize([middle + (7 * n) % 13 - 6 for n in range(30)])
             assert summary is not None
@@ -112,7 +116,7 @@ def test_a_peer_that_is_slower_by_chance_excuses_nobody() -> None:
 
         score = ratio(past, usual)
         section = SectionWindow(around(usual), "wall", best=around(past), individual=score)
-        return Window(2, rank, "node", 1e3, {"step": section})
+        return TimingWindow(2, rank, "node", 1e3, {"step": section})
 
     found = report([noisy(0, 11.0, 9.5), noisy(1, 20.0, 13.7)]).identify_stragglers()
     assert {s.rank for s in found["straggler_sections_individual"]["step"]} == {1}

@@ -10,9 +10,9 @@ import pytest
 from hanglab.recorder.slowness import InputWait, summarize
 from hanglab.recorder.straggler import window_encoding
 from hanglab.recorder.straggler.exchange import Exchange, FolderExchange, StoreExchange
-from hanglab.recorder.straggler.window import SectionWindow, Window
+from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
 
-WINDOW = Window(
+WINDOW = TimingWindow(
     number=7,
     rank=3,
     node="Knoten ä",

@@ -12,7 +12,7 @@ from hanglab.recorder.slowness import summarize
 from hanglab.recorder.straggler import run_queue_delay
 from hanglab.recorder.straggler.peers import PeerWindows
 from hanglab.recorder.straggler.scoring import RELATIVE, make_report
-from hanglab.recorder.straggler.window import SectionWindow, Window
+from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
 
 
 def count(path: Path, waited_ns: int) -> None:
@@ -48,9 +48,9 @@ def test_a_kernel_that_does_not_count(tmp_path: Path, monkeypatch: pytest.Monkey
     assert run_queue_delay.RunQueueDelay().take() is None
 
 
-def window(rank: int, ms: float, run_queue_delay_ms: float | None) -> Window:
+def window(rank: int, ms: float, run_queue_delay_ms: float | None) -> TimingWindow:
     work = summarize([ms + n % 5 / 10 for n in range(50)])
-    return Window(
+    return TimingWindow(
         1,
         rank,
         "node",
@@ -60,7 +60,7 @@ def window(rank: int, ms: float, run_queue_delay_ms: float | None) -> Window:
     )
 
 
-def accused(windows: list[Window]) -> tuple[set[int], set[int]]:
+def accused(windows: list[TimingWindow]) -> tuple[set[int], set[int]]:
     report = make_report(
         windows[0],
         PeerWindows(len(windows), {w.rank: w for w in windows}),

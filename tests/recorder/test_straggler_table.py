@@ -18,7 +18,7 @@ from hanglab.recorder.straggler.peers import Peers, PeerWindows
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
 from hanglab.recorder.straggler.table import SectionTable
-from hanglab.recorder.straggler.window import SectionWindow, Window
+from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
 
 exactly = pytest.mark.skipif(
     sys.version_info >= (3, 12),
@@ -113,7 +113,7 @@ def test_what_is_kept_is_in_the_next_window_too() -> None:
     assert later.sections["section"].individual == 0.5
 
 
-def window(rank: int, medians: Mapping[str, float | None]) -> Window:
+def window(rank: int, medians: Mapping[str, float | None]) -> TimingWindow:
     sections = {
         name: SectionWindow(
             None if ms is None else summarize([ms] * 10),
@@ -123,7 +123,7 @@ def window(rank: int, medians: Mapping[str, float | None]) -> Window:
         )
         for name, ms in medians.items()
     }
-    return Window(number=1, rank=rank, node=f"node {rank}", span_ms=1e3, sections=sections)
+    return TimingWindow(number=1, rank=rank, node=f"node {rank}", span_ms=1e3, sections=sections)
 
 
 @pytest.mark.parametrize("gathered", [True, False])

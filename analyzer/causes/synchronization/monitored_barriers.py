@@ -18,7 +18,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
-from hanglab.recorder.case.progress_records import Operation
+from hanglab.recorder.case.progress_records import OperationCall
 
 #: Ranks in it are ranks within the group.  Without wait_all_ranks only the first is named.
 _NAMED = re.compile(
@@ -84,7 +84,7 @@ def _said(facts: CaseFacts, view: RankView) -> _Barrier | None:
     return None
 
 
-def _failed(view: RankView) -> Operation | None:
+def _failed(view: RankView) -> OperationCall | None:
     """The call in which the rank gave up: the barrier, or what one precedes."""
     operations = view.progress.operations if view.progress else []
     return next((o for o in reversed(operations) if o.failed or o.method == _METHOD), None)

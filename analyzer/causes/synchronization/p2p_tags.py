@@ -17,21 +17,21 @@ from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
-from hanglab.recorder.case.progress_records import Operation
+from hanglab.recorder.case.progress_records import OperationCall
 
 _SENDS = frozenset({"send"})
 _RECEIVES = frozenset({"recv", "recv_anysource"})
 
 
-def _is_p2p(operation: Operation) -> bool:
+def _is_p2p(operation: OperationCall) -> bool:
     return operation.method in _SENDS or operation.method in _RECEIVES
 
 
-def _open(operation: Operation) -> bool:
+def _open(operation: OperationCall) -> bool:
     return _is_p2p(operation) and not operation.completed and not operation.failed
 
 
-def held_in(view: RankView) -> Operation | None:
+def held_in(view: RankView) -> OperationCall | None:
     """The send or receive that the rank waits in right now."""
     if view.progress is None or view.ended is not None:
         return None
@@ -44,7 +44,7 @@ def held_in(view: RankView) -> Operation | None:
     return None
 
 
-def _peer(operation: Operation, groups: dict[str, ProcessGroup]) -> int | None:
+def _peer(operation: OperationCall, groups: dict[str, ProcessGroup]) -> int | None:
     group = groups.get(operation.group)
     place = operation.peer
     if group is None or place is None or not 0 <= place < len(group.members):
@@ -53,8 +53,8 @@ def _peer(operation: Operation, groups: dict[str, ProcessGroup]) -> int | None:
 
 
 def _other_half(
-    rank: int, held: Operation, peer: RankView, groups: dict[str, ProcessGroup]
-) -> Operation | None:
+    rank: int, held: OperationCall, peer: RankView, groups: dict[str, ProcessGroup]
+) -> OperationCall | None:
     """An open operation of the peer that would meet ``held``."""
     wanted = _RECEIVES if held.method in _SENDS else _SENDS
     for operation in peer.progress.operations if peer.progress else []:
@@ -73,13 +73,13 @@ def _other_half(
 class _MismatchedPair:
     """Two halves that would meet but for a tag or a group: rank -> its operation."""
 
-    halves: dict[int, Operation]
+    halves: dict[int, OperationCall]
     #: Both ranks are held in their halves.
     mutual: bool
 
 
 def _find_mismatch(
-    facts: CaseFacts, held: dict[int, Operation], groups: dict[str, ProcessGroup]
+    facts: CaseFacts, held: dict[int, OperationCall], groups: dict[str, ProcessGroup]
 ) -> _MismatchedPair | None:
     """A pair of ranks whose halves fit nothing else; one in which both are held comes first."""
     found: list[_MismatchedPair] = []
@@ -105,7 +105,7 @@ def _find_mismatch(
 
 
 def _met(
-    rank: int, posted: Operation, peer: int, facts: CaseFacts, groups: dict[str, ProcessGroup]
+    rank: int, posted: OperationCall, peer: int, facts: CaseFacts, groups: dict[str, ProcessGroup]
 ) -> bool:
     """True if a half that its rank never waited for may have met its other half all the same.
 
@@ -177,7 +177,7 @@ def _mismatch_proposal(
     )
 
 
-def _describe(operation: Operation, groups: dict[str, ProcessGroup]) -> str:
+def _describe(operation: OperationCall, groups: dict[str, ProcessGroup]) -> str:
     """``send to rank 1, tag 3, group default_pg``."""
     way = "to" if operation.method in _SENDS else "from"
     group = groups.get(operation.group)
@@ -187,7 +187,7 @@ def _describe(operation: Operation, groups: dict[str, ProcessGroup]) -> str:
     return f"{operation.method} {way} {other}, tag {operation.tag}, group {name}"
 
 
-def _collective(operation: Operation, groups: dict[str, ProcessGroup]) -> CollectiveRef:
+def _collective(operation: OperationCall, groups: dict[str, ProcessGroup]) -> CollectiveRef:
     group = groups[operation.group]
     return CollectiveRef(
         group=group.description or group.name,
@@ -211,7 +211,7 @@ def _wait_cycle(waits: dict[int, int]) -> list[int]:
     return []
 
 
-def _never_before(view: RankView, held: Operation) -> bool:
+def _never_before(view: RankView, held: OperationCall) -> bool:
     """True if the rank has used other channels, again and again, but never this one."""
     operations = view.progress.operations if view.progress else []
     earlier = [o for o in operations if _is_p2p(o) and o.index < held.index and o.completed]
@@ -223,7 +223,7 @@ def _never_before(view: RankView, held: Operation) -> bool:
     return len(earlier) >= USUAL_CHANNEL and not same and not _counted_on(held, earlier)
 
 
-def _counted_on(held: Operation, earlier: list[Operation]) -> bool:
+def _counted_on(held: OperationCall, earlier: list[OperationCall]) -> bool:
     """True if the tags of the channel are a count, and the operation's is the next one."""
     tags = [
         o.tag
@@ -295,7 +295,7 @@ def p2p_waits(facts: CaseFacts) -> Iterator[Proposal]:
     )
 
 
-def _line(rank: int, operation: Operation) -> Location | None:
+def _line(rank: int, operation: OperationCall) -> Location | None:
     if not operation.file:
         return None
     return Location(

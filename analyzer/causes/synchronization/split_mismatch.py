@@ -14,7 +14,7 @@ from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status
 from hanglab.analyzer.wording import name_line
-from hanglab.recorder.case.records import Frame as CaseFrame
+from hanglab.recorder.case.records import StackFrame
 
 
 @detector
@@ -59,5 +59,5 @@ def split_lists(facts: CaseFacts) -> Iterator[Proposal]:
     )
 
 
-def _frame(line: Frame | None) -> CaseFrame | None:
-    return CaseFrame(line.function, line.file, line.line) if line is not None else None
+def _frame(line: Frame | None) -> StackFrame | None:
+    return StackFrame(line.function, line.file, line.line) if line is not None else None

@@ -18,7 +18,7 @@ from hanglab.harness.launchers.docker.errors import explained
 from hanglab.harness.launchers.docker.nodes import NodeSettings
 from hanglab.harness.launchers.docker.placement import devices_of
 from hanglab.harness.launchers.docker.user_programs import shared_path, source_folders
-from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.protocol import JobPlan
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -39,7 +39,7 @@ class Label:
         return f"{self.prefix}-node{number}"
 
 
-def new_label(plan: Plan) -> Label:
+def new_label(plan: JobPlan) -> Label:
     job = secrets.token_hex(4)
     scenario = plan.function or plan.script.stem
     word = "".join(c if c.isalnum() and c.isascii() else "-" for c in scenario)[:40].strip("-")
@@ -52,7 +52,7 @@ def user_of_containers() -> tuple[int, int]:
     return image.USER if os.geteuid() == 0 else (os.geteuid(), os.getegid())
 
 
-def settings_of(plan: Plan, number: int, ranks: tuple[int, ...], nodes: int) -> NodeSettings:
+def settings_of(plan: JobPlan, number: int, ranks: tuple[int, ...], nodes: int) -> NodeSettings:
     """What node ``number`` is made with, changed by the faults that begin there."""
     settings = NodeSettings(ranks=ranks, environment=node_environment(plan, number, nodes))
     for fault in plan.faults:
@@ -62,7 +62,7 @@ def settings_of(plan: Plan, number: int, ranks: tuple[int, ...], nodes: int) -> 
     return settings
 
 
-def write_order(plan: Plan, number: int, settings: NodeSettings, shared: Path) -> None:
+def write_order(plan: JobPlan, number: int, settings: NodeSettings, shared: Path) -> None:
     """Tells the node's first process what to do."""
     order = {
         "number": number,
@@ -79,7 +79,7 @@ def write_order(plan: Plan, number: int, settings: NodeSettings, shared: Path) -
 
 def make_containers(
     client: DockerClient,
-    plan: Plan,
+    plan: JobPlan,
     label: Label,
     image_id: str,
     shared: Path,
@@ -121,7 +121,7 @@ def make_containers(
         future.result()
 
 
-def _options(plan: Plan, settings: NodeSettings) -> dict[str, Any]:
+def _options(plan: JobPlan, settings: NodeSettings) -> dict[str, Any]:
     from docker.types import DeviceRequest, Ulimit
 
     gpus = devices_of(settings.ranks, plan.environment.get("CUDA_VISIBLE_DEVICES", ""))
@@ -148,7 +148,7 @@ def _options(plan: Plan, settings: NodeSettings) -> dict[str, Any]:
     return options
 
 
-def _places(plan: Plan, shared: Path, user: tuple[int, int]) -> dict[str, Any]:
+def _places(plan: JobPlan, shared: Path, user: tuple[int, int]) -> dict[str, Any]:
     """Mounts that all nodes have, and the folder that ranks start in."""
     from docker.types import Mount
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hanglab.harness.launchers.docker import container_paths, image
 from hanglab.harness.launchers.environment import RANK_VARIABLES, torch_dumps
-from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.protocol import JobPlan
 
 #: Of hanglab's own environment only what speaks to torch, to its backends and to the
 #: recorder goes into containers: the rest describes another machine.
@@ -21,7 +21,7 @@ MASTER_PORT = 29500
 _INTERFACE = "eth0"
 
 
-def node_environment(plan: Plan, number: int, nodes: int) -> dict[str, str]:
+def node_environment(plan: JobPlan, number: int, nodes: int) -> dict[str, str]:
     """What a node's container is made with, and its ranks inherit."""
     environment = {
         name: value

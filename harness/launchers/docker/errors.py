@@ -34,7 +34,7 @@ class UnfitImage(LaunchError):
     advice = "`make image` builds a fitting one; HANGLAB_IMAGE must name one built that way."
 
 
-class NameTaken(LaunchError):
+class ContainerNameTaken(LaunchError):
     """Containers or networks of the names that a job would give are there already."""
 
     advice = "`hanglab clean` removes what ended jobs have left; `docker ps -a` shows the rest."
@@ -126,7 +126,7 @@ def _refusal(doing: str, status: int | None, said: str) -> LaunchError:
     elif "address pool" in words or "pool overlaps" in words:
         kind = NoNetwork
     elif (status == 409 and "name" in words) or "already exists" in words:
-        kind = NameTaken
+        kind = ContainerNameTaken
     elif "no such file or directory" in words and "exec" in words:
         kind = UnfitImage
     elif "permission denied" in words and "docker.sock" in words:

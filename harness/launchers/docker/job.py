@@ -22,7 +22,7 @@ from hanglab.harness.launchers.docker.ownership import give, take_back
 from hanglab.harness.launchers.docker.reaping import remove_containers
 from hanglab.harness.launchers.docker.recording import JointRecording
 from hanglab.harness.launchers.docker.report_sockets import Links
-from hanglab.harness.launchers.protocol import LaunchError, Plan, RankExit, RemainsLeft
+from hanglab.harness.launchers.protocol import JobPlan, LaunchError, RankExit, RemainsLeft
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.leftovers import remove_tree
 from hanglab.recorder.case.records import Container as Facts
@@ -51,7 +51,7 @@ class ContainerJob:
     def __init__(
         self,
         client: DockerClient,
-        plan: Plan,
+        plan: JobPlan,
         label: Label,
         shared: Path,
         settings: Sequence[NodeSettings],

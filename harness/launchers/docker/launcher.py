@@ -16,7 +16,7 @@ from hanglab.harness.launchers.docker.image import find_image, image_name
 from hanglab.harness.launchers.docker.job import ContainerJob
 from hanglab.harness.launchers.docker.placement import placed
 from hanglab.harness.launchers.docker.reaping import reap
-from hanglab.harness.launchers.protocol import LaunchError, Plan
+from hanglab.harness.launchers.protocol import JobPlan, LaunchError
 from hanglab.harness.launchers.supervision.client import new_runtime_dir
 
 if TYPE_CHECKING:
@@ -40,19 +40,19 @@ class DockerLauncher:
     def prepare(self) -> None:
         """Nothing is kept warm: ranks in containers start cold."""
 
-    def start(self, plan: Plan) -> ContainerJob:
+    def start(self, plan: JobPlan) -> ContainerJob:
         try:
             return self._start(plan)
         except OSError as error:  # of the run's folder, or of the temporary one
             raise errors.unusable("Starting a job", error) from error
 
-    def _start(self, plan: Plan) -> ContainerJob:
+    def _start(self, plan: JobPlan) -> ContainerJob:
         client, image_id = self._connected()
         for tries in range(_TRIES):
             job = self._new_job(client, plan)
             try:
                 job.begin(image_id)
-            except errors.NameTaken:
+            except errors.ContainerNameTaken:
                 job.end()
                 if tries == _TRIES - 1:
                     raise
@@ -88,7 +88,7 @@ class DockerLauncher:
                 self._image = find_image(self._client, image_name())
             return self._client, self._image
 
-    def _new_job(self, client: DockerClient, plan: Plan) -> ContainerJob:
+    def _new_job(self, client: DockerClient, plan: JobPlan) -> ContainerJob:
         ranks = placed(plan.world_size, plan.nodes)
         settings = []
         try:

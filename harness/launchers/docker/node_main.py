@@ -32,7 +32,7 @@ _END_S = 5.0
 _AGENT_S = 20.0
 
 
-class Node:
+class NodeProcesses:
     """Everything that runs in this container besides this process."""
 
     def __init__(self, order: dict[str, Any], link: Channel) -> None:
@@ -259,7 +259,7 @@ def main() -> None:
     link = Channel(end)
     link.send({"event": "hello", "node": order["number"]})
     try:
-        Node(order, link).run()
+        NodeProcesses(order, link).run()
     except OSError as error:
         link.send({"event": "failed", "error": f"{error.strerror or error}: {error.filename}"})
         raise

@@ -38,7 +38,7 @@ _PACE_S = 0.01
 _WEIGHT: dict[TriggerKind, int] = {"no_progress": 0, "timeout_dump": 1, "exit": 2}
 
 
-class Crew(Protocol):
+class RecordedNodes(Protocol):
     """What a recording asks of its job."""
 
     def order(self, number: int, line: Message) -> bool:
@@ -75,7 +75,9 @@ class _Agent:
 class JointRecording:
     """Implements :class:`~hanglab.harness.launchers.protocol.Recording`."""
 
-    def __init__(self, case: Path, crew: Crew, world_size: int, hang_after_s: float) -> None:
+    def __init__(
+        self, case: Path, crew: RecordedNodes, world_size: int, hang_after_s: float
+    ) -> None:
         self.pids: dict[int, int] = {}
         self.captured: dict[str, Any] | None = None
         self._case = case

@@ -40,7 +40,7 @@ class GuardianLost(GuardianFailed):
     """It had come up and has ended since."""
 
 
-class Guard:
+class GuardianClient:
     """One guardian process and the socket that hands it jobs.  Safe to share among threads."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:

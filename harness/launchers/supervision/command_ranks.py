@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hanglab.harness.launchers.supervision.channel import Message, readable
 from hanglab.harness.launchers.supervision.descendants import children_of, watch_process
-from hanglab.harness.launchers.supervision.root import Guardian, Request
+from hanglab.harness.launchers.supervision.root import Guardian, SupervisionRequest
 from hanglab.harness.launchers.supervision.supervisor import Supervisor, decode_status
 from hanglab.recorder.system import procfs
 
@@ -127,7 +127,7 @@ def _status_of(pid: int) -> int | None:
     return stat.exit_status if stat is not None and stat.state == "Z" else None
 
 
-def run_job(request: Request) -> None:
+def run_job(request: SupervisionRequest) -> None:
     """Supervises one job.  Does not return."""
     supervisor = Supervisor(request.end, request.hanglab)
     order = supervisor.order()

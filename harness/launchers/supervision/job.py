@@ -12,8 +12,8 @@ from pathlib import Path
 
 from hanglab.harness.launchers.environment import own_dumps_options
 from hanglab.harness.launchers.protocol import (
+    JobPlan,
     LaunchError,
-    Plan,
     RankExit,
     RemainsLeft,
     SupervisorLost,
@@ -35,7 +35,7 @@ _CLEAR_S = 30.0
 class SupervisedJob:
     """Implements :class:`~hanglab.harness.launchers.protocol.RunningJob`."""
 
-    def __init__(self, plan: Plan, runtime_dir: Path, channel: Channel) -> None:
+    def __init__(self, plan: JobPlan, runtime_dir: Path, channel: Channel) -> None:
         self._plan = plan
         self._runtime_dir = runtime_dir
         self._channel = channel

@@ -9,9 +9,13 @@ from collections.abc import Mapping
 
 from hanglab.harness.launchers import protocol
 from hanglab.harness.launchers.environment import RANK_VARIABLES, job_environment
-from hanglab.harness.launchers.protocol import Plan, SupervisorLost, SupervisorSilent
+from hanglab.harness.launchers.protocol import JobPlan, SupervisorLost, SupervisorSilent
 from hanglab.harness.launchers.supervision.channel import Message
-from hanglab.harness.launchers.supervision.client import Guard, GuardianLost, new_runtime_dir
+from hanglab.harness.launchers.supervision.client import (
+    GuardianClient,
+    GuardianLost,
+    new_runtime_dir,
+)
 from hanglab.harness.launchers.supervision.job import SupervisedJob
 
 Kind = frozenset[tuple[str, str]]
@@ -23,7 +27,7 @@ class GuardedLauncher:
     name: str
 
     def __init__(self) -> None:
-        self._guards: dict[Kind, Guard] = {}
+        self._guards: dict[Kind, GuardianClient] = {}
         self._lock = threading.Lock()
 
     def command(self) -> list[str]:
@@ -34,7 +38,7 @@ class GuardedLauncher:
         """Environments of different kinds need different guardians."""
         return frozenset()
 
-    def order(self, plan: Plan, environment: dict[str, str]) -> Message:
+    def order(self, plan: JobPlan, environment: dict[str, str]) -> Message:
         """What the supervisor has to know besides what all orders say."""
         raise NotImplementedError
 
@@ -45,7 +49,7 @@ class GuardedLauncher:
         """
         self._guard({**os.environ, **(environment or {})})
 
-    def start(self, plan: Plan) -> SupervisedJob:
+    def start(self, plan: JobPlan) -> SupervisedJob:
         plan.log_dir.mkdir(parents=True, exist_ok=True)
         try:
             return self._start(plan)
@@ -53,7 +57,7 @@ class GuardedLauncher:
             # A guardian that died while it was idle costs one more start, not the job.
             return self._start(plan)
 
-    def _start(self, plan: Plan) -> SupervisedJob:
+    def _start(self, plan: JobPlan) -> SupervisedJob:
         runtime_dir = new_runtime_dir()
         environment = job_environment(plan, os.environ, runtime_dir)
         order = {
@@ -79,7 +83,7 @@ class GuardedLauncher:
             raise
         return job
 
-    def _guard(self, environment: Mapping[str, str]) -> Guard:
+    def _guard(self, environment: Mapping[str, str]) -> GuardianClient:
         kind = self.kind_of(environment)
         with self._lock:
             guard = self._guards.get(kind)
@@ -90,7 +94,7 @@ class GuardedLauncher:
             own = {k: v for k, v in environment.items() if k not in RANK_VARIABLES}
             # That of the job is gone before the guardian is.
             own["TMPDIR"] = tempfile.gettempdir()
-            guard = self._guards[kind] = Guard(self.command(), own)
+            guard = self._guards[kind] = GuardianClient(self.command(), own)
             return guard
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ _FAREWELL_S = 25.0
 
 
 @dataclass(frozen=True)
-class Request:
+class SupervisionRequest:
     """A job to be supervised, in the process that was forked for it."""
 
     end: socket.socket
@@ -87,7 +87,7 @@ class Guardian:
         self._lost: list[_Ward] = []
         self._seen: set[int] = set()
 
-    def serve(self) -> Request:
+    def serve(self) -> SupervisionRequest:
         """Forks a supervisor for each job; returns in those only."""
         self._control.send(READY)
         while True:
@@ -107,13 +107,13 @@ class Guardian:
                 if request is not None:
                     return request
 
-    def _fork(self, end: socket.socket, runtime_dir: str) -> Request | None:
+    def _fork(self, end: socket.socket, runtime_dir: str) -> SupervisionRequest | None:
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
             self._release()
-            return Request(end, self._parent)
+            return SupervisionRequest(end, self._parent)
         self._wards[pid] = _Ward(end, Path(runtime_dir))
         return None
 

@@ -33,7 +33,7 @@ from hanglab.harness.launchers.supervision.descendants import (
 _ORDER_S = 30.0
 
 
-class Crew(Protocol):
+class SupervisedRanks(Protocol):
     """The ranks of one job, as their supervisor sees them."""
 
     @property
@@ -94,7 +94,7 @@ class Supervisor:
     def tell_started(self, pids: dict[int, int]) -> None:
         self.tell({"event": "started", "supervisor": os.getpid(), "pids": pids})
 
-    def watch(self, crew: Crew, seconds: float) -> None:
+    def watch(self, crew: SupervisedRanks, seconds: float) -> None:
         """Reports until the job is to be ended."""
         until = time.monotonic() + seconds
         while True:
@@ -118,7 +118,7 @@ class Supervisor:
             if self.channel.fileno() in ready and self._told_to_end():
                 return
 
-    def collect(self, crew: Crew) -> None:
+    def collect(self, crew: SupervisedRanks) -> None:
         def reaped(pid: int, status: int) -> None:
             self._seen.add(pid)
             for message in crew.reaped(pid, status):
@@ -133,7 +133,7 @@ class Supervisor:
             return True
         return message is not None and message.get("command") == "end"
 
-    def finish(self, crew: Crew | None = None) -> None:
+    def finish(self, crew: SupervisedRanks | None = None) -> None:
         """Ends every descendant, removes what the job left, says so.  Does not return.
 
         Tells of those of the crew that ended by themselves after all, too.

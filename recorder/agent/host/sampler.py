@@ -23,7 +23,7 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.host_records import ConnectionSample, HostSample
 from hanglab.recorder.case.records import RankProcess
 from hanglab.recorder.case.writer import clock, write
-from hanglab.recorder.system.cgroups import Groups
+from hanglab.recorder.system.cgroups import RankControlGroups
 from hanglab.recorder.system.file_systems import FileSystems
 from hanglab.recorder.system.kernel_files import numbers, read
 from hanglab.recorder.system.kernel_log import KernelLog
@@ -229,7 +229,7 @@ class _Host:
     """All that is sampled of one host, with what has to be kept from one sample to the next."""
 
     def __init__(self) -> None:
-        self._groups = Groups()
+        self._groups = RankControlGroups()
         self._file_systems = FileSystems()
         self._gpus = Gpus()
         self._kernel = KernelLog()

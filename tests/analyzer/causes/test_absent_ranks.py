@@ -12,8 +12,8 @@ from hanglab.analyzer.causes.synchronization.early_finish import early_finish
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.progress_records import Operation
-from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Departure, Frame
+from hanglab.recorder.case.progress_records import OperationCall
+from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Departure, StackFrame
 
 LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
 
@@ -37,20 +37,20 @@ def test_a_sleeping_rank_is_merely_missing() -> None:
     [
         ([user(5)], "futex_do_wait", Cause.PYTHON_DEADLOCK),
         (
-            [Frame("wait", THREADING, 1), Frame("get", QUEUE, 2), user(5)],
+            [StackFrame("wait", THREADING, 1), StackFrame("get", QUEUE, 2), user(5)],
             "futex_do_wait",
             Cause.PYTHON_DEADLOCK,
         ),
-        ([Frame("join", THREADING, 1), user(5)], "futex_do_wait", Cause.PYTHON_DEADLOCK),
+        ([StackFrame("join", THREADING, 1), user(5)], "futex_do_wait", Cause.PYTHON_DEADLOCK),
         # an event may have a timeout that nobody sees
-        ([Frame("wait", THREADING, 1), user(5)], "futex_do_wait", Cause.MISSING_RANK),
+        ([StackFrame("wait", THREADING, 1), user(5)], "futex_do_wait", Cause.MISSING_RANK),
         ([user(5)], "unix_stream_read_generic", Cause.MISSING_RANK),
-        ([Frame("_try_get_data", LOADER, 1), user(5)], "do_poll", Cause.LOADER_STUCK),
-        ([Frame("_shutdown", THREADING, 1)], "futex_do_wait", Cause.TEARDOWN),
+        ([StackFrame("_try_get_data", LOADER, 1), user(5)], "do_poll", Cause.LOADER_STUCK),
+        ([StackFrame("_shutdown", THREADING, 1)], "futex_do_wait", Cause.TEARDOWN),
     ],
 )
 def test_what_the_stack_and_the_kernel_say_decides(
-    frames: list[Frame], wchan: str, cause: Cause
+    frames: list[StackFrame], wchan: str, cause: Cause
 ) -> None:
     verdict = verdict_on(view(1, *frames, wchan=wchan))
     assert verdict.cause is cause
@@ -74,8 +74,8 @@ def test_a_rank_that_holds_the_gil_and_does_not_answer() -> None:
 
 
 def test_a_loader_worker_s_own_line_is_the_place() -> None:
-    rank = view(1, Frame("_try_get_data", LOADER, 1), user(5), wchan="do_poll")
-    worker = Frame("_worker_loop", "/x/site-packages/torch/utils/data/_utils/worker.py", 300)
+    rank = view(1, StackFrame("_try_get_data", LOADER, 1), user(5), wchan="do_poll")
+    worker = StackFrame("_worker_loop", "/x/site-packages/torch/utils/data/_utils/worker.py", 300)
     rank.stacks.append(
         sample(900, user(77, "__getitem__", "/home/me/data.py"), worker, user(5), kind="worker")
     )
@@ -106,8 +106,8 @@ def test_work_of_one_rank_is_told_only_after_its_peers_have_waited(
     left = captured - round(away_s * second)
     # One that was entered earlier ended last.
     worker.progress.operations = [
-        Operation(0, "allreduce", "0", left - 9 * second, left - 8 * second, left, left),
-        Operation(1, "allreduce", "0", left - 7 * second, left - 6 * second),
+        OperationCall(0, "allreduce", "0", left - 9 * second, left - 8 * second, left, left),
+        OperationCall(1, "allreduce", "0", left - 7 * second, left - 6 * second),
     ]
     views = [worker, *(waiting(r) for r in (1, 2, 3))]
     known = job(views, outside=[0], trigger="request")
@@ -220,7 +220,7 @@ def test_a_rank_still_inside_the_loop_has_not_left_it() -> None:
 
 
 def test_a_stack_inside_communication_contradicts_a_dump_that_says_outside() -> None:
-    verdict = verdict_on(view(1, Frame("all_reduce", C10D, 9), user(20)))
+    verdict = verdict_on(view(1, StackFrame("all_reduce", C10D, 9), user(20)))
     assert verdict.status is Status.INCONCLUSIVE
     assert verdict.culprits == []
 
@@ -239,7 +239,7 @@ def test_a_rank_that_rests_when_all_others_have_ended_well_is_not_accused() -> N
 
 
 def test_a_rank_that_waits_for_ever_is_stuck_also_when_all_others_have_ended_well() -> None:
-    waits = view(3, Frame("join", THREADING, 1), user(5), wchan="futex_do_wait")
+    waits = view(3, StackFrame("join", THREADING, 1), user(5), wchan="futex_do_wait")
     verdict = conclude(job([*(ended(view(rank)) for rank in range(3)), waits]))
     assert (verdict.cause, verdict.culprits) == (Cause.PYTHON_DEADLOCK, [3])
 

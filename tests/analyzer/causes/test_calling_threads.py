@@ -7,17 +7,17 @@ from views import AT, C10D, THREADING, job, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
-from hanglab.analyzer.flight_recorder.columns import Frame as DumpFrame
+from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Location
-from hanglab.recorder.case.records import Frame, StackSample, ThreadStack
+from hanglab.recorder.case.records import StackFrame, StackSample, ThreadStack
 
-CALL = Frame("all_reduce", C10D, 3245)
-JOIN = Frame("join", THREADING, 1119)
+CALL = StackFrame("all_reduce", C10D, 3245)
+JOIN = StackFrame("join", THREADING, 1119)
 
 
-def with_threads(rank: int, main: list[Frame], *others: list[Frame]) -> RankView:
+def with_threads(rank: int, main: list[StackFrame], *others: list[StackFrame]) -> RankView:
     mine = view(rank, *main)
     pid = mine.pid or 0
     threads = [ThreadStack(frames=frames, os_thread_id=pid + 50) for frames in others]
@@ -44,7 +44,7 @@ def with_threads(rank: int, main: list[Frame], *others: list[Frame]) -> RankView
     ],
 )
 def test_the_thread_of_the_call_gives_the_line(
-    main: list[Frame], other: list[Frame], site: int, line: int
+    main: list[StackFrame], other: list[StackFrame], site: int, line: int
 ) -> None:
     views = [with_threads(r, main, other) for r in range(2)]
     frame = views[0].calling_frame(Location("/home/me/train.py", site, "f", 0))
@@ -52,7 +52,7 @@ def test_the_thread_of_the_call_gives_the_line(
 
     known = job(views)
     (group,) = known.graph.groups
-    stack = (DumpFrame("f", "/home/me/train.py", site),)
+    stack = (Frame("f", "/home/me/train.py", site),)
     calls = tuple(Call(r, group, 7 + r, "all_reduce", stack=stack) for r in range(2))
     known.graph.waits = [Wait(c, WaitKind.NOT_ENTERED, (1 - c.rank,)) for c in calls]
     known.graph.cycles = [Cycle((0, 1), calls, False, deviating=(1,))]

@@ -8,7 +8,7 @@ from views import AT, job, user, view, waiting
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Cause
-from hanglab.recorder.case.records import Frame, ProcessSample
+from hanglab.recorder.case.records import ProcessSample, StackFrame
 
 SUBPROCESS = "/usr/lib/python3.11/subprocess.py"
 
@@ -48,7 +48,7 @@ def test_a_process_at_work_leaves_it_open_whether_the_rank_comes_back() -> None:
 
 def test_a_pipe_s_end_is_waited_for_in_python_s_own_module() -> None:
     waits = view(
-        1, Frame("_communicate", SUBPROCESS, 2100), user(10), wchan="poll_schedule_timeout"
+        1, StackFrame("_communicate", SUBPROCESS, 2100), user(10), wchan="poll_schedule_timeout"
     )
     child(waits, "ffmpeg", wchan="futex_do_wait")
     verdict = conclude(job([waits, waiting(0), waiting(2)], outside=[1]))

@@ -9,7 +9,7 @@ from views import QUEUE, job, user, view, waiting
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.records import Frame, ThreadStack
+from hanglab.recorder.case.records import StackFrame, ThreadStack
 
 LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
 
@@ -90,7 +90,7 @@ def early(away: RankView, quiet_s: float = 3.6, longest_pause_s: float = 0.2) ->
 SLEEPS = view(1, user(31), wchan="hrtimer_nanosleep")
 COMPUTES = view(1, user(31), state="R", wchan="0", cpu_share=1.0)
 SPINS = view(1, user(31), state="R", wchan="0", cpu_share=1.0, gil=True)
-LOADS = view(1, Frame("_try_get_data", LOADER, 1), user(31), wchan="do_poll")
+LOADS = view(1, StackFrame("_try_get_data", LOADER, 1), user(31), wchan="do_poll")
 HOLDS_THE_GIL = view(1, user(31), wchan="hrtimer_nanosleep", gil=True, has_dump=False)
 
 
@@ -137,7 +137,7 @@ def test_input_that_moves_and_never_comes_is_not_called_healthy(
     waited_s: float, pause_s: float, slow: bool
 ) -> None:
     """A loader that polls a locked database for ever reads a few bytes each time."""
-    known = early(view(1, Frame("_try_get_data", LOADER, 1), user(31)), waited_s, pause_s)
+    known = early(view(1, StackFrame("_try_get_data", LOADER, 1), user(31)), waited_s, pause_s)
     mine = known.ranks[1].movement
     assert mine is not None
     mine.quiet_s, mine.longest_pause_s = 0.1, 0.1
@@ -150,7 +150,7 @@ def test_input_that_moves_and_never_comes_is_not_called_healthy(
 
 
 IN_A_LOCK = view(1, user(31))
-IN_A_QUEUE = view(1, Frame("get", QUEUE, 171), user(31))
+IN_A_QUEUE = view(1, StackFrame("get", QUEUE, 171), user(31))
 
 
 @pytest.mark.parametrize("away", [IN_A_LOCK, IN_A_QUEUE])
@@ -173,7 +173,7 @@ def test_who_looks_the_moment_a_rank_waits_for_a_lock_meets_it_in_passing() -> N
 def test_a_thread_of_a_library_may_be_about_to_let_it_go() -> None:
     """A checkpoint that a thread of torch's writes, for one; nothing of it need be the user's."""
     away = view(1, user(31))
-    writes = Frame("_save", "/x/site-packages/torch/serialization.py", 900)
+    writes = StackFrame("_save", "/x/site-packages/torch/serialization.py", 900)
     away.stacks[0].threads.append(ThreadStack(frames=[writes], os_thread_id=999))
     assert conclude(early(away)).status is Status.INCONCLUSIVE
 

@@ -12,14 +12,16 @@ from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import GroupCounter
-from hanglab.recorder.case.records import Clock, Departure, Frame
+from hanglab.recorder.case.records import Clock, Departure, StackFrame
 
 SECOND = 1_000_000_000
 LOST = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
 
 
 def lost(rank: int):  # type: ignore[no-untyped-def]
-    return raised(view(rank), "RuntimeError", LOST, Frame("all_reduce", C10D, 1), user(20), at=2000)
+    return raised(
+        view(rank), "RuntimeError", LOST, StackFrame("all_reduce", C10D, 1), user(20), at=2000
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ TIMED_OUT = (
 
 
 def gave_up(rank: int, at: int = 2000):  # type: ignore[no-untyped-def]
-    frames = Frame("all_reduce", C10D, 1), user(20)
+    frames = StackFrame("all_reduce", C10D, 1), user(20)
     return raised(view(rank), "RuntimeError", TIMED_OUT, *frames, at=at)
 
 

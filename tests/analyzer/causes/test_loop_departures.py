@@ -12,8 +12,8 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause
-from hanglab.recorder.case.progress_records import Operation
-from hanglab.recorder.case.records import CodeLoop, CodeShape, Frame
+from hanglab.recorder.case.progress_records import OperationCall
+from hanglab.recorder.case.records import CodeLoop, CodeShape, StackFrame
 
 FILE = "/home/me/train.py"
 #: The loop's line with an operation, and one behind the loop.
@@ -30,14 +30,14 @@ def position(
     outer: bool = False,
 ) -> RankView:
     """In an all_reduce at ``line``, after ``passed`` operations in the loop of lines 15 to 25."""
-    mine = progress(view(rank, Frame("all_reduce", C10D, 3245), user(line)), -1)
+    mine = progress(view(rank, StackFrame("all_reduce", C10D, 3245), user(line)), -1)
     loops = [CodeLoop(15, 25, counter)]
     if outer:
         loops.insert(0, CodeLoop(12, 35, epoch))
     mine.shapes = [CodeShape(FILE, "train", 10, 40, loops)]
     assert mine.progress is not None
     mine.progress.operations = [
-        Operation(
+        OperationCall(
             index=i, method="allreduce", group="0", entered_ns=i, returned_ns=i,
             wait_entered_ns=i, wait_returned_ns=i, completed=True,
             file=FILE, line=INSIDE, function="train",

@@ -10,7 +10,7 @@ from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.progress_records import Operation
+from hanglab.recorder.case.progress_records import OperationCall
 from hanglab.recorder.case.records import Clock, Exit, GroupRecord
 
 #: As torch 2.13 raises them: without and with wait_all_ranks, and on all other ranks.
@@ -31,7 +31,7 @@ def entered(mine: RankView, times: int, group: str = "0") -> RankView:
     progress(mine, -1)
     assert mine.progress is not None
     mine.progress.operations = [
-        Operation(i, "monitored_barrier", group, i, i, completed=True) for i in range(times)
+        OperationCall(i, "monitored_barrier", group, i, i, completed=True) for i in range(times)
     ]
     mine.progress.operations_total = times
     return mine
@@ -83,7 +83,7 @@ def test_a_collective_that_a_barrier_precedes_names_the_group() -> None:
     for mine in views:
         mine.groups = [GroupRecord(id="7", ranks=[0, 2], backend="gloo", description="b")]
     assert views[0].progress is not None
-    views[0].progress.operations = [Operation(0, "allreduce", "7", 1, 2, failed=True)]
+    views[0].progress.operations = [OperationCall(0, "allreduce", "7", 1, 2, failed=True)]
     assert conclude(job(views, trigger=None)).culprits == [2]
 
 

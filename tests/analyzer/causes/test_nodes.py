@@ -23,11 +23,11 @@ from hanglab.recorder.case.records import (
     Clock,
     Container,
     Exit,
-    Frame,
     JobRecord,
     Python,
     Raised,
     RankProcess,
+    StackFrame,
     Trigger,
 )
 from hanglab.recorder.case.writer import write, write_manifest
@@ -41,7 +41,7 @@ def write_rank(case: Path, rank: int, ahead_s: float, error: str, line: int) -> 
     at = Clock(NOW + int(ahead_s * SECOND), 5 * SECOND)
     folder = case / "hosts" / f"node{rank}" / "ranks" / f"{rank}.0"
     folder.mkdir(parents=True)
-    frames = [Frame("step", "/home/me/train.py", line)]
+    frames = [StackFrame("step", "/home/me/train.py", line)]
     process = RankProcess(100, rank, 2, at, Python("3.11"))
     write(folder, files.PROCESS, process)
     write(folder, files.EXCEPTIONS, [Raised(at, "ValueError", error, frames)])
@@ -224,7 +224,7 @@ MESH = (
 
 
 def misled(rank: int, remote: str) -> Any:
-    frame = Frame("init_process_group", "/x/site-packages/torch/distributed/c10d.py", 1)
+    frame = StackFrame("init_process_group", "/x/site-packages/torch/distributed/c10d.py", 1)
     v = raised(view(rank), "RuntimeError", MESH.format(remote), frame, user(9))
     v.host = f"node{rank}"
     return v

@@ -10,7 +10,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.progress_records import Operation
+from hanglab.recorder.case.progress_records import OperationCall
 
 
 def issue(view: RankView, *calls: tuple[str, int, int], held: tuple[str, int, int]) -> RankView:
@@ -18,7 +18,7 @@ def issue(view: RankView, *calls: tuple[str, int, int], held: tuple[str, int, in
     progress(view, -1)
     assert view.progress is not None
     view.progress.operations = [
-        Operation(
+        OperationCall(
             index=i,
             method=method,
             group="0",

@@ -7,10 +7,10 @@ from views import C10D, THREADING, job, progress, sample, user, view, waiting
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.records import Frame, ProcessSample, ThreadStack, ThreadWait
+from hanglab.recorder.case.records import ProcessSample, StackFrame, ThreadStack, ThreadWait
 
 PROCESS = "/usr/lib/python3.11/multiprocessing/process.py"
-WAIT = Frame("wait", THREADING, 1)
+WAIT = StackFrame("wait", THREADING, 1)
 
 
 def verdict_on(culprit):  # type: ignore[no-untyped-def]
@@ -18,13 +18,13 @@ def verdict_on(culprit):  # type: ignore[no-untyped-def]
     return conclude(job(views, outside=[culprit.rank]))
 
 
-def stuck(*waits: ThreadWait, frames: tuple[Frame, ...] = (WAIT, user(5))):  # type: ignore[no-untyped-def]
+def stuck(*waits: ThreadWait, frames: tuple[StackFrame, ...] = (WAIT, user(5))):  # type: ignore[no-untyped-def]
     one = view(1, *frames)
     one.waits = list(waits)
     return one
 
 
-def add_thread(one, number: int, *frames: Frame) -> None:  # type: ignore[no-untyped-def]
+def add_thread(one, number: int, *frames: StackFrame) -> None:  # type: ignore[no-untyped-def]
     one.stacks[0].threads.append(ThreadStack(list(frames), name="other", os_thread_id=number))
 
 
@@ -58,7 +58,7 @@ def test_a_thread_that_waits_for_ever_itself_brings_nothing() -> None:
     assert verdict_on(one).cause is Cause.PYTHON_DEADLOCK
 
 
-def forked(*frames: Frame):  # type: ignore[no-untyped-def]
+def forked(*frames: StackFrame):  # type: ignore[no-untyped-def]
     one = view(1, user(5), wchan="do_wait")
     one.stacks.append(sample(900, *frames, kind="child"))
     one.processes.append(
@@ -70,13 +70,13 @@ def forked(*frames: Frame):  # type: ignore[no-untyped-def]
 
 
 def test_a_forked_child_in_a_lock_of_its_own() -> None:
-    run = Frame("run", PROCESS, 108)
+    run = StackFrame("run", PROCESS, 108)
     assert verdict_on(forked(user(30, "encode"), run, user(5))).cause is Cause.FORK_DEADLOCK
 
 
 def test_a_child_that_waits_for_a_task_is_no_deadlock() -> None:
-    get = Frame("__enter__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 95)
-    worker = Frame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 114)
+    get = StackFrame("__enter__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 95)
+    worker = StackFrame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 114)
     assert verdict_on(forked(get, worker, user(5))).cause is Cause.MISSING_RANK
 
 
@@ -119,6 +119,6 @@ def test_the_line_is_that_of_the_thread_which_holds_the_gil() -> None:
 
 
 def test_everybody_in_communication_is_nobody_s_deadlock() -> None:
-    one = view(1, Frame("all_reduce", C10D, 1), user(5))
+    one = view(1, StackFrame("all_reduce", C10D, 1), user(5))
     one.waits = [ThreadWait("lock", True, main=True)]
     assert verdict_on(one).status is Status.INCONCLUSIVE

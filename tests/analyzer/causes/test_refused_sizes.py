@@ -11,8 +11,8 @@ from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.flight_recorder.columns import Arguments
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.progress_records import Operation
-from hanglab.recorder.case.records import Frame
+from hanglab.recorder.case.progress_records import OperationCall
+from hanglab.recorder.case.records import StackFrame
 
 WORDS = (
     "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
@@ -26,7 +26,7 @@ def verdict_on(words: str, sizes: tuple[int, ...] = (394752,), other: tuple[int,
     aborted = ended(view(1), code=None, signal=signal.SIGABRT)
     aborted.stderr = words
     peers = [
-        raised(view(r), "RuntimeError", LOST, Frame("all_reduce", C10D, 1), user(20), at=2000)
+        raised(view(r), "RuntimeError", LOST, StackFrame("all_reduce", C10D, 1), user(20), at=2000)
         for r in (0, 2, 3)
     ]
     known = job([aborted, *peers], trigger=None)
@@ -52,7 +52,7 @@ def test_what_was_noted_before_the_call_outlives_the_buffer() -> None:
     aborted = ended(view(1), code=None, signal=signal.SIGABRT)
     aborted.stderr = WORDS.format(208, 192)
     peers = [
-        raised(view(r), "RuntimeError", LOST, Frame("all_gather", C10D, 1), user(20), at=2000)
+        raised(view(r), "RuntimeError", LOST, StackFrame("all_gather", C10D, 1), user(20), at=2000)
         for r in (0, 2)
     ]
     known = job([aborted, *peers, ended(view(3), code=None, signal=signal.SIGTERM)], trigger=None)
@@ -75,7 +75,7 @@ def without_buffers(lines: tuple[int, int], own: int = 30, *, inside: bool = Tru
     aborted.stderr = WORDS.format(88, 4)
     assert aborted.progress is not None
     over = None if inside else 3
-    aborted.progress.operations = [Operation(0, "allreduce", "0", 1, 2, 2, over)]
+    aborted.progress.operations = [OperationCall(0, "allreduce", "0", 1, 2, 2, over)]
     peers = [
         raised(view(r), "RuntimeError", f"{LOST} by peer", user(line), at=2000)
         for r, line in enumerate(lines)

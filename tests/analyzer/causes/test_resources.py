@@ -20,14 +20,16 @@ from hanglab.recorder.case.host_records import (
     RankLoad,
     SleepingThread,
 )
-from hanglab.recorder.case.records import ChildExit, Clock, Frame, FullDisk, Raised
+from hanglab.recorder.case.records import ChildExit, Clock, FullDisk, Raised, StackFrame
 
 LOST = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
 SECOND = 1_000_000_000
 
 
 def lost(rank: int) -> Any:
-    return raised(view(rank), "RuntimeError", LOST, Frame("all_reduce", C10D, 1), user(20), at=2000)
+    return raised(
+        view(rank), "RuntimeError", LOST, StackFrame("all_reduce", C10D, 1), user(20), at=2000
+    )
 
 
 def hosted(facts: Any, *samples: dict[str, Any]) -> Any:
@@ -130,7 +132,7 @@ def test_a_disk_that_is_nearly_full_or_not_meant_is_no_cause(
 
 def behind_a_queue(at_ns: int) -> Any:
     """Rank 0 waits for its writer, which had met a full disk; the capture is at 1,000 ns."""
-    stuck = view(0, Frame("get", QUEUE, 171), user(51))
+    stuck = view(0, StackFrame("get", QUEUE, 171), user(51))
     stuck.handled = [
         Raised(
             Clock(at_ns, at_ns), "OSError", "[Errno 28] No space left on device", [],

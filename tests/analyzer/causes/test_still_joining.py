@@ -8,14 +8,14 @@ from views import C10D, ended, job, user, view
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.verdict import Status
-from hanglab.recorder.case.records import Frame
+from hanglab.recorder.case.records import StackFrame
 
 
 def joining(rank: int) -> RankView:
     return view(
         rank,
-        Frame("_create_c10d_store", "/x/site-packages/torch/distributed/rendezvous.py", 190),
-        Frame("init_process_group", C10D, 1700),
+        StackFrame("_create_c10d_store", "/x/site-packages/torch/distributed/rendezvous.py", 190),
+        StackFrame("init_process_group", C10D, 1700),
         user(7, "main"),
         has_dump=False,
     )

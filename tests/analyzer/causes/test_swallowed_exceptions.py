@@ -10,25 +10,25 @@ from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.verdict import Cause
-from hanglab.recorder.case.progress_records import Operation, Progress
-from hanglab.recorder.case.records import Clock, Frame, GroupRecord, Raised
+from hanglab.recorder.case.progress_records import OperationCall, Progress
+from hanglab.recorder.case.records import Clock, GroupRecord, Raised, StackFrame
 
 MS = 1_000_000
 LOADING = (user(44, "load"), user(30, "train_step"), user(20, "main"))
 
 
 def reducing(rank: int):  # type: ignore[no-untyped-def]
-    return view(rank, Frame("all_reduce", C10D, 1), user(32, "train_step"), user(20, "main"))
+    return view(rank, StackFrame("all_reduce", C10D, 1), user(32, "train_step"), user(20, "main"))
 
 
-def handled(v, *frames: Frame, at: int) -> None:  # type: ignore[no-untyped-def]
+def handled(v, *frames: StackFrame, at: int) -> None:  # type: ignore[no-untyped-def]
     v.handled.append(Raised(Clock(at, at), "OSError", "corrupt", list(frames)))
 
 
 def dump(rank: int, *entered: int) -> RankDump:
     """A rank that entered an all_reduce at each of these times and finished it."""
     operations = [
-        Operation(
+        OperationCall(
             i, "allreduce", "0", at, returned_ns=at + 1, completed=True, group_seq=i, shape="[4]"
         )
         for i, at in enumerate(entered)

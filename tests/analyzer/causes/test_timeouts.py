@@ -10,8 +10,8 @@ from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.verdict import Cause, Status
-from hanglab.recorder.case.progress_records import Operation, Progress
-from hanglab.recorder.case.records import Frame, GroupRecord, Movement
+from hanglab.recorder.case.progress_records import OperationCall, Progress
+from hanglab.recorder.case.records import GroupRecord, Movement, StackFrame
 
 SECOND = 1_000_000_000
 GROUP = GroupRecord("0", "default_pg", [0, 1, 2], "gloo")
@@ -19,11 +19,11 @@ TIMED_OUT = "[/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 5000ms
 LOST = "[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:53674"
 
 
-def operation(index: int, at: float, waited_s: float | None, group: str = "0") -> Operation:
+def operation(index: int, at: float, waited_s: float | None, group: str = "0") -> OperationCall:
     """One that took so long; None: it did not finish."""
     entered = int(at * SECOND)
     until = None if waited_s is None else int((at + waited_s) * SECOND)
-    return Operation(
+    return OperationCall(
         index,
         "allreduce",
         group,
@@ -37,12 +37,14 @@ def operation(index: int, at: float, waited_s: float | None, group: str = "0") -
     )
 
 
-def rank_of(rank: int, *operations: Operation, error: str, at: float, pause_s: float) -> RankView:
+def rank_of(
+    rank: int, *operations: OperationCall, error: str, at: float, pause_s: float
+) -> RankView:
     mine = view(rank)
     mine.progress = Progress(1, rank, 0, 0, 0, None, len(operations), list(operations))
     mine.groups = [GROUP]
     mine.movement = Movement(quiet_s=0.2, longest_pause_s=pause_s, cpu_share=0.1)
-    frames = Frame("all_reduce", C10D, 1), user(20)
+    frames = StackFrame("all_reduce", C10D, 1), user(20)
     return raised(mine, "RuntimeError", error, *frames, at=int(at * SECOND))
 
 

@@ -15,13 +15,13 @@ from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.records import (
     Clock,
     Exit,
-    Frame,
     JobRecord,
     Movement,
     ProcessSample,
     Python,
     Raised,
     RankProcess,
+    StackFrame,
     StackSample,
     ThreadStack,
     Trigger,
@@ -33,12 +33,12 @@ THREADING = "/usr/lib/python3.11/threading.py"
 QUEUE = "/usr/lib/python3.11/queue.py"
 
 
-def user(line: int, function: str = "train", file: str = "/home/me/train.py") -> Frame:
-    return Frame(function, file, line)
+def user(line: int, function: str = "train", file: str = "/home/me/train.py") -> StackFrame:
+    return StackFrame(function, file, line)
 
 
 def sample(
-    pid: int, *frames: Frame, kind: str = "rank", gil: bool = False, active: bool = False
+    pid: int, *frames: StackFrame, kind: str = "rank", gil: bool = False, active: bool = False
 ) -> StackSample:
     thread = ThreadStack(
         frames=list(frames), main=True, os_thread_id=pid, owns_gil=gil, active=active
@@ -48,7 +48,7 @@ def sample(
 
 def view(
     rank: int,
-    *frames: Frame,
+    *frames: StackFrame,
     state: str = "S",
     wchan: str = "futex_do_wait",
     cpu_share: float = 0.0,
@@ -73,10 +73,10 @@ def view(
 
 
 def waiting(rank: int, line: int = 20) -> RankView:
-    return view(rank, Frame("all_reduce", C10D, 3245), user(line))
+    return view(rank, StackFrame("all_reduce", C10D, 3245), user(line))
 
 
-def raised(v: RankView, type_: str, message: str, *frames: Frame, at: int = 1_000) -> RankView:
+def raised(v: RankView, type_: str, message: str, *frames: StackFrame, at: int = 1_000) -> RankView:
     v.exceptions.append(Raised(at=Clock(at, at), type=type_, message=message, frames=list(frames)))
     return ended(v, code=1)
 

@@ -12,10 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.flight_recorder.columns import Arguments, Entries, GroupName, RankDump, State
-from hanglab.analyzer.flight_recorder.columns import Operation as Kind
+from hanglab.analyzer.flight_recorder.columns import (
+    Arguments,
+    Entries,
+    GroupName,
+    Operation,
+    RankDump,
+    State,
+)
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
-from hanglab.recorder.case.progress_records import Operation, Progress
+from hanglab.recorder.case.progress_records import OperationCall, Progress
 
 #: Wall time at which jobs begin, nanoseconds.
 START = 1_800_000_000_000_000_000
@@ -82,7 +88,7 @@ class Simulated:
             names = [name for name, members in self.members.items() if rank in members]
             dumps[rank] = _dump(rank, calls, names, self.members, at)
             crossings = [
-                Operation(
+                OperationCall(
                     index=i,
                     method="allreduce",
                     group=group,
@@ -96,7 +102,7 @@ class Simulated:
                 for i, (group, number, entered, left) in enumerate(calls)
                 if waits
             ] + [
-                Operation(
+                OperationCall(
                     index=len(calls) + i,
                     method=method,
                     group="0",
@@ -155,7 +161,7 @@ def _dump(
         duration_ms=np.full(n, np.nan),
         thread=np.zeros(n, dtype=np.int32),
         group_names=[GroupName(name, name) for name in names],
-        operations=[Kind("gloo", "all_reduce")],
+        operations=[Operation("gloo", "all_reduce")],
         arguments=[Arguments()],
     )
     return RankDump(

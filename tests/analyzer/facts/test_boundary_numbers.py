@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hanglab.analyzer.facts.boundary import join
-from hanglab.recorder.case.progress_records import Operation, Progress
+from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
 
 METHODS = ("allreduce", "monitored_barrier", "allreduce", "monitored_barrier", "allreduce")
@@ -20,7 +20,7 @@ def test_a_monitored_barrier_raises_them_by_two_on_every_rank(
     rank: int, counters: tuple[int, ...]
 ) -> None:
     operations = [
-        Operation(i, method, "0", i + 1, returned_ns=i + 1, completed=True, group_seq=counter)
+        OperationCall(i, method, "0", i + 1, returned_ns=i + 1, completed=True, group_seq=counter)
         for i, (method, counter) in enumerate(zip(METHODS, counters, strict=True))
     ]
     progress = Progress(1, rank, 0, 0, -1, None, len(operations), operations)

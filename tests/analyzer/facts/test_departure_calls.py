@@ -6,11 +6,11 @@ import pytest
 
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.departure_calls import departure_call, describe_departure
-from hanglab.recorder.case.progress_records import Operation, Progress
-from hanglab.recorder.case.records import Clock, Departure, Exit, Frame, Raised
+from hanglab.recorder.case.progress_records import OperationCall, Progress
+from hanglab.recorder.case.records import Clock, Departure, Exit, Raised, StackFrame
 
 AT = Clock(5_000, 5_000)
-LINE = Frame("train", "/home/me/train.py", 31)
+LINE = StackFrame("train", "/home/me/train.py", 31)
 CALL = Departure(AT, "sys.exit", 0, LINE)
 HARD = Departure(AT, "os._exit", 0, LINE)
 END = Departure(Clock(6_000, 6_000), "end")
@@ -25,7 +25,7 @@ def view(*departures: Departure, code: int | None = 0, entered: int = 4_000) -> 
         step=0,
         step_started_ns=None,
         operations_total=1,
-        operations=[Operation(0, "allreduce", "0", entered)],
+        operations=[OperationCall(0, "allreduce", "0", entered)],
     )
     end = Exit(Clock(7_000, 7_000), code) if code is not None else None
     return RankView(rank=1, departures=list(departures), progress=progress, exit=end)

@@ -7,15 +7,15 @@ import pytest
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.recorder.case.progress_records import Operation, Progress
+from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
 
 MEMBERS = [0, 1, 2]
 
 
-def call(index: int, method: str, *, peer: int | None = None, thread: int = 1) -> Operation:
+def call(index: int, method: str, *, peer: int | None = None, thread: int = 1) -> OperationCall:
     """One that has finished."""
-    return Operation(
+    return OperationCall(
         index=index, method=method, group="0", entered_ns=10 * index + 1,
         returned_ns=10 * index + 2, wait_entered_ns=10 * index + 3,
         wait_returned_ns=10 * index + 4, completed=True, group_seq=index, peer=peer, tag=0,
@@ -23,17 +23,17 @@ def call(index: int, method: str, *, peer: int | None = None, thread: int = 1) -
     )  # fmt: skip
 
 
-def held(operation: Operation) -> Operation:
+def held(operation: OperationCall) -> OperationCall:
     operation.completed, operation.wait_returned_ns = False, None
     return operation
 
 
-def started(operation: Operation) -> Operation:
+def started(operation: OperationCall) -> OperationCall:
     operation.wait_entered_ns = None
     return held(operation)
 
 
-def dump_of(rank: int, *operations: Operation) -> RankDump:
+def dump_of(rank: int, *operations: OperationCall) -> RankDump:
     progress = Progress(
         pid=1, rank=rank, wall_minus_mono_ns=0, heartbeat_mono_ns=0, step=-1,
         step_started_ns=None, operations_total=len(operations), operations=list(operations),

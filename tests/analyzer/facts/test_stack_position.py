@@ -13,7 +13,7 @@ import pytest
 
 from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.facts.stack_position import StackPlace, position_of
-from hanglab.recorder.case.records import Frame, ThreadStack
+from hanglab.recorder.case.records import StackFrame, ThreadStack
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def stack_of(thread: threading.Thread, until: str) -> ThreadStack:
         frames = []
         while frame is not None:
             code = frame.f_code
-            frames.append(Frame(code.co_name, code.co_filename, frame.f_lineno))
+            frames.append(StackFrame(code.co_name, code.co_filename, frame.f_lineno))
             frame = frame.f_back
         if frames and frames[0].function == until:
             return ThreadStack(frames=frames)
@@ -74,39 +74,47 @@ def test_queue_condition_join_and_a_bare_lock_are_told_apart() -> None:
 
 C10D = "/x/site-packages/torch/distributed/distributed_c10d.py"
 LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
-USER = Frame("main", "/home/me/train.py", 7)
+USER = StackFrame("main", "/home/me/train.py", 7)
 
 
 @pytest.mark.parametrize(
     ("frames", "place"),
     [
-        ([Frame("all_reduce", C10D, 1), USER], StackPlace.COMMUNICATION),
+        ([StackFrame("all_reduce", C10D, 1), USER], StackPlace.COMMUNICATION),
         (
-            [Frame("_store_based_barrier", C10D, 1), Frame("new_group", C10D, 2), USER],
+            [StackFrame("_store_based_barrier", C10D, 1), StackFrame("new_group", C10D, 2), USER],
             StackPlace.GROUP_CREATION,
         ),
         (
-            [Frame("_store_based_barrier", C10D, 1), Frame("init_process_group", C10D, 2), USER],
+            [
+                StackFrame("_store_based_barrier", C10D, 1),
+                StackFrame("init_process_group", C10D, 2),
+                USER,
+            ],
             StackPlace.RENDEZVOUS,
         ),
-        ([Frame("destroy_process_group", C10D, 2), USER], StackPlace.TEARDOWN),
+        ([StackFrame("destroy_process_group", C10D, 2), USER], StackPlace.TEARDOWN),
         (
             [
-                Frame("select", "/usr/lib/python3.11/selectors.py", 1),
-                Frame("_try_get_data", LOADER, 1),
+                StackFrame("select", "/usr/lib/python3.11/selectors.py", 1),
+                StackFrame("_try_get_data", LOADER, 1),
                 USER,
             ],
             StackPlace.LOADER,
         ),
         # a dataset that runs in the rank itself: the loader is around it
         (
-            [Frame("__getitem__", "/home/me/data.py", 3), Frame("__next__", LOADER, 1), USER],
+            [
+                StackFrame("__getitem__", "/home/me/data.py", 3),
+                StackFrame("__next__", LOADER, 1),
+                USER,
+            ],
             StackPlace.LOADER,
         ),
         (
             [
-                Frame("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py", 1),
-                Frame("_shutdown", "/usr/lib/python3.11/threading.py", 2),
+                StackFrame("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py", 1),
+                StackFrame("_shutdown", "/usr/lib/python3.11/threading.py", 2),
             ],
             StackPlace.TEARDOWN,
         ),
@@ -114,5 +122,5 @@ USER = Frame("main", "/home/me/train.py", 7)
         ([], StackPlace.UNKNOWN),
     ],
 )
-def test_frames_of_torch_tell_the_place(frames: list[Frame], place: StackPlace) -> None:
+def test_frames_of_torch_tell_the_place(frames: list[StackFrame], place: StackPlace) -> None:
     assert position_of(ThreadStack(frames=frames), CodeMap()).place is place

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hanglab.analyzer.causes.graph_findings import open_finding, synchronization_findings
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.program.oracle import SURE, Judgement, decidable, judge
+from hanglab.analyzer.program.oracle import SURE, TrialJudgement, decidable, judge
 from hanglab.analyzer.program.trials import Trial, random_trial
 from hanglab.analyzer.verdict import Finding
 
@@ -46,8 +46,8 @@ def test_one_fault_is_found_or_left_open(seed: int) -> None:
     assume(trial is not None)
     assert trial is not None
     judgement = judge(trial, findings_of(trial))
-    assert judgement is not Judgement.WRONG
-    assert judgement is Judgement.RIGHT or not decidable(trial)
+    assert judgement is not TrialJudgement.WRONG
+    assert judgement is TrialJudgement.RIGHT or not decidable(trial)
 
 
 @given(SEEDS)
@@ -98,11 +98,11 @@ def test_two_thousand_trials_of_up_to_64_ranks() -> None:
         if trial is None:
             continue
         judgement = judge(trial, findings_of(trial))
-        if judgement is Judgement.WRONG:
+        if judgement is TrialJudgement.WRONG:
             wrong.append(seed)
         if decidable(trial):
             could += 1
-            if judgement is Judgement.INCONCLUSIVE:
+            if judgement is TrialJudgement.INCONCLUSIVE:
                 missed.append(seed)
     assert not wrong
     assert len(missed) <= could / 1000, missed

@@ -15,7 +15,7 @@ from rich.console import Console
 from hanglab.analyzer.flight_recorder import Loaded, load_folder, load_many
 from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.tables import entries_table, load_dumps, parse_numbers, parse_range
-from hanglab.analyzer.tables.entries import Absent, Cell, EntriesTable, Row
+from hanglab.analyzer.tables.entries import Absent, CallCell, EntriesTable, Row
 from hanglab.analyzer.tables.render import render_entries
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "dumps"))
@@ -70,7 +70,7 @@ def test_a_mismatch_marks_the_minority() -> None:
     odd = entry(1, profiling_name="nccl:broadcast")
     table = entries_table(loaded(dump(), dump([entry(0), odd, entry(2)]), dump()))
     assert [row.difference for row in table.rows] == [None, Difference.OPERATION, None]
-    flags = [isinstance(cell, Cell) and cell.deviates for cell in table.rows[1].cells.values()]
+    flags = [isinstance(cell, CallCell) and cell.deviates for cell in table.rows[1].cells.values()]
     assert flags == [False, True, False]
     text = printed(table)
     assert "! operation differs" in text
@@ -83,7 +83,7 @@ def test_sizes_and_dtypes_are_compared_and_halves_are_both_marked() -> None:
     for other, difference in ((sizes, Difference.SIZE), (dtypes, Difference.DTYPE)):
         row = entries_table(loaded(dump(), other)).rows[0]
         assert row.difference == difference
-        assert all(isinstance(cell, Cell) and cell.deviates for cell in row.cells.values())
+        assert all(isinstance(cell, CallCell) and cell.deviates for cell in row.cells.values())
 
 
 def test_healthy_shapes_are_no_mismatch() -> None:
@@ -207,7 +207,9 @@ def test_what_torch_writes_on_gloo() -> None:
     assert table.ranks == [0, 1, 2, 3]
     assert len(table.rows) == 9 + 2 + 2
     assert all(row.difference is None for row in table.rows)
-    cells = [cell for row in table.rows for cell in row.cells.values() if isinstance(cell, Cell)]
+    cells = [
+        cell for row in table.rows for cell in row.cells.values() if isinstance(cell, CallCell)
+    ]
     assert len(cells) == 44
     assert all(cell.finished for cell in cells)
     assert "make_gloo.py" in printed(table)
@@ -282,7 +284,7 @@ def test_same_as_torchfrtrace_where_it_works(tmp_path: Path) -> None:
                 cell.state.name.lower(),
             )
             for cell in row.cells.values()
-            if isinstance(cell, Cell)
+            if isinstance(cell, CallCell)
         ]
         for row in entries_table(load_folder(folder)).rows
     ]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from hanglab.harness.launchers.local import LocalLauncher
-from hanglab.harness.launchers.protocol import Plan
+from hanglab.harness.launchers.protocol import JobPlan
 from hanglab.harness.launchers.torchrun import TorchrunLauncher
 
 # As in a terminal's foreground, even if whoever runs the tests ignores Ctrl-C.
@@ -18,7 +18,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 launcher = {"local": LocalLauncher, "torchrun": TorchrunLauncher}[sys.argv[1]]()
 run_dir = Path(sys.argv[2])
 job = launcher.start(
-    Plan(
+    JobPlan(
         run_dir=run_dir,
         case_dir=run_dir / "case",
         script=Path(__file__).with_name("litter_program.py"),

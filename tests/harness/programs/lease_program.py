@@ -18,10 +18,10 @@ import threading
 import time
 from pathlib import Path
 
-from hanglab.harness.leases.pool import Kind, Pool
+from hanglab.harness.leases.pool import LeasePool, ResourceKind
 
 THINGS = ("a", "b", "c", "d")
-THING = Kind("thing", "thing", "things")
+THING = ResourceKind("thing", "thing", "things")
 
 
 def claim(folder: Path, name: str) -> str:
@@ -39,7 +39,7 @@ def claim(folder: Path, name: str) -> str:
 def work(folder: Path, seed: int) -> None:
     """Leases for ever; each cycle, and each double lease, is one byte or line in a file."""
     chance = random.Random(seed)
-    pool = Pool(folder / "leases", THING, THINGS)
+    pool = LeasePool(folder / "leases", THING, THINGS)
     never = threading.Event()
     cycles = os.open(folder / "cycles", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     doubles = os.open(folder / "doubles", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
