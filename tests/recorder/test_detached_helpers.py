@@ -19,6 +19,7 @@ from hanglab.recorder.agent.progress_watch import Watcher
 from hanglab.recorder.agent.torch_dumps import TorchDumps
 from hanglab.recorder.agent.unregistered_ranks import Strays
 from hanglab.recorder.case import folders
+from hanglab.recorder.system import procfs
 
 #: Longer than a process may be young.
 GROWN_UP = 6.5
@@ -39,6 +40,8 @@ def start() -> Iterator[Start]:
             start_new_session=True,
         )
         children.append(child)
+        # Popen returns from within execve, an instant before the kernel shows the new variables.
+        wait_for(lambda: procfs.environment(child.pid).get("RANK") == str(rank), "its variables")
         return child.pid
 
     yield begin
