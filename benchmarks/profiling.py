@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hanglab.recorder.profiling import client, fabric, multi_host_request
-from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.configuration import TraceWindow
 from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService, Settings
@@ -48,10 +48,10 @@ _WAITS_S = 0.09
 
 
 @contextlib.contextmanager
-def agent(folder: Path) -> Iterator[Door]:
+def agent(folder: Path) -> Iterator[Endpoint]:
     service = ProfilingService(Settings(folder / "traces", "here", folder))
     try:
-        yield Door("127.0.0.1", service.port)
+        yield Endpoint("127.0.0.1", service.port)
     finally:
         service.close()
 
@@ -85,7 +85,7 @@ def job(folder: Path, ranks: int) -> Iterator[None]:
         process.wait()
 
 
-def wait_for(door: Door, folder: Path, ranks: int) -> None:
+def wait_for(door: Endpoint, folder: Path, ranks: int) -> None:
     """Until all ranks train and have told how often they look."""
     deadline = time.monotonic() + 180
     while True:
@@ -98,7 +98,7 @@ def wait_for(door: Door, folder: Path, ranks: int) -> None:
         time.sleep(0.2)
 
 
-def request(door: Door, asked: ProfileRequest) -> tuple[float, list[Receipt]]:
+def request(door: Endpoint, asked: ProfileRequest) -> tuple[float, list[Receipt]]:
     """Seconds until all files are complete, and the receipts."""
     begun = time.time()
     parts = multi_host_request.place(multi_host_request.RequestPlan([door], asked))
@@ -116,7 +116,7 @@ def row(name: str, values: list[float], unit: str, limit: str) -> None:
     print(f"{name:<52} {middle:>8.3g} {unit:<4} {spread:<18} {limit}", flush=True)
 
 
-def at_random(door: Door, asked: ProfileRequest, generator: random.Random) -> float:
+def at_random(door: Endpoint, asked: ProfileRequest, generator: random.Random) -> float:
     """Seconds of a request that comes at any moment between two looks of the process.
 
     One right after another's file would meet the same moment each time.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from hanglab.recorder.profiling.client import Door
+    from hanglab.recorder.profiling.client import Endpoint
     from hanglab.recorder.profiling.multi_host_request import HostPart
 
 
@@ -76,7 +76,7 @@ def profile(
     """Take a trace of a running job, hung or not, and say of each process what came of it."""
     from hanglab.harness.errors import UsageError
     from hanglab.harness.recording import dynolog_traces
-    from hanglab.harness.recording.endpoints import find_doors, tell_apart
+    from hanglab.harness.recording.endpoints import find_endpoints, tell_apart
     from hanglab.harness.report import receipts
     from hanglab.recorder.profiling import multi_host_request
     from hanglab.recorder.profiling.configuration import Detail, TraceWindow
@@ -87,7 +87,7 @@ def profile(
     if start_in is not None and iterations:
         raise UsageError("--start-in is a time, and --iterations counts steps.", "Use one of them.")
     wanted = _ranks(ranks)
-    doors = find_doors(target, host or [], hostfile, job, token_file, tls_ca)
+    doors = find_endpoints(target, host or [], hostfile, job, token_file, tls_ca)
     own, others = tell_apart(doors)
     if list_processes:
         return _list(own, others, as_json)
@@ -159,7 +159,7 @@ def _make_folder(out: Path, parts: Sequence[HostPart]) -> Path:
     return folder
 
 
-def _list(doors: Sequence[Door], dynologs: Sequence[Door], as_json: bool) -> int:
+def _list(doors: Sequence[Endpoint], dynologs: Sequence[Endpoint], as_json: bool) -> int:
     from hanglab.harness.report.receipts import print_processes
     from hanglab.recorder.profiling import client
 

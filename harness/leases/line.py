@@ -26,7 +26,7 @@ class Ticket:
         self._lock.release()
 
 
-class Line:
+class LeaseQueue:
     """The line for one kind of lease.  Its methods raise OSError."""
 
     def __init__(self, folder: Path, kind: str) -> None:

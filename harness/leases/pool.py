@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hanglab.harness.errors import HanglabError
-from hanglab.harness.leases.line import Line
+from hanglab.harness.leases.line import LeaseQueue
 from hanglab.harness.leases.locks import Lock, describe_holder, try_lock
 
 #: Pause between two looks for something free, in seconds.
@@ -57,7 +57,7 @@ class LeasePool:
         self._folder = folder
         self._kind = kind
         self._choose = choose
-        self._line = Line(folder, kind.name)
+        self._line = LeaseQueue(folder, kind.name)
 
     @contextlib.contextmanager
     def lease(

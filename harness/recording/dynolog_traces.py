@@ -10,13 +10,18 @@ import msgspec
 
 from hanglab.harness.errors import HanglabError, UsageError
 from hanglab.recorder.profiling import client, multi_host_request
-from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door, DynologAnswer
+from hanglab.recorder.profiling.client import (
+    AgentRefused,
+    AgentUnreachable,
+    DynologAnswer,
+    Endpoint,
+)
 from hanglab.recorder.profiling.configuration import BadConfiguration, configuration, trace_path
 from hanglab.recorder.profiling.hosts import NoHosts, slurm_number
 from hanglab.recorder.profiling.multi_host_request import HostPart
 from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt
 from hanglab.recorder.profiling.registry import DEFAULT_PERIOD_S
-from hanglab.recorder.profiling.trace_check import Checking
+from hanglab.recorder.profiling.trace_check import TraceCheck
 from hanglab.recorder.profiling.traces import Check
 
 #: What Kineto needs between a request and its start, and requests on the way, in seconds.
@@ -52,7 +57,7 @@ def fitting(asked: ProfileRequest, start_in_s: float | None) -> tuple[ProfileReq
 
 
 def place(
-    doors: Sequence[Door], asked: ProfileRequest, start_ms: float, out: Path
+    doors: Sequence[Endpoint], asked: ProfileRequest, start_ms: float, out: Path
 ) -> list[HostPart]:
     """Ask all daemons at once, for files in ``out``; ``start_ms`` is wall time, 0 by iterations.
 
@@ -74,7 +79,7 @@ def place(
     except BadConfiguration as error:
         raise UsageError(f"This cannot be asked for: {error}.") from None
 
-    def ask(door: Door) -> DynologAnswer:
+    def ask(door: Endpoint) -> DynologAnswer:
         return client.request_dynolog(door, text, number, asked.selection.pids, _MOST)
 
     parts = []
@@ -97,14 +102,14 @@ def follow(parts: Sequence[HostPart], asked: ProfileRequest, start_ms: float) ->
     begin_s = start_ms / 1e3 if start_ms else time.time() + DEFAULT_PERIOD_S
     deadline = begin_s + length_s + asked.patience_s
     end_ms = start_ms + window.duration_ms if start_ms else None
-    checks: dict[str, Checking] = {}
+    checks: dict[str, TraceCheck] = {}
     while any(not part.done for part in parts):
         time.sleep(_POLL_S)
         for receipt in (r for part in parts for r in part.receipts if not r.final):
             _look(receipt, checks, start_ms or None, end_ms, time.time() > deadline)
 
 
-def _receipt(door: Door, pid: int, file: Path, found: DynologAnswer) -> Receipt:
+def _receipt(door: Endpoint, pid: int, file: Path, found: DynologAnswer) -> Receipt:
     receipt = Receipt(door.host, pid, None, asked_ms=time.time() * 1e3)
     receipt.path = trace_path(str(file), pid)
     if pid not in found.activity_profilers_triggered:
@@ -115,7 +120,7 @@ def _receipt(door: Door, pid: int, file: Path, found: DynologAnswer) -> Receipt:
 
 def _look(
     receipt: Receipt,
-    checks: dict[str, Checking],
+    checks: dict[str, TraceCheck],
     start_ms: float | None,
     end_ms: float | None,
     late: bool,
@@ -134,7 +139,7 @@ def _look(
     elif path.exists():
         receipt.state = "complete"
         receipt.completed_ms = time.time() * 1e3
-        checks[receipt.path] = Checking(
+        checks[receipt.path] = TraceCheck(
             Check(receipt.path, receipt.path, host=receipt.host, start_ms=start_ms, end_ms=end_ms)
         )
     elif late:

@@ -13,7 +13,7 @@ from hanglab.recorder.case import folders
 from hanglab.recorder.profiling import agent_notes, client, wire
 from hanglab.recorder.profiling.access_control import MIN_TOKEN, client_tls
 from hanglab.recorder.profiling.agent_notes import Note
-from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.hosts import NoHosts, from_hostfile, from_names, from_slurm
 
 #: SLURM's jobs, array tasks (1234_7) and parts of one job (1234+1).
@@ -36,14 +36,14 @@ def read_token(file: Path | None) -> str | None:
     return token
 
 
-def find_doors(
+def find_endpoints(
     case: Path | None,
     hosts: list[str],
     hostfile: Path | None,
     job: str,
     token_file: Path | None,
     tls_ca: Path | None,
-) -> list[Door]:
+) -> list[Endpoint]:
     try:
         names = from_names(hosts) + (from_hostfile(hostfile) if hostfile else [])
     except NoHosts as error:
@@ -64,7 +64,7 @@ def find_doors(
             tls = client_tls(tls_ca) if tls_ca is not None else None
         except OSError as error:
             raise HanglabError(f"{tls_ca} cannot be used: {error}.", "It must be PEM.") from None
-        doors = [Door(*_address(name, wire.PORT), token, tls) for name in names]
+        doors = [Endpoint(*_address(name, wire.PORT), token, tls) for name in names]
         return [_door(note) for note in here] + doors
     if not found:
         raise HanglabError(
@@ -100,9 +100,9 @@ def _job_hosts(job: str, found: list[Note]) -> tuple[list[str], list[Note]]:
     return (others, found) if found and len(others) < len(names) else (names, [])
 
 
-def _door(note: Note) -> Door:
+def _door(note: Note) -> Endpoint:
     tls = client_tls(Path(note.authority)) if note.authority else None
-    return Door(note.address, note.port, note.token, tls)
+    return Endpoint(note.address, note.port, note.token, tls)
 
 
 def _address(name: str, port: int) -> tuple[str, int]:
@@ -116,10 +116,10 @@ def _address(name: str, port: int) -> tuple[str, int]:
     return name, port
 
 
-def tell_apart(doors: Sequence[Door]) -> tuple[list[Door], list[Door]]:
+def tell_apart(doors: Sequence[Endpoint]) -> tuple[list[Endpoint], list[Endpoint]]:
     """Doors of hanglab's agents, and doors of dynolog daemons."""
-    own: list[Door] = []
-    dynologs: list[Door] = []
+    own: list[Endpoint] = []
+    dynologs: list[Endpoint] = []
     for door in doors:
         try:
             (dynologs if client.is_dynolog(door) else own).append(door)

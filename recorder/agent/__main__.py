@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from hanglab.recorder.agent.session import Session
-from hanglab.recorder.agent.standalone import Solitude
+from hanglab.recorder.agent.standalone import StandaloneAgent
 from hanglab.recorder.agent.torch_dumps import TorchDumps
 
 
@@ -50,7 +50,7 @@ def main() -> None:
         TorchDumps(options.dumps, options.pipes),
         (options.stderr, options.stderr_from) if options.stderr is not None else None,
         options.profile_slow,
-        Solitude(options.alone) if options.alone is not None else None,
+        StandaloneAgent(options.alone) if options.alone is not None else None,
         options.several,
     ).run()
 

@@ -14,7 +14,7 @@ _STILL = 2.0
 _LEAST = 5.0
 
 
-class Aftermath:
+class AfterCapture:
     """``hang_after`` is the time without movement that counts as a hang, in seconds."""
 
     def __init__(self, hang_after: float) -> None:

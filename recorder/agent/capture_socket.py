@@ -18,7 +18,7 @@ NAME = "agent.sock"
 _PATH_BYTES = 100
 
 
-class Control:
+class CaptureSocket:
     """Listens, and keeps the connections that wait for a capture."""
 
     def __init__(self, runtime: Path) -> None:

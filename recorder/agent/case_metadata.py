@@ -16,7 +16,7 @@ from hanglab.recorder.case.records import Absence, Host, JobRecord
 from hanglab.recorder.case.writer import clock, write, write_manifest, write_tail
 
 
-class Papers:
+class CaseMetadata:
     """Writes host.json, job.json, the end of standard error and the manifest.
 
     Whatever cannot be written is noted as absent.  ``several``: job.json and the

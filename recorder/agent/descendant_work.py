@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from hanglab.recorder.system import procfs
 
 
-class Offspring:
+class DescendantWork:
     """Processor time of the processes below the process ``pid``, since it rests."""
 
     def __init__(self, pid: int) -> None:

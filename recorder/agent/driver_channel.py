@@ -80,7 +80,7 @@ class Command(msgspec.Struct):
     ended_by_recorder: bool = False
 
 
-class Conversation:
+class DriverChannel:
     """Commands from standard input, where somebody gives them; events to standard output."""
 
     def __init__(self, listening: bool) -> None:

@@ -33,7 +33,7 @@ _STREAM_LOOKS = 3
 _SEGMENT_BYTES = 256
 
 
-class Carried(NamedTuple):
+class Transfer(NamedTuple):
     """Payload in one direction between two looks."""
 
     size: int
@@ -41,7 +41,7 @@ class Carried(NamedTuple):
     seconds: float = _EVERY_S
 
 
-class Family(NamedTuple):
+class RankProcesses(NamedTuple):
     """A rank's process, the processes below it, and the port at which the job has its store."""
 
     pid: int
@@ -55,7 +55,7 @@ class Downloads:
     def __init__(self) -> None:
         self._seen: dict[int, Flow] = {}
         #: What each connection has received and sent between looks, by its socket.
-        self._history: dict[int, deque[tuple[Carried, Carried]]] = {}
+        self._history: dict[int, deque[tuple[Transfer, Transfer]]] = {}
         #: When, in monotonic seconds, unless there is nothing to compare with.
         self._looked: float | None = None
         self._due = float("-inf")
@@ -65,7 +65,7 @@ class Downloads:
         self._seen, self._history = {}, {}
         self._looked = None
 
-    def moved(self, families: Sequence[Family]) -> list[int]:
+    def moved(self, families: Sequence[RankProcesses]) -> list[int]:
         """Process ids of the ranks that have moved data lately; to be called while all rest."""
         now = time.monotonic()
         if now < self._due:
@@ -75,7 +75,7 @@ class Downloads:
         self._due = now + max(_EVERY_S, _REST * (time.thread_time() - began))
         return found
 
-    def _look(self, families: Sequence[Family]) -> list[int]:
+    def _look(self, families: Sequence[RankProcesses]) -> list[int]:
         try:
             tables = list(_tables(families))
         except (NoSockets, OSError):
@@ -117,8 +117,8 @@ class Downloads:
                 looks = self._history.setdefault(inode, deque(maxlen=_LOOKS))
                 looks.append(
                     (
-                        Carried(came, segments, seconds),
-                        Carried(went, flow.sent_segments - then.sent_segments, seconds),
+                        Transfer(came, segments, seconds),
+                        Transfer(went, flow.sent_segments - then.sent_segments, seconds),
                     )
                 )
         self._history = {inode: of for inode, of in self._history.items() if inode in known}
@@ -126,12 +126,12 @@ class Downloads:
         self._looked = now
 
 
-def is_data(history: Iterable[tuple[Carried, Carried]]) -> bool:
+def is_data(history: Iterable[tuple[Transfer, Transfer]]) -> bool:
     """True if what a connection has carried, look by look, is data in either direction."""
     return any(_streams(looks) for looks in zip(*history, strict=True))
 
 
-def _streams(looks: Sequence[Carried]) -> bool:
+def _streams(looks: Sequence[Transfer]) -> bool:
     size = sum(look.size for look in looks)
     longer = max(1.0, sum(look.seconds for look in looks) / _WINDOW_S)
     if size < longer * _STREAM_BYTES or size < _SEGMENT_BYTES * sum(
@@ -142,7 +142,7 @@ def _streams(looks: Sequence[Carried]) -> bool:
     return size >= longer * _DATA_BYTES or some >= _STREAM_LOOKS
 
 
-def _tables(families: Sequence[Family]) -> Iterable[list[Flow]]:
+def _tables(families: Sequence[RankProcesses]) -> Iterable[list[Flow]]:
     """The connections of each network namespace that a rank is in.  Raises NoSockets, OSError."""
     namespaces: dict[str, int] = {}
     for family in families:
@@ -152,7 +152,7 @@ def _tables(families: Sequence[Family]) -> Iterable[list[Flow]]:
             yield list(flows(sock))
 
 
-def _owners(families: Sequence[Family]) -> dict[int, int]:
+def _owners(families: Sequence[RankProcesses]) -> dict[int, int]:
     """The rank's process by the sockets that it and those below it hold open."""
     return {
         inode: family.pid

@@ -20,7 +20,7 @@ _DATA_BYTES = 64 * 1024
 Bytes = tuple[int, int]
 
 
-class Traffic:
+class IoBytes:
     """Read and written by the process ``pid`` and by those below it."""
 
     def __init__(self, pid: int) -> None:

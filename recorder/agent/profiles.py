@@ -27,7 +27,7 @@ from hanglab.recorder.profiling.configuration import Detail
 from hanglab.recorder.profiling.receipts import ProfileRequest, Selection
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.profiling.service import ProfilingService, Settings
-from hanglab.recorder.profiling.triggers import Flags, Limiter, slow_stretch
+from hanglab.recorder.profiling.triggers import Limiter, SlownessFlags, slow_stretch
 from hanglab.recorder.rank.profile_request import PATTERN
 
 #: For so long after a trace a rank's I/O is taken for the profiler's, in seconds.
@@ -38,7 +38,7 @@ _LOOK_S = 0.5
 _MOST_TROUBLES = 20
 
 
-def open_door(settings: Settings) -> Settings:
+def open_endpoint(settings: Settings) -> Settings:
     """The settings, beyond loopback too if the environment of ``hanglab record`` says so.
 
     HANGLAB_LISTEN=ADDRESS with the token in the file HANGLAB_TOKEN_FILE, and TLS by
@@ -87,7 +87,7 @@ class Profiles:
         self._miss = miss
         self._slow_factor = slow_factor
         self._limiter = Limiter()
-        self._flags = Flags()
+        self._flags = SlownessFlags()
         self._looked_ns = time.time_ns()
         self._last_look = 0.0
         self._pool = ThreadPoolExecutor(1, "hanglab-profiles")
@@ -98,7 +98,9 @@ class Profiles:
         self._traced: dict[int, float] = {}
         self._troubles: set[str] = set()
         try:
-            settings = open_door(Settings(self._traces, host, runtime, token=secrets.token_hex()))
+            settings = open_endpoint(
+                Settings(self._traces, host, runtime, token=secrets.token_hex())
+            )
             self._service = ProfilingService(
                 settings,
                 registered=self._registered,

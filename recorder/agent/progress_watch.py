@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from hanglab.recorder.agent.external_traffic import Downloads
-from hanglab.recorder.agent.remote_ranks import Elsewhere
+from hanglab.recorder.agent.remote_ranks import RemoteRanks
 from hanglab.recorder.agent.samples import rank_stacks
 from hanglab.recorder.agent.stacks import NoStacks, position
 from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
@@ -53,7 +53,7 @@ class Watcher:
         host_folder: Path,
         runtime: Path,
         hang_after: float,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: RemoteRanks | None = None,
     ) -> None:
         """``elsewhere`` are the job's ranks on other hosts: it rests when they do as well."""
         self._host_folder = host_folder

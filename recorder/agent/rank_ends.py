@@ -22,7 +22,7 @@ _WAIT_S = 0.5
 UNTOLD = "nobody told how it ended"
 
 
-class Endings:
+class RankEnds:
     """Writes each rank's exit.json.  ``miss(what, reason, rank)`` notes what is absent."""
 
     def __init__(self, runtime: Path, miss: Callable[[str, str, int | None], None]) -> None:

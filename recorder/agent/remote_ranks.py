@@ -13,7 +13,7 @@ from hanglab.recorder.case import folders
 _EVERY = 0.3
 
 
-class Elsewhere:
+class RemoteRanks:
     """Says whether any of them moves; their processes are out of sight."""
 
     def __init__(self, hosts: Path, own: str) -> None:

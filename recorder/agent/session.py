@@ -12,19 +12,19 @@ import time
 from pathlib import Path
 
 from hanglab.recorder.agent import snapshots
-from hanglab.recorder.agent.after_capture import Aftermath
+from hanglab.recorder.agent.after_capture import AfterCapture
 from hanglab.recorder.agent.capture import Capture
-from hanglab.recorder.agent.capture_socket import Control
-from hanglab.recorder.agent.case_metadata import Papers
-from hanglab.recorder.agent.driver_channel import KINDS, Command, Conversation
+from hanglab.recorder.agent.capture_socket import CaptureSocket
+from hanglab.recorder.agent.case_metadata import CaseMetadata
+from hanglab.recorder.agent.driver_channel import KINDS, Command, DriverChannel
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.profiles import Profiles
 from hanglab.recorder.agent.progress_watch import POLL, Watcher
-from hanglab.recorder.agent.rank_ends import Endings
-from hanglab.recorder.agent.remote_ranks import Elsewhere
-from hanglab.recorder.agent.standalone import Solitude
+from hanglab.recorder.agent.rank_ends import RankEnds
+from hanglab.recorder.agent.remote_ranks import RemoteRanks
+from hanglab.recorder.agent.standalone import StandaloneAgent
 from hanglab.recorder.agent.torch_dumps import TorchDumps
-from hanglab.recorder.agent.unregistered_ranks import UNRECORDED, Strays
+from hanglab.recorder.agent.unregistered_ranks import UNRECORDED, UnregisteredRanks
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.attach.registration import register
 from hanglab.recorder.attach.tree import FoundRank, has_torch
@@ -61,7 +61,7 @@ class Session:
         dumps: TorchDumps | None = None,
         stderr: tuple[Path, int] | None = None,
         slow_factor: float | None = None,
-        solitude: Solitude | None = None,
+        solitude: StandaloneAgent | None = None,
         several: bool = False,
     ) -> None:
         """``several``: the job has agents on other hosts too, and one who commands them all."""
@@ -76,23 +76,23 @@ class Session:
         self._dumped: tuple[float, str] | None = None
         self._capture = Capture(own.name, runtime, self._dumps)
         miss = self._capture.miss
-        self._control = Control(runtime)
-        self._endings = Endings(runtime, miss)
-        self._strays: Strays | None = None
-        elsewhere = Elsewhere(own.parent, own.name) if several else None
+        self._control = CaptureSocket(runtime)
+        self._endings = RankEnds(runtime, miss)
+        self._strays: UnregisteredRanks | None = None
+        elsewhere = RemoteRanks(own.parent, own.name) if several else None
         self._watcher = Watcher(own, runtime, hang_after, elsewhere)
         self._host = HostSampler(own, miss)
         self._slow_factor = slow_factor
-        self._papers = Papers(case, own, self._capture, stderr, several)
+        self._papers = CaseMetadata(case, own, self._capture, stderr, several)
         self._job = JobRecord(world_size, clock(), hang_after)
         self._captured = False
-        self._aftermath = Aftermath(hang_after)
+        self._aftermath = AfterCapture(hang_after)
         #: The capture that was said to be due.
         self._due: tuple[TriggerKind, str] | None = None
         self._last_discovery = 0.0
         #: When somebody asked for a capture (monotonic), and with what words.
         self._asked: tuple[float, str] | None = None
-        self._conversation = Conversation(listening=solitude is None)
+        self._conversation = DriverChannel(listening=solitude is None)
         #: Whether nobody tells how ranks ended.
         self._unaided = solitude is not None
         self._finishing = False
@@ -297,7 +297,9 @@ class Session:
         elif command.command == "exited":
             self._told_of_exit(command)
         elif command.command == "tree":
-            self._strays = Strays(self._case, self._host_folder.name, command.pid, self._capture)
+            self._strays = UnregisteredRanks(
+                self._case, self._host_folder.name, command.pid, self._capture
+            )
             self._unaided = True
         elif command.command == "adopt":
             self._adopt(command)

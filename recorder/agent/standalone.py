@@ -18,7 +18,7 @@ _FOR_RESTART = 10.0
 _FOR_FIRST = 600.0
 
 
-class Solitude:
+class StandaloneAgent:
     """``parent`` is the process that started the ranks."""
 
     def __init__(self, parent: int) -> None:

@@ -33,7 +33,7 @@ ESCAPED = (
 UNRECORDED = "nobody recorded the rank: it was attached to from outside, while it ran"
 
 
-class Strays:
+class UnregisteredRanks:
     """Searches the tree below ``root`` now and then."""
 
     def __init__(self, case: Path, host: str, root: int, capture: Capture) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from hanglab.recorder.agent.counters import CounterFile
-from hanglab.recorder.agent.descendant_work import Offspring
-from hanglab.recorder.agent.external_traffic import Family
-from hanglab.recorder.agent.io_bytes import Traffic
+from hanglab.recorder.agent.descendant_work import DescendantWork
+from hanglab.recorder.agent.external_traffic import RankProcesses
+from hanglab.recorder.agent.io_bytes import IoBytes
 from hanglab.recorder.agent.stacks import Position
 from hanglab.recorder.agent.stderr_files import stderr_file
 from hanglab.recorder.case import evidence_files as files
@@ -41,10 +41,10 @@ class WatchedRank:
         self.stderr = stderr_file(self.pid)
         self.user_code = UserCode(process.python.stdlib, process.python.site, process.python.own)
         self._file = CounterFile(folder)
-        self._traffic = Traffic(self.pid)
+        self._traffic = IoBytes(self.pid)
         #: Processes below the rank, as last looked up.
         self.descendants: list[int] = []
-        self._offspring = Offspring(self.pid)
+        self._offspring = DescendantWork(self.pid)
         self.exit: Exit | None = None
         #: Its exit status as waitpid gives it, once anybody has told.
         self.seen_status: int | None = None
@@ -134,10 +134,10 @@ class WatchedRank:
         self._offspring.begin(below, now)
 
     @property
-    def family(self) -> Family:
+    def family(self) -> RankProcesses:
         """Its processes, as far as they were looked up."""
         port = self.process.environment.get("MASTER_PORT", "")
-        return Family(self.pid, self.descendants, int(port) if port.isdecimal() else None)
+        return RankProcesses(self.pid, self.descendants, int(port) if port.isdecimal() else None)
 
     def share_below(self, now: float) -> float:
         """Cores used, or waited for, by the processes below it since it has been quiet.

@@ -15,7 +15,7 @@ import msgspec
 
 from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.profiling import wire
-from hanglab.recorder.profiling.clock_offset import Heard, offset_ms
+from hanglab.recorder.profiling.clock_offset import ClockAnswer, offset_ms
 from hanglab.recorder.profiling.receipts import ProcessState, ProfileRequest, Receipt
 
 #: Seconds for an agent to look at all its processes.
@@ -67,7 +67,7 @@ class _OrderAnswer(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """Where an agent listens and what it wants to see."""
 
     host: str
@@ -79,7 +79,7 @@ class Door:
         return f"{self.host}:{self.port}"
 
 
-def ask(door: Door, message: dict[str, Any], timeout_s: float = 10.0) -> dict[str, Any]:
+def ask(door: Endpoint, message: dict[str, Any], timeout_s: float = 10.0) -> dict[str, Any]:
     """One request and its answer.  Raises AgentUnreachable and AgentRefused."""
     if door.token is not None:
         message = {**message, "token": door.token}
@@ -105,7 +105,7 @@ def ask(door: Door, message: dict[str, Any], timeout_s: float = 10.0) -> dict[st
     return answer
 
 
-def is_dynolog(door: Door) -> bool:
+def is_dynolog(door: Endpoint) -> bool:
     """True if a dynolog daemon answers there: it knows none of hanglab's requests.
 
     Raises AgentUnreachable.
@@ -116,7 +116,7 @@ def is_dynolog(door: Door) -> bool:
     return isinstance(ask(door, {"fn": "getStatus"}).get("status"), int)
 
 
-def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> HostStatus:
+def status(door: Endpoint, look: Literal["", "briefly", "thoroughly"] = "") -> HostStatus:
     """Who is registered.  Raises AgentUnreachable and AgentRefused.
 
     ``look``: have the agent see first which of them stand still, and compare clocks well enough
@@ -128,30 +128,30 @@ def status(door: Door, look: Literal["", "briefly", "thoroughly"] = "") -> HostS
     for _ in range(_ANSWERS if look else 1):
         before_ms = time.time() * 1e3
         answer = _read(door, ask(door, {"fn": "hanglab.status"}), _StatusAnswer)
-        heard.append(Heard(before_ms, time.time() * 1e3, answer.now_ms))
+        heard.append(ClockAnswer(before_ms, time.time() * 1e3, answer.now_ms))
     return HostStatus(answer.host, answer.processes, offset_ms(heard))
 
 
-def place(door: Door, asked: ProfileRequest) -> tuple[str, list[Receipt]]:
+def place(door: Endpoint, asked: ProfileRequest) -> tuple[str, list[Receipt]]:
     """The order's name, and the receipts as they stand.  Raises as :func:`ask`."""
     answer = ask(door, {"fn": "hanglab.profile", "asked": msgspec.to_builtins(asked)}, 30.0)
     placed = _read(door, answer, _OrderAnswer)
     return placed.order, placed.receipts
 
 
-def receipts(door: Door, order: str) -> list[Receipt]:
+def receipts(door: Endpoint, order: str) -> list[Receipt]:
     """Raises as :func:`ask`."""
     answer = ask(door, {"fn": "hanglab.receipts", "order": order})
     return _read(door, answer, _OrderAnswer).receipts
 
 
-def cancel(door: Door, order: str) -> int:
+def cancel(door: Endpoint, order: str) -> int:
     """Take back what no process has got yet; the number of those.  Raises as :func:`ask`."""
     answer = ask(door, {"fn": "hanglab.cancel", "order": order})
     return _read(door, answer, _OrderAnswer).cancelled
 
 
-def fetch(door: Door, order: str, file: str, target: Path) -> None:
+def fetch(door: Endpoint, order: str, file: str, target: Path) -> None:
     """Bring a finished trace over.  Raises as :func:`ask`, OSError, FileExistsError.
 
     Overwrites nothing, and leaves nothing that is not whole.
@@ -181,7 +181,7 @@ def fetch(door: Door, order: str, file: str, target: Path) -> None:
 
 
 def request_dynolog(
-    door: Door, config: str, job_id: int, pids: list[int], limit: int
+    door: Endpoint, config: str, job_id: int, pids: list[int], limit: int
 ) -> DynologAnswer:
     """Dynolog's own request, to its daemon.  Raises as :func:`ask`."""
     answer = ask(
@@ -202,7 +202,7 @@ def request_dynolog(
 _A = TypeVar("_A")
 
 
-def _read(door: Door, answer: dict[str, Any], kind: type[_A]) -> _A:
+def _read(door: Endpoint, answer: dict[str, Any], kind: type[_A]) -> _A:
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Heard:
+class ClockAnswer:
     """What a host said its wall clock was, and between which times of ours; milliseconds."""
 
     before_ms: float
@@ -15,7 +15,7 @@ class Heard:
     theirs_ms: float
 
 
-def offset_ms(answers: Sequence[Heard]) -> float:
+def offset_ms(answers: Sequence[ClockAnswer]) -> float:
     """Their wall clock minus ours; 0 where their answers allow that both are the same.
 
     An answer says no more than that the difference lies within its way there and back, which

@@ -46,7 +46,7 @@ class Pace(NamedTuple):
     per_s: float | None = None
 
 
-class Standstills:
+class IterationPace:
     """Looks at processes, and remembers for a while what was seen.
 
     Looking takes about a second and is done where it holds up nobody.

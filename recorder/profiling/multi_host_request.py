@@ -14,7 +14,7 @@ import msgspec
 
 from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.profiling import client
-from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door, HostStatus
+from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Endpoint, HostStatus
 from hanglab.recorder.profiling.receipts import (
     MAX_PATIENCE_S,
     ProcessState,
@@ -38,7 +38,7 @@ ROUNDUP = 50
 class HostPart:
     """What became of the request on one host."""
 
-    door: Door
+    door: Endpoint
     host: str
     order: str = ""
     receipts: list[Receipt] = field(default_factory=list)
@@ -64,7 +64,7 @@ class TooEarly(HanglabError):
 class RequestPlan:
     """What is to be asked of which hosts."""
 
-    doors: Sequence[Door]
+    doors: Sequence[Endpoint]
     asked: ProfileRequest
     #: Seconds from ``begun`` to the common start; None for the earliest that all can meet.
     start_in_s: float | None = None
@@ -90,11 +90,11 @@ def place(plan: RequestPlan) -> list[HostPart]:
 def _ask(plan: RequestPlan) -> list[HostPart]:
     thorough = plan.asked.window.iterations > 0
 
-    def look(door: Door) -> HostStatus:
+    def look(door: Endpoint) -> HostStatus:
         return client.status(door, "thoroughly" if thorough else "briefly")
 
     parts: list[HostPart] = []
-    statuses: dict[Door, HostStatus] = {}
+    statuses: dict[Endpoint, HostStatus] = {}
     for door, found in zip(plan.doors, everywhere(plan.doors, look), strict=True):
         part = HostPart(door, door.host)
         if isinstance(found, HostStatus):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hanglab.recorder.profiling import processes
 from hanglab.recorder.profiling.fabric import FabricRequest
 from hanglab.recorder.profiling.processes import Identity, Registered
-from hanglab.recorder.profiling.trace_delivery import Handover
+from hanglab.recorder.profiling.trace_delivery import TraceDelivery
 
 #: A process that asks every 5 s, and has not for this long, has gone.
 _SILENCE_S = 30.0
@@ -32,9 +32,9 @@ class Client:
     last_seen: float
     idle: bool = True
     #: What it is to be told, one after the other.
-    waiting: deque[Handover] = field(default_factory=deque)
+    waiting: deque[TraceDelivery] = field(default_factory=deque)
     #: What it was told last, until that has ended.
-    given: Handover | None = None
+    given: TraceDelivery | None = None
     #: Whether it was ever told anything here.
     told: bool = False
     periods: deque[float] = field(default_factory=lambda: deque(maxlen=5))

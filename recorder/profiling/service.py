@@ -15,12 +15,12 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.profiling import fabric
 from hanglab.recorder.profiling.access_control import Refused, is_loopback, server_tls
 from hanglab.recorder.profiling.fabric_socket import FabricSocket, Received, remove_dead_clients
-from hanglab.recorder.profiling.iteration_pace import Standstills
+from hanglab.recorder.profiling.iteration_pace import IterationPace
 from hanglab.recorder.profiling.processes import Registered
 from hanglab.recorder.profiling.registry import Client, Registry
 from hanglab.recorder.profiling.server import Server
 from hanglab.recorder.profiling.tcp_requests import Requests
-from hanglab.recorder.profiling.trace_requests import Orders
+from hanglab.recorder.profiling.trace_requests import TraceRequests
 
 #: Seconds between two looks at orders while some are open.
 _FOLLOW_S = 0.02
@@ -81,13 +81,15 @@ class ProfilingService:
         self._socket_folder = settings.socket_folder
         self.registry = Registry(registered)
         self._lock = threading.RLock()
-        standstills = Standstills(rank_folder)
+        standstills = IterationPace(rank_folder)
 
         def home(client: Client) -> Path | None:
             folder = rank_folder(client)
             return folder / files.TRACES.name if folder is not None else None
 
-        self.orders = Orders(self.registry, settings.root, settings.host, standstills.known, home)
+        self.orders = TraceRequests(
+            self.registry, settings.root, settings.host, standstills.known, home
+        )
         self.requests = Requests(
             self.registry,
             self.orders,

@@ -16,11 +16,11 @@ import msgspec
 from hanglab.recorder.profiling import dynolog
 from hanglab.recorder.profiling.access_control import Refused, check_token, confined
 from hanglab.recorder.profiling.configuration import trace_path
-from hanglab.recorder.profiling.iteration_pace import Standstills
+from hanglab.recorder.profiling.iteration_pace import IterationPace
 from hanglab.recorder.profiling.receipts import ProcessState, ProfileRequest
 from hanglab.recorder.profiling.registry import Client, Registry
-from hanglab.recorder.profiling.trace_delivery import Handover
-from hanglab.recorder.profiling.trace_requests import Orders, TraceRequest
+from hanglab.recorder.profiling.trace_delivery import TraceDelivery
+from hanglab.recorder.profiling.trace_requests import TraceRequest, TraceRequests
 
 #: Bytes of a trace in one answer.
 _BLOCK = 4 * 1024 * 1024
@@ -35,11 +35,11 @@ class Requests:
     """Answers requests.  The lock guards registry and orders against the fabric's thread."""
 
     registry: Registry
-    orders: Orders
+    orders: TraceRequests
     lock: RLock
     host: str
     root: Path
-    standstills: Standstills
+    standstills: IterationPace
     token: str | None = None
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class Requests:
                     alone = names.count(client.own_pid) == 1
                     own = file if alone else dynolog.told_apart(file, client)
                     written = Path(trace_path(own, client.own_pid))
-                    told = Handover("", request.text(own), time.monotonic(), written)
+                    told = TraceDelivery("", request.text(own), time.monotonic(), written)
                     client.waiting.append(told)
         more = {"refused": refused} if refused else {}
         return dynolog.answer(names, triggered, busy, **more)

@@ -15,7 +15,7 @@ from hanglab.recorder.profiling.traces import Check, Checked
 _PATIENCE_S = 300.0
 
 
-class Checking:
+class TraceCheck:
     """One check under way."""
 
     def __init__(self, check: Check) -> None:

@@ -24,7 +24,7 @@ _NO_ITERATION_S = 60.0
 
 
 @dataclass(eq=False)
-class Handover:
+class TraceDelivery:
     """A configuration on its way to a process.  Times are monotonic seconds."""
 
     #: Whose it is; "" where nobody wants a receipt.

@@ -28,8 +28,8 @@ from hanglab.recorder.profiling.configuration import (
 )
 from hanglab.recorder.profiling.receipts import MAX_PATIENCE_S, ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.registry import Client, Registry
-from hanglab.recorder.profiling.trace_check import Checking
-from hanglab.recorder.profiling.trace_delivery import Handover
+from hanglab.recorder.profiling.trace_check import TraceCheck
+from hanglab.recorder.profiling.trace_delivery import TraceDelivery
 from hanglab.recorder.profiling.traces import Check, Checked
 
 #: Kineto wants this much between a request and its start, in seconds.
@@ -52,10 +52,10 @@ class Target:
     receipt: Receipt
     #: Where the finished trace goes.
     target: Path
-    handover: Handover
+    handover: TraceDelivery
     #: How often it has said that it is idle, without a break, since its trace should have ended.
     idle_seen: int = 0
-    checking: Checking | None = None
+    checking: TraceCheck | None = None
 
 
 @dataclass
@@ -76,7 +76,7 @@ Standstill = Callable[[Client], str]
 Home = Callable[[Client], Path | None]
 
 
-class Orders:
+class TraceRequests:
     """All orders of one agent.  Not thread-safe: its caller holds a lock."""
 
     def __init__(
@@ -247,7 +247,7 @@ class Orders:
             client,
             receipt,
             home / (f"{order.name}.{stem}" if home != folder else stem),
-            Handover(
+            TraceDelivery(
                 order.name,
                 text,
                 time.monotonic(),
@@ -289,7 +289,7 @@ class Orders:
             target.handover.settled = True
             receipt.state = "complete"
             receipt.completed_ms = time.time() * 1e3
-            target.checking = Checking(self._check(order, target))
+            target.checking = TraceCheck(self._check(order, target))
             return
         if not processes.alive(target.client.identity):
             self._fail(target, "the process ended before its trace was written")
@@ -328,7 +328,7 @@ class Orders:
             silent = now - client.last_seen
             self._fail(target, f"it has not asked for work for {silent:.0f} s{busy}")
 
-    def _given_up(self, handover: Handover) -> bool:
+    def _given_up(self, handover: TraceDelivery) -> bool:
         target = self._target_of(handover)
         return target is not None and target.receipt.final
 
@@ -374,7 +374,7 @@ class Orders:
         if target.handover in target.client.waiting:
             target.client.waiting.remove(target.handover)
 
-    def _target_of(self, waiting: Handover) -> Target | None:
+    def _target_of(self, waiting: TraceDelivery) -> Target | None:
         order = self._orders.get(waiting.order)
         if order is None:
             return None
@@ -413,7 +413,7 @@ def _no_iteration(target: Target, window: TraceWindow, patience_s: float) -> str
     )
 
 
-def _blocked(handover: Handover) -> str:
+def _blocked(handover: TraceDelivery) -> str:
     return (
         f"request {handover.order or 'of a dynolog client'} waits in it for an iteration that has "
         "not come; it blocks every later one"

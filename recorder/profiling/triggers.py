@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Slow:
+class SlowStretch:
     """A stretch that took ``factor`` times as long as its like."""
 
     name: str
@@ -37,7 +37,9 @@ class Slow:
         return f"{self.name} took {self.took_ms:.0f} ms, its median is {self.median_ms:.0f} ms"
 
 
-def slow_stretch(progress: Progress, factor: float, since_ns: int, now_ns: int) -> Slow | None:
+def slow_stretch(
+    progress: Progress, factor: float, since_ns: int, now_ns: int
+) -> SlowStretch | None:
     """The first section or step after ``since_ns`` that is ``factor`` times its median; wall times.
 
     One that has not ended counts for as long as it has lasted.
@@ -65,14 +67,14 @@ def slow_stretch(progress: Progress, factor: float, since_ns: int, now_ns: int) 
     return None
 
 
-def _judge(name: str, wall: int, earlier: list[int], factor: float) -> Slow | None:
+def _judge(name: str, wall: int, earlier: list[int], factor: float) -> SlowStretch | None:
     median = statistics.median(earlier)
     if wall > factor * median and wall - median > _LEAST_NS:
-        return Slow(name, wall / 1e6, median / 1e6)
+        return SlowStretch(name, wall / 1e6, median / 1e6)
     return None
 
 
-class Flags:
+class SlownessFlags:
     """Ranks that straggler detectors have called slow since the last look."""
 
     def __init__(self) -> None:

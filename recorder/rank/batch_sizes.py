@@ -16,7 +16,7 @@ from hanglab.recorder.rank.progress_file import ProgressFile
 _LIMIT = 64
 
 
-class BatchNotes:
+class BatchSizes:
     """Appends one record to the table BATCHES for each batch."""
 
     def __init__(self, progress: ProgressFile) -> None:

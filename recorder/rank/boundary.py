@@ -35,7 +35,7 @@ from hanglab.recorder.rank.error_guard import is_the_jobs
 from hanglab.recorder.rank.hooks import Hooks
 from hanglab.recorder.rank.operation_cells import OperationCell, cells, slot_object
 from hanglab.recorder.rank.progress_file import ProgressFile
-from hanglab.recorder.rank.signature_cache import Shortcuts
+from hanglab.recorder.rank.signature_cache import SignatureCache
 from hanglab.recorder.rank.signatures import Signatures
 
 #: Fields that are 0 when an operation is entered.
@@ -180,7 +180,7 @@ class Boundary:
         mapping = self._mapping
         pack_into = self._record.pack_into
         next_cell = self._next_cell
-        shortcuts = Shortcuts(self._sites, self._signatures)
+        shortcuts = SignatureCache(self._sites, self._signatures)
         by_code, nowhere = shortcuts.by_code, shortcuts.nowhere
         find, text_of, signatures = self._sites.find, self._text_of, self._signatures
         after_call = self._after_call

@@ -21,7 +21,7 @@ from hanglab.recorder.rank.thread_frames import steady_frames
 _BACK = {opcode.opmap.get(name) for name in ("JUMP_BACKWARD", "JUMP_ABSOLUTE")}
 
 
-class StandingWatch:
+class FunctionChanges:
     """Writes to the progress file when the user functions on the main stack were seen to change.
 
     Lines do not count, so a loop that only spins stands still.

@@ -21,7 +21,7 @@ from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.rank import dump, process
 from hanglab.recorder.rank.bare_backends import Backends
 from hanglab.recorder.rank.batch_fetches import FetchWatch
-from hanglab.recorder.rank.batch_sizes import BatchNotes
+from hanglab.recorder.rank.batch_sizes import BatchSizes
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.child_exits import ChildWatch
@@ -29,7 +29,7 @@ from hanglab.recorder.rank.code_shapes import raised_code, standing_code
 from hanglab.recorder.rank.departure import DepartureWatch
 from hanglab.recorder.rank.error_guard import GUARD, is_the_jobs, undisturbed
 from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
-from hanglab.recorder.rank.function_changes import StandingWatch
+from hanglab.recorder.rank.function_changes import FunctionChanges
 from hanglab.recorder.rank.gc_pauses import PauseWatch
 from hanglab.recorder.rank.group_creation import GroupCalls
 from hanglab.recorder.rank.group_members import GroupMembers
@@ -84,10 +84,10 @@ class RankRecorder:
         self._program = ownership.ProgramCode(user_code, ownership.site_folders())
         self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
         self._lines = LineSampler(user_code, self._section.innermost)
-        self._standing = StandingWatch(self._progress, user_code)
+        self._standing = FunctionChanges(self._progress, user_code)
         self._queues = LoaderQueues(self._progress)
         self._loader = LoaderWatch(
-            self._section, BatchNotes(self._progress).note, self._write_children, self._queues
+            self._section, BatchSizes(self._progress).note, self._write_children, self._queues
         )
         self._fetches = FetchWatch(self._progress)
         self._pauses = PauseWatch(self._progress)

@@ -15,7 +15,7 @@ from hanglab.recorder.rank.signatures import Signatures
 _ByGroup = dict[int, dict[Any, tuple[Any, bool, Hashable, int]]]
 
 
-class Shortcuts:
+class SignatureCache:
     """Signatures of the calls of one method, by what is cheap to read of a call."""
 
     def __init__(self, sites: CallSites, signatures: Signatures) -> None:

@@ -21,7 +21,7 @@ from hanglab.recorder.straggler.peers import Peers
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
 from hanglab.recorder.straggler.sections import Entry, Kind, SectionTimings
-from hanglab.recorder.straggler.window import Standing
+from hanglab.recorder.straggler.window import WaitState
 
 log = logging.getLogger("hanglab.straggler")
 
@@ -217,7 +217,7 @@ class Detector:
         """
         return self._interval.is_interval_elapsed()
 
-    def _report(self, standing: Standing | None = None) -> Report | None:
+    def _report(self, standing: WaitState | None = None) -> Report | None:
         """Report; with ``standing``, of a job that stands, whose window goes on."""
         started = time.perf_counter()
         unasked = standing is not None

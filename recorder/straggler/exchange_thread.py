@@ -23,7 +23,7 @@ BEAT = 0.5
 FAREWELL = 2.0
 
 
-class Errand:
+class ExchangeTask:
     """Keys to be read until every one is there and accepted, or until the time is up.
 
     What was published by then is found, accepted or not.
@@ -57,7 +57,7 @@ class Errand:
         return min(pause, self._deadline - now)
 
 
-class Courier:
+class ExchangeThread:
     """One per detector.  ``connect()`` gives the exchange, as soon as there is one.
 
     ``beat()`` is called twice a second or so.
@@ -70,7 +70,7 @@ class Courier:
         self._wake = threading.Condition()
         #: Latest value per key that waits to be published.
         self._outgoing: dict[str, bytes] = {}
-        self._errands: list[Errand] = []
+        self._errands: list[ExchangeTask] = []
         self._stopping = False
         self.problem = ""
         self._thread = threading.Thread(target=self._run, name="hanglab-straggler", daemon=True)
@@ -83,9 +83,9 @@ class Courier:
 
     def gather(
         self, keys: Iterable[str], accept: Callable[[str, bytes], bool], seconds: float
-    ) -> Errand:
-        """Have keys read; see Errand."""
-        errand = Errand(keys, accept, seconds)
+    ) -> ExchangeTask:
+        """Have keys read; see ExchangeTask."""
+        errand = ExchangeTask(keys, accept, seconds)
         with self._wake:
             self._errands.append(errand)
             self._wake.notify()
@@ -119,7 +119,7 @@ class Courier:
                     self._beat()
             pause = min(pause, next_beat - now)
 
-    def _carry(self, outgoing: dict[str, bytes], errands: list[Errand]) -> float:
+    def _carry(self, outgoing: dict[str, bytes], errands: list[ExchangeTask]) -> float:
         """Publish, look once for every errand; seconds until something must be done again."""
         if not outgoing and not errands:
             return BEAT
@@ -146,7 +146,7 @@ class Courier:
             self._dismiss(errands)
         return pause
 
-    def _dismiss(self, errands: list[Errand]) -> None:
+    def _dismiss(self, errands: list[ExchangeTask]) -> None:
         with self._wake:
             for errand in errands:
                 errand.done.set()

@@ -13,10 +13,10 @@ from hanglab.recorder.straggler.loaders import LoaderTimes
 from hanglab.recorder.straggler.run_queue_delay import RunQueueDelay
 from hanglab.recorder.straggler.sections import Kind, SectionTimings
 from hanglab.recorder.straggler.waits import COMMUNICATION, INPUT, SINCE, WAITS, WHAT
-from hanglab.recorder.straggler.window import SectionWindow, Standing, TimingWindow
+from hanglab.recorder.straggler.window import SectionWindow, TimingWindow, WaitState
 
 if TYPE_CHECKING:
-    from hanglab.recorder.straggler.table import Past
+    from hanglab.recorder.straggler.table import BestWindows
 
 
 class Measuring:
@@ -26,7 +26,7 @@ class Measuring:
         self.sections: dict[str, SectionTimings] = {}
         self._node = node
         self._declaring = threading.Lock()
-        self._past: Past | None = None
+        self._past: BestWindows | None = None
         self._best_kernels: dict[str, float] = {}
         self._began = time.perf_counter_ns()
         self._input_before = 0
@@ -80,10 +80,10 @@ class Measuring:
     def _sum_up(self, keep: bool) -> Mapping[str, SectionWindow]:
         # Only now: it imports numpy, which has no place in the import of a recorder.
         from hanglab.recorder.straggler.section_totals import sum_up
-        from hanglab.recorder.straggler.table import Past
+        from hanglab.recorder.straggler.table import BestWindows
 
         if self._past is None:
-            self._past = Past()
+            self._past = BestWindows()
         return sum_up(list(self.sections.values()), self._past, keep)
 
     def _individual_gpu_score(self, kernels: dict[str, Summary], keep: bool) -> float | None:
@@ -107,7 +107,7 @@ class Measuring:
         if self._kernels.problem:
             yield self._kernels.problem
 
-    # Standing still.
+    # WaitState still.
 
     def quiet_s(self) -> float:
         """Seconds for which no section has been entered or left, as far as seen."""
@@ -127,7 +127,7 @@ class Measuring:
         self._looked = quiet
         return True
 
-    def standing(self, windows: int, quiet_s: float) -> Standing:
+    def standing(self, windows: int, quiet_s: float) -> WaitState:
         """Place where the rank stands; its number is filled in by whoever sends it."""
         now = time.perf_counter_ns()
         sections = list(self.sections.values())
@@ -137,7 +137,7 @@ class Measuring:
         for record in list(WAITS.by_thread.values()):
             if record[SINCE]:
                 (communicating if record[WHAT] == COMMUNICATION else reading).append(record[SINCE])
-        return Standing(
+        return WaitState(
             rank=0,
             node=self._node,
             windows=windows,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from hanglab.recorder.straggler import exchange
-from hanglab.recorder.straggler.exchange_thread import Courier, Errand
+from hanglab.recorder.straggler.exchange_thread import ExchangeTask, ExchangeThread
 from hanglab.recorder.straggler.reporting import Missing
-from hanglab.recorder.straggler.window import Standing, TimingWindow
+from hanglab.recorder.straggler.window import TimingWindow, WaitState
 
 #: Seconds that the store gets to answer what needs no other rank.
 BRIEFLY_S = 0.25
@@ -50,7 +50,7 @@ class Peers:
         self._exchanging = exchanging
         self._gathering = gathering
         self._beat = beat
-        self._courier: Courier | None = None
+        self._courier: ExchangeThread | None = None
         self._pid = os.getpid()
         #: Rank -> number of its latest window, and when it came, on the monotonic clock.
         self._latest: dict[int, tuple[int, float]] = {}
@@ -58,7 +58,7 @@ class Peers:
         self._began = time.monotonic()
         #: Ranks that were missing last time: nobody waits for them again.
         self._given_up: set[int] = set()
-        self._interval: Errand | None = None
+        self._interval: ExchangeTask | None = None
         if exchanging:
             self._carrier()
 
@@ -144,13 +144,13 @@ class Peers:
         number, came = self._latest.get(rank, (0, self._began))
         return Missing(rank, time.monotonic() - came, number)
 
-    def publish_standing(self, standing: Standing) -> None:
+    def publish_standing(self, standing: WaitState) -> None:
         """Publish where this rank stands, since its sections no longer move."""
         rank, size = exchange.rank_and_size()
         if self._exchanging and size > 1:
             self._carrier().publish(f"standing/{rank}", replace(standing, rank=rank).to_json())
 
-    def collect_standings(self, own: Standing) -> PeerWindows:
+    def collect_standings(self, own: WaitState) -> PeerWindows:
         """Of a job that stands: the latest windows, and the ranks that the others wait for.
 
         Those are the ones that do not wait for other ranks themselves, and those
@@ -171,13 +171,13 @@ class Peers:
         self._nodes.update((r, s.node) for r, s in standings.items())
         return PeerWindows(size, windows, missing, dict(self._nodes))
 
-    def _standings(self, ranks: Iterable[int]) -> dict[int, Standing]:
+    def _standings(self, ranks: Iterable[int]) -> dict[int, WaitState]:
         keys = [f"standing/{rank}" for rank in ranks]
         found = self._carrier().gather(keys, lambda key, data: True, 0.0).wait(BRIEFLY_S)
         told = {}
         for key, data in found.items():
             with contextlib.suppress(*_UNREADABLE):
-                standing = Standing.from_json(data)
+                standing = WaitState.from_json(data)
                 rank = int(key.rpartition("/")[2])
                 # One from before its latest window is about an earlier stand.
                 if standing.windows >= self._latest.get(rank, (0, 0.0))[0]:
@@ -213,10 +213,10 @@ class Peers:
         if self._courier is not None and self._pid == os.getpid():
             self._courier.stop()
 
-    def _carrier(self) -> Courier:
+    def _carrier(self) -> ExchangeThread:
         if self._courier is None or self._pid != os.getpid():
             self._pid = os.getpid()
-            self._courier = Courier(self._connect, self._beat)
+            self._courier = ExchangeThread(self._connect, self._beat)
         return self._courier
 
     def _connect(self) -> exchange.Exchange | None:

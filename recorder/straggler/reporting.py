@@ -25,7 +25,7 @@ from hanglab.recorder.slowness.thresholds import (
     SCORE_THRESHOLD,
     SLOW_FACTOR,
 )
-from hanglab.recorder.straggler.window import Standing, TimingWindow
+from hanglab.recorder.straggler.window import TimingWindow, WaitState
 
 Statistics = Mapping[Statistic, "float | None"]
 
@@ -67,7 +67,7 @@ class Missing:
     #: Number of its latest window, 0 for none.
     last_window: int
     #: What it was last known to do; None where not even its detector's thread answers.
-    standing: Standing | None = None
+    standing: WaitState | None = None
 
     def __str__(self) -> str:
         text = f"rank {self.rank} has not reported for {self.since_s:.1f} s"

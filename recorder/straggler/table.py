@@ -111,7 +111,7 @@ class SectionTable(Mapping[str, SectionWindow]):
         }
 
 
-class Past:
+class BestWindows:
     """The best windows that this rank's sections ever had."""
 
     def __init__(self) -> None:

@@ -87,7 +87,7 @@ def _pack(summary: Summary | None) -> list[Any] | None:
 
 
 @dataclass(frozen=True)
-class Standing:
+class WaitState:
     """Where a rank's threads stood when nothing had moved in its sections for a while."""
 
     rank: int
@@ -118,7 +118,7 @@ class Standing:
         return json.dumps(asdict(self)).encode("ascii")
 
     @classmethod
-    def from_json(cls, data: bytes) -> Standing:
+    def from_json(cls, data: bytes) -> WaitState:
         """Raises ValueError, TypeError or KeyError for what another version wrote."""
         values = json.loads(data)
         values["open"] = tuple((str(name), float(s)) for name, s in values["open"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 
 
@@ -29,5 +29,5 @@ def service(sockets: Path) -> Iterator[ProfilingService]:
 
 
 @pytest.fixture
-def door(service: ProfilingService) -> Door:
-    return Door("127.0.0.1", service.port)
+def door(service: ProfilingService) -> Endpoint:
+    return Endpoint("127.0.0.1", service.port)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.recorder.profiling.clock_offset import Heard, offset_ms
+from hanglab.recorder.profiling.clock_offset import ClockAnswer, offset_ms
 
 
-def heard(there: float, back: float, offset: float) -> Heard:
+def heard(there: float, back: float, offset: float) -> ClockAnswer:
     """An answer that took so long there and so long back, between clocks that differ so much."""
-    return Heard(
+    return ClockAnswer(
         before_ms=1_000.0, after_ms=1_000.0 + there + back, theirs_ms=1_000 + there + offset
     )
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from hanglab.harness.errors import HanglabError
-from hanglab.harness.recording.endpoints import find_doors
-from hanglab.recorder.agent.profiles import open_door
+from hanglab.harness.recording.endpoints import find_endpoints
+from hanglab.recorder.agent.profiles import open_endpoint
 from hanglab.recorder.case.folders import host_folder
 from hanglab.recorder.profiling import agent_notes, client
 from hanglab.recorder.profiling.access_control import Refused
-from hanglab.recorder.profiling.client import AgentRefused, Door
+from hanglab.recorder.profiling.client import AgentRefused, Endpoint
 from hanglab.recorder.profiling.receipts import ProfileRequest, Selection
 from hanglab.recorder.profiling.service import ProfilingService, Settings
 
@@ -41,7 +41,7 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
 
 
 def found(job: str = "1234_7") -> list[tuple[str, int]]:
-    return [(door.host, door.port) for door in find_doors(None, [], None, job, None, None)]
+    return [(door.host, door.port) for door in find_endpoints(None, [], None, job, None, None)]
 
 
 def test_hosts_of_a_slurm_job_are_asked(nodes: Answer) -> None:
@@ -74,7 +74,7 @@ def test_agent_that_listens_on_one_address_only_is_found_there(nodes: Answer) ->
 
 
 def test_process_of_a_slurm_array_is_meant_by_its_task_and_by_the_array(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     slurm = {"SLURM_JOB_ID": "1241", "SLURM_ARRAY_JOB_ID": "1234", "SLURM_ARRAY_TASK_ID": "7"}
     process = subprocess.Popen(
@@ -102,17 +102,17 @@ def test_recorded_job_can_be_reached_from_other_hosts(
     sockets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Settings(sockets / "traces", "here", sockets, token="of this run, " * 3)
-    assert open_door(settings) == settings
+    assert open_endpoint(settings) == settings
     monkeypatch.setenv("HANGLAB_LISTEN", "0.0.0.0")
     with pytest.raises(Refused, match="HANGLAB_TOKEN_FILE"):
-        open_door(settings)
+        open_endpoint(settings)
     token = tmp_path / "token"
     monkeypatch.setenv("HANGLAB_TOKEN_FILE", str(token))
     token.write_text("short")
     with pytest.raises(Refused, match="less than 16"):
-        open_door(settings)
+        open_endpoint(settings)
     token.write_text("shared by all hosts\n")
-    opened = open_door(settings)
+    opened = open_endpoint(settings)
     assert (opened.addresses, opened.port) == (("0.0.0.0",), 1778)
     assert opened.token == "shared by all hosts"
 
@@ -120,7 +120,7 @@ def test_recorded_job_can_be_reached_from_other_hosts(
     case = tmp_path / "case"
     for host in ("n1", "n2", socket.gethostname()):
         host_folder(case, host).mkdir(parents=True)
-    doors = find_doors(case, [], None, "", token, None)
+    doors = find_endpoints(case, [], None, "", token, None)
     assert [(door.host, door.port, door.token) for door in doors] == [
         ("n1", 1778, opened.token),
         ("n2", 1778, opened.token),

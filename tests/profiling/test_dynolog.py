@@ -16,7 +16,7 @@ from dynolog_stand_in import dynolog
 from played import played
 
 from hanglab.recorder.profiling import client
-from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.configuration import values_of
 from hanglab.recorder.profiling.service import ProfilingService
 
@@ -37,9 +37,9 @@ def profile(notes: Path, *words: str, path: str = "") -> subprocess.CompletedPro
     return done
 
 
-def test_daemon_and_agent_are_told_apart(service: ProfilingService, door: Door) -> None:
+def test_daemon_and_agent_are_told_apart(service: ProfilingService, door: Endpoint) -> None:
     with dynolog() as daemon:
-        assert client.is_dynolog(Door("127.0.0.1", daemon.port))
+        assert client.is_dynolog(Endpoint("127.0.0.1", daemon.port))
     assert not client.is_dynolog(door)
 
 
@@ -91,7 +91,7 @@ def test_what_a_daemon_cannot_tell_is_said(tmp_path: Path) -> None:
 
 
 def test_daemon_and_agent_are_asked_together(
-    service: ProfilingService, door: Door, sockets: Path, tmp_path: Path
+    service: ProfilingService, door: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     with dynolog(71, writing=(71,)) as daemon, played(sockets, os.getpid()) as (process,):
         process.ask()

@@ -18,7 +18,7 @@ from installed import needs_torch
 
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
 from hanglab.recorder.profiling import client, multi_host_request
-from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.configuration import Detail, TraceWindow
 from hanglab.recorder.profiling.fabric_socket import PATIENCE_S
 from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selection
@@ -89,7 +89,7 @@ def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(0.05)
 
 
-def registered(door: Door, folder: Path, ranks: int = 2) -> None:
+def registered(door: Endpoint, folder: Path, ranks: int = 2) -> None:
     """Until all ranks train and have been heard often enough to know their period."""
 
     def ready() -> bool:
@@ -101,7 +101,7 @@ def registered(door: Door, folder: Path, ranks: int = 2) -> None:
     until(ready, UP_S, "registration")
 
 
-def profile(door: Door, asked: ProfileRequest) -> list[Receipt]:
+def profile(door: Endpoint, asked: ProfileRequest) -> list[Receipt]:
     parts = multi_host_request.place(multi_host_request.RequestPlan([door], asked))
     multi_host_request.follow(parts, lambda parts: None)
     assert [part.problem for part in parts] == [""]
@@ -115,7 +115,7 @@ def steps_in(receipt: Receipt) -> list[int]:
 
 
 def test_ranks_of_a_running_job_are_traced_together(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with job(sockets, "900") as launcher:
         registered(door, sockets)
@@ -179,7 +179,7 @@ def test_ranks_of_a_running_job_are_traced_together(
 
 @pytest.mark.timeout(240)
 def test_requests_that_follow_each_other_all_give_traces(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # Kineto has room for one, begins by time two of its turns later, and says meanwhile that it
     # is idle.
@@ -215,7 +215,7 @@ def test_requests_that_follow_each_other_all_give_traces(
 
 
 def test_answer_that_was_late_makes_no_later_one_late(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with job(sockets, "900", verbose=True):
         registered(door, sockets)
@@ -234,7 +234,7 @@ def test_answer_that_was_late_makes_no_later_one_late(
 
 
 def test_hung_job_is_traced_by_time_and_refuses_iterations(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with job(sockets, "900", "hang"):
         registered(door, sockets)
@@ -264,7 +264,7 @@ def _sleeps(pid: int) -> bool:
 
 
 def test_users_own_profiler_gets_in_the_way_and_is_named(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with job(sockets, "900", "own"):
         registered(door, sockets)
@@ -274,7 +274,7 @@ def test_users_own_profiler_gets_in_the_way_and_is_named(
 
 
 def test_process_that_ends_before_its_trace_is_told(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     leave = sockets / "leave"
     with job(sockets, "900", "leave", str(leave)):
@@ -297,12 +297,12 @@ def test_restarted_agent_finds_the_job_again(sockets: Path) -> None:
     service = ProfilingService(settings)
     with job(sockets, "900"):
         try:
-            registered(Door("127.0.0.1", service.port), sockets)
+            registered(Endpoint("127.0.0.1", service.port), sockets)
         finally:
             service.close()
         service = ProfilingService(settings)
         try:
-            door = Door("127.0.0.1", service.port)
+            door = Endpoint("127.0.0.1", service.port)
             registered(door, sockets)
             receipts = profile(door, ProfileRequest(window=TraceWindow(duration_ms=50)))
             assert [(r.state, r.reason) for r in receipts] == [("valid", "")] * 2

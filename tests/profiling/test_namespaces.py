@@ -19,7 +19,7 @@ from test_jobs import UP_S, job, profile, registered, until
 from test_server import make_certificate
 
 from hanglab.recorder.profiling import client
-from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.configuration import TraceWindow
 from hanglab.recorder.profiling.receipts import ProfileRequest
 from hanglab.recorder.profiling.service import ProfilingService
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_job_in_a_container_is_traced_over_a_mounted_socket_folder(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     pytest.importorskip("torch", reason="profiled jobs need torch: pip install hanglab[run]")
     up = ("sh", "-c", 'ip link set lo up && exec "$@"', "sh")

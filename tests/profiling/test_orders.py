@@ -22,7 +22,7 @@ import pytest
 from played import played, write_trace
 
 from hanglab.recorder.profiling import client, wire
-from hanglab.recorder.profiling.client import AgentRefused, Door
+from hanglab.recorder.profiling.client import AgentRefused, Endpoint
 from hanglab.recorder.profiling.configuration import TraceWindow, trace_path, values_of
 from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService
@@ -45,13 +45,13 @@ def work_until(done: Callable[[], bool]) -> None:
             math.comb(500, 250)
 
 
-def final(door: Door, order: str) -> Receipt:
+def final(door: Endpoint, order: str) -> Receipt:
     until(lambda: client.receipts(door, order)[0].final)
     return client.receipts(door, order)[0]
 
 
 def test_request_is_delivered_once_and_its_file_is_the_receipt(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         assert process.ask() == ""
@@ -69,7 +69,7 @@ def test_request_is_delivered_once_and_its_file_is_the_receipt(
 
 
 def test_file_that_is_not_what_was_asked_for_is_no_success(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -92,7 +92,7 @@ def test_answers_come_from_the_socket_that_was_asked(
 
 
 def test_nothing_is_delivered_while_a_trace_runs(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # Kineto can drop a request that comes in the middle of a trace.
     with played(sockets, os.getpid()) as (process,):
@@ -105,7 +105,7 @@ def test_nothing_is_delivered_while_a_trace_runs(
 
 
 def test_start_that_is_too_close_is_refused_with_the_earliest(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # Kineto refuses it in its job's stderr only.
     with played(sockets, os.getpid()) as (process,):
@@ -120,7 +120,7 @@ def test_start_that_is_too_close_is_refused_with_the_earliest(
 
 
 def test_dropped_request_is_told_and_its_remains_removed(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # What a user's own torch.profiler does to a request: an empty .tmp, and no word.
     with played(sockets, os.getpid()) as (process,):
@@ -140,7 +140,7 @@ def test_dropped_request_is_told_and_its_remains_removed(
 
 
 def test_second_request_waits_behind_no_iteration_that_never_comes(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # Kineto has no cancel: what waits for an iteration blocks whatever comes later.
     with played(sockets, os.getpid()) as (process,):
@@ -159,7 +159,7 @@ def test_second_request_waits_behind_no_iteration_that_never_comes(
 
 
 def test_request_waits_for_the_end_of_the_one_before(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # Kineto says that it is idle until the first begins, and would drop the second.
     with played(sockets, os.getpid()) as (process,):
@@ -176,7 +176,7 @@ def test_request_waits_for_the_end_of_the_one_before(
 
 
 def test_request_waits_for_the_end_of_a_dynolog_request(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     config = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
@@ -191,7 +191,7 @@ def test_request_waits_for_the_end_of_a_dynolog_request(
 
 
 def test_start_behind_another_request_is_put_off(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -206,7 +206,7 @@ def test_start_behind_another_request_is_put_off(
 
 
 def test_few_requests_wait_for_one_process(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -215,7 +215,7 @@ def test_few_requests_wait_for_one_process(
 
 
 def test_trace_that_is_still_at_work_is_not_called_dropped(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # 2 s until it begins, and a large one takes long to write: its .tmp stands there meanwhile.
     with played(sockets, os.getpid()) as (process,):
@@ -242,7 +242,7 @@ def test_trace_that_is_still_at_work_is_not_called_dropped(
 
 
 def test_request_that_nobody_waits_for_any_more_is_not_answered(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # Kineto would take the answer for that to its next request, and all that follow as well.
     with played(sockets, os.getpid()) as (process,):
@@ -258,7 +258,7 @@ def test_request_that_nobody_waits_for_any_more_is_not_answered(
 
 
 def test_first_request_by_iterations_is_held_back_a_moment(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # So that the turns in which Kineto writes come a moment after those in which it asks.
     with played(sockets, os.getpid()) as (process,), ThreadPoolExecutor(1) as pool:
@@ -278,7 +278,7 @@ def test_first_request_by_iterations_is_held_back_a_moment(
 
 
 def test_withdrawn_request_is_not_delivered(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -288,13 +288,13 @@ def test_withdrawn_request_is_not_delivered(
         assert "cancelled" in client.receipts(door, order)[0].reason
 
 
-def test_nobody_registered_says_what_is_needed(service: ProfilingService, door: Door) -> None:
+def test_nobody_registered_says_what_is_needed(service: ProfilingService, door: Endpoint) -> None:
     with pytest.raises(AgentRefused, match="KINETO_USE_DAEMON"):
         client.place(door, ProfileRequest())
 
 
 def test_selection_that_fits_nobody_says_who_is_there(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid(), job_id=77) as (process,):
         process.ask()
@@ -306,7 +306,7 @@ def test_selection_that_fits_nobody_says_who_is_there(
 
 
 def test_folder_that_cannot_be_made_fails_that_process_only(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").write_text("in the way")
     with played(sockets, os.getpid()) as (process,):
@@ -332,7 +332,7 @@ def open_to_all(sockets: Path) -> Iterator[None]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has jobs of other users: run as root")
 @pytest.mark.usefixtures("open_to_all")
 def test_job_of_another_user_can_write_its_trace(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # Kineto says on the job's stderr only that it cannot.
     job = os.fork()
@@ -357,7 +357,7 @@ def test_job_of_another_user_can_write_its_trace(
 
 
 def test_dynolog_request_is_answered_as_dynolog_does(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     file = sockets / "traces" / "a.json"
@@ -379,7 +379,7 @@ def test_dynolog_request_is_answered_as_dynolog_does(
 
 
 def test_dynolog_request_that_kineto_would_lose_is_refused(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     file = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
@@ -394,7 +394,7 @@ def test_dynolog_request_that_kineto_would_lose_is_refused(
 
 
 def test_dynolog_request_for_iterations_is_kept_from_a_process_that_makes_none(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     program = Path(__file__).parent / "programs" / "played_program.py"
@@ -418,7 +418,7 @@ def test_dynolog_request_for_iterations_is_kept_from_a_process_that_makes_none(
     assert "makes no iterations" in answer["refused"]["77"]
 
 
-def test_refusal_has_what_dyno_looks_for(service: ProfilingService, door: Door) -> None:
+def test_refusal_has_what_dyno_looks_for(service: ProfilingService, door: Endpoint) -> None:
     # It ends in a panic over an answer without a list of processes.
     with socket.create_connection((door.host, door.port), 5) as connection:
         message = {"fn": "setKinetOnDemandRequest", "config": "PROFILE_MEMORY=true", "pids": [0]}
@@ -428,7 +428,7 @@ def test_refusal_has_what_dyno_looks_for(service: ProfilingService, door: Door) 
 
 
 def test_dynolog_request_leaves_the_launcher_out(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     program = Path(__file__).parent / "programs" / "played_program.py"
@@ -455,7 +455,7 @@ def test_dynolog_request_leaves_the_launcher_out(
 
 
 def test_first_processes_of_containers_write_to_files_of_their_own(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     # Each is pid 1 to itself, and Kineto tells files apart by that alone.
     (sockets / "traces").mkdir()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from played import Played, played, write_trace
 
-from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.service import ProfilingService
 
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli", "profile"]
@@ -35,12 +35,12 @@ def _may_mount() -> bool:
     return False
 
 
-def command(door: Door, out: Path, *before: str) -> list[str]:
+def command(door: Endpoint, out: Path, *before: str) -> list[str]:
     return [*before, *HANGLAB, "--host", str(door), "--duration-ms", "50", "--out", str(out)]
 
 
 def test_interrupted_command_takes_back_what_no_process_has(
-    service: ProfilingService, door: Door, sockets: Path, tmp_path: Path
+    service: ProfilingService, door: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -93,7 +93,7 @@ def ask_with_trace(
 @pytest.mark.skipif(not _may_mount(), reason="a mount of its own needs root: run as root")
 @pytest.mark.usefixtures("service")
 def test_full_folder_is_told_and_nothing_half_is_left(
-    door: Door, sockets: Path, tmp_path: Path
+    door: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -114,7 +114,7 @@ def test_full_folder_is_told_and_nothing_half_is_left(
 
 @pytest.mark.usefixtures("service")
 def test_folder_that_is_a_file_is_told_before_anybody_is_asked(
-    door: Door, sockets: Path, tmp_path: Path
+    door: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     out.write_text("in the way")

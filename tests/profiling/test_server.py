@@ -18,7 +18,7 @@ from played import Played, played, write_trace
 
 from hanglab.recorder.profiling import client, fabric, multi_host_request
 from hanglab.recorder.profiling.access_control import Refused, client_tls, confined
-from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Door
+from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Endpoint
 from hanglab.recorder.profiling.configuration import TraceWindow
 from hanglab.recorder.profiling.fabric_socket import SocketNameTaken, remove_dead_clients
 from hanglab.recorder.profiling.multi_host_request import HostPart
@@ -28,7 +28,7 @@ from hanglab.recorder.profiling.service import ProfilingService, Settings
 TOKEN = "a token that nobody guesses"
 
 
-def serves(door: Door) -> bool:
+def serves(door: Endpoint) -> bool:
     return client.ask(door, {"fn": "getStatus"}) == {"status": 1}
 
 
@@ -39,10 +39,10 @@ def test_it_listens_beyond_loopback_only_with_a_token(sockets: Path) -> None:
     service = ProfilingService(Settings(sockets, "here", sockets, ("0.0.0.0",), token=TOKEN))
     try:
         with pytest.raises(AgentRefused, match="token"):
-            client.ask(Door("127.0.0.1", service.port), {"fn": "getStatus"})
+            client.ask(Endpoint("127.0.0.1", service.port), {"fn": "getStatus"})
         with pytest.raises(AgentRefused, match="token"):
-            client.ask(Door("127.0.0.1", service.port, "another"), {"fn": "getStatus"})
-        assert serves(Door("127.0.0.1", service.port, TOKEN))
+            client.ask(Endpoint("127.0.0.1", service.port, "another"), {"fn": "getStatus"})
+        assert serves(Endpoint("127.0.0.1", service.port, TOKEN))
     finally:
         service.close()
 
@@ -62,13 +62,13 @@ def test_tls(sockets: Path, tmp_path: Path) -> None:
     settings = Settings(sockets, "here", sockets, token=TOKEN, certificate=certificate, key=key)
     service = ProfilingService(settings)
     try:
-        assert serves(Door("127.0.0.1", service.port, TOKEN, client_tls(certificate)))
+        assert serves(Endpoint("127.0.0.1", service.port, TOKEN, client_tls(certificate)))
         with pytest.raises(AgentUnreachable, match="TLS"):
             client.ask(
-                Door("127.0.0.1", service.port, TOKEN, client_tls(other)), {"fn": "getStatus"}
+                Endpoint("127.0.0.1", service.port, TOKEN, client_tls(other)), {"fn": "getStatus"}
             )
         with pytest.raises(AgentUnreachable):
-            client.ask(Door("127.0.0.1", service.port, TOKEN), {"fn": "getStatus"})
+            client.ask(Endpoint("127.0.0.1", service.port, TOKEN), {"fn": "getStatus"})
     finally:
         service.close()
 
@@ -87,7 +87,7 @@ def test_no_path_leads_out_of_the_output_root(tmp_path: Path, path: str) -> None
 
 
 def test_dynolog_request_cannot_write_elsewhere(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -111,7 +111,7 @@ def test_dynolog_request_cannot_write_elsewhere(
     ],
 )
 def test_request_that_cannot_be_read_is_told(
-    service: ProfilingService, door: Door, asked: object
+    service: ProfilingService, door: Endpoint, asked: object
 ) -> None:
     with pytest.raises(AgentRefused):
         client.ask(door, {"fn": "hanglab.profile", "asked": asked})
@@ -119,7 +119,7 @@ def test_request_that_cannot_be_read_is_told(
 
 @pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd", "", None, 3])
 def test_only_traces_of_an_order_are_handed_out(
-    service: ProfilingService, door: Door, sockets: Path, file: object
+    service: ProfilingService, door: Endpoint, sockets: Path, file: object
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -129,7 +129,7 @@ def test_only_traces_of_an_order_are_handed_out(
 
 
 def test_what_is_fetched_is_whole_or_not_there_and_overwrites_nothing(
-    service: ProfilingService, door: Door, sockets: Path, tmp_path: Path
+    service: ProfilingService, door: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -158,13 +158,13 @@ def test_agent_cannot_have_its_client_write_elsewhere(tmp_path: Path, file: str)
     out = tmp_path / "out"
     out.mkdir()
     receipt = Receipt("here", 1, 0, state="valid", file=file)
-    part = HostPart(Door("127.0.0.1", 1), "here", "order", [receipt])
+    part = HostPart(Endpoint("127.0.0.1", 1), "here", "order", [receipt])
     assert multi_host_request.bring([part], out) == {file: "that is no name of a trace"}
 
 
 @pytest.mark.parametrize("patience_s", [0.0, -1.0, 1e300])
 def test_nobody_is_waited_for_without_end(
-    service: ProfilingService, door: Door, sockets: Path, patience_s: float
+    service: ProfilingService, door: Endpoint, sockets: Path, patience_s: float
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -177,7 +177,9 @@ def test_jobs_of_other_users_may_ask(service: ProfilingService, sockets: Path) -
     assert stat.S_IMODE((sockets / "dynolog").stat().st_mode) == 0o666
 
 
-def test_garbage_giants_and_slow_clients_do_no_harm(service: ProfilingService, door: Door) -> None:
+def test_garbage_giants_and_slow_clients_do_no_harm(
+    service: ProfilingService, door: Endpoint
+) -> None:
     generator = random.Random(1)
     with contextlib.ExitStack() as stack:
         for kind in range(60):
@@ -202,7 +204,7 @@ def test_garbage_giants_and_slow_clients_do_no_harm(service: ProfilingService, d
 
 
 def test_ten_thousand_hostile_frames_and_the_agent_still_serves(
-    service: ProfilingService, door: Door, sockets: Path
+    service: ProfilingService, door: Endpoint, sockets: Path
 ) -> None:
     generator = random.Random(2)
     good = fabric.encode_request(fabric.FabricRequest(3, 0, (os.getpid(),)))

@@ -15,7 +15,7 @@ from played import played
 
 from hanglab.recorder.agent.profiles import Profiles
 from hanglab.recorder.profiling import client
-from hanglab.recorder.profiling.client import Door
+from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.receipts import ProfileRequest
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.profiling.service import ProfilingService, Settings
@@ -40,7 +40,7 @@ def test_what_fails_beside_the_fabric_does_not_end_it(sockets: Path) -> None:
     settings = Settings(sockets / "traces", "here", sockets)
     service = ProfilingService(settings, at_work=full, trouble=troubles.append)
     try:
-        door = Door("127.0.0.1", service.port)
+        door = Endpoint("127.0.0.1", service.port)
         with played(sockets, os.getpid()) as (process,):
             process.ask()
             client.place(door, ProfileRequest())

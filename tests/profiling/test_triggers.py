@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hanglab.recorder.case.progress_records import OpenSection, Progress, SectionEvent
-from hanglab.recorder.profiling.triggers import Flags, Limiter, slow_stretch
+from hanglab.recorder.profiling.triggers import Limiter, SlownessFlags, slow_stretch
 
 MS = 1_000_000
 
@@ -59,7 +59,7 @@ def test_limiter_lets_one_through_in_an_interval_and_few_in_all() -> None:
 
 def test_ranks_that_a_report_calls_slow_are_seen_once(tmp_path: Path) -> None:
     file = tmp_path / "straggler.jsonl"
-    flags = Flags()
+    flags = SlownessFlags()
     assert flags.look(file) == set()
     window = b'{"kind":"window","at":{"wall_ns":1,"mono_ns":1},"number":0}\n'
     report = b'{"kind":"report","at":{"wall_ns":1,"mono_ns":1},"number":0,"slow":[2]}\n'

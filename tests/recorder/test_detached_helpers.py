@@ -17,7 +17,7 @@ from recorder_support import Agent, play_rank, short_folder, wait_for
 from hanglab.recorder.agent.capture import Capture
 from hanglab.recorder.agent.progress_watch import Watcher
 from hanglab.recorder.agent.torch_dumps import TorchDumps
-from hanglab.recorder.agent.unregistered_ranks import Strays
+from hanglab.recorder.agent.unregistered_ranks import UnregisteredRanks
 from hanglab.recorder.case import folders
 from hanglab.recorder.system import procfs
 
@@ -51,14 +51,14 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[tuple[Strays, Watcher]]:
+def scene(tmp_path: Path) -> Iterator[tuple[UnregisteredRanks, Watcher]]:
     """What looks for ranks below this process, and the watcher that it tells."""
     case = tmp_path / "case"
     host = folders.host_folder(case, os.uname().nodename)
     with short_folder() as runtime:
         watcher = Watcher(host, runtime, 30.0)
         capture = Capture(host.name, runtime, TorchDumps(None, None))
-        yield Strays(case, host.name, os.getpid(), capture), watcher
+        yield UnregisteredRanks(case, host.name, os.getpid(), capture), watcher
         watcher.close()
 
 
@@ -67,7 +67,7 @@ def grow_up() -> None:
     wait_for(lambda: time.monotonic() > until, "a process to be no longer young")
 
 
-def found(scene: tuple[Strays, Watcher]) -> list[int]:
+def found(scene: tuple[UnregisteredRanks, Watcher]) -> list[int]:
     strays, watcher = scene
     strays._last = float("-inf")
     return [rank.pid for rank in strays.look(watcher)]

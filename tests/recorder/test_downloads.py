@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from recorder_support import Agent, play_rank, short_folder, wait_for
 
-from hanglab.recorder.agent.external_traffic import Carried, Downloads, Family, is_data
+from hanglab.recorder.agent.external_traffic import Downloads, RankProcesses, Transfer, is_data
 from hanglab.recorder.system.tcp_info import NoSockets, in_namespace_of
 
 HANG_AFTER = 4.0
-NOTHING = Carried(0, 0)
+NOTHING = Transfer(0, 0)
 #: Seconds in which steady data is seen.
 SEEN_WITHIN = 5.0
 
@@ -95,7 +95,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[[int], Agent]]:
             agent.close()
 
 
-def movements(*families: Family) -> list[list[int]]:
+def movements(*families: RankProcesses) -> list[list[int]]:
     """What was seen to move at each look, until data would have been."""
     downloads = Downloads()
     until = time.monotonic() + SEEN_WITHIN
@@ -132,45 +132,47 @@ def test_the_messages_of_a_tracker_are_none(start, watch, size, pace):
 def test_what_two_ranks_say_to_each_other_is_none(start):
     server, port = start(SERVER, 8192, 0.1)
     client, _ = start(CLIENT, port)
-    other = Family(server, [], None)
-    assert [client] in movements(Family(client, [], None))
-    assert not any(movements(Family(client, [], None), other))
+    other = RankProcesses(server, [], None)
+    assert [client] in movements(RankProcesses(client, [], None))
+    assert not any(movements(RankProcesses(client, [], None), other))
     # Nor by processes of theirs.
-    assert not any(movements(Family(client, [], None), Family(os.getpid(), [server], None)))
+    assert not any(
+        movements(RankProcesses(client, [], None), RankProcesses(os.getpid(), [server], None))
+    )
 
 
 def test_who_is_called_and_the_store_s_port_are_none(start):
     server, port = start(SERVER, 8192, 0.1)
     client, _ = start(CLIENT, port)
-    assert not any(movements(Family(server, [], None)))
-    assert not any(movements(Family(client, [], int(port))))
+    assert not any(movements(RankProcesses(server, [], None)))
+    assert not any(movements(RankProcesses(client, [], int(port))))
 
 
 def test_data_of_a_process_below_a_rank_is_the_rank_s(start):
     _, port = start(SERVER, 8192, 0.1)
     client, _ = start(CLIENT, port)
     mine = os.getpid()
-    assert [mine] in movements(Family(mine, [client], None))
+    assert [mine] in movements(RankProcesses(mine, [client], None))
 
 
 def test_many_small_questions_and_answers_are_none(start):
     pid, _ = start(TALKER)
-    assert not any(movements(Family(pid, [], None)))
+    assert not any(movements(RankProcesses(pid, [], None)))
 
 
 @pytest.mark.parametrize(
     ("looks", "data"),
     [
-        ([Carried(4096, 1), NOTHING] * 3, True),
-        ([Carried(1400, 1)] * 3, True),
-        ([Carried(1 << 20, 800)], True),
+        ([Transfer(4096, 1), NOTHING] * 3, True),
+        ([Transfer(1400, 1)] * 3, True),
+        ([Transfer(1 << 20, 800)], True),
         # A tracker sends what has gathered, through a connection of its own each time.
-        ([Carried(30_000, 25), Carried(9_000, 8), *[NOTHING] * 4], False),
-        ([Carried(500, 1)] * 6, False),
+        ([Transfer(30_000, 25), Transfer(9_000, 8), *[NOTHING] * 4], False),
+        ([Transfer(500, 1)] * 6, False),
         # Looks are longer where there are many connections.
-        ([Carried(2000, 2, 2.0)] * 6, False),
-        ([Carried(16_384, 4, 2.0)] * 6, True),
-        ([Carried(100_000, 2000)] * 6, False),
+        ([Transfer(2000, 2, 2.0)] * 6, False),
+        ([Transfer(16_384, 4, 2.0)] * 6, True),
+        ([Transfer(100_000, 2000)] * 6, False),
         ([NOTHING] * 6, False),
         ([], False),
     ],

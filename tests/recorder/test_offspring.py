@@ -8,14 +8,14 @@ import sys
 
 from recorder_support import wait_for
 
-from hanglab.recorder.agent.descendant_work import Offspring
+from hanglab.recorder.agent.descendant_work import DescendantWork
 from hanglab.recorder.system import procfs
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
 
 def test_short_lived_children_count_once_they_are_gone() -> None:
-    offspring = Offspring(os.getpid())
+    offspring = DescendantWork(os.getpid())
     offspring.begin([], now=100.0)
     for _ in range(3):
         subprocess.run([sys.executable, "-S", "-c", BURN], check=True)
@@ -27,7 +27,7 @@ def test_short_lived_children_count_once_they_are_gone() -> None:
 
 
 def test_a_child_keeps_what_it_used_when_it_ends() -> None:
-    offspring = Offspring(os.getpid())
+    offspring = DescendantWork(os.getpid())
     child = subprocess.Popen([sys.executable, "-S", "-c", BURN], stdin=subprocess.DEVNULL)
     try:
         wait_for(lambda: procfs.stat(child.pid).state == "Z", "the child to end")  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from recorder_support import Agent, short_folder, wait_for
 
-from hanglab.recorder.agent.remote_ranks import Elsewhere
+from hanglab.recorder.agent.remote_ranks import RemoteRanks
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.rank import process
@@ -53,7 +53,7 @@ def agent(tmp_path: Path, sleeper: int) -> Iterator[Agent]:
 
 
 def test_ranks_elsewhere_are_seen_to_move(tmp_path: Path) -> None:
-    elsewhere = Elsewhere(tmp_path / folders.HOSTS, "here")
+    elsewhere = RemoteRanks(tmp_path / folders.HOSTS, "here")
     assert not elsewhere.moved()
     own = play_rank(tmp_path, "here", 0, 1)
     assert not elsewhere.moved() and not elsewhere.begun

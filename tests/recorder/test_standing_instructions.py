@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hanglab.recorder.case.layout import Slot
-from hanglab.recorder.rank.function_changes import StandingWatch
+from hanglab.recorder.rank.function_changes import FunctionChanges
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 LOOKS = 20
@@ -34,7 +34,7 @@ def changes(tmp_path: Path, work: Callable[[list[bool]], None]) -> int:
     over: list[bool] = []
 
     def look() -> None:
-        watch = StandingWatch(progress, lambda file: file == __file__)
+        watch = FunctionChanges(progress, lambda file: file == __file__)
         while not progress.slots[Slot.STANDING_CHANGES]:
             watch.look()
         before = progress.slots[Slot.INSTRUCTION_CHANGES]

@@ -12,7 +12,7 @@ import threading
 import time
 
 from hanglab.recorder.rank import code_shapes, service, thread_waits
-from hanglab.recorder.rank.function_changes import StandingWatch
+from hanglab.recorder.rank.function_changes import FunctionChanges
 from hanglab.recorder.rank.line_samples import LineSampler
 
 
@@ -23,7 +23,7 @@ class Progress:
 
 
 LOOKS = {
-    "standing": StandingWatch(Progress(), lambda file: True).look,  # type: ignore[arg-type]
+    "standing": FunctionChanges(Progress(), lambda file: True).look,  # type: ignore[arg-type]
     "lines": LineSampler(lambda file: False, lambda thread: "").look,
     "stacks": service.current_stacks,
     "shapes": lambda: code_shapes.standing_code(lambda file: False),
