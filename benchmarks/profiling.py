@@ -85,11 +85,11 @@ def job(folder: Path, ranks: int) -> Iterator[None]:
         process.wait()
 
 
-def wait_for(door: Endpoint, folder: Path, ranks: int) -> None:
+def wait_for(endpoint: Endpoint, folder: Path, ranks: int) -> None:
     """Until all ranks train and have told how often they look."""
     deadline = time.monotonic() + 180
     while True:
-        found = [p for p in client.status(door).processes if p.is_rank]
+        found = [p for p in client.status(endpoint).processes if p.is_rank]
         trained = len(list(folder.glob("up*"))) == ranks
         if trained and len(found) == ranks and all(p.period_s < 2 for p in found):
             return
@@ -98,10 +98,10 @@ def wait_for(door: Endpoint, folder: Path, ranks: int) -> None:
         time.sleep(0.2)
 
 
-def request(door: Endpoint, asked: ProfileRequest) -> tuple[float, list[Receipt]]:
+def request(endpoint: Endpoint, asked: ProfileRequest) -> tuple[float, list[Receipt]]:
     """Seconds until all files are complete, and the receipts."""
     begun = time.time()
-    parts = multi_host_request.place(multi_host_request.RequestPlan([door], asked))
+    parts = multi_host_request.place(multi_host_request.RequestPlan([endpoint], asked))
     multi_host_request.follow(parts, lambda parts: None)
     receipts = parts[0].receipts
     if parts[0].problem or any(r.state != "valid" for r in receipts):
@@ -116,24 +116,24 @@ def row(name: str, values: list[float], unit: str, limit: str) -> None:
     print(f"{name:<52} {middle:>8.3g} {unit:<4} {spread:<18} {limit}", flush=True)
 
 
-def at_random(door: Endpoint, asked: ProfileRequest, generator: random.Random) -> float:
+def at_random(endpoint: Endpoint, asked: ProfileRequest, generator: random.Random) -> float:
     """Seconds of a request that comes at any moment between two looks of the process.
 
     One right after another's file would meet the same moment each time.
     """
     time.sleep(generator.random())
-    return request(door, asked)[0]
+    return request(endpoint, asked)[0]
 
 
 def measure_one(repeat: int) -> None:
     generator = random.Random(1)
-    with tempfile.TemporaryDirectory(prefix="hlb-") as name, agent(Path(name)) as door:
+    with tempfile.TemporaryDirectory(prefix="hlb-") as name, agent(Path(name)) as endpoint:
         with job(Path(name), 2):
-            wait_for(door, Path(name), 2)
+            wait_for(endpoint, Path(name), 2)
             iterations = [
                 [
                     at_random(
-                        door,
+                        endpoint,
                         ProfileRequest(Selection(ranks=[rank]), TraceWindow(iterations=3)),
                         generator,
                     )
@@ -143,23 +143,23 @@ def measure_one(repeat: int) -> None:
             one = Selection(ranks=[0])
             for _ in range(repeat - 1):
                 iterations[0].append(
-                    at_random(door, ProfileRequest(one, TraceWindow(iterations=3)), generator)
+                    at_random(endpoint, ProfileRequest(one, TraceWindow(iterations=3)), generator)
                 )
             row("3 iterations of one rank, to a complete file", iterations[0], "s", "1.5")
             row("  the first in a process", [first for first, *_ in iterations], "s", "")
             seconds = [
-                at_random(door, ProfileRequest(one, TraceWindow(500)), generator)
+                at_random(endpoint, ProfileRequest(one, TraceWindow(500)), generator)
                 for _ in range(repeat)
             ]
             row("500 ms of one rank, to a complete file", seconds, "s", "5")
 
 
 def measure_together(ranks: int, repeat: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="hlb-") as name, agent(Path(name)) as door:
+    with tempfile.TemporaryDirectory(prefix="hlb-") as name, agent(Path(name)) as endpoint:
         with job(Path(name), ranks):
-            wait_for(door, Path(name), ranks)
+            wait_for(endpoint, Path(name), ranks)
             together = [
-                request(door, ProfileRequest(window=TraceWindow(500))) for _ in range(repeat)
+                request(endpoint, ProfileRequest(window=TraceWindow(500))) for _ in range(repeat)
             ]
             row(f"500 ms of {ranks} ranks together", [s for s, _ in together], "s", "")
             skews = []
@@ -170,7 +170,7 @@ def measure_together(ranks: int, repeat: int) -> None:
 
 
 def measure_idle() -> None:
-    with tempfile.TemporaryDirectory(prefix="hlb-") as name, agent(Path(name)) as door:
+    with tempfile.TemporaryDirectory(prefix="hlb-") as name, agent(Path(name)) as endpoint:
         folder = Path(name)
         with contextlib.ExitStack() as stack:
             sockets = []
@@ -200,7 +200,7 @@ def measure_idle() -> None:
                 data = bytearray(frame)
                 data[generator.randrange(len(data))] = generator.randrange(256)
                 sockets[0].sendto(bytes(data[: generator.randint(0, 60)]), f"{name}/dynolog")
-            serves = client.ask(door, {"fn": "getStatus"}) == {"status": 1}
+            serves = client.ask(endpoint, {"fn": "getStatus"}) == {"status": 1}
             verdict = "serves" if serves else "is gone"
             seconds = time.monotonic() - begun
             print(f"after 10,000 hostile frames in {seconds:.1f} s the agent {verdict}")

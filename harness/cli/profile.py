@@ -87,8 +87,8 @@ def profile(
     if start_in is not None and iterations:
         raise UsageError("--start-in is a time, and --iterations counts steps.", "Use one of them.")
     wanted = _ranks(ranks)
-    doors = find_endpoints(target, host or [], hostfile, job, token_file, tls_ca)
-    own, others = tell_apart(doors)
+    endpoints = find_endpoints(target, host or [], hostfile, job, token_file, tls_ca)
+    own, others = tell_apart(endpoints)
     if list_processes:
         return _list(own, others, as_json)
     asked = ProfileRequest(
@@ -159,21 +159,21 @@ def _make_folder(out: Path, parts: Sequence[HostPart]) -> Path:
     return folder
 
 
-def _list(doors: Sequence[Endpoint], dynologs: Sequence[Endpoint], as_json: bool) -> int:
+def _list(endpoints: Sequence[Endpoint], dynologs: Sequence[Endpoint], as_json: bool) -> int:
     from hanglab.harness.report.receipts import print_processes
     from hanglab.recorder.profiling import client
 
     found = []
     good = True
-    for door in doors:
+    for endpoint in endpoints:
         try:
-            status = client.status(door)
+            status = client.status(endpoint)
         except (client.AgentUnreachable, client.AgentRefused) as error:
-            typer.echo(f"{door}: {error}", err=True)
+            typer.echo(f"{endpoint}: {error}", err=True)
             good = False
             continue
         found.append((status.host, status.processes))
-    for door in dynologs:
-        typer.echo(f"{door}: a dynolog daemon answers there, and lists no processes", err=True)
+    for endpoint in dynologs:
+        typer.echo(f"{endpoint}: a dynolog daemon answers there, and lists no processes", err=True)
     print_processes(found, as_json)
     return 0 if good else 1

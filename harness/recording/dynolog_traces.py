@@ -57,7 +57,7 @@ def fitting(asked: ProfileRequest, start_in_s: float | None) -> tuple[ProfileReq
 
 
 def place(
-    doors: Sequence[Endpoint], asked: ProfileRequest, start_ms: float, out: Path
+    endpoints: Sequence[Endpoint], asked: ProfileRequest, start_ms: float, out: Path
 ) -> list[HostPart]:
     """Ask all daemons at once, for files in ``out``; ``start_ms`` is wall time, 0 by iterations.
 
@@ -79,18 +79,22 @@ def place(
     except BadConfiguration as error:
         raise UsageError(f"This cannot be asked for: {error}.") from None
 
-    def ask(door: Endpoint) -> DynologAnswer:
-        return client.request_dynolog(door, text, number, asked.selection.pids, _MOST)
+    def ask(endpoint: Endpoint) -> DynologAnswer:
+        return client.request_dynolog(endpoint, text, number, asked.selection.pids, _MOST)
 
     parts = []
-    for door, found in zip(doors, multi_host_request.everywhere(doors, ask), strict=True):
-        part = HostPart(door, door.host)
+    for endpoint, found in zip(
+        endpoints, multi_host_request.everywhere(endpoints, ask), strict=True
+    ):
+        part = HostPart(endpoint, endpoint.host)
         if isinstance(found, AgentRefused | AgentUnreachable):
             part.problem = str(found)
         elif not found.processes_matched:
             part.problem = f"a dynolog daemon knows no process of job {number} that is meant"
         else:
-            part.receipts = [_receipt(door, pid, file, found) for pid in found.processes_matched]
+            part.receipts = [
+                _receipt(endpoint, pid, file, found) for pid in found.processes_matched
+            ]
         parts.append(part)
     return parts
 
@@ -109,8 +113,8 @@ def follow(parts: Sequence[HostPart], asked: ProfileRequest, start_ms: float) ->
             _look(receipt, checks, start_ms or None, end_ms, time.time() > deadline)
 
 
-def _receipt(door: Endpoint, pid: int, file: Path, found: DynologAnswer) -> Receipt:
-    receipt = Receipt(door.host, pid, None, asked_ms=time.time() * 1e3)
+def _receipt(endpoint: Endpoint, pid: int, file: Path, found: DynologAnswer) -> Receipt:
+    receipt = Receipt(endpoint.host, pid, None, asked_ms=time.time() * 1e3)
     receipt.path = trace_path(str(file), pid)
     if pid not in found.activity_profilers_triggered:
         receipt.state = "failed"

@@ -64,15 +64,15 @@ def find_endpoints(
             tls = client_tls(tls_ca) if tls_ca is not None else None
         except OSError as error:
             raise HanglabError(f"{tls_ca} cannot be used: {error}.", "It must be PEM.") from None
-        doors = [Endpoint(*_address(name, wire.PORT), token, tls) for name in names]
-        return [_door(note) for note in here] + doors
+        endpoints = [Endpoint(*_address(name, wire.PORT), token, tls) for name in names]
+        return [_endpoint(note) for note in here] + endpoints
     if not found:
         raise HanglabError(
             f"No agent is recording into {case}." if case else "No agent runs on this host.",
             "Start the job under `hanglab record`, or `hanglab agent` and the job with "
             "KINETO_USE_DAEMON=1 in its environment; --host names agents elsewhere.",
         )
-    return [_door(note) for note in found]
+    return [_endpoint(note) for note in found]
 
 
 def _case_hosts(case: Path) -> list[str]:
@@ -100,7 +100,7 @@ def _job_hosts(job: str, found: list[Note]) -> tuple[list[str], list[Note]]:
     return (others, found) if found and len(others) < len(names) else (names, [])
 
 
-def _door(note: Note) -> Endpoint:
+def _endpoint(note: Note) -> Endpoint:
     tls = client_tls(Path(note.authority)) if note.authority else None
     return Endpoint(note.address, note.port, note.token, tls)
 
@@ -116,14 +116,14 @@ def _address(name: str, port: int) -> tuple[str, int]:
     return name, port
 
 
-def tell_apart(doors: Sequence[Endpoint]) -> tuple[list[Endpoint], list[Endpoint]]:
+def tell_apart(endpoints: Sequence[Endpoint]) -> tuple[list[Endpoint], list[Endpoint]]:
     """Doors of hanglab's agents, and doors of dynolog daemons."""
     own: list[Endpoint] = []
     dynologs: list[Endpoint] = []
-    for door in doors:
+    for endpoint in endpoints:
         try:
-            (dynologs if client.is_dynolog(door) else own).append(door)
+            (dynologs if client.is_dynolog(endpoint) else own).append(endpoint)
         except (client.AgentUnreachable, client.AgentRefused):
             # Its receipt will say what is wrong with it.
-            own.append(door)
+            own.append(endpoint)
     return own, dynologs

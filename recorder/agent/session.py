@@ -61,14 +61,14 @@ class Session:
         dumps: TorchDumps | None = None,
         stderr: tuple[Path, int] | None = None,
         slow_factor: float | None = None,
-        solitude: StandaloneAgent | None = None,
+        standalone: StandaloneAgent | None = None,
         several: bool = False,
     ) -> None:
         """``several``: the job has agents on other hosts too, and one who commands them all."""
         self._case = case
         self._runtime = runtime
         self._several = several
-        self._solitude = solitude
+        self._standalone = standalone
         own = folders.host_folder(case, socket.gethostname())
         self._host_folder = own
         self._dumps = dumps or TorchDumps(None, None)
@@ -77,29 +77,29 @@ class Session:
         self._capture = Capture(own.name, runtime, self._dumps)
         miss = self._capture.miss
         self._control = CaptureSocket(runtime)
-        self._endings = RankEnds(runtime, miss)
-        self._strays: UnregisteredRanks | None = None
+        self._rank_ends = RankEnds(runtime, miss)
+        self._unregistered: UnregisteredRanks | None = None
         elsewhere = RemoteRanks(own.parent, own.name) if several else None
         self._watcher = Watcher(own, runtime, hang_after, elsewhere)
         self._host = HostSampler(own, miss)
         self._slow_factor = slow_factor
-        self._papers = CaseMetadata(case, own, self._capture, stderr, several)
+        self._metadata = CaseMetadata(case, own, self._capture, stderr, several)
         self._job = JobRecord(world_size, clock(), hang_after)
         self._captured = False
-        self._aftermath = AfterCapture(hang_after)
+        self._after_capture = AfterCapture(hang_after)
         #: The capture that was said to be due.
         self._due: tuple[TriggerKind, str] | None = None
         self._last_discovery = 0.0
         #: When somebody asked for a capture (monotonic), and with what words.
         self._asked: tuple[float, str] | None = None
-        self._conversation = DriverChannel(listening=solitude is None)
+        self._channel = DriverChannel(listening=standalone is None)
         #: Whether nobody tells how ranks ended.
-        self._unaided = solitude is not None
+        self._unaided = standalone is not None
         self._finishing = False
 
     def run(self) -> None:
         """Returns once finished."""
-        self._papers.write_host()
+        self._metadata.write_host()
         self._host.start()
         self._profiles = Profiles(
             self._case,
@@ -112,7 +112,7 @@ class Session:
         self._tell("ready")
         socket_folders.sweep()
         next_look = time.monotonic()
-        while not self._finishing and not self._conversation.over:
+        while not self._finishing and not self._channel.over:
             self._wait(max(0.0, next_look - time.monotonic()))
             if time.monotonic() < next_look:
                 continue
@@ -132,13 +132,13 @@ class Session:
         self._profiles.look()
         self._profiles.overlook()
         watcher.look()
-        if self._solitude is not None and self._solitude.over(watcher.ranks, watcher.alive):
+        if self._standalone is not None and self._standalone.over(watcher.ranks, watcher.alive):
             self._finishing = True
-        self._endings.watch.read(watcher.ranks)
+        self._rank_ends.watch.read(watcher.ranks)
         # After the capture only the launcher, where it tells, can tell an end of the job's
         # own from one that it brought about itself.
         if not self._captured or self._unaided:
-            self._endings.notice(watcher.ranks)
+            self._rank_ends.notice(watcher.ranks)
         if self._asked is not None:
             self._serve(*self._asked)
         if self._captured:
@@ -155,9 +155,9 @@ class Session:
         try:
             self._discover()
             self._watcher.look()
-            self._endings.watch.read(self._watcher.ranks)
-            self._endings.notice(self._watcher.ranks, last=True)
-            failure = self._endings.failure
+            self._rank_ends.watch.read(self._watcher.ranks)
+            self._rank_ends.notice(self._watcher.ranks, last=True)
+            failure = self._rank_ends.failure
             if failure is not None and not self._captured and not self._several:
                 self._take("exit", failure[1])
         except Exception as error:
@@ -166,8 +166,8 @@ class Session:
     def _discover(self) -> None:
         self._last_discovery = time.monotonic()
         found = self._watcher.discover()
-        if self._strays is not None:
-            found += self._strays.look(self._watcher)
+        if self._unregistered is not None:
+            found += self._unregistered.look(self._watcher)
         for rank in found:
             self._follow(rank)
         self._host.follow(self._watcher.alive)
@@ -177,7 +177,7 @@ class Session:
             self._dumped = time.monotonic(), f"torch wrote the dump of rank {names} by itself"
 
     def _follow(self, rank: WatchedRank) -> None:
-        self._endings.watch.add(rank)
+        self._rank_ends.watch.add(rank)
         self._tell("rank", rank=rank.rank, attempt=rank.attempt, pid=rank.pid)
 
     # Capturing.
@@ -187,8 +187,8 @@ class Session:
         watcher = self._watcher
         if self._dumped is not None and time.monotonic() - self._dumped[0] > _DUMPS:
             return "timeout_dump", self._dumped[1]
-        if self._endings.failure is not None:
-            since, detail = self._endings.failure
+        if self._rank_ends.failure is not None:
+            since, detail = self._rank_ends.failure
             past = time.monotonic() - since
             if not watcher.alive or past > _GRACE or min(watcher.quiet_s, past) >= _GRACE_QUIET:
                 return "exit", detail
@@ -208,7 +208,7 @@ class Session:
     def _serve(self, asked: float, detail: str) -> None:
         """Capture for somebody, once it shows whether the job moves."""
         watcher = self._watcher
-        patient = time.monotonic() - asked <= _PATIENT * self._aftermath.patience
+        patient = time.monotonic() - asked <= _PATIENT * self._after_capture.patience
         if self._captured:
             self._asked = None
             self._control.answer(self._case)
@@ -239,24 +239,24 @@ class Session:
             self._capture.miss("capture", f"{type(error).__name__}: {error}")
         # One that was asked for leaves the job to be captured once more when it hangs.
         self._captured = kind != "request" or not self._unaided
-        self._aftermath.begin()
+        self._after_capture.begin()
         self._job.trigger = trigger
-        self._papers.write_job(self._job)
+        self._metadata.write_job(self._job)
         if self._unaided:
-            self._papers.write_manifest(watcher.ranks)
+            self._metadata.write_manifest(watcher.ranks)
         self._control.answer(self._case)
         seconds = time.monotonic() - start
-        if self._solitude is not None:
-            self._solitude.say(_told_of(trigger), self._case)
+        if self._standalone is not None:
+            self._standalone.say(_told_of(trigger), self._case)
         self._tell("captured", trigger=trigger, seconds=seconds)
 
     def _look_after_capture(self) -> None:
-        self._aftermath.moved = self._aftermath.moved or self._watcher.moved
+        self._after_capture.moved = self._after_capture.moved or self._watcher.moved
         trigger = self._job.trigger
         if trigger is None or not self._unaided:
             return
-        failed = self._endings.failure is not None
-        what = self._aftermath.look(self._watcher, trigger.kind, failed)
+        failed = self._rank_ends.failure is not None
+        what = self._after_capture.look(self._watcher, trigger.kind, failed)
         if what == "resumed" and self._job.interrupted is not None:
             return  # it tidies up
         if what == "resumed":
@@ -266,7 +266,7 @@ class Session:
 
     def _forget_capture(self) -> None:
         self._captured = False
-        self._aftermath.begin()
+        self._after_capture.begin()
         self._job.trigger = None
         for rank in self._watcher.ranks:
             snapshots.forget(rank.folder)
@@ -276,8 +276,8 @@ class Session:
     def _wait(self, timeout: float) -> None:
         """So long, or until something has been said or has happened; takes it in."""
         poll = select.poll()
-        commands, requests = self._conversation.descriptor, self._control.descriptor
-        for descriptor in (commands, requests, *self._endings.watch.descriptors):
+        commands, requests = self._channel.descriptor, self._control.descriptor
+        for descriptor in (commands, requests, *self._rank_ends.watch.descriptors):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         for descriptor, _ in poll.poll(timeout * 1000):
@@ -286,10 +286,10 @@ class Session:
                 if asked is not None:
                     self._asked = time.monotonic(), asked
             elif descriptor == commands:
-                for command in self._conversation.read():
+                for command in self._channel.read():
                     self._obey(command)
             else:
-                self._endings.watch.notice(descriptor)
+                self._rank_ends.watch.notice(descriptor)
 
     def _obey(self, command: Command) -> None:
         if command.command == "capture":
@@ -297,25 +297,25 @@ class Session:
         elif command.command == "exited":
             self._told_of_exit(command)
         elif command.command == "tree":
-            self._strays = UnregisteredRanks(
+            self._unregistered = UnregisteredRanks(
                 self._case, self._host_folder.name, command.pid, self._capture
             )
             self._unaided = True
         elif command.command == "adopt":
             self._adopt(command)
         elif command.command == "status":
-            self._tell("status", moved=self._aftermath.moved, quiet_s=self._watcher.quiet_s)
+            self._tell("status", moved=self._after_capture.moved, quiet_s=self._watcher.quiet_s)
         elif command.command == "interrupted":
             self._job.interrupted = self._job.interrupted or clock()
         elif command.command == "ending":
-            self._endings.ending = True
+            self._rank_ends.ending = True
         elif command.command == "failure":
-            self._endings.failed(command.detail)
+            self._rank_ends.failed(command.detail)
         elif command.command == "finish":
             self._job.ended_by_recorder = command.ended_by_recorder
             self._finishing = True
         else:
-            self._conversation.complain(f"unknown command {command.command!r}")
+            self._channel.complain(f"unknown command {command.command!r}")
 
     def _adopt(self, command: Command) -> None:
         found = FoundRank(
@@ -345,15 +345,15 @@ class Session:
         if rank is None:
             # It died before it could register; its exit is evidence all the same.
             folder = self._host_folder / folders.RANKS / f"{command.rank}.{command.attempt}"
-            self._papers.write_rank_stderr(folder, command.rank, command.stderr)
-            self._endings.write(folder, command.rank, end)
+            self._metadata.write_rank_stderr(folder, command.rank, command.stderr)
+            self._rank_ends.write(folder, command.rank, end)
             return
-        self._papers.write_rank_stderr(rank.folder, command.rank, command.stderr)
+        self._metadata.write_rank_stderr(rank.folder, command.rank, command.stderr)
         rank.gone = True
-        self._endings.note(rank, end)
+        self._rank_ends.note(rank, end)
 
     def _tell(self, event: str, **content: object) -> None:
-        self._conversation.tell(event, **content)
+        self._channel.tell(event, **content)
 
     # The end.
 
@@ -364,20 +364,20 @@ class Session:
         self._profiles.close()
         self._look_for_unrecorded()
         ranks = self._watcher.ranks
-        self._papers.write_movements(ranks)
+        self._metadata.write_movements(ranks)
         for rank in ranks:
             self._dumps.keep(rank)
             snapshots.drop_unchanged(rank.folder)
             if self._job.trigger is not None:
                 self._capture.miss_what_ended(rank)
         self._job.ended = clock()
-        self._papers.write_job(self._job)
-        problems = self._papers.write_manifest(ranks)
+        self._metadata.write_job(self._job)
+        problems = self._metadata.write_manifest(ranks)
         self._watcher.close()
         self._control.close()
-        self._endings.watch.close()
-        self._tell("finished", problems=problems, absent=self._papers.absent(ranks))
-        if self._solitude is not None:
+        self._rank_ends.watch.close()
+        self._tell("finished", problems=problems, absent=self._metadata.absent(ranks))
+        if self._standalone is not None:
             clear_away(self._runtime)
         else:
             # Whoever made it does so, too, unless it was killed.

@@ -44,7 +44,7 @@ class WatchedRank:
         self._traffic = IoBytes(self.pid)
         #: Processes below the rank, as last looked up.
         self.descendants: list[int] = []
-        self._offspring = DescendantWork(self.pid)
+        self._descendant_work = DescendantWork(self.pid)
         self.exit: Exit | None = None
         #: Its exit status as waitpid gives it, once anybody has told.
         self.seen_status: int | None = None
@@ -131,7 +131,7 @@ class WatchedRank:
     def note_census(self, below: list[int], now: float) -> None:
         """``below`` are the processes below the rank; ``now`` is monotonic seconds."""
         self.descendants = below
-        self._offspring.begin(below, now)
+        self._descendant_work.begin(below, now)
 
     @property
     def family(self) -> RankProcesses:
@@ -147,7 +147,7 @@ class WatchedRank:
         counters = self.counters
         if counters is not None and counters.open_operations:
             return 0.0
-        return self._offspring.share(self.descendants, now)
+        return self._descendant_work.share(self.descendants, now)
 
     @property
     def inside_native_code(self) -> bool:
@@ -171,7 +171,7 @@ class WatchedRank:
         self.last_signal = signal
         self._cpu_at_rest = None
         self._instructions_at_rest = None
-        self._offspring.forget()
+        self._descendant_work.forget()
         self.samples.clear()
         self.position = None
 

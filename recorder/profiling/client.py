@@ -79,79 +79,79 @@ class Endpoint:
         return f"{self.host}:{self.port}"
 
 
-def ask(door: Endpoint, message: dict[str, Any], timeout_s: float = 10.0) -> dict[str, Any]:
+def ask(endpoint: Endpoint, message: dict[str, Any], timeout_s: float = 10.0) -> dict[str, Any]:
     """One request and its answer.  Raises AgentUnreachable and AgentRefused."""
-    if door.token is not None:
-        message = {**message, "token": door.token}
+    if endpoint.token is not None:
+        message = {**message, "token": endpoint.token}
     try:
         with contextlib.ExitStack() as stack:
             # All of a name's addresses are tried, in order.
             connection = stack.enter_context(
-                socket.create_connection((door.host, door.port), timeout=timeout_s)
+                socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
             )
-            if door.tls is not None:
+            if endpoint.tls is not None:
                 connection = stack.enter_context(
-                    door.tls.wrap_socket(connection, server_hostname=door.host)
+                    endpoint.tls.wrap_socket(connection, server_hostname=endpoint.host)
                 )
             answer = wire.exchange(connection, message, timeout_s)
     except ssl.SSLError as error:
-        raise AgentUnreachable(f"{door}: TLS failed: {error.reason or error}") from None
+        raise AgentUnreachable(f"{endpoint}: TLS failed: {error.reason or error}") from None
     except OSError as error:
-        raise AgentUnreachable(f"{door}: {error.strerror or error}") from None
+        raise AgentUnreachable(f"{endpoint}: {error.strerror or error}") from None
     except wire.BadMessage as error:
-        raise AgentUnreachable(f"{door}: its answer cannot be read: {error}") from None
+        raise AgentUnreachable(f"{endpoint}: its answer cannot be read: {error}") from None
     if "error" in answer:
         raise AgentRefused(str(answer["error"]))
     return answer
 
 
-def is_dynolog(door: Endpoint) -> bool:
+def is_dynolog(endpoint: Endpoint) -> bool:
     """True if a dynolog daemon answers there: it knows none of hanglab's requests.
 
     Raises AgentUnreachable.
     """
     with contextlib.suppress(AgentRefused, AgentUnreachable):
-        ask(door, {"fn": "hanglab.status"})
+        ask(endpoint, {"fn": "hanglab.status"})
         return False
-    return isinstance(ask(door, {"fn": "getStatus"}).get("status"), int)
+    return isinstance(ask(endpoint, {"fn": "getStatus"}).get("status"), int)
 
 
-def status(door: Endpoint, look: Literal["", "briefly", "thoroughly"] = "") -> HostStatus:
+def status(endpoint: Endpoint, look: Literal["", "briefly", "thoroughly"] = "") -> HostStatus:
     """Who is registered.  Raises AgentUnreachable and AgentRefused.
 
     ``look``: have the agent see first which of them stand still, and compare clocks well enough
     for a common start; it takes a second or more.
     """
     if look:
-        ask(door, {"fn": "hanglab.status", "look": look}, _LOOK_S)
+        ask(endpoint, {"fn": "hanglab.status", "look": look}, _LOOK_S)
     heard = []
     for _ in range(_ANSWERS if look else 1):
         before_ms = time.time() * 1e3
-        answer = _read(door, ask(door, {"fn": "hanglab.status"}), _StatusAnswer)
+        answer = _read(endpoint, ask(endpoint, {"fn": "hanglab.status"}), _StatusAnswer)
         heard.append(ClockAnswer(before_ms, time.time() * 1e3, answer.now_ms))
     return HostStatus(answer.host, answer.processes, offset_ms(heard))
 
 
-def place(door: Endpoint, asked: ProfileRequest) -> tuple[str, list[Receipt]]:
+def place(endpoint: Endpoint, asked: ProfileRequest) -> tuple[str, list[Receipt]]:
     """The order's name, and the receipts as they stand.  Raises as :func:`ask`."""
-    answer = ask(door, {"fn": "hanglab.profile", "asked": msgspec.to_builtins(asked)}, 30.0)
-    placed = _read(door, answer, _OrderAnswer)
+    answer = ask(endpoint, {"fn": "hanglab.profile", "asked": msgspec.to_builtins(asked)}, 30.0)
+    placed = _read(endpoint, answer, _OrderAnswer)
     return placed.order, placed.receipts
 
 
-def receipts(door: Endpoint, order: str) -> list[Receipt]:
+def receipts(endpoint: Endpoint, order: str) -> list[Receipt]:
     """Raises as :func:`ask`."""
-    answer = ask(door, {"fn": "hanglab.receipts", "order": order})
-    return _read(door, answer, _OrderAnswer).receipts
+    answer = ask(endpoint, {"fn": "hanglab.receipts", "order": order})
+    return _read(endpoint, answer, _OrderAnswer).receipts
 
 
-def cancel(door: Endpoint, order: str) -> int:
+def cancel(endpoint: Endpoint, order: str) -> int:
     """Take back what no process has got yet; the number of those.  Raises as :func:`ask`."""
-    answer = ask(door, {"fn": "hanglab.cancel", "order": order})
-    return _read(door, answer, _OrderAnswer).cancelled
+    answer = ask(endpoint, {"fn": "hanglab.cancel", "order": order})
+    return _read(endpoint, answer, _OrderAnswer).cancelled
 
 
-def fetch(door: Endpoint, order: str, file: str, target: Path) -> None:
+def fetch(endpoint: Endpoint, order: str, file: str, target: Path) -> None:
     """Bring a finished trace over.  Raises as :func:`ask`, OSError, FileExistsError.
 
     Overwrites nothing, and leaves nothing that is not whole.
@@ -162,7 +162,7 @@ def fetch(door: Endpoint, order: str, file: str, target: Path) -> None:
             end = False
             while not end:
                 answer = ask(
-                    door,
+                    endpoint,
                     {
                         "fn": "hanglab.fetch",
                         "order": order,
@@ -174,18 +174,18 @@ def fetch(door: Endpoint, order: str, file: str, target: Path) -> None:
                     opened.write(base64.b64decode(answer["data"], validate=True))
                     end = bool(answer["end"])
                 except (KeyError, TypeError, ValueError):
-                    raise AgentUnreachable(f"{door}: its answer holds no trace") from None
+                    raise AgentUnreachable(f"{endpoint}: its answer holds no trace") from None
     except BaseException:
         target.unlink(missing_ok=True)
         raise
 
 
 def request_dynolog(
-    door: Endpoint, config: str, job_id: int, pids: list[int], limit: int
+    endpoint: Endpoint, config: str, job_id: int, pids: list[int], limit: int
 ) -> DynologAnswer:
     """Dynolog's own request, to its daemon.  Raises as :func:`ask`."""
     answer = ask(
-        door,
+        endpoint,
         {
             "fn": "setKinetOnDemandRequest",
             "config": config,
@@ -195,15 +195,15 @@ def request_dynolog(
         },
     )
     if answer.get("status") is not None:
-        raise AgentRefused(f"{door}: dynolog says: {answer['status']}")
-    return _read(door, answer, DynologAnswer)
+        raise AgentRefused(f"{endpoint}: dynolog says: {answer['status']}")
+    return _read(endpoint, answer, DynologAnswer)
 
 
 _A = TypeVar("_A")
 
 
-def _read(door: Endpoint, answer: dict[str, Any], kind: type[_A]) -> _A:
+def _read(endpoint: Endpoint, answer: dict[str, Any], kind: type[_A]) -> _A:
     try:
         return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
-        raise AgentUnreachable(f"{door}: its answer cannot be read: {error}") from None
+        raise AgentUnreachable(f"{endpoint}: its answer cannot be read: {error}") from None

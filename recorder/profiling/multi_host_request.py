@@ -38,7 +38,7 @@ ROUNDUP = 50
 class HostPart:
     """What became of the request on one host."""
 
-    door: Endpoint
+    endpoint: Endpoint
     host: str
     order: str = ""
     receipts: list[Receipt] = field(default_factory=list)
@@ -64,7 +64,7 @@ class TooEarly(HanglabError):
 class RequestPlan:
     """What is to be asked of which hosts."""
 
-    doors: Sequence[Endpoint]
+    endpoints: Sequence[Endpoint]
     asked: ProfileRequest
     #: Seconds from ``begun`` to the common start; None for the earliest that all can meet.
     start_in_s: float | None = None
@@ -90,22 +90,23 @@ def place(plan: RequestPlan) -> list[HostPart]:
 def _ask(plan: RequestPlan) -> list[HostPart]:
     thorough = plan.asked.window.iterations > 0
 
-    def look(door: Endpoint) -> HostStatus:
-        return client.status(door, "thoroughly" if thorough else "briefly")
+    def look(endpoint: Endpoint) -> HostStatus:
+        return client.status(endpoint, "thoroughly" if thorough else "briefly")
 
     parts: list[HostPart] = []
     statuses: dict[Endpoint, HostStatus] = {}
-    for door, found in zip(plan.doors, everywhere(plan.doors, look), strict=True):
-        part = HostPart(door, door.host)
+    for endpoint, found in zip(plan.endpoints, everywhere(plan.endpoints, look), strict=True):
+        part = HostPart(endpoint, endpoint.host)
         if isinstance(found, HostStatus):
-            statuses[door] = found
+            statuses[endpoint] = found
             part.host = found.host
         else:
             part.problem = str(found)
         parts.append(part)
     able = [part for part in parts if not part.problem]
     meant = {
-        part.door: chosen(statuses[part.door].processes, plan.asked.selection) for part in able
+        part.endpoint: chosen(statuses[part.endpoint].processes, plan.asked.selection)
+        for part in able
     }
     everyone = [process for processes in meant.values() for process in processes]
     start_ms = _common_start(plan, everyone)
@@ -124,13 +125,13 @@ def _ask(plan: RequestPlan) -> list[HostPart]:
         if start_ms:
             # In that host's own time.
             own = msgspec.structs.replace(
-                own, start_ms=int(start_ms + statuses[part.door].offset_ms)
+                own, start_ms=int(start_ms + statuses[part.endpoint].offset_ms)
             )
-        placed = client.place(part.door, msgspec.structs.replace(asked, window=own))
+        placed = client.place(part.endpoint, msgspec.structs.replace(asked, window=own))
         part.order, part.receipts = placed
 
     # Hosts that have none of the processes say so themselves, unless others have them.
-    wanted = [part for part in able if meant[part.door]] or able
+    wanted = [part for part in able if meant[part.endpoint]] or able
     for part in able:
         if part not in wanted:
             part.beside = True
@@ -154,7 +155,7 @@ def follow(parts: Sequence[HostPart], tell: Callable[[Sequence[HostPart]], None]
     while any(not part.done for part in parts):
         time.sleep(_POLL_S)
         waiting = [part for part in parts if not part.done]
-        answers = everywhere(waiting, lambda part: client.receipts(part.door, part.order))
+        answers = everywhere(waiting, lambda part: client.receipts(part.endpoint, part.order))
         for part, answer in zip(waiting, answers, strict=True):
             if not isinstance(answer, Exception):
                 part.receipts = answer
@@ -169,7 +170,7 @@ def follow(parts: Sequence[HostPart], tell: Callable[[Sequence[HostPart]], None]
 def withdraw(parts: Sequence[HostPart]) -> int:
     """Take back what no process has got yet, after Ctrl-C; the number of those."""
     asked = [part for part in parts if part.order and not part.done]
-    answers = everywhere(asked, lambda part: client.cancel(part.door, part.order))
+    answers = everywhere(asked, lambda part: client.cancel(part.endpoint, part.order))
     return sum(answer for answer in answers if isinstance(answer, int))
 
 
@@ -190,7 +191,7 @@ def bring(parts: Sequence[HostPart], out: Path) -> dict[str, str]:
                 problems[receipt.file] = "that is no name of a trace"
                 continue
             try:
-                client.fetch(part.door, part.order, receipt.file, target)
+                client.fetch(part.endpoint, part.order, receipt.file, target)
             except FileExistsError:
                 problems[receipt.file] = f"{target} is there already"
             except OSError as error:

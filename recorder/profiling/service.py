@@ -81,22 +81,20 @@ class ProfilingService:
         self._socket_folder = settings.socket_folder
         self.registry = Registry(registered)
         self._lock = threading.RLock()
-        standstills = IterationPace(rank_folder)
+        pace = IterationPace(rank_folder)
 
         def home(client: Client) -> Path | None:
             folder = rank_folder(client)
             return folder / files.TRACES.name if folder is not None else None
 
-        self.orders = TraceRequests(
-            self.registry, settings.root, settings.host, standstills.known, home
-        )
+        self.orders = TraceRequests(self.registry, settings.root, settings.host, pace.known, home)
         self.requests = Requests(
             self.registry,
             self.orders,
             self._lock,
             settings.host,
             settings.root,
-            standstills,
+            pace,
             settings.token,
         )
         #: Ends the thread's wait for datagrams: a job's end waits for that of its agent.

@@ -39,7 +39,7 @@ class Requests:
     lock: RLock
     host: str
     root: Path
-    standstills: IterationPace
+    pace: IterationPace
     token: str | None = None
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Requests:
 
     def _state(self, client: Client, is_rank: bool) -> ProcessState:
         identity = client.identity
-        pace = self.standstills.pace(client)
+        pace = self.pace.pace(client)
         return ProcessState(
             pid=identity.pid if identity.pid is not None else client.own_pid,
             rank=identity.rank,
@@ -121,7 +121,7 @@ class Requests:
             order = self.orders.place(asked)
         for client, still in zip(chosen.values(), stills, strict=True):
             if still:
-                self.standstills.keep_stack(client, order.name)
+                self.pace.keep_stack(client, order.name)
         return order
 
     def _settle(self, clients: Iterable[Client]) -> None:
@@ -145,7 +145,7 @@ class Requests:
 
     def _look(self, clients: Iterable[Client], thorough: bool) -> list[str]:
         with ThreadPoolExecutor(_LOOKS, "hanglab-standstill") as pool:
-            return list(pool.map(lambda one: self.standstills.look(one, thorough), clients))
+            return list(pool.map(lambda one: self.pace.look(one, thorough), clients))
 
     def _receipts(self, message: dict[str, Any]) -> dict[str, Any]:
         with self.lock:

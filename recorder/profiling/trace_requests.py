@@ -52,7 +52,7 @@ class Target:
     receipt: Receipt
     #: Where the finished trace goes.
     target: Path
-    handover: TraceDelivery
+    delivery: TraceDelivery
     #: How often it has said that it is idle, without a break, since its trace should have ended.
     idle_seen: int = 0
     checking: TraceCheck | None = None
@@ -104,7 +104,7 @@ class TraceRequests:
             target.client
             for order in self._orders.values()
             for target in order.targets
-            if not target.receipt.final and target.handover.delivered is not None
+            if not target.receipt.final and target.delivery.delivered is not None
         ]
 
     def select(self, selection: Selection) -> dict[str, Client]:
@@ -191,13 +191,13 @@ class TraceRequests:
         """
         if not client.waiting or not client.free:
             return ""
-        client.given = handover = client.waiting.popleft()
+        client.given = delivery = client.waiting.popleft()
         client.told = True
-        target = self._target_of(handover)
+        target = self._target_of(delivery)
         if target is not None:
             target.receipt.state = "delivered"
             target.receipt.delivered_ms = time.time() * 1e3
-        return handover.deliver()
+        return delivery.deliver()
 
     def heard(self, client: Client) -> None:
         """A process has asked; it tells by that whether a trace runs in it."""
@@ -209,7 +209,7 @@ class TraceRequests:
                     continue
                 if not client.idle and target.receipt.state == "delivered":
                     target.receipt.state = "active"
-                due = target.handover.due
+                due = target.delivery.due
                 if not client.idle:
                     target.idle_seen = 0
                 elif due is not None and time.monotonic() > due:
@@ -261,7 +261,7 @@ class TraceRequests:
         if reason:
             self._fail(target, reason)
         else:
-            client.waiting.append(target.handover)
+            client.waiting.append(target.delivery)
         return target
 
     def _obstacle(self, client: Client, window: TraceWindow) -> str:
@@ -285,8 +285,8 @@ class TraceRequests:
             if checked is not None:
                 self._take(target, checked)
             return
-        if target.handover.written.exists():
-            target.handover.settled = True
+        if target.delivery.written.exists():
+            target.delivery.settled = True
             receipt.state = "complete"
             receipt.completed_ms = time.time() * 1e3
             target.checking = TraceCheck(self._check(order, target))
@@ -296,14 +296,14 @@ class TraceRequests:
             return
         now = time.monotonic()
         patience = order.asked.patience_s
-        if target.handover.delivered is None:
+        if target.delivery.delivered is None:
             self._follow_waiting(order, target, now)
-        elif target.handover.due is not None:
-            due = target.handover.due
+        elif target.delivery.due is not None:
+            due = target.delivery.due
             dropped = target.idle_seen >= 2 and now > due + _NO_FILE_S
             if dropped or now > due + patience:
                 self._fail(target, _dropped(target, patience))
-        elif now - target.handover.delivered > patience:
+        elif now - target.delivery.delivered > patience:
             self._fail(target, _no_iteration(target, order.asked.window, patience))
 
     def _follow_waiting(self, order: TraceRequest, target: Target, now: float) -> None:
@@ -313,7 +313,7 @@ class TraceRequests:
         first = client.waiting[0]
         busy = "" if client.idle else _BUSY
         start_ms = order.asked.window.start_ms
-        if first is not target.handover:
+        if first is not target.delivery:
             busy = f": request {first.order} is before it"
         elif not client.free and given is not None:
             busy = f": request {given.order} is at work in it"
@@ -321,15 +321,15 @@ class TraceRequests:
             self._fail(target, f"it did not ask for work before the start time{busy}")
         elif given is not None and given.awaits_iteration and self._given_up(given):
             self._fail(target, _blocked(given))
-        elif first is not target.handover or client.given is not None:
+        elif first is not target.delivery or client.given is not None:
             # What is before it has a patience of its own.
-            target.handover.queued = now
-        elif now - target.handover.queued > max(order.asked.patience_s, 3 * client.period_s):
+            target.delivery.queued = now
+        elif now - target.delivery.queued > max(order.asked.patience_s, 3 * client.period_s):
             silent = now - client.last_seen
             self._fail(target, f"it has not asked for work for {silent:.0f} s{busy}")
 
-    def _given_up(self, handover: TraceDelivery) -> bool:
-        target = self._target_of(handover)
+    def _given_up(self, delivery: TraceDelivery) -> bool:
+        target = self._target_of(delivery)
         return target is not None and target.receipt.final
 
     def _check(self, order: TraceRequest, target: Target) -> Check:
@@ -343,7 +343,7 @@ class TraceRequests:
                 slack = 0.0 if window.start_ms else (window.warmup_s + 5.0) * 1e3
                 end = start + window.duration_ms + slack
         return Check(
-            path=str(target.handover.written),
+            path=str(target.delivery.written),
             target=str(target.target),
             rank=identity.rank,
             world_size=identity.world_size,
@@ -370,15 +370,15 @@ class TraceRequests:
         target.receipt.state = "failed"
         target.receipt.reason = reason
         # Kineto knows no cancel: what waits in it for an iteration goes on waiting.
-        target.handover.settled = not target.handover.awaits_iteration
-        if target.handover in target.client.waiting:
-            target.client.waiting.remove(target.handover)
+        target.delivery.settled = not target.delivery.awaits_iteration
+        if target.delivery in target.client.waiting:
+            target.client.waiting.remove(target.delivery)
 
     def _target_of(self, waiting: TraceDelivery) -> Target | None:
         order = self._orders.get(waiting.order)
         if order is None:
             return None
-        return next((t for t in order.targets if t.handover is waiting), None)
+        return next((t for t in order.targets if t.delivery is waiting), None)
 
 
 def _prepare(folder: Path, home: Path, pid: int | None) -> str:
@@ -396,7 +396,7 @@ def _prepare(folder: Path, home: Path, pid: int | None) -> str:
 
 
 def _no_iteration(target: Target, window: TraceWindow, patience_s: float) -> str:
-    if target.handover.begun:
+    if target.delivery.begun:
         return (
             f"no file came within {patience_s:.0f} s of the request, and a trace has run in it: "
             "its iterations take longer, which a longer --timeout helps, or another profiler, "
@@ -413,9 +413,9 @@ def _no_iteration(target: Target, window: TraceWindow, patience_s: float) -> str
     )
 
 
-def _blocked(handover: TraceDelivery) -> str:
+def _blocked(delivery: TraceDelivery) -> str:
     return (
-        f"request {handover.order or 'of a dynolog client'} waits in it for an iteration that has "
+        f"request {delivery.order or 'of a dynolog client'} waits in it for an iteration that has "
         "not come; it blocks every later one"
     )
 
@@ -426,7 +426,7 @@ def _dropped(target: Target, patience_s: float) -> str:
             f"no file came within {patience_s:.0f} s of its end{_BUSY}; or a longer --timeout helps"
         )
     # Kineto writes to a .tmp beside the file and renames it.
-    written = target.handover.written
+    written = target.delivery.written
     remains = list(written.parent.glob(f"{written.name}*.tmp*"))
     for path in remains:
         with contextlib.suppress(OSError):

@@ -85,11 +85,11 @@ class ExchangeThread:
         self, keys: Iterable[str], accept: Callable[[str, bytes], bool], seconds: float
     ) -> ExchangeTask:
         """Have keys read; see ExchangeTask."""
-        errand = ExchangeTask(keys, accept, seconds)
+        task = ExchangeTask(keys, accept, seconds)
         with self._wake:
-            self._errands.append(errand)
+            self._errands.append(task)
             self._wake.notify()
-        return errand
+        return task
 
     def stop(self, seconds: float = FAREWELL) -> None:
         """End the thread once everything is published, or after so many seconds."""
@@ -133,10 +133,10 @@ class ExchangeThread:
                 return BEAT
             for key, value in outgoing.items():
                 self._exchange.publish(key, value)
-            for errand in errands:
-                next_look = errand.look(self._exchange)
+            for task in errands:
+                next_look = task.look(self._exchange)
                 if next_look is None:
-                    self._dismiss([errand])
+                    self._dismiss([task])
                 else:
                     pause = min(pause, next_look)
             self.problem = ""
@@ -148,7 +148,7 @@ class ExchangeThread:
 
     def _dismiss(self, errands: list[ExchangeTask]) -> None:
         with self._wake:
-            for errand in errands:
-                errand.done.set()
-                if errand in self._errands:
-                    self._errands.remove(errand)
+            for task in errands:
+                task.done.set()
+                if task in self._errands:
+                    self._errands.remove(task)

@@ -50,7 +50,7 @@ class Peers:
         self._exchanging = exchanging
         self._gathering = gathering
         self._beat = beat
-        self._courier: ExchangeThread | None = None
+        self._exchange_thread: ExchangeThread | None = None
         self._pid = os.getpid()
         #: Rank -> number of its latest window, and when it came, on the monotonic clock.
         self._latest: dict[int, tuple[int, float]] = {}
@@ -206,18 +206,18 @@ class Peers:
         return None
 
     def warnings(self) -> list[str]:
-        problem = self._courier.problem if self._courier is not None else ""
+        problem = self._exchange_thread.problem if self._exchange_thread is not None else ""
         return [f"windows cannot be exchanged: {problem}"] if problem else []
 
     def close(self) -> None:
-        if self._courier is not None and self._pid == os.getpid():
-            self._courier.stop()
+        if self._exchange_thread is not None and self._pid == os.getpid():
+            self._exchange_thread.stop()
 
     def _carrier(self) -> ExchangeThread:
-        if self._courier is None or self._pid != os.getpid():
+        if self._exchange_thread is None or self._pid != os.getpid():
             self._pid = os.getpid()
-            self._courier = ExchangeThread(self._connect, self._beat)
-        return self._courier
+            self._exchange_thread = ExchangeThread(self._connect, self._beat)
+        return self._exchange_thread
 
     def _connect(self) -> exchange.Exchange | None:
         return exchange.of_job(self._prefix, self._folder)

@@ -29,5 +29,5 @@ def service(sockets: Path) -> Iterator[ProfilingService]:
 
 
 @pytest.fixture
-def door(service: ProfilingService) -> Endpoint:
+def endpoint(service: ProfilingService) -> Endpoint:
     return Endpoint("127.0.0.1", service.port)

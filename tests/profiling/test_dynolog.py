@@ -37,10 +37,10 @@ def profile(notes: Path, *words: str, path: str = "") -> subprocess.CompletedPro
     return done
 
 
-def test_daemon_and_agent_are_told_apart(service: ProfilingService, door: Endpoint) -> None:
+def test_daemon_and_agent_are_told_apart(service: ProfilingService, endpoint: Endpoint) -> None:
     with dynolog() as daemon:
         assert client.is_dynolog(Endpoint("127.0.0.1", daemon.port))
-    assert not client.is_dynolog(door)
+    assert not client.is_dynolog(endpoint)
 
 
 def test_files_that_appear_here_are_read_and_have_receipts(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_what_a_daemon_cannot_tell_is_said(tmp_path: Path) -> None:
 
 
 def test_daemon_and_agent_are_asked_together(
-    service: ProfilingService, door: Endpoint, sockets: Path, tmp_path: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     with dynolog(71, writing=(71,)) as daemon, played(sockets, os.getpid()) as (process,):
         process.ask()

@@ -89,20 +89,20 @@ def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(0.05)
 
 
-def registered(door: Endpoint, folder: Path, ranks: int = 2) -> None:
+def registered(endpoint: Endpoint, folder: Path, ranks: int = 2) -> None:
     """Until all ranks train and have been heard often enough to know their period."""
 
     def ready() -> bool:
         if (folder / "log").read_text().count(" trains") < ranks:
             return False
-        found = [p for p in client.status(door).processes if p.is_rank]
+        found = [p for p in client.status(endpoint).processes if p.is_rank]
         return len(found) == ranks and all(p.period_s < 2.5 for p in found)
 
     until(ready, UP_S, "registration")
 
 
-def profile(door: Endpoint, asked: ProfileRequest) -> list[Receipt]:
-    parts = multi_host_request.place(multi_host_request.RequestPlan([door], asked))
+def profile(endpoint: Endpoint, asked: ProfileRequest) -> list[Receipt]:
+    parts = multi_host_request.place(multi_host_request.RequestPlan([endpoint], asked))
     multi_host_request.follow(parts, lambda parts: None)
     assert [part.problem for part in parts] == [""]
     return sorted(parts[0].receipts, key=lambda receipt: receipt.rank or 0)
@@ -115,15 +115,15 @@ def steps_in(receipt: Receipt) -> list[int]:
 
 
 def test_ranks_of_a_running_job_are_traced_together(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with job(sockets, "900") as launcher:
-        registered(door, sockets)
-        found = client.status(door).processes
+        registered(endpoint, sockets)
+        found = client.status(endpoint).processes
         assert sorted(p.rank for p in found if p.is_rank) == [0, 1]
         assert launcher.pid in [p.pid for p in found if not p.is_rank], "torchrun registers, too"
 
-        by_time = profile(door, ProfileRequest(window=TraceWindow(duration_ms=300)))
+        by_time = profile(endpoint, ProfileRequest(window=TraceWindow(duration_ms=300)))
         assert [(r.rank, r.state, r.reason) for r in by_time] == [
             (0, "valid", ""),
             (1, "valid", ""),
@@ -143,7 +143,9 @@ def test_ranks_of_a_running_job_are_traced_together(
         # the other.
         ahead = max(step for receipt in by_time for step in steps_in(receipt)) + 600
         together = TraceWindow(iterations=3, roundup=ahead)
-        iterations = profile(door, ProfileRequest(window=together, detail=detail, patience_s=60.0))
+        iterations = profile(
+            endpoint, ProfileRequest(window=together, detail=detail, patience_s=60.0)
+        )
         assert [r.state for r in iterations] == ["valid", "valid"]
         # Both ranks begin at the same one.
         first, second = (steps_in(receipt) for receipt in iterations)
@@ -152,7 +154,7 @@ def test_ranks_of_a_running_job_are_traced_together(
 
         later = first[0] + 500
         awaited = profile(
-            door, ProfileRequest(window=TraceWindow(iterations=2, at_iteration=later))
+            endpoint, ProfileRequest(window=TraceWindow(iterations=2, at_iteration=later))
         )
         assert [(r.state, r.reason) for r in awaited] == [("valid", "")] * 2
         # Kineto counts from 1, and one iteration more passes before it begins.
@@ -160,32 +162,32 @@ def test_ranks_of_a_running_job_are_traced_together(
 
         # Again so far ahead that no rank passes it before all have heard.
         again = TraceWindow(iterations=2, at_iteration=first[0], roundup=later + 1000)
-        passed = profile(door, ProfileRequest(window=again, patience_s=60.0))
+        passed = profile(endpoint, ProfileRequest(window=again, patience_s=60.0))
         assert [(r.state, r.reason) for r in passed] == [("valid", "")] * 2
         assert steps_in(passed[0]) == steps_in(passed[1]) != [first[0] + 1, first[0] + 2]
 
-        one = profile(door, ProfileRequest(Selection(ranks=[1]), TraceWindow(duration_ms=50)))
+        one = profile(endpoint, ProfileRequest(Selection(ranks=[1]), TraceWindow(duration_ms=50)))
         assert [(r.rank, r.state) for r in one] == [(1, "valid")]
         by_pid = profile(
-            door, ProfileRequest(Selection(pids=[launcher.pid]), TraceWindow(duration_ms=50))
+            endpoint, ProfileRequest(Selection(pids=[launcher.pid]), TraceWindow(duration_ms=50))
         )
         assert [r.rank for r in by_pid] == [0, 1], "the launcher stands for its ranks"
 
         with pytest.raises(multi_host_request.TooEarly, match="earliest common start"):
             multi_host_request.place(
-                multi_host_request.RequestPlan([door], ProfileRequest(), start_in_s=0.5)
+                multi_host_request.RequestPlan([endpoint], ProfileRequest(), start_in_s=0.5)
             )
 
 
 @pytest.mark.timeout(240)
 def test_requests_that_follow_each_other_all_give_traces(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # Kineto has room for one, begins by time two of its turns later, and says meanwhile that it
     # is idle.
     one = Selection(ranks=[0])
     with job(sockets, "900"):
-        registered(door, sockets)
+        registered(endpoint, sockets)
         windows = [
             TraceWindow(iterations=3),
             TraceWindow(iterations=3),
@@ -193,7 +195,7 @@ def test_requests_that_follow_each_other_all_give_traces(
             TraceWindow(50),
             TraceWindow(500),
         ]
-        receipts = [profile(door, ProfileRequest(one, window))[0] for window in windows]
+        receipts = [profile(endpoint, ProfileRequest(one, window))[0] for window in windows]
         assert [(r.state, r.reason) for r in receipts] == [("valid", "")] * len(windows)
 
         # All at once, by several people; the last is of both ranks with one start.
@@ -204,7 +206,7 @@ def test_requests_that_follow_each_other_all_give_traces(
             ProfileRequest(),
         ]
         with ThreadPoolExecutor(len(together)) as pool:
-            found = list(pool.map(lambda asked: profile(door, asked), together))
+            found = list(pool.map(lambda asked: profile(endpoint, asked), together))
         assert [[(r.state, r.reason) for r in receipts] for receipts in found] == [
             [("valid", "")],
             [("valid", "")],
@@ -215,17 +217,17 @@ def test_requests_that_follow_each_other_all_give_traces(
 
 
 def test_answer_that_was_late_makes_no_later_one_late(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with job(sockets, "900", verbose=True):
-        registered(door, sockets)
+        registered(endpoint, sockets)
         # All processes ask meanwhile, and give up on it.
         with service.requests.lock:
             ranks = service.registry.ranks().values()
             asked = max(one.last_seen + one.period_s for one in ranks) + 2 * PATIENCE_S
             until(lambda: time.monotonic() > asked, 10, "questions")
-        order, _ = client.place(door, ProfileRequest(Selection(ranks=[0]), TraceWindow(60_000)))
-        until(lambda: client.receipts(door, order)[0].state == "delivered", 10, "delivery")
+        order, _ = client.place(endpoint, ProfileRequest(Selection(ranks=[0]), TraceWindow(60_000)))
+        until(lambda: client.receipts(endpoint, order)[0].state == "delivered", 10, "delivery")
         # Kineto says at once what it has read, and not when it asks again.
         rank = next(c for c in service.registry.ranks().values() if c.identity.rank == 0)
         heard = rank.last_seen
@@ -234,17 +236,17 @@ def test_answer_that_was_late_makes_no_later_one_late(
 
 
 def test_hung_job_is_traced_by_time_and_refuses_iterations(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with job(sockets, "900", "hang"):
-        registered(door, sockets)
-        ranks = [p.pid for p in client.status(door).processes if p.is_rank]
+        registered(endpoint, sockets)
+        ranks = [p.pid for p in client.status(endpoint).processes if p.is_rank]
         until(lambda: all(_sleeps(pid) for pid in ranks), 30, "the hang")
-        refused = profile(door, ProfileRequest(window=TraceWindow(iterations=3)))
+        refused = profile(endpoint, ProfileRequest(window=TraceWindow(iterations=3)))
         assert [r.state for r in refused] == ["failed", "failed"]
         assert all("makes no iterations" in r.reason for r in refused)
         # Had they been delivered, they would block this one.
-        traced = profile(door, ProfileRequest(window=TraceWindow(duration_ms=200)))
+        traced = profile(endpoint, ProfileRequest(window=TraceWindow(duration_ms=200)))
         assert [(r.state, r.reason) for r in traced] == [("valid", ""), ("valid", "")]
         # Stacks belong to the trace of a process that stands still.
         assert "wait_for_disk" in Path(traced[1].path).read_text()
@@ -264,28 +266,32 @@ def _sleeps(pid: int) -> bool:
 
 
 def test_users_own_profiler_gets_in_the_way_and_is_named(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with job(sockets, "900", "own"):
-        registered(door, sockets)
-        receipts = profile(door, ProfileRequest(window=TraceWindow(duration_ms=100), patience_s=15))
+        registered(endpoint, sockets)
+        receipts = profile(
+            endpoint, ProfileRequest(window=TraceWindow(duration_ms=100), patience_s=15)
+        )
         assert [r.state for r in receipts] == ["failed", "failed"]
         assert all("torch.profiler" in r.reason for r in receipts), receipts
 
 
 def test_process_that_ends_before_its_trace_is_told(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     leave = sockets / "leave"
     with job(sockets, "900", "leave", str(leave)):
-        registered(door, sockets)
-        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=60_000)))
+        registered(endpoint, sockets)
+        order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=60_000)))
         until(
-            lambda: any(r.state == "active" for r in client.receipts(door, order)), 30, "delivery"
+            lambda: any(r.state == "active" for r in client.receipts(endpoint, order)),
+            30,
+            "delivery",
         )
         leave.touch()
-        until(lambda: all(r.final for r in client.receipts(door, order)), 30, "the end")
-        for receipt in client.receipts(door, order):
+        until(lambda: all(r.final for r in client.receipts(endpoint, order)), 30, "the end")
+        for receipt in client.receipts(endpoint, order):
             assert receipt.state == "failed"
             assert "ended before its trace was written" in receipt.reason
 
@@ -302,9 +308,9 @@ def test_restarted_agent_finds_the_job_again(sockets: Path) -> None:
             service.close()
         service = ProfilingService(settings)
         try:
-            door = Endpoint("127.0.0.1", service.port)
-            registered(door, sockets)
-            receipts = profile(door, ProfileRequest(window=TraceWindow(duration_ms=50)))
+            endpoint = Endpoint("127.0.0.1", service.port)
+            registered(endpoint, sockets)
+            receipts = profile(endpoint, ProfileRequest(window=TraceWindow(duration_ms=50)))
             assert [(r.state, r.reason) for r in receipts] == [("valid", "")] * 2
         finally:
             service.close()

@@ -42,17 +42,17 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_job_in_a_container_is_traced_over_a_mounted_socket_folder(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     pytest.importorskip("torch", reason="profiled jobs need torch: pip install hanglab[run]")
     up = ("sh", "-c", 'ip link set lo up && exec "$@"', "sh")
     with job(sockets, "900", before=(*CONTAINER, *up)):
-        registered(door, sockets)
-        found = {p.rank: p for p in client.status(door).processes if p.is_rank}
+        registered(endpoint, sockets)
+        found = {p.rank: p for p in client.status(endpoint).processes if p.is_rank}
         # Their own numbers are small; here they are known by those of this host.
         own = {rank: _inner_pid(process.pid) for rank, process in found.items()}
         assert all(own[rank] != found[rank].pid for rank in (0, 1))
-        receipts = profile(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
+        receipts = profile(endpoint, ProfileRequest(window=TraceWindow(duration_ms=100)))
     assert [(r.rank, r.state, r.reason) for r in receipts] == [(0, "valid", ""), (1, "valid", "")]
     assert [r.pid for r in receipts] == [found[rank].pid for rank in (0, 1)]
 
@@ -173,10 +173,10 @@ def test_agents_of_two_hosts_behind_token_and_tls(
     def ask(
         *words: str, file: Path = token, trust: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        doors = ["--hostfile", str(hostfile), "--token-file", str(file)]
-        doors += ["--tls-ca", str(certificate)] if trust else []
+        endpoints = ["--hostfile", str(hostfile), "--token-file", str(file)]
+        endpoints += ["--tls-ca", str(certificate)] if trust else []
         return subprocess.run(
-            within(hosts[0], *HANGLAB, "profile", *doors, *words),
+            within(hosts[0], *HANGLAB, "profile", *endpoints, *words),
             capture_output=True,
             text=True,
             timeout=120,

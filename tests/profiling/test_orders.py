@@ -45,39 +45,41 @@ def work_until(done: Callable[[], bool]) -> None:
             math.comb(500, 250)
 
 
-def final(door: Endpoint, order: str) -> Receipt:
-    until(lambda: client.receipts(door, order)[0].final)
-    return client.receipts(door, order)[0]
+def final(endpoint: Endpoint, order: str) -> Receipt:
+    until(lambda: client.receipts(endpoint, order)[0].final)
+    return client.receipts(endpoint, order)[0]
 
 
 def test_request_is_delivered_once_and_its_file_is_the_receipt(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         assert process.ask() == ""
-        order, receipts = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
+        order, receipts = client.place(
+            endpoint, ProfileRequest(window=TraceWindow(duration_ms=100))
+        )
         assert receipts[0].state == "queued"
         text = process.ask()
         assert values_of(text)["ACTIVITIES_DURATION_MSECS"] == "100"
         assert process.ask(idle=False) == ""
-        assert client.receipts(door, order)[0].state == "active"
+        assert client.receipts(endpoint, order)[0].state == "active"
         write_trace(text, os.getpid())
-        receipt = final(door, order)
+        receipt = final(endpoint, order)
         assert (receipt.state, receipt.events) == ("valid", 1), receipt.reason
         assert Path(receipt.path).is_file()
         assert process.ask() == ""
 
 
 def test_file_that_is_not_what_was_asked_for_is_no_success(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
+        order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=100)))
         text = process.ask()
         long_ago = f"{text}PROFILE_START_TIME={int(time.time() * 1e3) - 60_000}\n"
         write_trace(long_ago, os.getpid())
-        receipt = final(door, order)
+        receipt = final(endpoint, order)
     assert receipt.state == "failed"
     assert "before the requested window" in receipt.reason
 
@@ -92,136 +94,136 @@ def test_answers_come_from_the_socket_that_was_asked(
 
 
 def test_nothing_is_delivered_while_a_trace_runs(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # Kineto can drop a request that comes in the middle of a trace.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
+        order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=100)))
         assert process.ask(idle=False) == ""
-        assert client.receipts(door, order)[0].state == "queued"
+        assert client.receipts(endpoint, order)[0].state == "queued"
         assert process.ask(idle=True) != ""
-        assert client.receipts(door, order)[0].state == "delivered"
+        assert client.receipts(endpoint, order)[0].state == "delivered"
 
 
 def test_start_that_is_too_close_is_refused_with_the_earliest(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # Kineto refuses it in its job's stderr only.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         soon = TraceWindow(start_ms=int((time.time() + 2.0) * 1e3))
         with pytest.raises(AgentRefused, match=r"can begin in 6\.\d s at the earliest"):
-            client.place(door, ProfileRequest(window=soon))
+            client.place(endpoint, ProfileRequest(window=soon))
         assert process.ask() == ""
         later = TraceWindow(start_ms=int((time.time() + 9.0) * 1e3))
-        client.place(door, ProfileRequest(window=later))
+        client.place(endpoint, ProfileRequest(window=later))
         assert values_of(process.ask())["PROFILE_START_TIME"] == str(later.start_ms)
 
 
 def test_dropped_request_is_told_and_its_remains_removed(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # What a user's own torch.profiler does to a request: an empty .tmp, and no word.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=1)))
+        order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=1)))
         file = Path(values_of(process.ask())["ACTIVITIES_LOG_FILE"])
         own = file.name.replace(".pt", f"_{os.getpid()}.pt") + ".tmp"
         (file.parent / own).touch()
         deadline = time.monotonic() + 10
-        while not client.receipts(door, order)[0].final and time.monotonic() < deadline:
+        while not client.receipts(endpoint, order)[0].final and time.monotonic() < deadline:
             process.ask()
             time.sleep(0.1)
-        receipt = client.receipts(door, order)[0]
+        receipt = client.receipts(endpoint, order)[0]
         assert receipt.state == "failed"
         assert "torch.profiler" in receipt.reason
         assert not (file.parent / own).exists()
 
 
 def test_second_request_waits_behind_no_iteration_that_never_comes(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # Kineto has no cancel: what waits for an iteration blocks whatever comes later.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         with ThreadPoolExecutor(1) as pool:
             placed = pool.submit(
-                client.place, door, ProfileRequest(window=TraceWindow(iterations=3))
+                client.place, endpoint, ProfileRequest(window=TraceWindow(iterations=3))
             )
             # This process must be seen to work: of one that stands still none are asked.
             work_until(placed.done)
         assert "ACTIVITIES_ITERATIONS" in process.ask()
-        _, receipts = client.place(door, ProfileRequest())
+        _, receipts = client.place(endpoint, ProfileRequest())
         assert receipts[0].state == "failed"
         assert "blocks every later one" in receipts[0].reason
         assert process.ask() == ""
 
 
 def test_request_waits_for_the_end_of_the_one_before(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # Kineto says that it is idle until the first begins, and would drop the second.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        first, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=1)))
+        first, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=1)))
         text = process.ask()
-        second, receipts = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=2)))
+        second, receipts = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=2)))
         assert receipts[0].state == "queued"
         assert [process.ask(), process.ask(idle=False), process.ask()] == ["", "", ""]
         write_trace(text, os.getpid())
-        assert final(door, first).state == "valid"
+        assert final(endpoint, first).state == "valid"
         assert values_of(process.ask())["ACTIVITIES_DURATION_MSECS"] == "2"
-        assert client.receipts(door, second)[0].state == "delivered"
+        assert client.receipts(endpoint, second)[0].state == "delivered"
 
 
 def test_request_waits_for_the_end_of_a_dynolog_request(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     config = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        client.request_dynolog(door, config, 0, [], 1)
+        client.request_dynolog(endpoint, config, 0, [], 1)
         assert process.ask() != ""
-        assert client.request_dynolog(door, config, 0, [], 1).activity_profilers_busy == 1
-        client.place(door, ProfileRequest())
+        assert client.request_dynolog(endpoint, config, 0, [], 1).activity_profilers_busy == 1
+        client.place(endpoint, ProfileRequest())
         assert [process.ask(), process.ask(idle=False)] == ["", ""]
         assert "ACTIVITIES_DURATION_MSECS" in process.ask()
 
 
 def test_start_behind_another_request_is_put_off(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        client.place(door, ProfileRequest(window=TraceWindow(duration_ms=3000)))
-        (found,) = client.status(door).processes
+        client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=3000)))
+        (found,) = client.status(endpoint).processes
         # 2 s until Kineto begins by itself, the trace, the turn in which it is written, and as
         # long as it may be until the process asks for it.
         assert 11.0 < found.free_in_s < 12.0
         soon = TraceWindow(start_ms=int((time.time() + 12.0) * 1e3))
         with pytest.raises(AgentRefused, match=r"can begin in 1[78]\.\d s at the earliest"):
-            client.place(door, ProfileRequest(window=soon))
+            client.place(endpoint, ProfileRequest(window=soon))
 
 
 def test_few_requests_wait_for_one_process(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        states = [client.place(door, ProfileRequest())[1][0].state for _ in range(9)]
+        states = [client.place(endpoint, ProfileRequest())[1][0].state for _ in range(9)]
         assert states == ["queued"] * 8 + ["failed"]
 
 
 def test_trace_that_is_still_at_work_is_not_called_dropped(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # 2 s until it begins, and a large one takes long to write: its .tmp stands there meanwhile.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         order, _ = client.place(
-            door, ProfileRequest(window=TraceWindow(duration_ms=500), patience_s=10.0)
+            endpoint, ProfileRequest(window=TraceWindow(duration_ms=500), patience_s=10.0)
         )
         text = process.ask()
         file = Path(trace_path(values_of(text)["ACTIVITIES_LOG_FILE"], os.getpid()))
@@ -234,20 +236,20 @@ def test_trace_that_is_still_at_work_is_not_called_dropped(
         while time.monotonic() - begun < 6.0:
             process.ask(idle=False)
             time.sleep(0.1)
-        assert client.receipts(door, order)[0].state == "active"
+        assert client.receipts(endpoint, order)[0].state == "active"
         assert temporary.exists()
         in_window = f"{text}PROFILE_START_TIME={int((time.time() - 4.0) * 1e3)}\n"
         write_trace(in_window, os.getpid())
-        assert final(door, order).state == "valid"
+        assert final(endpoint, order).state == "valid"
 
 
 def test_request_that_nobody_waits_for_any_more_is_not_answered(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # Kineto would take the answer for that to its next request, and all that follow as well.
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        client.place(door, ProfileRequest())
+        client.place(endpoint, ProfileRequest())
         with service.requests.lock:
             process.send()
             time.sleep(0.2)
@@ -258,7 +260,7 @@ def test_request_that_nobody_waits_for_any_more_is_not_answered(
 
 
 def test_first_request_by_iterations_is_held_back_a_moment(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # So that the turns in which Kineto writes come a moment after those in which it asks.
     with played(sockets, os.getpid()) as (process,), ThreadPoolExecutor(1) as pool:
@@ -266,52 +268,54 @@ def test_first_request_by_iterations_is_held_back_a_moment(
         times = []
         for _ in range(2):
             placed = pool.submit(
-                client.place, door, ProfileRequest(window=TraceWindow(iterations=3))
+                client.place, endpoint, ProfileRequest(window=TraceWindow(iterations=3))
             )
             work_until(placed.done)
             begun = time.monotonic()
             text = process.ask()
             times.append(time.monotonic() - begun)
             write_trace(text, os.getpid())
-            assert final(door, placed.result()[0]).state == "valid"
+            assert final(endpoint, placed.result()[0]).state == "valid"
         assert times[0] >= 0.06
 
 
 def test_withdrawn_request_is_not_delivered(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, ProfileRequest())
-        assert client.cancel(door, order) == 1
+        order, _ = client.place(endpoint, ProfileRequest())
+        assert client.cancel(endpoint, order) == 1
         assert process.ask() == ""
-        assert "cancelled" in client.receipts(door, order)[0].reason
+        assert "cancelled" in client.receipts(endpoint, order)[0].reason
 
 
-def test_nobody_registered_says_what_is_needed(service: ProfilingService, door: Endpoint) -> None:
+def test_nobody_registered_says_what_is_needed(
+    service: ProfilingService, endpoint: Endpoint
+) -> None:
     with pytest.raises(AgentRefused, match="KINETO_USE_DAEMON"):
-        client.place(door, ProfileRequest())
+        client.place(endpoint, ProfileRequest())
 
 
 def test_selection_that_fits_nobody_says_who_is_there(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid(), job_id=77) as (process,):
         process.ask()
         with pytest.raises(AgentRefused, match="job 5; registered are 1 processes") as refused:
-            client.place(door, ProfileRequest(Selection(job="5")))
+            client.place(endpoint, ProfileRequest(Selection(job="5")))
         assert "'77'" in str(refused.value)
-        _, receipts = client.place(door, ProfileRequest(Selection(job="77")))
+        _, receipts = client.place(endpoint, ProfileRequest(Selection(job="77")))
         assert len(receipts) == 1
 
 
 def test_folder_that_cannot_be_made_fails_that_process_only(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").write_text("in the way")
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        _, receipts = client.place(door, ProfileRequest())
+        _, receipts = client.place(endpoint, ProfileRequest())
         assert receipts[0].state == "failed"
         assert "could not be written" in receipts[0].reason
         assert process.ask() == ""
@@ -332,7 +336,7 @@ def open_to_all(sockets: Path) -> Iterator[None]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has jobs of other users: run as root")
 @pytest.mark.usefixtures("open_to_all")
 def test_job_of_another_user_can_write_its_trace(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # Kineto says on the job's stderr only that it cannot.
     job = os.fork()
@@ -346,9 +350,9 @@ def test_job_of_another_user_can_write_its_trace(
         finally:
             os._exit(0)
     try:
-        until(lambda: bool(client.status(door).processes))
-        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=1)))
-        receipt = final(door, order)
+        until(lambda: bool(client.status(endpoint).processes))
+        order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=1)))
+        receipt = final(endpoint, order)
         assert (receipt.state, receipt.reason) == ("valid", "")
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -357,16 +361,16 @@ def test_job_of_another_user_can_write_its_trace(
 
 
 def test_dynolog_request_is_answered_as_dynolog_does(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     file = sockets / "traces" / "a.json"
     config = f"ACTIVITIES_LOG_FILE={file}\nPROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=500"
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        assert client.ask(door, {"fn": "getStatus"}) == {"status": 1}
+        assert client.ask(endpoint, {"fn": "getStatus"}) == {"status": 1}
         message = {"fn": "setKinetOnDemandRequest", "config": config, "job_id": 0}
-        answer = client.ask(door, {**message, "pids": [0], "process_limit": 3})
+        answer = client.ask(endpoint, {**message, "pids": [0], "process_limit": 3})
         assert answer == {
             "processesMatched": [os.getpid()],
             "activityProfilersTriggered": [os.getpid()],
@@ -375,11 +379,11 @@ def test_dynolog_request_is_answered_as_dynolog_does(
             "eventProfilersBusy": 0,
         }
         assert values_of(process.ask()) == values_of(config)
-        assert client.request_dynolog(door, config, 9, [], 3).processes_matched == []
+        assert client.request_dynolog(endpoint, config, 9, [], 3).processes_matched == []
 
 
 def test_dynolog_request_that_kineto_would_lose_is_refused(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     file = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
@@ -389,12 +393,12 @@ def test_dynolog_request_that_kineto_would_lose_is_refused(
         soon = f"{file}PROFILE_START_TIME={int(time.time() * 1e3) + 9000}\n"
         message = {"fn": "setKinetOnDemandRequest", "config": soon, "job_id": 0, "pids": []}
         with pytest.raises(AgentRefused, match=r"can begin in 11\.\d s at the earliest"):
-            client.ask(door, message)
+            client.ask(endpoint, message)
         assert process.ask() == ""
 
 
 def test_dynolog_request_for_iterations_is_kept_from_a_process_that_makes_none(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     program = Path(__file__).parent / "programs" / "played_program.py"
@@ -409,7 +413,7 @@ def test_dynolog_request_for_iterations_is_kept_from_a_process_that_makes_none(
         assert stands.stdout.readline() == "up\n"
         config = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\nACTIVITIES_ITERATIONS=3\n"
         message = {"fn": "setKinetOnDemandRequest", "config": config, "job_id": 0, "pids": []}
-        answer = client.ask(door, message, 30.0)
+        answer = client.ask(endpoint, message, 30.0)
     finally:
         stands.kill()
         stands.communicate()
@@ -418,9 +422,9 @@ def test_dynolog_request_for_iterations_is_kept_from_a_process_that_makes_none(
     assert "makes no iterations" in answer["refused"]["77"]
 
 
-def test_refusal_has_what_dyno_looks_for(service: ProfilingService, door: Endpoint) -> None:
+def test_refusal_has_what_dyno_looks_for(service: ProfilingService, endpoint: Endpoint) -> None:
     # It ends in a panic over an answer without a list of processes.
-    with socket.create_connection((door.host, door.port), 5) as connection:
+    with socket.create_connection((endpoint.host, endpoint.port), 5) as connection:
         message = {"fn": "setKinetOnDemandRequest", "config": "PROFILE_MEMORY=true", "pids": [0]}
         answer = wire.exchange(connection, message, 5.0)
     assert answer["processesMatched"] == []
@@ -428,7 +432,7 @@ def test_refusal_has_what_dyno_looks_for(service: ProfilingService, door: Endpoi
 
 
 def test_dynolog_request_leaves_the_launcher_out(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     (sockets / "traces").mkdir()
     program = Path(__file__).parent / "programs" / "played_program.py"
@@ -445,7 +449,7 @@ def test_dynolog_request_leaves_the_launcher_out(
             assert rank.stdout is not None
             assert rank.stdout.readline() == "up\n"
             config = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
-            answer = client.request_dynolog(door, config, 0, [], 1)
+            answer = client.request_dynolog(endpoint, config, 0, [], 1)
             assert answer.processes_matched == answer.activity_profilers_triggered == [77]
             assert "a.json" in rank.stdout.readline()
             assert launcher.ask() == ""
@@ -455,16 +459,16 @@ def test_dynolog_request_leaves_the_launcher_out(
 
 
 def test_first_processes_of_containers_write_to_files_of_their_own(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     # Each is pid 1 to itself, and Kineto tells files apart by that alone.
     (sockets / "traces").mkdir()
     program = Path(__file__).parent / "programs" / "played_program.py"
     for ask_all in (
         lambda: client.request_dynolog(
-            door, f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n", 0, [], 9
+            endpoint, f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n", 0, [], 9
         ),
-        lambda: client.place(door, ProfileRequest()),
+        lambda: client.place(endpoint, ProfileRequest()),
     ):
         processes = [
             subprocess.Popen(

@@ -35,17 +35,17 @@ def _may_mount() -> bool:
     return False
 
 
-def command(door: Endpoint, out: Path, *before: str) -> list[str]:
-    return [*before, *HANGLAB, "--host", str(door), "--duration-ms", "50", "--out", str(out)]
+def command(endpoint: Endpoint, out: Path, *before: str) -> list[str]:
+    return [*before, *HANGLAB, "--host", str(endpoint), "--duration-ms", "50", "--out", str(out)]
 
 
 def test_interrupted_command_takes_back_what_no_process_has(
-    service: ProfilingService, door: Endpoint, sockets: Path, tmp_path: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         asking = subprocess.Popen(
-            command(door, tmp_path / "out"),
+            command(endpoint, tmp_path / "out"),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -93,7 +93,7 @@ def ask_with_trace(
 @pytest.mark.skipif(not _may_mount(), reason="a mount of its own needs root: run as root")
 @pytest.mark.usefixtures("service")
 def test_full_folder_is_told_and_nothing_half_is_left(
-    door: Endpoint, sockets: Path, tmp_path: Path
+    endpoint: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -104,7 +104,7 @@ def test_full_folder_is_told_and_nothing_half_is_left(
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
-        done = ask_with_trace(command(door, out, *before), process, environment)
+        done = ask_with_trace(command(endpoint, out, *before), process, environment)
     assert done.returncode != 0, done.stdout
     # The table folds its lines.
     assert "No space left on device" in " ".join(done.stdout.split())
@@ -114,14 +114,14 @@ def test_full_folder_is_told_and_nothing_half_is_left(
 
 @pytest.mark.usefixtures("service")
 def test_folder_that_is_a_file_is_told_before_anybody_is_asked(
-    door: Endpoint, sockets: Path, tmp_path: Path
+    endpoint: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     out.write_text("in the way")
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         done = subprocess.run(
-            command(door, out),
+            command(endpoint, out),
             capture_output=True,
             text=True,
             timeout=60,

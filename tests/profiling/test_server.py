@@ -28,8 +28,8 @@ from hanglab.recorder.profiling.service import ProfilingService, Settings
 TOKEN = "a token that nobody guesses"
 
 
-def serves(door: Endpoint) -> bool:
-    return client.ask(door, {"fn": "getStatus"}) == {"status": 1}
+def serves(endpoint: Endpoint) -> bool:
+    return client.ask(endpoint, {"fn": "getStatus"}) == {"status": 1}
 
 
 def test_it_listens_beyond_loopback_only_with_a_token(sockets: Path) -> None:
@@ -87,7 +87,7 @@ def test_no_path_leads_out_of_the_output_root(tmp_path: Path, path: str) -> None
 
 
 def test_dynolog_request_cannot_write_elsewhere(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
@@ -97,7 +97,7 @@ def test_dynolog_request_cannot_write_elsewhere(
             f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\nEVENTS_LOG_FILE=/etc/a\n",
         ):
             with pytest.raises(AgentRefused):
-                client.request_dynolog(door, config, 0, [], 3)
+                client.request_dynolog(endpoint, config, 0, [], 3)
         assert process.ask() == ""
 
 
@@ -111,45 +111,45 @@ def test_dynolog_request_cannot_write_elsewhere(
     ],
 )
 def test_request_that_cannot_be_read_is_told(
-    service: ProfilingService, door: Endpoint, asked: object
+    service: ProfilingService, endpoint: Endpoint, asked: object
 ) -> None:
     with pytest.raises(AgentRefused):
-        client.ask(door, {"fn": "hanglab.profile", "asked": asked})
+        client.ask(endpoint, {"fn": "hanglab.profile", "asked": asked})
 
 
 @pytest.mark.parametrize("file", ["../../etc/passwd", "/etc/passwd", "", None, 3])
 def test_only_traces_of_an_order_are_handed_out(
-    service: ProfilingService, door: Endpoint, sockets: Path, file: object
+    service: ProfilingService, endpoint: Endpoint, sockets: Path, file: object
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, ProfileRequest())
+        order, _ = client.place(endpoint, ProfileRequest())
         with pytest.raises(AgentRefused, match="has no trace"):
-            client.ask(door, {"fn": "hanglab.fetch", "order": order, "file": file})
+            client.ask(endpoint, {"fn": "hanglab.fetch", "order": order, "file": file})
 
 
 def test_what_is_fetched_is_whole_or_not_there_and_overwrites_nothing(
-    service: ProfilingService, door: Endpoint, sockets: Path, tmp_path: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path, tmp_path: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
-        order, _ = client.place(door, ProfileRequest(window=TraceWindow(duration_ms=100)))
+        order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=100)))
         write_trace(process.ask(), os.getpid())
         deadline = time.monotonic() + 10
-        while not (receipt := client.receipts(door, order)[0]).final:
+        while not (receipt := client.receipts(endpoint, order)[0]).final:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         target = tmp_path / "trace.json"
-        client.fetch(door, order, receipt.file, target)
+        client.fetch(endpoint, order, receipt.file, target)
         assert target.read_bytes() == Path(receipt.path).read_bytes()
         target.write_text("mine")
         with pytest.raises(FileExistsError):
-            client.fetch(door, order, receipt.file, target)
+            client.fetch(endpoint, order, receipt.file, target)
         assert target.read_text() == "mine"
         target.unlink()
         Path(receipt.path).unlink()
         with pytest.raises(AgentRefused, match="cannot be read"):
-            client.fetch(door, order, receipt.file, target)
+            client.fetch(endpoint, order, receipt.file, target)
         assert not target.exists()
 
 
@@ -164,12 +164,12 @@ def test_agent_cannot_have_its_client_write_elsewhere(tmp_path: Path, file: str)
 
 @pytest.mark.parametrize("patience_s", [0.0, -1.0, 1e300])
 def test_nobody_is_waited_for_without_end(
-    service: ProfilingService, door: Endpoint, sockets: Path, patience_s: float
+    service: ProfilingService, endpoint: Endpoint, sockets: Path, patience_s: float
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
         process.ask()
         with pytest.raises(AgentRefused, match="at most 3600 s"):
-            client.place(door, ProfileRequest(patience_s=patience_s))
+            client.place(endpoint, ProfileRequest(patience_s=patience_s))
 
 
 def test_jobs_of_other_users_may_ask(service: ProfilingService, sockets: Path) -> None:
@@ -178,12 +178,14 @@ def test_jobs_of_other_users_may_ask(service: ProfilingService, sockets: Path) -
 
 
 def test_garbage_giants_and_slow_clients_do_no_harm(
-    service: ProfilingService, door: Endpoint
+    service: ProfilingService, endpoint: Endpoint
 ) -> None:
     generator = random.Random(1)
     with contextlib.ExitStack() as stack:
         for kind in range(60):
-            connection = stack.enter_context(socket.create_connection((door.host, door.port), 5))
+            connection = stack.enter_context(
+                socket.create_connection((endpoint.host, endpoint.port), 5)
+            )
             with contextlib.suppress(OSError):
                 if kind % 4 == 0:
                     connection.sendall(generator.randbytes(100))
@@ -196,7 +198,7 @@ def test_garbage_giants_and_slow_clients_do_no_harm(
         deadline = time.monotonic() + 15
         while True:
             try:
-                assert serves(door)
+                assert serves(endpoint)
                 break
             except AgentUnreachable:
                 assert time.monotonic() < deadline
@@ -204,7 +206,7 @@ def test_garbage_giants_and_slow_clients_do_no_harm(
 
 
 def test_ten_thousand_hostile_frames_and_the_agent_still_serves(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     generator = random.Random(2)
     good = fabric.encode_request(fabric.FabricRequest(3, 0, (os.getpid(),)))
@@ -216,7 +218,7 @@ def test_ten_thousand_hostile_frames_and_the_agent_still_serves(
             sender.sendto(bytes(data[: generator.randint(0, len(data))]), f"{sockets}/dynolog")
     with played(sockets, os.getpid()) as (process,):
         assert process.ask() == ""
-        assert len(client.status(door).processes) == 1
+        assert len(client.status(endpoint).processes) == 1
 
 
 def test_socket_of_a_living_daemon_is_not_taken_over(

@@ -40,10 +40,10 @@ def test_what_fails_beside_the_fabric_does_not_end_it(sockets: Path) -> None:
     settings = Settings(sockets / "traces", "here", sockets)
     service = ProfilingService(settings, at_work=full, trouble=troubles.append)
     try:
-        door = Endpoint("127.0.0.1", service.port)
+        endpoint = Endpoint("127.0.0.1", service.port)
         with played(sockets, os.getpid()) as (process,):
             process.ask()
-            client.place(door, ProfileRequest())
+            client.place(endpoint, ProfileRequest())
             assert process.ask() != ""
             deadline = time.monotonic() + 10
             while not troubles:

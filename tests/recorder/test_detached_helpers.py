@@ -68,9 +68,9 @@ def grow_up() -> None:
 
 
 def found(scene: tuple[UnregisteredRanks, Watcher]) -> list[int]:
-    strays, watcher = scene
-    strays._last = float("-inf")
-    return [rank.pid for rank in strays.look(watcher)]
+    unregistered, watcher = scene
+    unregistered._last = float("-inf")
+    return [rank.pid for rank in unregistered.look(watcher)]
 
 
 def test_a_helper_of_a_rank_that_lives_is_none_nor_when_it_has_ended(scene, start, tmp_path):

@@ -41,7 +41,10 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answer:
 
 
 def found(job: str = "1234_7") -> list[tuple[str, int]]:
-    return [(door.host, door.port) for door in find_endpoints(None, [], None, job, None, None)]
+    return [
+        (endpoint.host, endpoint.port)
+        for endpoint in find_endpoints(None, [], None, job, None, None)
+    ]
 
 
 def test_hosts_of_a_slurm_job_are_asked(nodes: Answer) -> None:
@@ -74,7 +77,7 @@ def test_agent_that_listens_on_one_address_only_is_found_there(nodes: Answer) ->
 
 
 def test_process_of_a_slurm_array_is_meant_by_its_task_and_by_the_array(
-    service: ProfilingService, door: Endpoint, sockets: Path
+    service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     slurm = {"SLURM_JOB_ID": "1241", "SLURM_ARRAY_JOB_ID": "1234", "SLURM_ARRAY_TASK_ID": "7"}
     process = subprocess.Popen(
@@ -88,11 +91,11 @@ def test_process_of_a_slurm_array_is_meant_by_its_task_and_by_the_array(
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         for job in ("1234_7", "1234", "1241"):
-            order, receipts = client.place(door, ProfileRequest(Selection(job=job)))
+            order, receipts = client.place(endpoint, ProfileRequest(Selection(job=job)))
             assert [receipt.rank for receipt in receipts] == [0]
-            client.cancel(door, order)
+            client.cancel(endpoint, order)
         with pytest.raises(AgentRefused, match="is job 1234_8"):
-            client.place(door, ProfileRequest(Selection(job="1234_8")))
+            client.place(endpoint, ProfileRequest(Selection(job="1234_8")))
     finally:
         process.kill()
         process.communicate()
@@ -120,8 +123,8 @@ def test_recorded_job_can_be_reached_from_other_hosts(
     case = tmp_path / "case"
     for host in ("n1", "n2", socket.gethostname()):
         host_folder(case, host).mkdir(parents=True)
-    doors = find_endpoints(case, [], None, "", token, None)
-    assert [(door.host, door.port, door.token) for door in doors] == [
+    endpoints = find_endpoints(case, [], None, "", token, None)
+    assert [(endpoint.host, endpoint.port, endpoint.token) for endpoint in endpoints] == [
         ("n1", 1778, opened.token),
         ("n2", 1778, opened.token),
     ]
