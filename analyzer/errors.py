@@ -6,4 +6,4 @@ from hanglab.recorder.errors import HanglabError
 
 
 class InputError(HanglabError):
-    """What was given cannot be analysed."""
+    """Input cannot be analysed."""

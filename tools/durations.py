@@ -14,7 +14,7 @@ from hanglab.harness.scenarios.durations import measured_seconds, table_path
 
 
 def main(run: Path) -> None:
-    """What the run did not pass through keeps its figure."""
+    """Entries that the run did not pass through keep their figures."""
     seconds: Counter[str] = Counter()
     for result in json.loads((run / "results.json").read_text())["results"]:
         if result["outcome"] == "pass":

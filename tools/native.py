@@ -88,7 +88,7 @@ def _compilers() -> list[list[str]]:
 
 
 def _failure(command: list[str]) -> str:
-    """What a command ended with; "" for nothing."""
+    """Last output of a command; "" for nothing."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Which file is which rank's dump, where names, contents and copies disagree."""
+"""Assignment of files to ranks, where names, contents and copies disagree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FEW = 16
 
 @dataclass(frozen=True)
 class Claim:
-    """What speaks for a file being one rank's dump.
+    """Reasons for a file to be one rank's dump.
 
     ``named`` is the rank in the file's name.  ``possible`` are the ranks that
     belong to every group the dump knows the members of, for a rank's dump names

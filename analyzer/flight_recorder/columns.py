@@ -25,7 +25,7 @@ ABSENT = -1
 
 
 class State(IntEnum):
-    """What an entry says of itself.  It may lie: see ``retired`` and the group's status."""
+    """State that an entry claims.  It may lie: see ``retired`` and the group's status."""
 
     UNKNOWN = 0
     SCHEDULED = 1
@@ -43,7 +43,7 @@ class GroupName:
 
 @dataclass(frozen=True)
 class Operation:
-    """What an entry does: ``nccl:send 0->1`` is backend nccl, op send, src 0, dst 1.
+    """Operation of an entry: ``nccl:send 0->1`` is backend nccl, op send, src 0, dst 1.
 
     ``src`` and ``dst`` are ranks within the group, ABSENT where there is none.
     """

@@ -1,4 +1,4 @@
-"""Which files of a folder may be dumps, and which rank their names speak of."""
+"""Files of a folder that may be dumps, and the ranks that their names speak of."""
 
 from __future__ import annotations
 

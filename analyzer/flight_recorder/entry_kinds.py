@@ -254,7 +254,7 @@ class Ring:
     def _numbers(
         self, like: Int64, kinds: list[EntryKind]
     ) -> tuple[dict[str, Int64], dict[str, Int64 | Float64]]:
-        """Where numbers stand, and what they are, by column."""
+        """Places of numbers, and their values, by column."""
         spots: dict[str, Int64] = {}
         numbers: dict[str, Int64 | Float64] = {}
         by_column: dict[str, list[tuple[int, int, int, int]]] = defaultdict(list)
@@ -323,7 +323,7 @@ def _everywhere(data: bytes, form: str) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where entries of one length have the bytes that may differ, and the opcodes before these."""
+    """Places at which entries of one length may differ, and the opcodes before these."""
 
     fixed: tuple[int, ...]
     mask: Int64
@@ -344,7 +344,7 @@ class _Layout:
 
 
 def _starts(data: bytes, opening: bytes, begin: int) -> Int64:
-    """Where dictionaries begin whose first key is got, by what may stand before ``opening``."""
+    """Places of dictionaries whose first key is got, by what may stand before ``opening``."""
     found = [m.start() for m in re.compile(re.escape(opening)).finditer(data, begin + 6)]
     at = np.array(found, dtype=np.int64)
     d = np.frombuffer(data, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Why a file cannot be used as a dump."""
+"""Reasons that a file cannot be used as a dump."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class RefusedDump(DumpError):
 
     @classmethod
     def again(cls, reason: str) -> RefusedDump:
-        """The same refusal, from its reason as it came out of a worker."""
+        """Make a refusal again of its reason as it came out of a worker."""
         return cls(reason.removeprefix(f"{REFUSED} (").removesuffix(")"))

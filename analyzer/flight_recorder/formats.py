@@ -44,7 +44,7 @@ _LIKENESSES = Likenesses()
 
 
 def foreign(head: bytes) -> str:
-    """What a file is if its first bytes show that it is no dump, else ""."""
+    """Format of a file whose first bytes show that it is no dump, else ""."""
     if not head:
         return "empty"
     for magic, what in _MAGIC.items():
@@ -130,7 +130,7 @@ def _by_kinds(data: bytes, *, rank: int, source: str) -> RankDump | None:
 
 
 def _by_c(data: bytes) -> Decoded | None:
-    """What C's unpickler makes of ``data``; None if anything about it is not sound."""
+    """Value that C's unpickler makes of ``data``; None if anything about it is not sound."""
     try:
         return Decoded(_DataOnly(_buffered(data)).load())
     except RefusedDump:

@@ -42,7 +42,7 @@ class Loaded:
 
 @dataclass
 class Mapped(Generic[T]):
-    """What a function made of each rank's dump, by rank; ``ranks`` stand beside ``results``."""
+    """Results of a function for each rank's dump; ``ranks`` stand beside ``results``."""
 
     ranks: list[int] = field(default_factory=list)
     results: list[T] = field(default_factory=list)
@@ -189,7 +189,7 @@ def _read_all(
     workers: int | None,
     deadline_s: float,
 ) -> tuple[dict[int, _Read[T]], dict[int, str]]:
-    """What each file held, and what is to be said of it, by the file's place in ``files``."""
+    """Content of each file, and what is to be said of it, by the file's place in ``files``."""
     reads: dict[int, _Read[T]] = {}
     reasons: dict[int, str] = {}
     for number, answer in _run(files, function, workers, deadline_s) if files else ():

@@ -18,7 +18,7 @@ class Marks:
         return [b"(X", len(nonce).to_bytes(4, "little"), nonce, *gets, b"t"]
 
     def values(self, decoded: Decoded | None, count: int) -> list[Any] | None:
-        """What the row holds that stands before all entries; None where it does not."""
+        """Content of the row that stands before all entries; None where there is none."""
         top = decoded.value if decoded is not None else None
         rows = top.get("entries") if type(top) is dict else None
         if type(rows) is not list or not rows or type(rows[0]) is not tuple:

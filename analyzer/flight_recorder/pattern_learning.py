@@ -1,4 +1,4 @@
-"""What a dump teaches of the dumps that may be like it."""
+"""Learn from a dump the pattern of those that may be like it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Pair = tuple[int, int]
 def learn_pattern(
     data: bytes, thinned: Thinned, entries: Entries, marks: Marks, decode: Decode
 ) -> Pattern | None:
-    """What ``data`` teaches, of which ``thinned`` and ``entries`` were made; None if nothing."""
+    """Pattern of ``data``, of which ``thinned`` and ``entries`` were made; None without one."""
     pattern = _pattern_of(data, thinned, marks, decode)
     return pattern if pattern and _confirms(pattern, data, thinned.begin, entries) else None
 
@@ -194,7 +194,7 @@ def _place(token: bytes) -> int:
 
 
 def _plan(data: bytes, thinned: Thinned) -> tuple[list[Column], UInt8]:
-    """How the numbers of all entries but the last are read, and the mask that hides them."""
+    """Places of the numbers of all entries but the last, and the mask that hides them."""
     d = np.frombuffer(data, dtype=np.uint8)
     begin, end = thinned.begin, int(thinned.starts[-1])
     mask = np.full(end - begin, 255, dtype=np.uint8)

@@ -43,7 +43,7 @@ class Likenesses:
     def recall(
         self, data: bytes, decode: Decode
     ) -> tuple[Decoded, Callable[[Entries], Entries]] | None:
-        """What is left to be read of ``data``, and how to make all entries of it."""
+        """Rest of ``data`` that must be read, and a function that makes all entries of it."""
         begin = find_entries(data) if self._known else None
         if begin is None:
             return None

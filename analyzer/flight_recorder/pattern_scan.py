@@ -11,13 +11,13 @@ RUN = re.compile(PLAIN + b"*", re.DOTALL)
 
 
 def find_entries(data: bytes) -> int | None:
-    """Where the first entry begins, if that can be seen."""
+    """Place at which the first entry begins, if that can be seen."""
     found = _ENTRIES.search(data)
     return None if found is None or data[:2] != b"\x80\x02" else found.end()
 
 
 def written(data: bytes, text: bytes, begin: int, end: int) -> int:
-    """Where a text is written out, -1 if nowhere."""
+    """Place at which a text is written out, -1 if nowhere."""
     return data.find(b"X" + len(text).to_bytes(4, "little") + text, begin, end)
 
 

@@ -1,4 +1,4 @@
-"""What the dumps of ranks that run one program have in common, and each one's own numbers."""
+"""Bytes that dumps of ranks of one program have in common, and each one's own numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TABLES = {
 
 @dataclass
 class Column:
-    """Where the numbers of one column stand, by their form; rows ascend in each."""
+    """Places of the numbers of one column, by their form; rows ascend in each."""
 
     name: str
     forms: list[tuple[str, Int64, Int64]]
@@ -85,7 +85,7 @@ class Pattern:
     tables: dict[str, dict[Any, int]]
 
     def agreement(self, tail: UInt8) -> int:
-        """How many bytes agree but for numbers."""
+        """Number of bytes that agree but for numbers."""
         for size in (_GLANCE, len(self.text)):
             size = min(size, len(self.text), len(tail))
             differing = tail[:size] ^ self.text[:size]

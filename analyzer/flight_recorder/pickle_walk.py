@@ -53,7 +53,7 @@ class Number:
 
 @dataclass
 class Walk:
-    """What a stretch of operations holds; places count from its beginning."""
+    """Content of a stretch of operations; places count from its beginning."""
 
     numbers: list[Number] = field(default_factory=list)
     #: (place, size) of the explicit memo index of each value that is remembered.
@@ -145,7 +145,7 @@ def walk(data: bytes, begin: int, end: int, keys: Mapping[int, str]) -> Walk | N
 
 @dataclass(frozen=True)
 class EntryKind:
-    """What entries have in common that are equal but for their numbers."""
+    """Bytes that entries have in common that are equal but for their numbers."""
 
     mask: tuple[int, ...]
     numbers: tuple[Number, ...]

@@ -70,7 +70,7 @@ Dicts = list[dict[str, Any]]
 
 
 class _Kind(NamedTuple):
-    """What the entries of one kind have in common."""
+    """Values that the entries of one kind have in common."""
 
     operation: Operation
     group: GroupName

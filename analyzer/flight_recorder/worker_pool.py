@@ -49,7 +49,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one item may use: processor seconds, and bytes beyond what the parent has."""
+    """Limits of one item: processor seconds, and bytes beyond what the parent has."""
 
     seconds: float
     memory: int

@@ -193,7 +193,7 @@ class _Groups:
 
 
 def _rows(calls: Calls) -> Int64:
-    """The same number for calls of one group and sequence number, in the order of time.
+    """Number calls: one number per group and sequence number, in the order of time.
 
     A rank has several entries under one number where operations were coalesced:
     the first stands beside the first of its peers, and so on.  A send or receive

@@ -30,7 +30,7 @@ MISMATCH_CAP = 10
 
 
 class Absent(str, Enum):
-    """Why a rank has no call in a row."""
+    """The reason that a rank has no call in a row."""
 
     NOT_ENTERED = "not entered"  # a member whose buffer ends before this number
     NOT_RECORDED = "not recorded"  # its buffer begins later, or holds unfinished calls only

@@ -1,4 +1,4 @@
-"""Which of the calls that belong together differ, and in what."""
+"""Differences among calls that belong together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was asked of the table of entries and is not in the dumps."""
+"""Filters of the table of entries that match nothing in the dumps."""
 
 from __future__ import annotations
 

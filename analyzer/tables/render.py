@@ -72,7 +72,7 @@ def _legend(table: EntriesTable) -> list[Text]:
 
 
 def _labels(groups: Collection[GroupOfCalls]) -> dict[GroupOfCalls, str]:
-    """What to call each group; groups that people call the same are told apart by members."""
+    """Names of groups; groups that people call the same are told apart by members."""
     counts = Counter(group.label for group in groups)
     return {
         group: group.label

@@ -1,4 +1,4 @@
-"""Which ranks and sequence numbers to show, as people write them."""
+"""Selections of ranks and sequence numbers, as people write them."""
 
 from __future__ import annotations
 

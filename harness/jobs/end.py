@@ -1,4 +1,4 @@
-"""How a job came to its end, as the harness saw it, and which error came first."""
+"""End of a job, as the harness saw it, and the error that came first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hanglab.harness.scenarios.declaration import Scenario
 
 @dataclass
 class Ending:
-    """How a job came to its end, as the harness saw it."""
+    """End of a job, as the harness saw it."""
 
     strikes: list[Strike] = field(default_factory=list)
     #: In the order in which they were seen; those that hanglab ended are not among them.

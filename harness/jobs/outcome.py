@@ -38,7 +38,7 @@ def exit_code(outcomes: Iterable[Outcome]) -> int:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the harness saw of the job with its own eyes, besides the Case."""
+    """Observations of the job by the harness, besides the Case."""
 
     #: Ranks that ended by themselves with an error, in that order.
     failed: tuple[int, ...] = ()

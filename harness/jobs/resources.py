@@ -1,4 +1,4 @@
-"""What a job gets of the machine while it runs: a slot, and on NCCL its GPUs and a port."""
+"""Resources of a job while it runs: a slot, and on NCCL its GPUs and a port."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Allotment:
             yield None if slot is None else environment
 
     def refusal(self, scenario: Scenario, backend: str) -> str | None:
-        """Why this machine cannot run it for want of GPUs, or None.
+        """The reason that this machine has too few GPUs for it, or None.
 
         Raises PoolTooSmall where the machine has the GPUs and may not use them.
         """

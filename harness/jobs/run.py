@@ -53,7 +53,7 @@ class RunRequest:
 
 @dataclass
 class Result:
-    """What came of a request.  ``verdict`` and ``folder`` are None where it got no further."""
+    """Result of a request.  ``verdict`` and ``folder`` are None where it got no further."""
 
     #: Name of the scenario.
     name: str
@@ -294,7 +294,7 @@ def _truth(
 
 
 def expectation(request: RunRequest) -> dict[str, object] | None:
-    """What is expected of a request's verdict, as JSON; None where nothing is."""
+    """Expectation of a request's verdict, as JSON; None where nothing is expected."""
     expect = request.scenario.expect
     if expect is None:
         return None

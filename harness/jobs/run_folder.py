@@ -21,13 +21,13 @@ LATEST = "latest"
 
 
 class ArtifactsError(HanglabError, OSError):
-    """What hanglab wants to leave on disk cannot be written."""
+    """Results cannot be written to disk."""
 
     advice = "Write into a folder that you may write to, with space left on its disk."
 
 
 class JobFolder:
-    """What one job leaves: ``case/``, ``truth.json``, ``verdict.json`` and ``log/``."""
+    """Files of one job: ``case/``, ``truth.json``, ``verdict.json`` and ``log/``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class JobFolder:
 
     @property
     def harness_log(self) -> Path:
-        """What hanglab itself has to say about the job."""
+        """Path of hanglab's own log of the job."""
         return self.log / "hanglab.log"
 
 

@@ -26,7 +26,7 @@ SCRIPT_HANG_AFTER_S: Final = 5.0
 
 @dataclass(frozen=True)
 class Options:
-    """How to run; None leaves a thing to each scenario."""
+    """Options of a run; None leaves a thing to each scenario."""
 
     backend: str = "gloo"
     launcher: str = "local"
@@ -86,7 +86,7 @@ def requests_of(scenario: Scenario, options: Options) -> list[RunRequest]:
 
 
 def refusal_of(scenario: Scenario, request: RunRequest) -> str | None:
-    """Why a scenario cannot run here as asked, or None.
+    """The reason that a scenario cannot run here as asked, or None.
 
     Raises PoolTooSmall where the GPUs that it needs are there, but not for hanglab.
     """
@@ -186,7 +186,7 @@ def write_results(
 def write_entries(
     folder: RunFolder, options: Options, entries: Sequence[Mapping[str, object]]
 ) -> dict[str, object]:
-    """The same of results that :func:`to_json` has made."""
+    """Write results that :func:`to_json` has made."""
     content: dict[str, object] = {
         "schema": SCHEMA,
         "folder": str(folder.path),

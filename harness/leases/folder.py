@@ -1,4 +1,4 @@
-"""Where the locks lie."""
+"""Folder of the locks."""
 
 from __future__ import annotations
 

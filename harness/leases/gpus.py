@@ -30,12 +30,12 @@ class Device:
 
     @property
     def key(self) -> str:
-        """The same for everybody on the machine who means this GPU."""
+        """Name of this GPU, equal for everybody on the machine."""
         return self.gpu.uuid if self.gpu is not None else f"visible-{self.token}"
 
 
 def visible_devices(machine: GpuInventory, environment: Mapping[str, str]) -> list[Device]:
-    """What CUDA would show: the outer CUDA_VISIBLE_DEVICES, or else all GPUs.
+    """GPUs that CUDA would show: the outer CUDA_VISIBLE_DEVICES, or else all.
 
     As CUDA does, an entry that means no GPU ends the list.  Places in the list
     are what ranks call their devices.
@@ -95,7 +95,7 @@ class GpuPool:
         return len(self.devices)
 
     def tokens(self, keys: Sequence[str]) -> list[str]:
-        """What CUDA_VISIBLE_DEVICES has to say so that these GPUs are seen, in the outer order."""
+        """Value of CUDA_VISIBLE_DEVICES that shows these GPUs, in the outer order."""
         wanted = set(keys)
         return [device.token for device in self.devices if device.key in wanted]
 

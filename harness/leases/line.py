@@ -44,7 +44,7 @@ class LeaseQueue:
         return Ticket(number, lock)
 
     def ahead_of(self, ticket: Ticket) -> int:
-        """How many living holders of tickets came before."""
+        """Number of living holders of tickets that came before."""
         ahead = 0
         for number, path in self._tickets():
             if number >= ticket.number:

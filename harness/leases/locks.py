@@ -78,7 +78,7 @@ def _lock(path: Path, how: int) -> Lock | None:
 
 
 def describe_holder(path: Path) -> str:
-    """Who signed a lock that is held, such as ``skipped_collective fault of process 4711``."""
+    """Signature of a lock that is held, such as ``skipped_collective fault of process 4711``."""
     try:
         signed = json.loads(path.read_bytes())
         return f"{signed['purpose'] or 'a job'} of process {signed['pid']}"

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Closeness(IntEnum):
-    """How near two GPUs are to each other; more is nearer."""
+    """Closeness of two GPUs; more is nearer."""
 
     FAR = 0
     SAME_NUMA_NODE = 1
@@ -33,7 +33,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class GpuInventory:
-    """What NVML told.  ``problem`` says why it told of no GPU."""
+    """GPUs by NVML.  ``problem`` says why it knows none."""
 
     gpus: tuple[Gpu, ...] = ()
     #: Of two UUIDs, in either order; pairs that are not there are far.

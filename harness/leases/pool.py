@@ -29,7 +29,7 @@ class PoolTooSmall(HanglabError):
 
 @dataclass(frozen=True)
 class ResourceKind:
-    """What is leased: a word for file names, and the words for one and for many."""
+    """A kind of resource: a word for file names, and the words for one and for many."""
 
     name: str
     one: str
@@ -111,7 +111,7 @@ class LeasePool:
                 ticket.tear()
 
     def _take(self, count: int, purpose: str) -> tuple[int, Held | None]:
-        """How many things are free, and the chosen ones with their locks if they do.
+        """Number of free things, and the chosen ones with their locks if they suffice.
 
         Locks everything that is free, and lets go of what is not chosen.
         """

@@ -1,4 +1,4 @@
-"""What a scenario declares: the decorator, the verdict it expects, and the record of both."""
+"""Declaration of a scenario: the decorator, the verdict it expects, and the record of both."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Scenario:
         return max(named, default=0) + 1
 
     def refuses_world(self, size: int) -> str | None:
-        """Why it cannot run with ``size`` ranks, or None if it can."""
+        """The reason that it cannot run with ``size`` ranks, or None if it can."""
         if not 1 <= size <= MOST_RANKS:
             return f"runs with 1 to {MOST_RANKS} ranks, not with {size}"
         if self.world_sizes and size not in self.world_sizes:

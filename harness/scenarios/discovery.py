@@ -48,7 +48,7 @@ class BrokenFile:
 
 @dataclass
 class Found:
-    """What files declare.  ``plain`` are Python files without any declaration."""
+    """Scenarios found in files.  ``plain`` are Python files without any declaration."""
 
     scenarios: list[Scenario] = field(default_factory=list)
     broken: list[BrokenFile] = field(default_factory=list)

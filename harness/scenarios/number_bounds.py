@@ -10,5 +10,5 @@ MOST_RANKS: Final = 4096
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is an integer; True and False are none."""
+    """True for an integer; True and False are none."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""What a job does after it has been captured: hang still, move again, or hang after all."""
+"""Judges a job after its capture: it hangs still, moves again, or hangs after all."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Capture:
             self.absent.append(absence)
 
     def miss_what_ended(self, rank: WatchedRank) -> None:
-        """What a rank took with it that had ended when the others were captured."""
+        """Evidence that a rank took with it that had ended when the others were captured."""
         if rank.exit is None or rank.exit.by_recorder:
             return
         for what in (files.FLIGHT_RECORDER.name, files.STACKS.name, files.PROCESSES.name):

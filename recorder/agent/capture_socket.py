@@ -45,7 +45,7 @@ class CaptureSocket:
         return self._listener.fileno() if self._listener is not None else None
 
     def accept(self) -> str | None:
-        """What somebody asks a capture for; None if nobody does."""
+        """The reason for which somebody asks for a capture; None if nobody does."""
         if self._listener is None:
             return None
         try:

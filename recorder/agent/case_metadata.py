@@ -1,4 +1,4 @@
-"""What the Case says of the host and of the whole job, and of what it lacks."""
+"""Records of the host and of the whole job, and of what the Case lacks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class CaseMetadata:
             self._capture.miss(files.STDERR.name, str(error.strerror), rank)
 
     def write_manifest(self, ranks: list[WatchedRank]) -> list[str]:
-        """What went wrong with it."""
+        """Problems met while it was gathered."""
         self._write_stderr()
         if self._several:
             return []
@@ -86,7 +86,7 @@ class CaseMetadata:
         return []
 
     def absent(self, ranks: list[WatchedRank]) -> list[Absence]:
-        """What is missing in the end.
+        """Evidence that is missing in the end.
 
         A rank may have registered after it was attached to, and how it ended may have
         been told late.

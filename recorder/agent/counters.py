@@ -25,7 +25,7 @@ class CounterFile:
         self.counters: Counters | None = None
 
     def changes(self) -> str:
-        """What of them has changed since the last call; "" if nothing."""
+        """The counter that has changed since the last call; "" if none has."""
         old = self.counters
         new = self._read()
         if new is not None and new != old:

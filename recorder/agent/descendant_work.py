@@ -1,4 +1,4 @@
-"""What the processes below a rank compute while it waits for them.
+"""Processor time of the processes below a rank while it waits for them.
 
 A rank that has started a compiler, or waits for its loader's workers, uses no
 processor itself.  Processor time is no movement, of a child's as little as of

@@ -1,4 +1,4 @@
-"""How ranks ended: seen at the moment when it happens, or told by who collected them.
+"""Ends of ranks: seen at the moment when they happen, or told by who collected them.
 
 A zombie shows its status, but the parent may collect it before anybody looks.  The
 launcher writes down what it collects if it is Python and has the start-up hook;

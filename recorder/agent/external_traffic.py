@@ -165,7 +165,7 @@ def _owners(families: Sequence[RankProcesses]) -> dict[int, int]:
 def _outside(
     data: Iterable[Flow], owners: Mapping[int, int], ends: Mapping[tuple[End, End], int]
 ) -> Iterable[int]:
-    """Who moves it, unless another rank is at the other end."""
+    """Ranks that move data, unless another rank is at the other end."""
     for flow in data:
         rank = owners.get(flow.inode)
         other = owners.get(ends.get((flow.remote, flow.local), 0))

@@ -1,4 +1,4 @@
-"""How the ranks of this host ended, and which of them failed first."""
+"""Ends of this host's ranks, and which of them failed first."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RankEnds:
         self.write(rank.folder, rank.rank, end, vanished)
 
     def write(self, folder: Path, rank: int, end: Exit, vanished: bool = False) -> None:
-        """The same of a rank that has no more than a folder."""
+        """Notes the end of a rank that has no more than a folder."""
         if not _untold(end):
             try:
                 write(folder, files.EXIT, end)

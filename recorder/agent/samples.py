@@ -22,7 +22,7 @@ def socket_of(rank: WatchedRank, runtime: Path) -> Path:
 
 
 def kind_of(rank: WatchedRank, pid: int) -> ProcessKind:
-    """Whether a process is the rank, one of its loader's workers, or another child.
+    """The kind of a process: the rank, one of its loader's workers, or another child.
 
     A forked worker has its parent's command line, a spawned one says so in its own.
     """

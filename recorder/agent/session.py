@@ -1,4 +1,4 @@
-"""What the agent does: it watches, captures when that is due, and obeys.
+"""The agent's work: it watches, captures when that is due, and obeys.
 
 The commands and events are those of :mod:`hanglab.recorder.agent.driver_channel`.
 """

@@ -63,7 +63,7 @@ def native_threads_of(pid: int) -> list[ThreadStack]:
 
 
 def spawn_number(pid: int) -> int | None:
-    """Which of the processes of ``torch.multiprocessing.spawn`` this one is; None if none.
+    """The number of a process of ``torch.multiprocessing.spawn``; None if it is none.
 
     Of all variables on the stack only that of torch's own frame is looked at.
     Raises NoStacks.
@@ -124,7 +124,7 @@ def _reason(text: str) -> str:
 
 
 def position(threads: Iterable[ThreadStack], user_code: Callable[[str], bool]) -> Position:
-    """Where the user's code stands: per thread the functions, without lines.
+    """Position of the user's code: per thread the functions, without lines.
 
     Of the main thread, where it runs no user code, all functions.  Other threads
     without user code are libraries' own and may flicker for ever.

@@ -1,4 +1,4 @@
-"""Whose standard error a file is: a rank's own, or that of several ranks together.
+"""Files of standard error: a rank's own, or one of several ranks together.
 
 Ranks of a launcher whose output goes to a file all write into it.  What stands there
 must not be taken for each one's own word.

@@ -79,7 +79,7 @@ class TorchDumps:
         return False
 
     def _files(self) -> dict[int, int]:
-        """When each rank's file was changed, in nanoseconds."""
+        """Time of the last change of each rank's file, in nanoseconds."""
         found: dict[int, int] = {}
         prefix = self._prefix
         if prefix is None:

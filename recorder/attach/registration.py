@@ -32,7 +32,7 @@ def register(case: Path, host: str, found: FoundRank) -> WatchedRank:
 
 
 def describe(found: FoundRank, attempt: int) -> RankProcess:
-    """What /proc says of a rank, as it would have described itself."""
+    """Description of a rank by /proc, as it would have described itself."""
     return RankProcess(
         pid=found.pid,
         rank=found.rank,
@@ -47,7 +47,7 @@ def describe(found: FoundRank, attempt: int) -> RankProcess:
 
 
 def python_of(pid: int) -> Python:
-    """Where the process's interpreter and packages lie, by the files that it has mapped."""
+    """Folders of the process's interpreter and packages, by the files that it has mapped."""
     files = mapped_files(pid)
     sites = {match["site"] for path in files if (match := _TORCH.fullmatch(path))}
     places = {_up_to(path, "site-packages") or _up_to(path, "dist-packages") for path in files}

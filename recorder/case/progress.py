@@ -103,7 +103,7 @@ def read_counters(data: bytes | memoryview | mmap.mmap) -> Counters:
 
 
 def _latest_event(data: bytes | memoryview | mmap.mmap, slots: tuple[int, ...]) -> int:
-    """When anything last happened to the operation that was entered last; 0 if not told."""
+    """Time of the last event of the operation that was entered last; 0 if not told."""
     total = slots[Slot.OPERATIONS_TOTAL]
     at = Slot.TABLES + 3 * layout.OPERATIONS.place
     if slots[Slot.VERSION] == 1 or total <= 0 or len(data) < layout.HEADER_BYTES:

@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct):
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """Why the recorder captured.  ``quiet_s`` is how long nothing had moved by then."""
+    """The reason of a capture.  ``quiet_s`` is how long nothing had moved by then."""
 
     kind: TriggerKind
     at: Clock

@@ -47,7 +47,7 @@ class HostStatus:
 
 
 class DynologAnswer(msgspec.Struct, rename="camel"):
-    """Whom a dynolog daemon told, by their ids in their own namespace."""
+    """Processes that a dynolog daemon told, by their ids in their own namespace."""
 
     processes_matched: list[int]
     activity_profilers_triggered: list[int]
@@ -68,7 +68,7 @@ class _OrderAnswer(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where an agent listens and what it wants to see."""
+    """Address at which an agent listens, and the credentials that it wants to see."""
 
     host: str
     port: int
@@ -117,7 +117,7 @@ def is_dynolog(endpoint: Endpoint) -> bool:
 
 
 def status(endpoint: Endpoint, look: Literal["", "briefly", "thoroughly"] = "") -> HostStatus:
-    """Who is registered.  Raises AgentUnreachable and AgentRefused.
+    """Processes that are registered.  Raises AgentUnreachable and AgentRefused.
 
     ``look``: have the agent see first which of them stand still, and compare clocks well enough
     for a common start; it takes a second or more.

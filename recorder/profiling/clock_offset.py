@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ClockAnswer:
-    """What a host said its wall clock was, and between which times of ours; milliseconds."""
+    """A host's wall clock, and the times of ours between which it said so; milliseconds."""
 
     before_ms: float
     after_ms: float

@@ -1,4 +1,4 @@
-"""What is asked of a process, as the configuration text that Kineto reads.
+"""Requests to a process, as the configuration text that Kineto reads.
 
 ``KEY=VALUE`` lines (kineto, libkineto/src/Config.cpp and ActivityProfilerController.cpp).
 A key that Kineto does not know warns in the job's log, a bad integer loses the
@@ -54,7 +54,7 @@ class BadConfiguration(HanglabError, ValueError):
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """What a trace holds beside the operators themselves."""
+    """Details that a trace holds beside the operators themselves."""
 
     shapes: bool = False
     stacks: bool = False
@@ -63,7 +63,7 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 class TraceWindow(msgspec.Struct, frozen=True):
-    """When a trace is taken: for a time, or for a number of iterations.
+    """The time or the iterations for which a trace is taken.
 
     ``iterations`` 0 means by time.  ``start_ms`` is wall time in milliseconds
     since the epoch, 0 for as soon as possible.
@@ -175,7 +175,7 @@ def lasts_s(text: str, now_s: float) -> float | None:
 
 
 def trace_path(file: str, pid: int) -> str:
-    """Where Kineto writes: ``_<pid>`` goes before the first ``.pt.trace.json`` or ``.json``."""
+    """Path of a trace: Kineto puts ``_<pid>`` before the first ``.pt.trace.json`` or ``.json``."""
     for ending in (".pt.trace.json", ".json"):
         at = file.find(ending)
         if at >= 0:

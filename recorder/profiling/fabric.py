@@ -55,7 +55,7 @@ class Context:
 
 
 def decode(data: bytes) -> FabricRequest | Context:
-    """What a process says.  Raises BadFrame."""
+    """Decode a process's message.  Raises BadFrame."""
     if len(data) < _HEADER.size:
         raise BadFrame(f"{len(data)} bytes are too few for a header")
     size, kind = _HEADER.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Whether a process makes no iterations, so that a request by iterations would wait for ever."""
+"""Pace of iterations: a request by iterations would wait for ever where there are none."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class IterationPace:
         self._seen: dict[int, tuple[float, str, bool]] = {}
 
     def look(self, client: Client, thorough: bool) -> str:
-        """Why the process is thought to make no iterations; "" if it is not."""
+        """The reason to think that the process makes no iterations; "" if there is none."""
         pid = client.identity.pid
         if pid is None:
             return ""
@@ -74,7 +74,7 @@ class IterationPace:
         return reason
 
     def known(self, client: Client) -> str:
-        """What the latest look saw, if it was not long ago."""
+        """Result of the latest look, if it was not long ago."""
         seen = self._seen.get(client.identity.pid or -1)
         return seen[1] if seen is not None and time.monotonic() - seen[0] < _FRESH_S else ""
 
@@ -95,7 +95,7 @@ class IterationPace:
             return
 
     def pace(self, client: Client) -> Pace:
-        """How far a recorded rank is, by its optimizer's steps, as Kineto counts them."""
+        """Iterations of a recorded rank: its optimizer's steps, as Kineto counts them."""
         folder = self._folder_of(client)
         if folder is None:
             return Pace()
@@ -113,7 +113,7 @@ class IterationPace:
 
 
 def by_progress(folder: Path) -> str | None:
-    """What a recorded rank's own counters say; None where they cannot be had."""
+    """Pace by a recorded rank's own counters; None where they cannot be had."""
     counters = _counters(folder)
     if counters is None:
         return None
@@ -133,7 +133,7 @@ def by_progress(folder: Path) -> str | None:
 
 
 def by_stack(pid: int, thorough: bool = True) -> str:
-    """Whether the main thread stands at one line, and gets nowhere from there.
+    """True if the main thread stands at one line, and gets nowhere from there.
 
     A rank that spends nearly all its time in one wait is met there at every look,
     too, but comes out of it now and then, and then works.  ``thorough``: look for

@@ -36,7 +36,7 @@ ROUNDUP = 50
 
 @dataclass
 class HostPart:
-    """What became of the request on one host."""
+    """Result of the request on one host."""
 
     endpoint: Endpoint
     host: str
@@ -62,7 +62,7 @@ class TooEarly(HanglabError):
 
 @dataclass
 class RequestPlan:
-    """What is to be asked of which hosts."""
+    """A request, and the hosts that are to be asked."""
 
     endpoints: Sequence[Endpoint]
     asked: ProfileRequest
@@ -264,7 +264,7 @@ _K = TypeVar("_K")
 def everywhere(
     places: Sequence[_K], act: Callable[[_K], _T]
 ) -> list[_T | AgentUnreachable | AgentRefused]:
-    """What ``act`` gives for each, all at once; what fails for one stays its own."""
+    """Results of ``act`` for each, all at once; a failure stays with the one that it is of."""
 
     def attempt(place: _K) -> _T | AgentUnreachable | AgentRefused:
         try:

@@ -1,4 +1,4 @@
-"""Who a process is: its rank, its world size and its job, from outside.
+"""Identity of a process from outside: its rank, its world size and its job.
 
 By the recorder's own registration where the job is recorded, else by what the
 launcher put into its environment.  A launcher sees no RANK; a loader worker sees
@@ -19,7 +19,7 @@ _JOBS = ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID")
 
 @dataclass(frozen=True)
 class Identity:
-    """What is known of one process."""
+    """Rank, world size and job of one process."""
 
     #: As the agent sees it; None where it lies in another pid namespace.
     pid: int | None

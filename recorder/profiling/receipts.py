@@ -42,7 +42,7 @@ class Receipt(msgspec.Struct):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which processes are meant.  Empty lists and "" mean all."""
+    """Selects processes.  Empty lists and "" mean all."""
 
     ranks: list[int] = []
     pids: list[int] = []

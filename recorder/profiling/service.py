@@ -36,7 +36,7 @@ _MOST_TROUBLES = 20
 
 @dataclass(frozen=True)
 class Settings:
-    """How an agent listens and what it may do."""
+    """Settings of an agent: where it listens and what it may do."""
 
     #: Folder below which traces are written.
     root: Path

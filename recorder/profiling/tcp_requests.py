@@ -1,4 +1,4 @@
-"""What the TCP side answers: Dynolog's own requests, and hanglab's."""
+"""Answers over TCP to Dynolog's own requests and to hanglab's."""
 
 from __future__ import annotations
 

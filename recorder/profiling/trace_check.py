@@ -41,7 +41,7 @@ class TraceCheck:
             self._problem = ""
 
     def result(self) -> Checked | None:
-        """What came of it; None while it is under way."""
+        """Result of the check; None while it is under way."""
         if self._problem or self._process is None:
             return Checked(False, self._problem)
         if self._process.poll() is None:

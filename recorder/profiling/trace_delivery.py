@@ -1,4 +1,4 @@
-"""What a process is told to trace, from the line that it stands in to its end.
+"""Delivery of a trace request to a process, from its turn in the queue to its end.
 
 Kineto has room for one request.  It says that it is idle while one waits in it,
 by time or for an iteration, and drops without a word whatever comes then.  So

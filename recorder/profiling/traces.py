@@ -26,7 +26,7 @@ _EVENT = re.compile(r"\{\s*\"ph\"")
 
 
 class Check(msgspec.Struct):
-    """What to do with one file."""
+    """One file to be checked."""
 
     path: str
     #: Where the finished trace goes.
@@ -41,7 +41,7 @@ class Check(msgspec.Struct):
 
 
 class Checked(msgspec.Struct):
-    """What the file turned out to be."""
+    """Result of the check of a file."""
 
     ok: bool
     reason: str = ""

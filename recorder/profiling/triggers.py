@@ -1,4 +1,4 @@
-"""When a trace is taken without anybody asking: something became slow."""
+"""Triggers of traces that nobody asked for: something became slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which argument of which process-group method holds what.
+"""Arguments of process-group methods, by method and position.
 
 torch calls these methods with positional arguments, and options last; the
 bindings' other overloads pass root and reduce operation directly.
@@ -15,7 +15,7 @@ from hanglab.recorder.rank.error_guard import is_the_jobs
 
 
 class Method(NamedTuple):
-    """How to read a call of one method; ``args`` come without the group itself."""
+    """Reads the calls of one method; ``args`` come without the group itself."""
 
     #: Position of the tensor whose shape stands for the operation, or of a list that
     #: begins with it; -1 if there is none.
@@ -83,7 +83,7 @@ def splits_of(method: Method, args: tuple[Any, ...]) -> str:
 
 
 def rest_of(method: Method) -> Callable[[Any, Any], Hashable] | None:
-    """What is to be looked up of a call besides its tensor, from its second and third argument.
+    """Values of a call besides its tensor, from its second and third argument.
 
     None where there is nothing.  Raises whatever odd arguments raise.
     """
@@ -101,7 +101,7 @@ def rest_of(method: Method) -> Callable[[Any, Any], Hashable] | None:
 
 
 class CallArguments(NamedTuple):
-    """What a call's arguments say of its operation, as far as they can be read."""
+    """Properties of an operation from its call's arguments, as far as they can be read."""
 
     #: None where it is unknown.
     size: Any = None

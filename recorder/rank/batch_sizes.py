@@ -1,4 +1,4 @@
-"""How much a data loader hands out: ranks whose batches differ in size differ in work."""
+"""Sizes of a loader's batches: ranks whose batches differ in size differ in work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the rank's Python leaves, and where: a call that ends it, or the end of its program.
+"""The end of the rank's Python: the call that ends it, or the end of its program, with its line.
 
 An exit code says neither.  A rank that ended well, too early for its peers, left no
 exception and no stack: all that is known of its end is what it called.

@@ -23,7 +23,7 @@ _PIPE = ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",)
 
 
 def switches(environment: Mapping[str, str], runtime: Path, host: Path) -> dict[str, str]:
-    """What is to be added to an environment; what it has already, by any name, stays.
+    """Variables to add to an environment; what it has already, by any name, stays.
 
     ``host`` is this host's folder in the Case.
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Hooks:
-    """What was replaced where, so that all of it can be put back.
+    """Replaced attributes, so that all of them can be put back.
 
     Whoever replaces an attribute after us keeps us below: what he put there stays when
     ours is to go, and ours has to go on calling the original.

@@ -1,4 +1,4 @@
-"""Where the rank spends its time: lines of user code, looked at now and then.
+"""Samples of the lines of user code at which the rank spends its time.
 
 A job that moves leaves no stack behind.  The recorder's thread looks at the
 main thread now and then and counts the innermost line of user code, with what
@@ -59,7 +59,7 @@ class LineSampler:
             frame = frame.f_back
 
     def rows(self) -> list[dict[str, object]]:
-        """What records.LineCount holds, most frequent first."""
+        """Rows of records.LineCount, most frequent first."""
         return [
             {
                 "file": file,

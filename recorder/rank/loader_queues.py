@@ -1,4 +1,4 @@
-"""How full the queues between a rank and its loader's workers are.
+"""Lengths of the queues between a rank and its loader's workers.
 
 A rank that waits for a batch may have a worker that is stuck in one, a worker
 that is gone, or a batch that lies ready.  The queues' depths, the batches asked

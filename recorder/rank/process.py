@@ -1,4 +1,4 @@
-"""What a rank says of itself at its start, and what its environment may be told."""
+"""A rank's description of itself at its start, and the part of its environment that is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rank uses of its processors, and how long it is kept from them, over time."""
+"""Processor time that the rank uses and waits for, over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How processes ended, told by the Python program that started them.
+"""Ends of processes, told by the Python program that started them.
 
 A launcher collects its ranks' exit statuses, and then nobody else can ask the
 kernel for them.  Here each status that passes through ``os.waitpid`` is written

@@ -217,7 +217,7 @@ class RankRecorder:
         return {"done": "all", "problems": [*self.problems, *problems]}
 
     def _write_standing(self) -> None:
-        """Where the user's code stands and stood: its loops, its waits, its frequent lines."""
+        """Writes the position of the user's code: its loops, its waits, its frequent lines."""
         with GUARD:
             self._note_shapes(standing_code(self._program))
         with GUARD:

@@ -84,7 +84,7 @@ class _Totals:
 
 
 def section_type(progress: ProgressFile) -> SectionFactory:
-    """What makes this file's sections, each a context manager that swallows nothing.
+    """The class of this file's sections, context managers that swallow nothing.
 
     Its ``write_totals`` is to be called now and then: the ring of sections is always
     up to date, the table of totals only then.

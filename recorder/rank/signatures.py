@@ -1,4 +1,4 @@
-"""What repeats in operations, written once: their records name it by a number."""
+"""Signatures of operations, written once: records name them by a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each thread waits for, and whether it would ever give up.
+"""Waits of threads: for what, and with or without a limit.
 
 A stack shows that a thread waits on a condition or for a lock, but no timeout.
 The variables of the standard library's frames do, and so does the system call

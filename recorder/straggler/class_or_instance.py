@@ -27,7 +27,7 @@ class on_class_too(Generic[P, R]):
 
 
 class value_on_class_too(Generic[R]):
-    """The same for a value that is read, not called."""
+    """A property of the class and of its instances: it is read, not called."""
 
     def __init__(self, read: Callable[[Any], R]) -> None:
         self._read = read

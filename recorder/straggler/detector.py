@@ -256,7 +256,7 @@ class Detector:
             self._complaints.discard(f"{rank} is missing")
 
     def _warnings(self) -> tuple[str, ...]:
-        """What is wrong with the detector itself: silence would look like health."""
+        """Problems of the detector itself: silence would look like health."""
         told = list(self._measuring.warnings())
         for wrapped in self._wrapped:
             if not wrapped.in_place():

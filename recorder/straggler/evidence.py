@@ -24,7 +24,7 @@ def write_window(window: TimingWindow) -> None:
 
 
 def write_report(report: Report) -> None:
-    """What this rank's report says of the others: who is missing, and what stands out."""
+    """Writes this rank's report on the others: who is missing, and what stands out."""
     active = recorder._active
     if active is None:
         return

@@ -1,4 +1,4 @@
-"""How ranks tell each other their timings: over the job's store or through files.
+"""Exchange of timings among ranks: over the job's store or through files.
 
 Never through its collectives: a rank that does not answer costs the others
 nothing.  Everybody writes under keys of their own, and nobody waits for a key
@@ -19,7 +19,7 @@ from hanglab.recorder.case import folders
 
 
 class Exchange(Protocol):
-    """What is published under a key is what others read, whole, until it is published anew.
+    """Publish a value: others read it whole under its key until it is published anew.
 
     May raise anything that a network or a disk can cause.
     """
@@ -27,7 +27,7 @@ class Exchange(Protocol):
     def publish(self, key: str, value: bytes) -> None: ...
 
     def read(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """What is there of these keys."""
+        """Values of these keys, as far as they are there."""
 
 
 class StoreExchange:

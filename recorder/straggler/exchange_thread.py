@@ -40,7 +40,7 @@ class ExchangeTask:
         self._deadline = self._began + seconds
 
     def wait(self, seconds: float) -> dict[str, bytes]:
-        """What has been found once it is done, or after so many seconds."""
+        """Result so far, once the task is done or after so many seconds."""
         self.done.wait(seconds)
         return dict(self.found)
 

@@ -1,4 +1,4 @@
-"""How busy this rank's loader workers are."""
+"""Busy time of this rank's loader workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _own: ProgressFile | None = None
 
 
 def _progress() -> ProgressFile:
-    """Where forked workers note what they did: the recorder's file, else memory of our own."""
+    """Memory in which forked workers note their work: the recorder's file, else our own."""
     active = recorder._active
     if active is not None:
         return active._progress

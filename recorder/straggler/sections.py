@@ -97,7 +97,7 @@ class SectionTimings:
 
 
 class _More:
-    """What only some entries need: a closer look, the job's recorder, a device."""
+    """Parts that only some entries need: a closer look, the job's recorder, a device."""
 
     __slots__ = ("cpu", "events", "issued", "operations", "profiler", "recorded")
 

@@ -1,4 +1,4 @@
-"""How long each thread has been waiting, in communication and for input.
+"""Time that each thread has been waiting, in communication and for input.
 
 A section's time is its rank's own work only as far as the rank did not wait for
 others meanwhile.  The methods of ProcessGroup, ``Work.wait`` and the iterators of

@@ -88,7 +88,7 @@ def _pack(summary: Summary | None) -> list[Any] | None:
 
 @dataclass(frozen=True)
 class WaitState:
-    """Where a rank's threads stood when nothing had moved in its sections for a while."""
+    """Waits of a rank's threads when nothing had moved in its sections for a while."""
 
     rank: int
     node: str

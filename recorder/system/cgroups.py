@@ -21,7 +21,7 @@ _NO_LIMIT = 1 << 60
 
 
 class Mount(NamedTuple):
-    """Where a hierarchy is mounted; ``root`` is what of it the mount shows."""
+    """A mounted hierarchy; ``root`` is the part of it that the mount shows."""
 
     point: str
     root: str
@@ -157,7 +157,7 @@ def memory_group(level: Level, ranks: list[int], own: bool) -> MemoryGroup | Non
 
 
 def _refused_v1(folder: str) -> int | None:
-    """How often the limit was met.
+    """Number of times that the limit was met.
 
     Without swap the limit of memory and swap together is as low as that of memory, is
     looked at first, and is the one that counts; kernels since 6.15 or so count neither then.

@@ -180,7 +180,7 @@ class FileSystems:
         return questions
 
     def _places(self, pid: int) -> list[tuple[str, Place]]:
-        """Where a process works, keeps temporary and shared memory files, and has files open."""
+        """Folders in which a process works, keeps temporary or shared files, or has files open."""
         try:
             namespace = os.readlink(f"/proc/{pid}/ns/mnt")
             folder = os.readlink(f"/proc/{pid}/cwd")
@@ -278,7 +278,7 @@ def _file_system(place: Place, question: _Question, mounted: list[Mounted]) -> F
 
 
 def _above(path: str, mounted: list[Mounted]) -> Mounted | None:
-    """What a path lies in, links aside; of several mounts at one point the latest."""
+    """The mount of a path, links aside; of several mounts at one point the latest."""
     above = [m for m in mounted if _below(path, m.point)]
     return max(above, key=lambda m: len(m.point), default=None)
 

@@ -48,7 +48,7 @@ def numbers(path: str) -> dict[str, int]:
 
 
 def count_descriptors(pid: int) -> int | None:
-    """How many descriptors a process has open."""
+    """Number of descriptors that a process has open."""
     try:
         # From Linux 6.2 on; before, the size of the folder is 0.
         return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))

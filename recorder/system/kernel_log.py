@@ -1,4 +1,4 @@
-"""What the kernel says while the job runs: kills for want of memory, GPU errors, failing disks."""
+"""Kernel messages while the job runs: kills for want of memory, GPU errors, failing disks."""
 
 from __future__ import annotations
 

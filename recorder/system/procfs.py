@@ -1,4 +1,4 @@
-"""What /proc says of a process.  Everything returns None or less where it has gone."""
+"""Readings of a process from /proc.  Everything returns None or less where it has gone."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def store_threads(pid: int) -> list[int]:
 
 
 def thread_io_bytes(pid: int, tid: int) -> tuple[int, int]:
-    """The same of one thread; nothing where it has gone."""
+    """Bytes read and written by one thread; nothing where it has gone."""
     return _io(f"/proc/{pid}/task/{tid}/io") or (0, 0)
 
 
@@ -158,7 +158,7 @@ def _io(path: str) -> tuple[int, int] | None:
 
 
 def wchan(pid: int) -> str:
-    """Where in the kernel the process sleeps; "" if it does not or nobody says."""
+    """Kernel function in which the process sleeps; "" if it does not or nobody says."""
     name = _read(f"/proc/{pid}/wchan") or ""
     return "" if name == "0" else name
 

@@ -44,7 +44,7 @@ class NoSockets(Exception):
 
 
 class Flow(NamedTuple):
-    """What an established connection has carried so far; of a listener only its own end."""
+    """Bytes that an established connection has carried; of a listener only its own end."""
 
     inode: int
     local: End
@@ -144,7 +144,7 @@ def decode(message: bytes) -> tuple[int, Connection]:
 
 
 def flow_of(message: bytes) -> Flow:
-    """The same of a message, at a part of the cost."""
+    """Flow of a message, at a part of the cost."""
     family, state, _, _, _, _, source, destination, *_, inode = _MESSAGE.unpack_from(message)
     ports = struct.unpack_from("!HH", message, 4)
     carried = 0, 0, 0, 0

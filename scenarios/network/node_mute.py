@@ -1,4 +1,4 @@
-"""What rank 1's node sends gets lost, while it still hears the others."""
+"""Packets that rank 1's node sends get lost, while it still hears the others."""
 
 import torch
 import torch.distributed as dist

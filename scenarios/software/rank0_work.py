@@ -14,7 +14,7 @@ def words(line):
 
 
 def tokenize(lines):
-    """How often each word occurs in the corpus."""
+    """Count each word of the corpus."""
     counts: dict[str, int] = {}
     for number in range(lines):
         line = f"line {number} of a corpus that only one rank reads " * 40  # SEEN

@@ -41,7 +41,7 @@ _UNSURE = 0.6
 
 
 class Agreement(str, Enum):
-    """How a verdict stands to the truth."""
+    """Agreement of a verdict with the truth."""
 
     AGREES = "agrees"
     #: It names several ranks, the culprits among them, and is not sure.

@@ -19,7 +19,7 @@ ARCHIVE = ".tar.xz"
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """What a verdict should lead with; without a cause, any cause is right."""
+    """The finding that a verdict should lead with; without a cause, any cause is right."""
 
     status: str
     cause: str | None = None

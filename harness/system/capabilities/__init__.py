@@ -1,4 +1,4 @@
-"""What this machine can run: one registry for ``needs``, ``doctor`` and whoever skips."""
+"""Capabilities of this machine: one registry for ``needs``, ``doctor`` and whoever skips."""
 
 from __future__ import annotations
 

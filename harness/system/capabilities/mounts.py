@@ -7,7 +7,7 @@ from hanglab.harness.system.capabilities.registry import Capability, probe, trie
 
 @probe("private_mounts")
 def _private_mounts() -> Capability:
-    """Whether a rank can mount a disk that only it sees."""
+    """True if a rank can mount a disk that only it sees."""
     program = (
         "import os\nfrom hanglab.harness.system.mounts import mount_disk\n"
         "folder = mount_disk(1)\nassert os.statvfs(folder).f_blocks * 4096 <= 1 << 20"
@@ -22,7 +22,7 @@ def _private_mounts() -> Capability:
 
 @probe("private_storage")
 def _private_storage() -> Capability:
-    """Whether a rank can mount a file system that it serves itself."""
+    """True if a rank can mount a file system that it serves itself."""
     program = (
         "from hanglab.harness.system.stalling_file import Storage\n"
         "assert len(Storage(4096).file.read_bytes()) == 4096"

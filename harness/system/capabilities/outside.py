@@ -1,4 +1,4 @@
-"""What faults take that are done to a node from its host: each is tried out on nobody.
+"""Capabilities for faults that are done to a node from its host: each is tried out on nobody.
 
 A network namespace made for the trial ends with its process, and so does what was set there.
 """
@@ -15,7 +15,7 @@ _PATIENCE_S = 20
 
 
 def _refused(name: str, *tools: str) -> Capability | None:
-    """What keeps hanglab from reaching into containers at all."""
+    """The reason that hanglab cannot reach into containers at all."""
     for needed, said in (("docker", "no Docker"), ("root", "not root")):
         found = capability(needed)
         if not found.available:
@@ -30,7 +30,7 @@ def _refused(name: str, *tools: str) -> Capability | None:
 
 
 def _in_new_network(*command: str) -> str:
-    """What a command says against running there; nothing where it runs."""
+    """The error of a command that fails to run there; nothing where it runs."""
     program = tool(command[0])
     unshare = tool("unshare")
     assert program is not None and unshare is not None

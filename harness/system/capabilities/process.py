@@ -1,4 +1,4 @@
-"""What the kernel lets this process do, and the room that it gives."""
+"""Rights of this process by the kernel, and the room that it gives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _root() -> Capability:
 
 @probe("ptrace")
 def _ptrace() -> Capability:
-    """Whether one process may look into another that is not its child, as py-spy does."""
+    """True if one process may look into another that is not its child, as py-spy does."""
     remedy = "sysctl kernel.yama.ptrace_scope=0, or docker run --cap-add SYS_PTRACE"
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     try:

@@ -1,4 +1,4 @@
-"""What a capability is, and who looks for it."""
+"""The capability, and the registry of those who look for it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def all_capabilities() -> list[Capability]:
 
 
 def tried(name: str, program: str, said: str, remedy: str) -> Capability:
-    """Whether a program works in a process of its own, whose mounts end with it."""
+    """True if a program works in a process of its own, whose mounts end with it."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             ran = subprocess.run(

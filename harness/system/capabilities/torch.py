@@ -24,7 +24,7 @@ _KINETO_RELEASE = (2, 7)
 
 @probe("on_demand_traces")
 def _on_demand_traces() -> Capability:
-    """Whether `hanglab profile` can reach processes of the installed torch."""
+    """True if `hanglab profile` can reach processes of the installed torch."""
     torch = capability("torch")
     name = "on_demand_traces"
     if not torch.available:

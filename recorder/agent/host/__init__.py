@@ -1,1 +1,1 @@
-"""What surrounds the ranks of this host: read once a second and at the capture, never raising."""
+"""Samples of what surrounds this host's ranks: once a second and at the capture, never raising."""

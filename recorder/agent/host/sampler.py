@@ -51,7 +51,7 @@ Miss = Callable[[str, str, int | None], None]
 
 
 class Sampled(Protocol):
-    """What is asked of a rank: what the agent knows of it."""
+    """A rank to be sampled, as the agent knows it."""
 
     @property
     def rank(self) -> int: ...

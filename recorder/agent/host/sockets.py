@@ -53,7 +53,7 @@ def socket_inodes(pid: int) -> list[int]:
 
 
 def from_proc(pid: int) -> dict[int, Connection]:
-    """The same from /proc/PID/net, which needs no privilege and knows less."""
+    """Connections from /proc/PID/net, which needs no privilege and knows less."""
     found = {}
     for name in ("tcp", "tcp6"):
         for line in (read(f"/proc/{pid}/net/{name}") or "").splitlines()[1:]:
