@@ -37,6 +37,9 @@ _NATIVE_FACTOR = 10.0
 #: pages that others may have pushed out.
 _ENDING_FACTOR = 10.0
 _ENDING_LEAST = 30.0
+#: On a crowded host so many thresholds of waiting for a processor are no rest; a rank that still
+#: has none after them hangs, whoever keeps it away.
+_DELAYED_FACTOR = 10.0
 #: Seconds for which a rank that was seen at it counts as still being taken down.
 _ENDING_MEMORY = 2.0
 #: Seconds of rest from which on connections are looked at.
@@ -63,6 +66,8 @@ class Watcher:
         self.ranks: list[WatchedRank] = []
         self.quiet_s = 0.0
         self.longest_pause_s = 0.0
+        #: Seconds of the present rest for which some rank waited for a processor.
+        self._delayed_s = 0.0
         self._last_look = time.monotonic()
         self._last_census = 0.0
         self._pool = ThreadPoolExecutor(4, "hanglab-agent")
@@ -132,7 +137,7 @@ class Watcher:
             # What it was seen by took its time: the job itself made no pause.
             self._rest_ends(learn=False)
         elif alive:
-            self.quiet_s += seconds
+            self._rest(alive, seconds)
             if self.quiet_s > 0.1:
                 for rank in alive:
                     rank.cpu_share(now)
@@ -177,6 +182,14 @@ class Watcher:
             and not self._sampling
         )
 
+    def _rest(self, alive: list[WatchedRank], seconds: float) -> None:
+        """Count a time without movement, but for a rank that got no chance to move."""
+        delayed = any(rank.delayed for rank in alive)
+        if delayed and self._delayed_s < _DELAYED_FACTOR * self._hang_after:
+            self._delayed_s += seconds
+        else:
+            self.quiet_s += seconds
+
     def _downloading(self, alive: list[WatchedRank]) -> bool:
         """True if one of them moves data from or to somebody outside the job."""
         # Of other hosts' ranks nobody knows here which connections are theirs.
@@ -192,6 +205,7 @@ class Watcher:
         if learn:
             self.longest_pause_s = max(self.longest_pause_s, self.quiet_s)
         self.quiet_s = 0.0
+        self._delayed_s = 0.0
         self._rounds = 0
 
     def _sample_stacks(self) -> None:

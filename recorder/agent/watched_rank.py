@@ -60,6 +60,9 @@ class WatchedRank:
         self.last_signal = ""
         self._instructions_at_rest: int | None = None
         self._cpu_at_rest: tuple[float, float, float] | None = None
+        self._cpu_seen: float | None = None
+        #: Whether its main thread wants a processor and has had none since the last look.
+        self.delayed = False
         self.position: Position | None = None
         #: Samples of the current quiet time.
         self.samples: deque[StackSample] = deque(maxlen=8)
@@ -118,6 +121,8 @@ class WatchedRank:
                 if stat is not None and stat.exit_status:
                     self.seen_status = stat.exit_status
                 return moved
+            self.delayed = stat.state == "R" and stat.cpu_s == self._cpu_seen
+            self._cpu_seen = stat.cpu_s
             if self._traffic.moved(self.descendants):
                 signal = "io"
         if signal:
@@ -170,6 +175,8 @@ class WatchedRank:
         self._moved_at = time.monotonic()
         self.last_signal = signal
         self._cpu_at_rest = None
+        self._cpu_seen = None
+        self.delayed = False
         self._instructions_at_rest = None
         self._descendant_work.forget()
         self.samples.clear()
