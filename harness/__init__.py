@@ -6,28 +6,27 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hanglab.analyzer.verdict import Cause, Status
+    from hanglab.harness.faults.blocked_disk import BlockDisk
+    from hanglab.harness.faults.clock_skew import ClockSkew
     from hanglab.harness.faults.conditions import Operations, Steps
+    from hanglab.harness.faults.death import KillNode, KillRank
+    from hanglab.harness.faults.delay import Delay
+    from hanglab.harness.faults.descriptors import NodeDescriptors
     from hanglab.harness.faults.freeze import Freeze
+    from hanglab.harness.faults.freeze_node import FreezeNode
+    from hanglab.harness.faults.full_file_systems import FillDisk, ShrinkShm
     from hanglab.harness.faults.kill import Kill
     from hanglab.harness.faults.limits import LimitCpu, LimitMemory, LimitTasks
-    from hanglab.harness.faults.outside.blocked_disk import BlockDisk
-    from hanglab.harness.faults.outside.clock_skew import ClockSkew
-    from hanglab.harness.faults.outside.cut import CutOff
-    from hanglab.harness.faults.outside.delay import Delay
-    from hanglab.harness.faults.outside.descriptors import NodeDescriptors
-    from hanglab.harness.faults.outside.disk import FillDisk
-    from hanglab.harness.faults.outside.drop_between import DropBetween
-    from hanglab.harness.faults.outside.freeze_node import FreezeNode
-    from hanglab.harness.faults.outside.kill_node import KillNode
-    from hanglab.harness.faults.outside.kill_rank import KillRank
-    from hanglab.harness.faults.outside.limits import MemoryPressure, NodeCpu, NodeMemory, NodeTasks
-    from hanglab.harness.faults.outside.port_taken import PortTaken
-    from hanglab.harness.faults.outside.rate import LimitRate
-    from hanglab.harness.faults.outside.refuse import RefuseConnections
-    from hanglab.harness.faults.outside.shm import ShrinkShm
-    from hanglab.harness.faults.outside.store_gone import StoreGone
-    from hanglab.harness.faults.outside.wrong_address import WrongAddress, WrongInterface
+    from hanglab.harness.faults.node_cpu import NodeCpu
+    from hanglab.harness.faults.node_memory import MemoryPressure, NodeMemory
+    from hanglab.harness.faults.node_tasks import NodeTasks
+    from hanglab.harness.faults.partition import CutOff, DropBetween
+    from hanglab.harness.faults.port_taken import PortTaken
+    from hanglab.harness.faults.rate import LimitRate
+    from hanglab.harness.faults.refuse import RefuseConnections
+    from hanglab.harness.faults.store_gone import StoreGone
     from hanglab.harness.faults.terminate import Terminate
+    from hanglab.harness.faults.wrong_address import WrongAddress, WrongInterface
     from hanglab.harness.scenarios.declaration import Expect, scenario
     from hanglab.harness.scenarios.job import Job
 
@@ -69,39 +68,39 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BlockDisk": "hanglab.harness.faults.outside.blocked_disk",
+    "BlockDisk": "hanglab.harness.faults.blocked_disk",
     "Cause": "hanglab.analyzer.verdict",
-    "ClockSkew": "hanglab.harness.faults.outside.clock_skew",
-    "CutOff": "hanglab.harness.faults.outside.cut",
-    "Delay": "hanglab.harness.faults.outside.delay",
-    "DropBetween": "hanglab.harness.faults.outside.drop_between",
+    "ClockSkew": "hanglab.harness.faults.clock_skew",
+    "CutOff": "hanglab.harness.faults.partition",
+    "Delay": "hanglab.harness.faults.delay",
+    "DropBetween": "hanglab.harness.faults.partition",
     "Expect": "hanglab.harness.scenarios.declaration",
-    "FillDisk": "hanglab.harness.faults.outside.disk",
+    "FillDisk": "hanglab.harness.faults.full_file_systems",
     "Freeze": "hanglab.harness.faults.freeze",
-    "FreezeNode": "hanglab.harness.faults.outside.freeze_node",
+    "FreezeNode": "hanglab.harness.faults.freeze_node",
     "Job": "hanglab.harness.scenarios.job",
     "Kill": "hanglab.harness.faults.kill",
-    "KillNode": "hanglab.harness.faults.outside.kill_node",
-    "KillRank": "hanglab.harness.faults.outside.kill_rank",
+    "KillNode": "hanglab.harness.faults.death",
+    "KillRank": "hanglab.harness.faults.death",
     "LimitCpu": "hanglab.harness.faults.limits",
     "LimitMemory": "hanglab.harness.faults.limits",
-    "LimitRate": "hanglab.harness.faults.outside.rate",
+    "LimitRate": "hanglab.harness.faults.rate",
     "LimitTasks": "hanglab.harness.faults.limits",
-    "MemoryPressure": "hanglab.harness.faults.outside.limits",
-    "NodeCpu": "hanglab.harness.faults.outside.limits",
-    "NodeDescriptors": "hanglab.harness.faults.outside.descriptors",
-    "NodeMemory": "hanglab.harness.faults.outside.limits",
-    "NodeTasks": "hanglab.harness.faults.outside.limits",
+    "MemoryPressure": "hanglab.harness.faults.node_memory",
+    "NodeCpu": "hanglab.harness.faults.node_cpu",
+    "NodeDescriptors": "hanglab.harness.faults.descriptors",
+    "NodeMemory": "hanglab.harness.faults.node_memory",
+    "NodeTasks": "hanglab.harness.faults.node_tasks",
     "Operations": "hanglab.harness.faults.conditions",
-    "PortTaken": "hanglab.harness.faults.outside.port_taken",
-    "RefuseConnections": "hanglab.harness.faults.outside.refuse",
-    "ShrinkShm": "hanglab.harness.faults.outside.shm",
+    "PortTaken": "hanglab.harness.faults.port_taken",
+    "RefuseConnections": "hanglab.harness.faults.refuse",
+    "ShrinkShm": "hanglab.harness.faults.full_file_systems",
     "Status": "hanglab.analyzer.verdict",
     "Steps": "hanglab.harness.faults.conditions",
-    "StoreGone": "hanglab.harness.faults.outside.store_gone",
+    "StoreGone": "hanglab.harness.faults.store_gone",
     "Terminate": "hanglab.harness.faults.terminate",
-    "WrongAddress": "hanglab.harness.faults.outside.wrong_address",
-    "WrongInterface": "hanglab.harness.faults.outside.wrong_address",
+    "WrongAddress": "hanglab.harness.faults.wrong_address",
+    "WrongInterface": "hanglab.harness.faults.wrong_address",
     "scenario": "hanglab.harness.scenarios.declaration",
 }
 

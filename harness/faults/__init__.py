@@ -1,1 +1,1 @@
-"""Faults that are done to a job from outside, one file each, and the conditions that time them."""
+"""Faults that are done to a job from outside, one file each, with the proof that it struck."""

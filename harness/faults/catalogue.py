@@ -8,11 +8,11 @@ import pkgutil
 
 from hanglab.harness import faults
 from hanglab.harness.faults.fault import Fault, SignalFault
+from hanglab.harness.faults.host_fault import HostFault, LastingFault
 from hanglab.harness.faults.limits import LimitFault
-from hanglab.harness.faults.outside.node_fault import LastingFault, NodeFault
 
 #: What others are made from.
-_FAMILIES = (Fault, SignalFault, LimitFault, NodeFault, LastingFault)
+_FAMILIES = (Fault, SignalFault, LimitFault, HostFault, LastingFault)
 
 
 def all_faults() -> list[type[Fault]]:

@@ -6,16 +6,10 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from hanglab.harness.faults.conditions import Condition, Elapsed, Steps
-
-if TYPE_CHECKING:
-    from hanglab.harness.launchers.docker.nodes import NodeSettings
-
-
-class NotYet(OSError):
-    """What a fault is to be done to is not there yet: it is tried again."""
+from hanglab.harness.launchers.host import HostSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +48,13 @@ class Fault:
     def describe(self) -> str:
         return f"{type(self).__name__} of rank {self.rank} once {self.condition.describe()}"
 
-    def prepare(self, number: int, settings: NodeSettings) -> None:
+    def prepare(self, number: int, settings: HostSettings) -> None:
         """Changes, in fault and control alike, what container ``number`` is made with.
 
         A disk that is to be filled must be there in the control, too.
         """
 
-    def settings(self, number: int, settings: NodeSettings) -> None:
+    def settings(self, number: int, settings: HostSettings) -> None:
         """Changes, in the fault alone, what container ``number`` is made with."""
 
     def strike(self, pid: int) -> Callable[[], None] | None:

@@ -9,19 +9,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hanglab.harness.faults.conditions import FromTheStart, Seen
-from hanglab.harness.faults.fault import Fault, NotYet
-from hanglab.harness.faults.outside.node_fault import NodeFault
-from hanglab.harness.probes.probe import Reading, Watch, look_until
+from hanglab.harness.faults.fault import Fault
+from hanglab.harness.faults.host_fault import HostFault
+from hanglab.harness.faults.proof import Reading, Watch, look_until
+from hanglab.harness.launchers.host import Hosts, NotYet
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
 from hanglab.recorder.system import procfs
-
-if TYPE_CHECKING:
-    from hanglab.harness.launchers.docker.nodes import Nodes
 
 #: How long it may take until things are as before the fault, in seconds.
 _MENDED_S = 10.0
@@ -87,11 +84,8 @@ class Injector:
     def pending(self) -> bool:
         return any(strike.at_ns is None and not strike.failure for strike in self.strikes)
 
-    def poll(self, pids: Mapping[int, int], nodes: Nodes | None = None) -> None:
-        """Looks once; ``pids`` are the processes of the ranks that live.
-
-        ``nodes`` are the containers that they run in, where they do.
-        """
+    def poll(self, pids: Mapping[int, int], hosts: Hosts) -> None:
+        """Looks once; ``pids`` are the processes of the ranks that live on ``hosts``."""
         if not self.pending or time.monotonic() < self._again:
             return
         seen = {
@@ -106,21 +100,21 @@ class Injector:
             if strike.at_ns is not None or strike.failure:
                 continue
             if strike.fault.condition.holds(seen, elapsed):
-                self._strike(strike, pids, seen, nodes)
+                self._strike(strike, pids, seen, hosts)
 
     def _strike(
         self,
         strike: Strike,
         pids: Mapping[int, int],
         seen: Mapping[int, Seen],
-        nodes: Nodes | None,
+        hosts: Hosts,
     ) -> None:
         rank = strike.fault.rank
         try:
-            if isinstance(strike.fault, NodeFault):
-                self._strike_node(strike, strike.fault, nodes)
+            if isinstance(strike.fault, HostFault):
+                self._strike_host(strike, strike.fault, hosts)
             else:
-                pid = _process(rank, pids, nodes)
+                pid = pids.get(rank)
                 if pid is None:
                     strike.failure = f"rank {rank} had ended"
                     return
@@ -140,15 +134,13 @@ class Injector:
             strike.step = seen[rank].step
             strike.operations = seen[rank].operations
 
-    def _strike_node(self, strike: Strike, fault: NodeFault, nodes: Nodes | None) -> None:
-        if nodes is None:
-            strike.failure = "the launcher gives nodes no containers"
-            return
+    def _strike_host(self, strike: Strike, fault: HostFault, hosts: Hosts) -> None:
+        hosts.of_rank(fault.rank)  # refused where it is this machine, which others use too
         # Watched before it strikes: a rank may run into it, and be gone, while it is being done.
-        watch = Watch(fault.probe(nodes))
+        watch = Watch(fault.probe(hosts))
         begun = time.time_ns()
         try:
-            undo = fault.strike_node(nodes)
+            undo = fault.strike_host(hosts)
         except BaseException:
             watch.stop()
             raise
@@ -157,22 +149,22 @@ class Injector:
         if undo is not None:
             self._undo.append((strike, undo))
 
-    def begin(self, nodes: Nodes) -> None:
+    def begin(self, hosts: Hosts) -> None:
         """Strikes what has to be there before any rank begins."""
         for strike in self.strikes:
             fault = strike.fault
-            if isinstance(fault, NodeFault) and isinstance(fault.condition, FromTheStart):
-                self._strike(strike, {}, {}, nodes)
+            if isinstance(fault, HostFault) and isinstance(fault.condition, FromTheStart):
+                self._strike(strike, {}, {}, hosts)
 
-    def end(self, nodes: Nodes) -> None:
-        """Takes the faults of nodes back, and has it proved that they struck and ended.
+    def end(self, hosts: Hosts) -> None:
+        """Takes the faults of hosts back, and has it proved that they struck and ended.
 
         To be called when the ranks have ended: they must not go on, and write
         what happens then to the Case, when they are let go.
         """
         for strike, watch in self._watches:
             strike.proof = watch.close()
-        _end_remains(nodes)
+        _end_remains(hosts)
         while self._undo:
             strike, undo = self._undo.pop()
             try:
@@ -200,24 +192,14 @@ class Injector:
         self._progress.close()
 
 
-def _process(rank: int, pids: Mapping[int, int], nodes: Nodes | None) -> int | None:
-    """The rank's process as this host counts it; None where it has ended."""
-    if rank not in pids or nodes is None:
-        return pids.get(rank)
-    try:
-        return nodes.process_of(rank)
-    except ProcessLookupError:
-        return None
-
-
-def _end_remains(nodes: Nodes) -> None:
-    """Ends nodes in which a rank still lives: nobody could tell it to end, as in a frozen one."""
-    for node in nodes.values():
-        for rank in node.ranks:
+def _end_remains(hosts: Hosts) -> None:
+    """Ends hosts on which a rank still lives: nobody could tell it to end, as on a frozen one."""
+    for host in hosts.values():
+        for rank in host.ranks:
             with contextlib.suppress(OSError):
-                left = procfs.stat(nodes.process_of(rank))
+                left = procfs.stat(hosts.process_of(rank))
                 if left is not None and left.state not in "ZX":
-                    os.kill(node.pid, signal.SIGKILL)
+                    os.kill(host.pid, signal.SIGKILL)
                     break
 
 

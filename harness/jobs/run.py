@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
 import traceback
@@ -13,8 +12,8 @@ from pathlib import Path
 
 from hanglab.analyzer.verdict import Verdict
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.faults.host_fault import strikes_in
 from hanglab.harness.faults.injection import Injector, Strike
-from hanglab.harness.faults.outside.shaping import strikes_in
 from hanglab.harness.jobs.end import Ending, first_error, raised_elsewhere
 from hanglab.harness.jobs.outcome import Facts, Judgement, Outcome, expected_location, judge
 from hanglab.harness.jobs.run_folder import JobFolder, Variant, write_json
@@ -177,7 +176,7 @@ def _until_captured(
         ended = {gone.rank for gone in ending.exits}
         pids = {**agent.pids, **job.pids}
         living = {rank: pid for rank, pid in pids.items() if rank not in ended}
-        injector.poll(living, job.nodes)
+        injector.poll(living, job.hosts)
 
 
 def _take_exits(job: RunningJob, agent: Recording, ending: Ending, timeout: float) -> None:
@@ -187,15 +186,11 @@ def _take_exits(job: RunningJob, agent: Recording, ending: Ending, timeout: floa
 
 
 def _take_last_exits(job: RunningJob, agent: Recording, ending: Ending) -> None:
-    """Takes in the exits that were reported only now, though the agent may have seen them.
-
-    Ranks that a supervisor ended are not among them; those in containers are.
-    """
+    """Takes in the exits that were reported only now, though the agent may have seen them."""
     for gone in job.events(0.0):
-        ended_here = job.nodes is not None and gone.signal == signal.SIGKILL
-        if not ended_here:
+        if not gone.by_launcher:
             ending.exits.append(gone)
-        agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=ended_here)
+        agent.exited(gone.rank, gone.code, gone.signal, gone.stderr, by_recorder=gone.by_launcher)
 
 
 def _plan(

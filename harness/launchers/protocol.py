@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.faults.fault import Fault
-
-if TYPE_CHECKING:
-    from hanglab.harness.launchers.docker.nodes import Nodes
+from hanglab.harness.launchers.host import Hosts
 
 #: How long after a plan's deadline a supervisor waits before it ends the job by
 #: itself: the runner needs the time between for its capture.
@@ -69,10 +67,10 @@ class JobPlan:
     nodes: int | None = None
     #: Those that may have to be prepared before the ranks are started.
     faults: tuple[Fault, ...] = ()
-    #: Called where the ranks have containers: when all are there and no rank has begun, and
-    #: when every rank has ended and the containers have not.  Neither raises.
-    begun: Callable[[Nodes], None] | None = None
-    over: Callable[[Nodes], None] | None = None
+    #: Called where the job has hosts of its own: when all are there and no rank has begun, and
+    #: when every rank has ended and the hosts have not.  Neither raises.
+    begun: Callable[[Hosts], None] | None = None
+    over: Callable[[Hosts], None] | None = None
 
     @property
     def log_dir(self) -> Path:
@@ -97,6 +95,8 @@ class RankExit:
     signal: int | None
     #: File with the rank's standard error.
     stderr: Path
+    #: The launcher ended it, for the job was over.
+    by_launcher: bool = False
 
 
 class Recording(Protocol):
@@ -146,8 +146,8 @@ class RunningJob(Protocol):
         """Process id of each rank that is known so far."""
 
     @property
-    def nodes(self) -> Nodes | None:
-        """The containers of its ranks; None where they are processes of this machine."""
+    def hosts(self) -> Hosts:
+        """Where its ranks run."""
 
     def record(self, hang_after_s: float) -> Recording:
         """Has the job recorded into its Case from now on; to be called once."""

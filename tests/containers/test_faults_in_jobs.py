@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanglab.harness.faults.outside.namespaces import tool
 from hanglab.harness.system.capabilities import capability
+from hanglab.harness.system.namespaces import tool
 
 if TYPE_CHECKING:
     from docker import DockerClient

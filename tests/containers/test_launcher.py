@@ -25,8 +25,8 @@ from containers_support import (
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.launchers.docker.image import USER
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
-from hanglab.harness.launchers.docker.nodes import NodeSettings
 from hanglab.harness.launchers.docker.placement import TooManyNodes, devices_of, placed
+from hanglab.harness.launchers.host import HostSettings
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -40,17 +40,17 @@ def test_ranks_are_spread_over_nodes(
     plan = make_plan(tmp_path, TELLS, "--rate", 3, world_size=4, nodes=2, faulty=False)
     with running(launcher, plan) as job:
         exits = all_exits(job)
-        assert [node.ranks for node in job.nodes.values()] == [(0, 1), (2, 3)]
-        container = job.nodes[1].container
+        assert [node.ranks for node in job.hosts.values()] == [(0, 1), (2, 3)]
+        container = job.hosts[1].container
         assert container.name.startswith("hanglab-program-")
         assert container.name.endswith("-node1")
         assert container.labels["hanglab.run"] == str(tmp_path)
         assert container.labels["hanglab.node"] == "1"
-        assert container.labels["hanglab.job"] in job.nodes.network.name
-        assert Path("/sys/class/net", job.nodes.bridge).exists()
+        assert container.labels["hanglab.job"] in job.hosts.network.name
+        assert Path("/sys/class/net", job.hosts.bridge).exists()
         ranks = [told(plan, rank) for rank in range(4)]
-        assert [one["address"] for one in ranks[::2]] == [n.address for n in job.nodes.values()]
-        first = job.nodes[0].address
+        assert [one["address"] for one in ranks[::2]] == [n.address for n in job.hosts.values()]
+        first = job.hosts[0].address
     assert {rank: (end.code, end.signal) for rank, end in exits.items()} == dict.fromkeys(
         range(4), (0, None)
     )
@@ -70,7 +70,7 @@ def test_ranks_are_spread_over_nodes(
 class Tight(Fault):
     """Changes the node of its rank in every way that there is."""
 
-    def prepare(self, number: int, settings: NodeSettings) -> None:
+    def prepare(self, number: int, settings: HostSettings) -> None:
         if self.rank in settings.ranks:
             settings.memory_bytes = 512 << 20
             settings.cpus = 0.5
@@ -81,7 +81,7 @@ class Tight(Fault):
             settings.cap_add.add("NET_ADMIN")
             settings.wrap[:] = ["env", "SKEW=prepared"]
 
-    def settings(self, number: int, settings: NodeSettings) -> None:
+    def settings(self, number: int, settings: HostSettings) -> None:
         if self.rank in settings.ranks:
             settings.wrap[:] = ["env", "SKEW=struck"]
 
@@ -93,8 +93,8 @@ def test_a_fault_changes_its_own_node_only(
     plan = make_plan(tmp_path, TELLS, faults=(Tight(rank=1, after_s=0),), faulty=faulty)
     with running(launcher, plan) as job:
         all_exits(job)
-        limits = job.nodes[1].container.attrs["HostConfig"]
-        free = job.nodes[0].container.attrs["HostConfig"]
+        limits = job.hosts[1].container.attrs["HostConfig"]
+        free = job.hosts[0].container.attrs["HostConfig"]
     assert limits["Memory"] == limits["MemorySwap"] == 512 << 20
     assert limits["NanoCpus"] == 5 * 10**8
     assert limits["PidsLimit"] == 100
@@ -134,7 +134,7 @@ def test_ranks_that_run_are_found_and_ended(
         wait_until(lambda: (plan.log_dir / "rank1.out").exists(), what="rank 1")
         wait_until(lambda: len(job.pids) == 2, what="process ids")
         for rank, pid in job.pids.items():
-            assert job.nodes.process_of(rank) == pid
+            assert job.hosts.process_of(rank) == pid
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             assert str(plan.script) in words
             environment = Path(f"/proc/{pid}/environ").read_text().split("\0")
@@ -155,7 +155,7 @@ def test_a_node_that_dies_takes_its_ranks_with_it(
 ) -> None:
     plan = make_plan(tmp_path, SLEEPS, world_size=3, nodes=2)
     with running(launcher, plan) as job:
-        job.nodes[0].container.kill()
+        job.hosts[0].container.kill()
         exits = {end.rank: end for end in job.events(30.0)}
         assert {rank: end.signal for rank, end in exits.items()} == {
             0: signal.SIGKILL,
@@ -172,7 +172,7 @@ def test_a_paused_node_is_removed_at_once(
     with running(launcher, plan) as job:
         out = plan.log_dir / "rank1.out"
         wait_until(lambda: out.exists() and out.read_text(), what="rank 1")
-        pause(job.nodes[1].container)
+        pause(job.hosts[1].container)
     assert not remains(engine, tmp_path)
 
 
@@ -203,14 +203,14 @@ def test_two_jobs_do_not_see_each_other(
     with running(launcher, listening) as one:
         out = listening.log_dir / "rank0.out"
         wait_until(lambda: out.exists() and out.read_text(), what="the listener")
-        address = one.nodes[0].address
-        container = one.nodes[1].container
+        address = one.hosts[0].address
+        container = one.hosts[1].container
         code, said = container.exec_run(["/opt/hanglab/bin/python", "-c", _CALLS, address, "node0"])
         assert (code, said.decode().split("\n")[:1]) == (0, [f"{address} answers"])
         calling = make_plan(tmp_path / "two", _CALLS, address, world_size=1)
         with running(launcher, calling) as other:
-            assert set(other.nodes.network.attrs["Labels"]) >= {"hanglab.owner", "hanglab.job"}
-            assert other.nodes.network.id != one.nodes.network.id
+            assert set(other.hosts.network.attrs["Labels"]) >= {"hanglab.owner", "hanglab.job"}
+            assert other.hosts.network.id != one.hosts.network.id
             all_exits(other)
         assert (calling.log_dir / "rank0.out").read_text().startswith(f"{address} does not")
         assert one.alive()  # whom the end of the other has not touched

@@ -200,7 +200,7 @@ def test_a_name_that_is_taken(
     taken = engine.containers.create(image_name(), name="hanglab-program-aaaa0000-node1")
     try:
         with running(launcher, make_plan(tmp_path, TELLS)) as job:
-            assert job.nodes.network.name == "hanglab-program-bbbb0000"
+            assert job.hosts.network.name == "hanglab-program-bbbb0000"
             all_exits(job)
         tokens[:] = ["aaaa0000"] * 3
         with pytest.raises(errors.ContainerNameTaken, match="already in use") as raised:
@@ -375,7 +375,7 @@ def test_a_daemon_that_goes_away(
         shared = job.runtime_dir
         proxy.go_away()
         if node_ends:
-            engine.containers.get(job.nodes[1].container.id).kill()
+            engine.containers.get(job.hosts[1].container.id).kill()
             with pytest.raises(errors.DaemonLost, match="went away while the job ran"):
                 job.events(30.0)
         with pytest.raises(errors.DaemonLost, match="went away while the job ran") as raised:

@@ -93,7 +93,7 @@ def test_a_killed_hanglab_is_cleaned_up_after(tmp_path: Path, engine: DockerClie
             # The next run did it before its first job.
             left = remains(engine, tmp_path)
             assert sorted(left) == sorted(
-                [*(node.container.name for node in job.nodes.values()), job.nodes.network.name]
+                [*(node.container.name for node in job.hosts.values()), job.hosts.network.name]
             )
             with hanglab(tmp_path, "clean") as cleaning:
                 said, _ = cleaning.communicate(timeout=60)

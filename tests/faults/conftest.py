@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanglab.harness.faults.outside.node_fault import NodeFault
-from hanglab.harness.launchers.docker.nodes import Node, Nodes, NodeSettings
+from hanglab.harness.faults.host_fault import HostFault
+from hanglab.harness.launchers.docker.containers import read_only_mounts
+from hanglab.harness.launchers.docker.hosts import ContainerHost, ContainerHosts
+from hanglab.harness.launchers.host import HostSettings
 from hanglab.harness.system.capabilities import capability
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.networks import Network
 
-Make = Callable[..., Nodes]
+Make = Callable[..., ContainerHosts]
 _LABEL = "hanglab.test.faults"
 
 
@@ -37,7 +39,7 @@ def able(request: pytest.FixtureRequest) -> None:
     """Skips a test whose faults this machine cannot stage."""
     callspec = getattr(request.node, "callspec", None)
     given = callspec.params.get("fault") if callspec is not None else None
-    needs = [given.needs] if isinstance(given, NodeFault) else []
+    needs = [given.needs] if isinstance(given, HostFault) else []
     marker = request.node.get_closest_marker("stages")
     needs += marker.args if marker is not None else ()
     for need in needs:
@@ -59,9 +61,11 @@ def network(docker_client: DockerClient) -> Iterator[Network]:
 def make_nodes(docker_client: DockerClient, network: Network) -> Iterator[Make]:
     """Starts containers whose first process is the rank; removed after the test."""
     made: list[Any] = []
-    settings: list[NodeSettings] = []
+    settings: list[HostSettings] = []
 
-    def make(*programs: str, shape: Callable[[int, NodeSettings], None] | None = None) -> Nodes:
+    def make(
+        *programs: str, shape: Callable[[int, HostSettings], None] | None = None
+    ) -> ContainerHosts:
         return _make(docker_client, network, programs, shape, made, settings)
 
     yield make
@@ -72,7 +76,7 @@ def make_nodes(docker_client: DockerClient, network: Network) -> Iterator[Make]:
 
 
 @pytest.fixture(scope="module")
-def pair(docker_client: DockerClient, network: Network) -> Iterator[Nodes]:
+def pair(docker_client: DockerClient, network: Network) -> Iterator[ContainerHosts]:
     """Three nodes that only sleep, for faults of the network."""
     made: list[Any] = []
     yield _make(docker_client, network, ["sleep"] * 3, None, made, [])
@@ -84,13 +88,13 @@ def _make(
     client: DockerClient,
     network: Network,
     programs: tuple[str, ...] | list[str],
-    shape: Callable[[int, NodeSettings], None] | None,
+    shape: Callable[[int, HostSettings], None] | None,
     made: list[Any],
-    kept: list[NodeSettings],
-) -> Nodes:
+    kept: list[HostSettings],
+) -> ContainerHosts:
     nodes = {}
     for number, program in enumerate(programs):
-        settings = NodeSettings(ranks=(number,), environment={"MASTER_PORT": "29555"})
+        settings = HostSettings(ranks=(number,), environment={"MASTER_PORT": "29555"})
         kept.append(settings)
         if shape is not None:
             shape(number, settings)
@@ -106,14 +110,16 @@ def _make(
             environment=settings.environment,
             shm_size=settings.shm_bytes,
             tmpfs=settings.tmpfs,
-            mounts=settings.mounts,
+            mounts=read_only_mounts(settings.read_only),
         )
         made.append(container)
         container.reload()
         wait_begun(container.attrs["State"]["Pid"])
         address = container.attrs["NetworkSettings"]["Networks"][network.name]["IPAddress"]
-        nodes[number] = Node(number, container, container.attrs["State"]["Pid"], address, (number,))
-    return Nodes(nodes, network, f"br-{network.id[:12]}", dict.fromkeys(nodes, 1))
+        nodes[number] = ContainerHost(
+            number, container, container.attrs["State"]["Pid"], address, (number,)
+        )
+    return ContainerHosts(nodes, network, f"br-{network.id[:12]}", dict.fromkeys(nodes, 1))
 
 
 def wait_begun(pid: int) -> None:

@@ -9,38 +9,33 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.faults.outside.blocked_disk import BlockDisk, FileServer
-from hanglab.harness.faults.outside.clock_skew import ClockSkew
-from hanglab.harness.faults.outside.cut import CutOff, Ways
-from hanglab.harness.faults.outside.delay import Delay
-from hanglab.harness.faults.outside.descriptors import NodeDescriptors
-from hanglab.harness.faults.outside.disk import FillDisk
-from hanglab.harness.faults.outside.drop_between import DropBetween
-from hanglab.harness.faults.outside.filtering import rules_of
-from hanglab.harness.faults.outside.freeze_node import FreezeNode
-from hanglab.harness.faults.outside.kill_node import KillNode
-from hanglab.harness.faults.outside.kill_rank import KillRank
-from hanglab.harness.faults.outside.limits import (
-    MemoryPressure,
-    NodeCpu,
-    NodeMemory,
-    NodeTasks,
-)
-from hanglab.harness.faults.outside.namespaces import call_in_network, connect, in_network
-from hanglab.harness.faults.outside.node_fault import NodeFault
-from hanglab.harness.faults.outside.port_taken import PortTaken
-from hanglab.harness.faults.outside.rate import LimitRate
-from hanglab.harness.faults.outside.refuse import RefuseConnections
-from hanglab.harness.faults.outside.shm import ShrinkShm
-from hanglab.harness.faults.outside.store_gone import StoreGone
-from hanglab.harness.faults.outside.wrong_address import WrongAddress, WrongInterface
-from hanglab.harness.launchers.docker.nodes import Nodes
-from hanglab.harness.probes.probe import Probe, look_until
+from hanglab.harness.faults.blocked_disk import BlockDisk
+from hanglab.harness.faults.clock_skew import ClockSkew
+from hanglab.harness.faults.death import KillNode, KillRank
+from hanglab.harness.faults.delay import Delay
+from hanglab.harness.faults.descriptors import NodeDescriptors
+from hanglab.harness.faults.freeze_node import FreezeNode
+from hanglab.harness.faults.full_file_systems import FillDisk, ShrinkShm
+from hanglab.harness.faults.host_fault import HostFault
+from hanglab.harness.faults.node_cpu import NodeCpu
+from hanglab.harness.faults.node_memory import MemoryPressure, NodeMemory
+from hanglab.harness.faults.node_tasks import NodeTasks
+from hanglab.harness.faults.partition import CutOff, DropBetween, Ways
+from hanglab.harness.faults.port_taken import PortTaken
+from hanglab.harness.faults.proof import Probe, look_until
+from hanglab.harness.faults.rate import LimitRate
+from hanglab.harness.faults.refuse import RefuseConnections
+from hanglab.harness.faults.store_gone import StoreGone
+from hanglab.harness.faults.wrong_address import WrongAddress, WrongInterface
+from hanglab.harness.launchers.docker.hosts import ContainerHosts
 from hanglab.harness.system.capabilities import capability
+from hanglab.harness.system.file_server import FileServer
+from hanglab.harness.system.namespaces import call_in_network, connect, in_network
+from hanglab.harness.system.packet_filter import rules_of
 
 pytestmark = pytest.mark.docker
 
-Make = Callable[..., Nodes]
+Make = Callable[..., ContainerHosts]
 
 BUSY = "while True: pass"
 #: A child uses 4 MiB more every hundredth of a second; its parent survives it.
@@ -87,12 +82,12 @@ while True: server.accept()
 
 
 def goes_through(
-    fault: NodeFault, nodes: Nodes, meanwhile: Callable[[], None] = lambda: None
+    fault: HostFault, nodes: ContainerHosts, meanwhile: Callable[[], None] = lambda: None
 ) -> Probe:
     """Not seen before the strike, seen after it, and over when it was taken back."""
     probe = fault.probe(nodes)
     assert not probe.struck().proved
-    undo = fault.strike_node(nodes)
+    undo = fault.strike_host(nodes)
     meanwhile()
     seen = look_until(probe.struck, 15)
     assert seen.proved, seen
@@ -120,10 +115,10 @@ def goes_through(
         (KillRank(rank=0, at_step=0), "sleep"),
         (StoreGone(rank=0, at_step=0), LISTENING),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, NodeFault) else "",
+    ids=lambda value: type(value).__name__ if isinstance(value, HostFault) else "",
 )
 def test_a_fault_of_a_node_strikes_and_ends(
-    fault: NodeFault, program: str, make_nodes: Make
+    fault: HostFault, program: str, make_nodes: Make
 ) -> None:
     nodes = make_nodes(program, shape=fault.prepare)
     if isinstance(fault, StoreGone):
@@ -140,12 +135,12 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 @pytest.mark.stages(CutOff.needs)
 @pytest.mark.parametrize("ways", ["both", "in", "out"])
-def test_a_node_is_cut_off_from_all(ways: Ways, pair: Nodes) -> None:
+def test_a_node_is_cut_off_from_all(ways: Ways, pair: ContainerHosts) -> None:
     fault = CutOff(rank=1, ways=ways, at_step=0)
     undo = None
     probe = fault.probe(pair)
     try:
-        undo = fault.strike_node(pair)
+        undo = fault.strike_host(pair)
         reading = probe.struck()
         assert reading.proved, reading
         assert connect(pair[2].pid, pair[1].address, 1, 0.3) == "silent"
@@ -158,10 +153,10 @@ def test_a_node_is_cut_off_from_all(ways: Ways, pair: Nodes) -> None:
 
 
 @pytest.mark.stages(DropBetween.needs)
-def test_two_nodes_do_not_hear_each_other(pair: Nodes) -> None:
+def test_two_nodes_do_not_hear_each_other(pair: ContainerHosts) -> None:
     fault = DropBetween(rank=0, other=1, at_step=0)
     probe = fault.probe(pair)
-    undo = fault.strike_node(pair)
+    undo = fault.strike_host(pair)
     try:
         assert probe.struck().proved
         for here, there in ((0, 2), (2, 0), (1, 2), (2, 1)):
@@ -172,11 +167,11 @@ def test_two_nodes_do_not_hear_each_other(pair: Nodes) -> None:
 
 
 @pytest.mark.stages(Delay.needs)
-def test_a_delay_is_what_it_says(pair: Nodes) -> None:
+def test_a_delay_is_what_it_says(pair: ContainerHosts) -> None:
     fault = Delay(rank=2, milliseconds=60, at_step=0)
     probe = fault.probe(pair)
     assert not probe.struck().proved
-    undo = fault.strike_node(pair)
+    undo = fault.strike_host(pair)
     try:
         reading = probe.struck()
         assert reading.proved, reading
@@ -210,7 +205,7 @@ print("same" if data == expected else "different", flush=True)
 import time; time.sleep(600)
 """
     nodes = make_nodes(receiving)
-    undo = Delay(rank=0, milliseconds=30, at_step=0).strike_node(nodes)
+    undo = Delay(rank=0, milliseconds=30, at_step=0).strike_host(nodes)
     try:
         make_nodes(sending % nodes[0].address)
         wait_for(lambda: bool(nodes[0].container.logs()))
@@ -257,7 +252,7 @@ def test_connections_are_refused_for_one_and_for_all(make_nodes: Make) -> None:
     wait_for(lambda: connect(nodes[1].pid, nodes[0].address, 29555, 1) == "open")
     goes_through(RefuseConnections(rank=0), nodes)
     fault = RefuseConnections(rank=0, other=2)
-    undo = fault.strike_node(nodes)
+    undo = fault.strike_host(nodes)
     assert connect(nodes[1].pid, nodes[0].address, 29555, 2) == "open"
     assert connect(nodes[2].pid, nodes[0].address, 29555, 2) == "refused"
     undo()
@@ -272,7 +267,7 @@ def test_a_port_is_taken_before_the_rank_gets_it(make_nodes: Make) -> None:
 @pytest.mark.parametrize(
     "fault", [WrongAddress(rank=1), WrongInterface(rank=1)], ids=["address", "interface"]
 )
-def test_a_rank_is_told_something_else_than_its_peers(fault: NodeFault, make_nodes: Make) -> None:
+def test_a_rank_is_told_something_else_than_its_peers(fault: HostFault, make_nodes: Make) -> None:
     nodes = make_nodes("sleep", "sleep", shape=fault.settings)
     assert fault.probe(nodes).struck().proved
     assert not type(fault)(rank=0).probe(nodes).struck().proved

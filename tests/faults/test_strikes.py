@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.harness.faults.death import KillRank
+from hanglab.harness.faults.full_file_systems import FillDisk
 from hanglab.harness.faults.injection import Injector
-from hanglab.harness.faults.outside.disk import FillDisk
-from hanglab.harness.faults.outside.kill_rank import KillRank
-from hanglab.harness.faults.outside.limits import NodeTasks
-from hanglab.harness.faults.outside.port_taken import PortTaken
-from hanglab.harness.launchers.docker.nodes import Nodes
+from hanglab.harness.faults.node_tasks import NodeTasks
+from hanglab.harness.faults.port_taken import PortTaken
+from hanglab.harness.launchers.docker.hosts import ContainerHosts
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
 
 pytestmark = pytest.mark.docker
 
-Make = Callable[..., Nodes]
+Make = Callable[..., ContainerHosts]
 
 
 def write_progress(case: Path, rank: int, step: int) -> None:
@@ -72,12 +72,3 @@ def test_a_death_is_over_with_its_moment(make_nodes: Make, tmp_path: Path) -> No
     injector.close()
     (strike,) = injector.strikes
     assert strike.struck and not strike.remains and strike.ended_ns == strike.at_ns
-
-
-def test_a_job_without_nodes_has_no_such_faults(tmp_path: Path) -> None:
-    injector = Injector([KillRank(rank=0, after_s=0.0)], tmp_path, 1)
-    write_progress(tmp_path, 0, 0)
-    injector.poll({0: 1})
-    injector.close()
-    assert not injector.strikes[0].struck
-    assert "no containers" in injector.strikes[0].describe()

@@ -12,19 +12,21 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hanglab.harness.faults.conditions import Operations, Seen, Steps
+from hanglab.harness.faults.death import KillRank
+from hanglab.harness.faults.descriptors import FilesProbe
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.faults.freeze import Freeze
+from hanglab.harness.faults.host_fault import HostFault
 from hanglab.harness.faults.injection import Injector
 from hanglab.harness.faults.kill import Kill
-from hanglab.harness.faults.outside.node_fault import NodeFault
+from hanglab.harness.faults.proof import Reading
 from hanglab.harness.faults.terminate import Terminate
-from hanglab.harness.launchers.docker.nodes import Nodes
-from hanglab.harness.probes.files import FilesProbe
-from hanglab.harness.probes.probe import Reading
+from hanglab.harness.launchers.host import Hosts, ThisMachine
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
@@ -60,13 +62,13 @@ def test_a_signal_strikes_at_its_step(
     injector = Injector([kind(rank=1, at_step=5)], tmp_path, 2)
     strike = injector.strikes[0]
     pids = {0: os.getpid(), 1: victim.pid}
-    injector.poll(pids)
+    injector.poll(pids, ThisMachine(pids))
     write_progress(tmp_path, 1, 4, 40)
-    injector.poll(pids)
+    injector.poll(pids, ThisMachine(pids))
     assert injector.pending
     assert not strike.struck
     write_progress(tmp_path, 1, 6, 60)
-    injector.poll(pids)
+    injector.poll(pids, ThisMachine(pids))
     assert not injector.pending
     assert (strike.pid, strike.step, strike.operations) == (victim.pid, 6, 60)
     signals = {Kill: signal.SIGKILL, Terminate: signal.SIGTERM}
@@ -78,7 +80,7 @@ def test_freeze_stops_its_process(victim: subprocess.Popen[bytes], tmp_path: Pat
     fault = Freeze(rank=0, when=Operations(rank=1, at_least=3))
     injector = Injector([fault], tmp_path, 2)
     write_progress(tmp_path, 1, -1, 3)
-    injector.poll({0: victim.pid})
+    injector.poll({0: victim.pid}, ThisMachine({0: victim.pid}))
     assert injector.strikes[0].struck
     _, status = os.waitpid(victim.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
@@ -88,7 +90,7 @@ def test_freeze_stops_its_process(victim: subprocess.Popen[bytes], tmp_path: Pat
 def test_a_rank_that_has_ended_is_not_struck(tmp_path: Path) -> None:
     injector = Injector([Kill(rank=1, at_step=0)], tmp_path, 2)
     write_progress(tmp_path, 1, 3, 3)
-    injector.poll({0: os.getpid()})
+    injector.poll({0: os.getpid()}, ThisMachine({0: os.getpid()}))
     strike = injector.strikes[0]
     assert not strike.struck
     assert not injector.pending
@@ -101,10 +103,10 @@ def test_time_counts_from_when_all_ranks_are_there(
 ) -> None:
     injector = Injector([Kill(rank=0, after_s=0.0)], tmp_path, 2)
     write_progress(tmp_path, 0, -1, 0)
-    injector.poll({0: victim.pid})
+    injector.poll({0: victim.pid}, ThisMachine({0: victim.pid}))
     assert injector.pending
     write_progress(tmp_path, 1, -1, 0)
-    injector.poll({0: victim.pid})
+    injector.poll({0: victim.pid}, ThisMachine({0: victim.pid}))
     assert injector.strikes[0].struck
     injector.close()
 
@@ -114,7 +116,7 @@ def test_damaged_progress_files_are_passed_over(tmp_path: Path) -> None:
     folder = folders.rank_folder(tmp_path, "host", 0)
     folder.mkdir(parents=True)
     (folder / files.PROGRESS.name).write_bytes(b"short")
-    injector.poll({0: os.getpid()})
+    injector.poll({0: os.getpid()}, ThisMachine({0: os.getpid()}))
     assert injector.pending
     injector.close()
 
@@ -163,14 +165,21 @@ class TellingProbe(FilesProbe):
         return reading
 
 
+class Unshared(ThisMachine):
+    """A machine to which faults may be done, as far as it knows."""
+
+    def of_rank(self, rank: int) -> Any:
+        return None
+
+
 @dataclass(frozen=True, kw_only=True)
-class SoonOver(NodeFault):
+class SoonOver(HostFault):
     """A limit that its rank has run into, and left behind, by the time that it is in force."""
 
     victim: subprocess.Popen[bytes]
     seen: threading.Event = field(default_factory=threading.Event)
 
-    def strike_node(self, nodes: Nodes) -> None:
+    def strike_host(self, hosts: Hosts) -> None:
         assert self.victim.stdin is not None and self.victim.stdout is not None
         resource.prlimit(self.victim.pid, resource.RLIMIT_NOFILE, (24, 24))
         self.victim.stdin.write(b"\n")
@@ -180,7 +189,7 @@ class SoonOver(NodeFault):
         self.victim.stdin.flush()
         assert self.victim.stdout.readline() == b"closed\n"
 
-    def probe(self, nodes: Nodes) -> FilesProbe:
+    def probe(self, hosts: Hosts) -> FilesProbe:
         return TellingProbe(self.victim.pid, self.seen)
 
 
@@ -190,8 +199,20 @@ def test_what_happens_while_a_fault_is_being_done_is_seen(tmp_path: Path) -> Non
     ) as process:
         injector = Injector([SoonOver(rank=0, at_step=1, victim=process)], tmp_path, 1)
         write_progress(tmp_path, 0, 1, 1)
-        injector.poll({0: process.pid}, Nodes({}, None, "", {}))  # type: ignore[arg-type]
+        injector.poll({0: process.pid}, Unshared({0: process.pid}))
         injector.close()
         process.kill()
     (strike,) = injector.strikes
     assert strike.struck, strike.describe()
+
+
+def test_no_fault_of_a_host_is_done_to_a_machine_that_others_use(
+    victim: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    injector = Injector([KillRank(rank=0, after_s=0.0)], tmp_path, 1)
+    write_progress(tmp_path, 0, 0, 0)
+    injector.poll({0: victim.pid}, ThisMachine({0: victim.pid}))
+    injector.close()
+    assert not injector.strikes[0].struck and not injector.pending
+    assert "runs on this machine itself" in injector.strikes[0].describe()
+    assert victim.poll() is None

@@ -15,6 +15,7 @@ from hanglab.harness.jobs.outcome import Outcome
 from hanglab.harness.jobs.run import Result, RunRequest, run
 from hanglab.harness.jobs.run_folder import JobFolder, RunFolder, Variant
 from hanglab.harness.jobs.suite import run_all
+from hanglab.harness.launchers.host import ThisMachine
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError, RankExit
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.recording.agent import Agent
@@ -30,7 +31,7 @@ class NoRanks:
         self.runtime_dir = runtime_dir
         self.pids: Mapping[int, int] = {}
         self.ended = False
-        self.nodes = None
+        self.hosts = ThisMachine(self.pids)
         self.plan: JobPlan | None = None
 
     def record(self, hang_after_s: float) -> Agent:

@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hanglab.harness.faults.host_fault import strikes_in
 from hanglab.harness.launchers import protocol
 from hanglab.harness.launchers.docker import container_paths, image, owners
 from hanglab.harness.launchers.docker.environment import node_environment
 from hanglab.harness.launchers.docker.errors import explained
-from hanglab.harness.launchers.docker.nodes import NodeSettings
 from hanglab.harness.launchers.docker.placement import devices_of
 from hanglab.harness.launchers.docker.user_programs import shared_path, source_folders
+from hanglab.harness.launchers.host import HostSettings
 from hanglab.harness.launchers.protocol import JobPlan
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
+    from docker.types import Mount
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,17 @@ def user_of_containers() -> tuple[int, int]:
     return image.USER if os.geteuid() == 0 else (os.geteuid(), os.getegid())
 
 
-def settings_of(plan: JobPlan, number: int, ranks: tuple[int, ...], nodes: int) -> NodeSettings:
+def settings_of(plan: JobPlan, number: int, ranks: tuple[int, ...], nodes: int) -> HostSettings:
     """What node ``number`` is made with, changed by the faults that begin there."""
-    settings = NodeSettings(ranks=ranks, environment=node_environment(plan, number, nodes))
+    settings = HostSettings(ranks=ranks, environment=node_environment(plan, number, nodes))
     for fault in plan.faults:
         fault.prepare(number, settings)
-        if plan.faulty or getattr(fault, "in_control", False):
+        if strikes_in(fault, plan.faulty):
             fault.settings(number, settings)
     return settings
 
 
-def write_order(plan: JobPlan, number: int, settings: NodeSettings, shared: Path) -> None:
+def write_order(plan: JobPlan, number: int, settings: HostSettings, shared: Path) -> None:
     """Tells the node's first process what to do."""
     order = {
         "number": number,
@@ -83,7 +85,7 @@ def make_containers(
     label: Label,
     image_id: str,
     shared: Path,
-    settings: Sequence[NodeSettings],
+    settings: Sequence[HostSettings],
     made: dict[int, Container],
 ) -> None:
     """Creates and starts a container for each node; ``made`` gets those that there are.
@@ -103,7 +105,7 @@ def make_containers(
 
     def make(number: int) -> None:
         options = {**common, **_options(plan, settings[number])}
-        options["mounts"] = [*common["mounts"], *settings[number].mounts]
+        options["mounts"] = [*common["mounts"], *read_only_mounts(settings[number].read_only)]
         with explained(f"Starting node {number}"):
             made[number] = container = client.containers.create(
                 command=[f"{container_paths.SHARED}/node{number}.json"],
@@ -121,7 +123,7 @@ def make_containers(
         future.result()
 
 
-def _options(plan: JobPlan, settings: NodeSettings) -> dict[str, Any]:
+def _options(plan: JobPlan, settings: HostSettings) -> dict[str, Any]:
     from docker.types import DeviceRequest, Ulimit
 
     gpus = devices_of(settings.ranks, plan.environment.get("CUDA_VISIBLE_DEVICES", ""))
@@ -161,9 +163,14 @@ def _places(plan: JobPlan, shared: Path, user: tuple[int, int]) -> dict[str, Any
     }
     read = {str(program): str(program), **source_folders()}
     mounts = [Mount(target, source, type="bind") for source, target in written.items()]
-    mounts += [
-        Mount(target, source, type="bind", read_only=True) for source, target in read.items()
-    ]
+    mounts += read_only_mounts({target: source for source, target in read.items()})
     here = Path.cwd()
     visible = program.is_dir() and here.is_relative_to(program)
     return {"mounts": mounts, "working_dir": str(here) if visible else "/tmp"}
+
+
+def read_only_mounts(folders: Mapping[str, str]) -> list[Mount]:
+    """Mounts for folders of this machine, by their path in the container."""
+    from docker.types import Mount
+
+    return [Mount(path, source, type="bind", read_only=True) for path, source in folders.items()]

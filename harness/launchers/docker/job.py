@@ -15,13 +15,14 @@ from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.containers import Label, make_containers, write_order
 from hanglab.harness.launchers.docker.environment import meeting_point
 from hanglab.harness.launchers.docker.errors import explained, lost, not_started
+from hanglab.harness.launchers.docker.hosts import ContainerHost, ContainerHosts
 from hanglab.harness.launchers.docker.network import bridge_of, make_network, remove_network
 from hanglab.harness.launchers.docker.node_facts import facts_of
-from hanglab.harness.launchers.docker.nodes import Node, Nodes, NodeSettings
 from hanglab.harness.launchers.docker.ownership import give, take_back
 from hanglab.harness.launchers.docker.reaping import remove_containers
 from hanglab.harness.launchers.docker.recording import JointRecording
 from hanglab.harness.launchers.docker.report_sockets import Links
+from hanglab.harness.launchers.host import HostSettings
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError, RankExit, RemainsLeft
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.leftovers import remove_tree
@@ -54,7 +55,7 @@ class ContainerJob:
         plan: JobPlan,
         label: Label,
         shared: Path,
-        settings: Sequence[NodeSettings],
+        settings: Sequence[HostSettings],
         user: tuple[int, int],
     ) -> None:
         self._client = client
@@ -68,7 +69,7 @@ class ContainerJob:
         self._user = user
         self._network: Network | None = None
         self._containers: dict[int, Container] = {}
-        self._nodes: Nodes | None = None
+        self._hosts: ContainerHosts | None = None
         self._recording: JointRecording | None = None
         self._changed = threading.Condition()
         #: Process ids of ranks, as their containers count them, and as the host does.
@@ -84,7 +85,7 @@ class ContainerJob:
         self._ended: dict[int, list[int]] = {}
         #: What Docker said at the end.
         self._facts: Mapping[int, Facts] = {}
-        self._over = False
+        self._ending = self._over = False
         shared.mkdir(mode=0o700)
         self._links = Links(shared / "link", user, self._take)
 
@@ -105,20 +106,20 @@ class ContainerJob:
             self._containers,
         )  # fmt: skip
         nodes = {n: self._node(n, made) for n, made in sorted(self._containers.items())}
-        self._nodes = Nodes(nodes, self._network, bridge_of(label.job), self._inside)
+        self._hosts = ContainerHosts(nodes, self._network, bridge_of(label.job), self._inside)
         self._await_ranks()
         if self._plan.begun is not None:
-            self._plan.begun(self._nodes)
+            self._plan.begun(self._hosts)
         environment = meeting_point({n: node.address for n, node in nodes.items()})
         for number in nodes:
             self._links.send(number, {"command": "go", "environment": environment})
 
-    def _node(self, number: int, container: Container) -> Node:
+    def _node(self, number: int, container: Container) -> ContainerHost:
         state = container.attrs["State"]
         networks = container.attrs["NetworkSettings"]["Networks"]
         address = networks[self._label.prefix]["IPAddress"]
         ranks = self._settings[number].ranks
-        return Node(number, container, int(state["Pid"]), str(address), ranks)
+        return ContainerHost(number, container, int(state["Pid"]), str(address), ranks)
 
     def _await_ranks(self) -> None:
         until = time.monotonic() + _READY_S
@@ -157,21 +158,21 @@ class ContainerJob:
         return self._shared
 
     @property
-    def nodes(self) -> Nodes:
-        assert self._nodes is not None
-        return self._nodes
+    def hosts(self) -> ContainerHosts:
+        assert self._hosts is not None
+        return self._hosts
 
     @property
     def pids(self) -> Mapping[int, int]:
         for rank in self._running - self._pids.keys():
             with suppress(ProcessLookupError):
-                self._pids[rank] = self.nodes.process_of(rank)
+                self._pids[rank] = self.hosts.process_of(rank)
         return self._pids
 
     def record(self, hang_after_s: float) -> JointRecording:
         plan = self._plan
         self._recording = JointRecording(plan.case_dir, self, plan.world_size, hang_after_s)
-        for number in self.nodes:
+        for number in self.hosts:
             self._links.send(number, {"command": "record", "hang_after_s": hang_after_s})
         return self._recording
 
@@ -268,7 +269,8 @@ class ContainerJob:
         if rank in self._running:
             self._running.discard(rank)
             stderr = self._plan.log_dir / f"rank{rank}.err"
-            self._exits.append(RankExit(rank, code, number, stderr))
+            ended_here = self._ending and number == signal.SIGKILL
+            self._exits.append(RankExit(rank, code, number, stderr, by_launcher=ended_here))
 
     def _settle(self, number: int) -> None:
         """A node is gone whom nobody had told to: its ranks went with it.
@@ -299,12 +301,13 @@ class ContainerJob:
     def end(self) -> None:
         if self._over:
             return
+        self._ending = True
         try:
             self._end_ranks()
-            if self._plan.over is not None and self._nodes is not None:
+            if self._plan.over is not None and self._hosts is not None:
                 with self._changed:
-                    self._leaving |= self._nodes.keys()  # a node that ends now is not lost
-                self._plan.over(self._nodes)
+                    self._leaving |= self._hosts.keys()  # a node that ends now is not lost
+                self._plan.over(self._hosts)
             self._let_agents_finish()
             self._facts = self.facts() if self._recording is not None else {}
         finally:

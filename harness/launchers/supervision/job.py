@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hanglab.harness.launchers.environment import own_dumps_options
+from hanglab.harness.launchers.host import ThisMachine
 from hanglab.harness.launchers.protocol import (
     JobPlan,
     LaunchError,
@@ -84,8 +85,8 @@ class SupervisedJob:
                 raise SupervisorLost("the job's supervisor ended before it had started the ranks")
 
     @property
-    def nodes(self) -> None:
-        """Its ranks are processes of this machine."""
+    def hosts(self) -> ThisMachine:
+        return ThisMachine(self._pids)
 
     def record(self, hang_after_s: float) -> Agent:
         plan = self._plan

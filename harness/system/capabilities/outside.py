@@ -8,8 +8,8 @@ from __future__ import annotations
 import shlex
 import subprocess
 
-from hanglab.harness.faults.outside.namespaces import tool
 from hanglab.harness.system.capabilities.registry import Capability, capability, probe, tried
+from hanglab.harness.system.namespaces import tool
 
 _PATIENCE_S = 20
 
@@ -112,7 +112,7 @@ def _storage() -> Capability:
         return refused
     return tried(
         name,
-        "from hanglab.harness.faults.outside.blocked_disk import FileServer\n"
+        "from hanglab.harness.system.file_server import FileServer\n"
         "with FileServer(4096) as server:\n"
         "    assert len(open(server.folder + '/data', 'rb').read()) == 4096",
         "a file system can be served to a node, and stop answering",

@@ -1,1 +1,0 @@
-"""Faults done to a node's container by its host, one file each; every one has a probe."""
