@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hanglab.harness.launchers.selection import LAUNCHERS
+from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(
             metavar=f"[{'|'.join(LAUNCHERS)}]",
             help="What starts the ranks.",
         ),
-    ] = "local",
+    ] = DEFAULT_LAUNCHER,
     world_size: Annotated[
         int | None,
         typer.Option(min=1, max=MOST_RANKS, help="Ranks; each scenario's own without it."),

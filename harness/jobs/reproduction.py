@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from hanglab.harness.jobs.suite import DEFAULT_DEADLINE_S
+from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER
 
 if TYPE_CHECKING:
     from hanglab.harness.jobs.run import RunRequest
@@ -21,7 +22,7 @@ def command(request: RunRequest, launcher: str | None = None) -> str:
     words = ["hanglab", "run", what, "--seed", str(request.seed)]
     words += ["--backend", request.backend, "--world-size", str(request.world_size)]
     launcher = launcher or request.launcher
-    if launcher != "local":
+    if launcher != DEFAULT_LAUNCHER:
         words += ["--launcher", launcher]
     if request.nodes is not None:
         words += ["--nodes", str(request.nodes)]

@@ -18,6 +18,7 @@ from hanglab.harness.jobs.end import Ending, first_error, raised_elsewhere
 from hanglab.harness.jobs.outcome import Facts, Judgement, Outcome, expected_location, judge
 from hanglab.harness.jobs.run_folder import JobFolder, Variant, write_json
 from hanglab.harness.launchers.protocol import JobPlan, Launcher, Recording, RunningJob
+from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER
 from hanglab.harness.scenarios.declaration import Expect, Scenario
 
 #: Pause between two looks at the agent and the ranks, in seconds.
@@ -43,7 +44,7 @@ class RunRequest:
     #: Containers to spread the ranks over; None leaves it to the launcher.
     nodes: int | None = None
     #: Name of the launcher that starts it.
-    launcher: str = "local"
+    launcher: str = DEFAULT_LAUNCHER
 
     @property
     def title(self) -> str:

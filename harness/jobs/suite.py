@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from hanglab.harness.faults.host_fault import HostFault
 from hanglab.harness.jobs.outcome import Judgement, Outcome, exit_code
 from hanglab.harness.jobs.resources import Allotment
 from hanglab.harness.jobs.run import Result, RunRequest, expectation, run
 from hanglab.harness.jobs.run_folder import ArtifactsError, RunFolder, Variant, write_json
-from hanglab.harness.launchers.selection import LAUNCHERS, Launchers, launcher_of
+from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS, Launchers, launcher_of
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import BrokenFile, Found
 from hanglab.harness.system import capabilities
@@ -29,7 +30,7 @@ class Options:
     """Options of a run; None leaves a thing to each scenario."""
 
     backend: str = "gloo"
-    launcher: str = "local"
+    launcher: str = DEFAULT_LAUNCHER
     world_size: int | None = None
     #: Containers to spread the ranks over.
     nodes: int | None = None
@@ -99,6 +100,10 @@ def refusal_of(scenario: Scenario, request: RunRequest) -> str | None:
     lacking = [need for need in scenario.needs if need in launcher.lacks]
     if lacking:
         return f"needs {lacking[0]}: {launcher.reason}; use another launcher"
+    on_hosts = [fault for fault in scenario.faults if isinstance(fault, HostFault)]
+    if on_hosts and not launcher.own_hosts:
+        able = " or ".join(name for name, spec in LAUNCHERS.items() if spec.own_hosts)
+        return f"{type(on_hosts[0]).__name__} is done to a rank's own host; use launcher {able}"
     for need in _needs(scenario, request):
         found = capabilities.capability(need)
         if not found.available:

@@ -21,6 +21,9 @@ class LauncherSpec:
     cold: bool = False
     #: Capabilities that the machine needs for it.
     needs: tuple[str, ...] = ()
+    #: Ranks run on hosts made for the job (network, file systems, control groups), to which
+    #: faults can be done; else they share this machine.
+    own_hosts: bool = False
     #: Capabilities that its ranks never have, and why.
     lacks: frozenset[str] = frozenset()
     reason: str = ""
@@ -36,10 +39,12 @@ LAUNCHERS: Final = {
         "DockerLauncher",
         cold=True,
         needs=("docker", "image"),
+        own_hosts=True,
         lacks=frozenset({"private_mounts", "private_storage", "root"}),
         reason="ranks in containers are not root",
     ),
 }
+DEFAULT_LAUNCHER: Final = next(iter(LAUNCHERS))
 
 
 def make_launcher(name: str) -> Launcher:

@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hanglab-launcher",
         action="append",
         metavar="NAMES",
-        help="What starts the ranks, by commas: local (without this option), torchrun, docker.",
+        help="What starts the ranks, by commas; `hanglab run --help` lists what there is.",
     )
     group.addoption(
         "--hanglab-world-size",

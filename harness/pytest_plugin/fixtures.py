@@ -21,7 +21,7 @@ from hanglab.harness.jobs.suite import (
     requests_of,
     script_scenario,
 )
-from hanglab.harness.launchers.selection import LAUNCHERS
+from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS
 from hanglab.harness.pytest_plugin.failure import (
     ComparedRow,
     actual_of,
@@ -88,7 +88,7 @@ class JobRunner:
         *,
         world_size: int | None = None,
         backend: str = "gloo",
-        launcher: str = "local",
+        launcher: str = DEFAULT_LAUNCHER,
         arguments: Sequence[str] = (),
         variant: Variant = "fault",
         seed: int = 0,

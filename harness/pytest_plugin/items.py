@@ -21,6 +21,7 @@ from hanglab.harness.pytest_plugin.failure import (
     describe_failure,
     representation,
 )
+from hanglab.harness.pytest_plugin.markers import NEEDS_OF_MARKERS
 from hanglab.harness.pytest_plugin.reporting import (
     Property,
     asked_properties,
@@ -182,10 +183,7 @@ def _marks(scenario: Scenario, backend: str, launcher: str) -> Iterator[pytest.M
         yield pytest.mark.multi_gpu(gpus)
     else:
         yield pytest.mark.one_gpu if gpus else pytest.mark.cpu
-    needs = {*scenario.needs, launcher}
-    if "docker" in needs:
-        yield pytest.mark.docker
-    if "root" in needs:
-        yield pytest.mark.root
+    needs = {*scenario.needs, *LAUNCHERS[launcher].needs}
+    yield from (getattr(pytest.mark, marker) for marker in NEEDS_OF_MARKERS if marker in needs)
     if LAUNCHERS[launcher].cold or scenario.hang_after_s >= _PATIENT_S:
         yield pytest.mark.slow

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
+from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.leases.gpus import GPU, GpuPool
 from hanglab.harness.system import capabilities
 
 #: Capabilities by marker.
-_NEEDS = {"docker": ("docker", "image"), "root": ("root",)}
+NEEDS_OF_MARKERS: Final = {"docker": LAUNCHERS["docker"].needs, "root": ("root",)}
 
 
 def skip_unless_able(item: pytest.Item) -> None:
     """Skips a test whose markers name what this machine has not, with reason and remedy."""
-    for marker, needs in _NEEDS.items():
+    for marker, needs in NEEDS_OF_MARKERS.items():
         if item.get_closest_marker(marker) is not None:
             for name in needs:
                 found = capabilities.capability(name)

@@ -16,6 +16,7 @@ from hanglab.harness.launchers.selection import (
     make_launcher,
 )
 from hanglab.harness.scenarios.discovery import select
+from hanglab.harness.system.capabilities import capability
 
 _FILE = """\
 from hanglab.harness import Cause, Expect, scenario
@@ -30,7 +31,7 @@ def anywhere(job):
 """
 
 
-@pytest.mark.parametrize("asked", ["local", "torchrun", "docker"])
+@pytest.mark.parametrize("asked", LAUNCHERS)
 def test_what_needs_docker_runs_in_containers(tmp_path: Path, asked: str) -> None:
     file = tmp_path / "two.py"
     file.write_text(_FILE)
@@ -59,6 +60,21 @@ def test_what_needs_a_root_rank_is_skipped_in_containers(tmp_path: Path) -> None
     assert "containers" not in (refusal_of(scenario, request) or "")
 
 
+def test_a_fault_of_a_host_is_refused_where_ranks_share_this_machine(tmp_path: Path) -> None:
+    file = tmp_path / "frozen.py"
+    file.write_text(
+        _FILE.replace("Cause, Expect", "Cause, Expect, FreezeNode").replace(
+            'needs=("docker",)', "faults=[FreezeNode(rank=1, at_step=1)]"
+        )
+    )
+    frozen, sound = select([str(file)]).scenarios
+    for name, spec in LAUNCHERS.items():
+        asked = Options(launcher=name)
+        refusal = refusal_of(frozen, requests_of(frozen, asked)[0]) or ""
+        assert refusal.startswith("FreezeNode") == (not spec.own_hosts)
+        assert "FreezeNode" not in (refusal_of(sound, requests_of(sound, asked)[0]) or "")
+
+
 def test_launchers_are_made_once_and_when_needed() -> None:
     made = []
 
@@ -71,7 +87,14 @@ def test_launchers_are_made_once_and_when_needed() -> None:
     assert launchers["torchrun"] is launchers["torchrun"]
     assert made == ["torchrun"]
     launchers.close()
-    assert set(LAUNCHERS) == {"local", "torchrun", "docker"}
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_each_row_makes_the_launcher_of_its_name_and_names_capabilities(name: str) -> None:
+    launcher = make_launcher(name)
+    assert launcher.name == name
+    assert all(capability(need).name == need for need in LAUNCHERS[name].needs)
+    launcher.close()
 
 
 def test_a_launcher_is_one_row_of_the_table(
