@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -28,8 +27,6 @@ from hanglab.harness.faults.refuse import RefuseConnections
 from hanglab.harness.faults.store_gone import StoreGone
 from hanglab.harness.faults.wrong_address import WrongAddress, WrongInterface
 from hanglab.harness.launchers.docker.hosts import ContainerHosts
-from hanglab.harness.system.capabilities import capability
-from hanglab.harness.system.file_server import FileServer
 from hanglab.harness.system.namespaces import call_in_network, connect, in_network
 from hanglab.harness.system.packet_filter import rules_of
 
@@ -305,19 +302,3 @@ def test_a_wrong_clock_leaves_waits_as_long_as_they_are(seconds: int, make_nodes
     code, said = nodes[0].container.exec_run(["python", "-c", WAITS])
     assert code == 0, said
     assert 100 < int(said) < 2000
-
-
-def test_a_file_server_leaves_no_mount() -> None:
-    if not capability("root").available or not Path("/dev/fuse").exists():
-        pytest.skip("needs root and /dev/fuse")
-    server = FileServer(4096)
-    with server:
-        assert Path(server.folder, "data").read_bytes() == bytes(4096)
-        assert server.folder in mounted()
-    assert server.folder not in mounted()
-    assert not Path(server.folder).exists()
-
-
-def mounted() -> str:
-    with open("/proc/self/mounts", encoding="utf-8") as file:
-        return file.read()
