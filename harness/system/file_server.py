@@ -50,6 +50,10 @@ class FileServer:
             said = self._process.stderr.read().strip()
             self.close()
             raise OSError(f"no file system can be served: {said or 'no answer'}")
+        # The kernel sends FLUSH until one is refused.  Were the first one sent after `stop`, who
+        # closes the file would wait for its answer, and not even SIGKILL would end that.
+        with open(f"{self.folder}/{SingleFile.name}", "rb"):
+            pass
         _SERVERS[self.folder] = self
 
     def order(self, what: str) -> None:

@@ -66,8 +66,7 @@ class SingleFile:
             return 0, struct.pack("=5Q4I24x", 1 << 20, 1 << 19, 1 << 19, 10, 5, 4096, 255, 4096, 0)
         if opcode in (_RELEASE, _RELEASEDIR):
             return 0, b""
-        # Also to FLUSH, which the kernel then sends no more: a reader that is killed while nobody
-        # answers would wait for its answer, in vain, when its files are closed.
+        # Also to FLUSH, which the kernel then sends no more (see file_server.FileServer).
         return _ENOSYS, b""
 
     def _attributes(self, node: int) -> bytes:
