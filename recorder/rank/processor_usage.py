@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import resource
+import threading
 import time
 from struct import Struct
 
@@ -31,12 +32,19 @@ class UsageSampler:
         self._place = progress.at[layout.USAGE]
         self._pack = Struct("<6q").pack_into
         self._numbers = itertools.count(1)
+        # A dump at the end of the rank looks, too, beside the recorder's thread: without it a later
+        # record could be the earlier one by its times.
+        self._looking = threading.RLock()
         self._schedstat = _open_schedstat()
         self._slots = progress.slots
         self._latest_operation = progress.latest_operation
         self._moved: tuple[int, ...] = ()
 
     def look(self) -> None:
+        with self._looking:
+            self._append()
+
+    def _append(self) -> None:
         number = next(self._numbers)
         place = self._place + (number - 1) % layout.USAGE.capacity * layout.USAGE.record
         switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +11,35 @@ from recorder_support import wait_for
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import read_progress
+from hanglab.recorder.rank.processor_usage import UsageSampler
+from hanglab.recorder.rank.progress_file import ProgressFile
+
+
+def test_looks_of_several_threads_stand_in_the_order_of_their_times(tmp_path):
+    progress = ProgressFile(tmp_path / "progress.bin")
+    progress.identify(0, 0, 1)
+    sampler = UsageSampler(progress)
+    begin = threading.Barrier(4)
+
+    def look() -> None:
+        begin.wait()
+        for _ in range(200):
+            sampler.look()
+
+    switched_after = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=look) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switched_after)
+    sampler.leave_in_child()  # closes the file of the kernel's
+    usage = read_progress((tmp_path / "progress.bin").read_bytes()).usage
+    assert len(usage) > 100
+    assert all(later.cpu_ns >= earlier.cpu_ns for earlier, later in pairwise(usage))
 
 
 def test_resources_of_each_rank(start_job, tmp_path):
