@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
+
+#: Addresses by which a host means itself, as each host does.
+_LOOPBACK = ("127.", "[::1]")
 
 
 @dataclass(frozen=True)
@@ -15,9 +19,11 @@ class SocketEnd:
 
     rank: int
     now: Connection
-    before: Connection | None
+    before: Connection
     #: Time between the two samples.
     seconds: float
+    #: Round trips as the kernel had smoothed them at each sample of that time, in milliseconds.
+    round_trips_ms: tuple[float, ...] = ()
 
     @property
     def active_s(self) -> float:
@@ -28,9 +34,17 @@ class SocketEnd:
         idle = min(self.now.last_sent_ms or 0, self.now.last_acknowledged_ms or 0) / 1e3
         return max(0.0, self.seconds - idle)
 
+    @property
+    def typical_rtt_ms(self) -> float | None:
+        """Median of those round trips; None where none was read.
+
+        At the end of a job, where its link comes to rest, the last one is much shorter.
+        """
+        return median(self.round_trips_ms) if self.round_trips_ms else None
+
     def grown(self, name: str) -> float:
         """Growth of a counter between the samples; 0 where it was not read."""
-        old = getattr(self.before, name) if self.before is not None else None
+        old = getattr(self.before, name)
         new = getattr(self.now, name)
         return max(0.0, new - old) if new is not None and old is not None else 0.0
 
@@ -61,17 +75,45 @@ def links_of(views: Mapping[int, RankView]) -> list[Link]:
     """Connections of which both ends were sampled, in different ranks."""
     ends: dict[tuple[str, str], SocketEnd] = {}
     for rank, view in views.items():
+        histories = _histories(view.connections)
         for sample, connection in _last_seen(view.connections):
             key = connection.local, connection.remote
-            since, before = _earliest(view.connections, key)
-            seconds = (sample.at.mono_ns - since) / 1e9 if before is not None else 0.0
-            ends[key] = SocketEnd(rank, connection, before, seconds)
-    found = []
-    for (local, remote), end in ends.items():
-        other = ends.get((remote, local))
-        if other is not None and local < remote and other.rank != end.rank:
-            found.append(Link((end, other)))
+            since, before = histories[key][0]
+            seconds = (sample.at.mono_ns - since) / 1e9
+            trips = tuple(seen.rtt_ms for _, seen in histories[key] if seen.rtt_ms is not None)
+            ends[key] = SocketEnd(rank, connection, before, seconds, trips)
+    found = [
+        Link((end, other))
+        for (local, remote), end in ends.items()
+        if local < remote and (other := ends.get((remote, local))) and other.rank != end.rank
+    ]
+    found += _translated([e for (local, remote), e in ends.items() if (remote, local) not in ends])
     return sorted(found, key=lambda link: (sorted(link.ranks), link.ends[0].now.local))
+
+
+def _translated(ends: Sequence[SocketEnd]) -> list[Link]:
+    """Links between two hosts on whose way the address of who connected was replaced, not its port.
+
+    Who was connected to sees a router's address (masquerading) in place of its peer's.  Where two
+    ends could be the other half, none is taken.
+    """
+    by_port: dict[tuple[str, str], list[SocketEnd]] = {}
+    claimed: dict[tuple[str, str], list[SocketEnd]] = {}
+    for end in ends:
+        if not end.now.remote.startswith(_LOOPBACK):
+            by_port.setdefault((end.now.local, _port(end.now.remote)), []).append(end)
+            claimed.setdefault((end.now.remote, _port(end.now.local)), []).append(end)
+    return [
+        Link((connected[0], accepted[0]))
+        for key, connected in claimed.items()
+        if len(connected) == 1
+        and len(accepted := by_port.get(key, [])) == 1
+        and accepted[0].rank != connected[0].rank
+    ]
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
 
 
 def _last_seen(samples: list[ConnectionSample]) -> list[tuple[ConnectionSample, Connection]]:
@@ -91,12 +133,13 @@ def _last_seen(samples: list[ConnectionSample]) -> list[tuple[ConnectionSample, 
     return list(found.values())
 
 
-def _earliest(
-    samples: list[ConnectionSample], key: tuple[str, str]
-) -> tuple[int, Connection | None]:
-    """Time when a connection was first seen (monotonic nanoseconds), and its state then."""
+def _histories(
+    samples: list[ConnectionSample],
+) -> dict[tuple[str, str], list[tuple[int, Connection]]]:
+    """Of each connection the times when it was seen (monotonic nanoseconds), and its state then."""
+    found: dict[tuple[str, str], list[tuple[int, Connection]]] = {}
     for sample in samples:
         for connection in sample.connections:
-            if (connection.local, connection.remote) == key:
-                return sample.at.mono_ns, connection
-    return 0, None
+            key = connection.local, connection.remote
+            found.setdefault(key, []).append((sample.at.mono_ns, connection))
+    return found

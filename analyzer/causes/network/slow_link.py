@@ -64,7 +64,8 @@ def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
                 sender.rank,
                 f"had something to send to {sender.now.remote} {_busy(sender):.0%} of the time, "
                 f"and got {size(int(rate))} a second through; round trips take "
-                f"{sender.now.rtt_ms or 0:.1f} ms, {sender.now.least_rtt_ms or 0:.1f} ms at best; "
+                f"{sender.typical_rtt_ms or 0:.1f} ms, "
+                f"{sender.now.least_rtt_ms or 0:.1f} ms at best; "
                 f"{sender.grown('retransmitted'):.0f} segments were sent again",
             )
             for _, sender, rate in slow
@@ -108,5 +109,5 @@ def _waits_for_receipts(sender: SocketEnd) -> bool:
 
     The receiver may take its time, 40 ms or more, to acknowledge those: no link is slow then.
     """
-    rate, rtt_ms = _rate(sender), sender.now.rtt_ms
+    rate, rtt_ms = _rate(sender), sender.typical_rtt_ms
     return rate is not None and rtt_ms is not None and rate * rtt_ms / 1e3 < ACKNOWLEDGED_LATE_BYTES

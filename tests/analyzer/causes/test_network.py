@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from views import job, user, view, waiting
 
@@ -327,3 +328,53 @@ def test_what_a_receiver_is_about_to_read_makes_no_link_sound(unread: int, slow:
     assert [(p.finding.cause, p.finding.culprits) for p in found] == (
         [(Cause.SLOW_LINK, [0, 1])] if slow else []
     )
+
+
+def test_ends_belong_together_though_a_router_has_put_its_own_address_in_place_of_one() -> None:
+    """As rules of Docker do on a bridge with the addresses of a network that has gone."""
+    known = carried(unread=0)
+    known.ranks[1].connections = with_address(known.ranks[1].connections, remote="10.0.0.254:5001")
+    (found,) = slow_link(known)
+    assert found.finding.culprits == [0, 1]
+    # Another rank that connected from the same port could be the one behind the router.
+    known.ranks[2] = view(2)
+    known.ranks[2].connections = with_address(known.ranks[0].connections, local="10.0.0.2:5001")
+    assert list(slow_link(known)) == []
+
+
+def test_a_link_is_slow_though_it_has_come_to_rest_at_the_last_look() -> None:
+    """The kernel's round trip time follows what is on the way, and that is over at a job's end."""
+    known = carried(unread=0)
+    before, after = known.ranks[0].connections
+    (busy,) = after.connections
+    halfway = ConnectionSample(Clock(1_000_000_009, 1_000_000_009), [busy])
+    rested = msgspec.structs.replace(busy, send_queue=0, rtt_ms=10.0)
+    known.ranks[0].connections = [
+        ConnectionSample(before.at, [msgspec.structs.replace(before.connections[0], rtt_ms=90.0)]),
+        halfway,
+        ConnectionSample(after.at, [rested], capture=True),
+    ]
+    (found,) = slow_link(known)
+    assert found.finding.culprits == [0, 1]
+    # Who has waited for a receipt at every look is not slowed down by the link.
+    known.ranks[0].connections = [
+        ConnectionSample(
+            sample.at,
+            [msgspec.structs.replace(one, rtt_ms=10.0) for one in sample.connections],
+            capture=sample.capture,
+        )
+        for sample in known.ranks[0].connections
+    ]
+    assert list(slow_link(known)) == []
+
+
+def with_address(samples: list[ConnectionSample], **changed: str) -> list[ConnectionSample]:
+    """The same samples of a connection one of whose addresses is another."""
+    return [
+        ConnectionSample(
+            sample.at,
+            [msgspec.structs.replace(one, **changed) for one in sample.connections],
+            capture=sample.capture,
+        )
+        for sample in samples
+    ]
