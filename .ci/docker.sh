@@ -33,6 +33,20 @@ install_docker() {
         || no_docker "apt-get could not install ${missing[*]}"
 }
 
+# A daemon that was killed leaves the rules of its jobs' networks (hl-JOB).  They would change
+# addresses in the next network that gets theirs, and no fault would look as it does elsewhere.
+drop_stale_rules() {
+    local table bridge gone=()
+    for bridge in $({ iptables-save -t filter; iptables-save -t nat; } 2> /dev/null \
+        | grep -oE '\bhl-[0-9a-f]{8}\b' | sort -u); do
+        ip link show "$bridge" > /dev/null 2>&1 || gone+=("$bridge")
+    done
+    [ "${#gone[@]}" -gt 0 ] || return 0
+    for table in filter nat; do
+        iptables-save -t "$table" | grep -vwF "$(printf '%s\n' "${gone[@]}")" | iptables-restore
+    done
+}
+
 start_docker() {
     if docker version > /dev/null 2>&1; then
         echo "Docker $(docker version --format '{{.Server.Version}}') runs already"
@@ -49,6 +63,7 @@ start_docker() {
     docker_bridge_was=$(ip -o link show docker0 2> /dev/null || true)
     docker_forward_was=$(cat /proc/sys/net/ipv4/ip_forward)
     mkdir -p "$docker_data" "$docker_run"
+    drop_stale_rules
     local table
     for table in filter nat; do
         iptables-save -t "$table" > "$docker_run/$table.rules" 2> /dev/null || true

@@ -99,6 +99,25 @@ def test_it_stops_what_it_started_and_puts_rules_back(tmp_path: Path) -> None:
     wait_for_end(started)
 
 
+def test_rules_of_networks_that_a_killed_daemon_left_are_dropped_and_no_others(
+    tmp_path: Path,
+) -> None:
+    rules = (
+        "ip link add hl-0000000b type bridge;"
+        "iptables -t nat -A POSTROUTING -s 10.9.0.0/20 ! -o hl-0000000a -j MASQUERADE;"
+        "iptables -A FORWARD -i hl-0000000a -j ACCEPT;"
+        "iptables -A FORWARD -i hl-0000000b -j ACCEPT;"
+        "iptables -A FORWARD -i hl-strange -j ACCEPT;"
+    )
+    script = f"{rules} ({START}) > /dev/null; iptables-save"
+    with shell(script, tmp_path / "data") as process:
+        said, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    assert "hl-0000000a" not in said
+    assert "-i hl-0000000b -j ACCEPT" in said
+    assert "-i hl-strange -j ACCEPT" in said
+
+
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_it_ends_with_a_shell_that_is_ended(tmp_path: Path, end: signal.Signals) -> None:
     os.mkfifo(tmp_path / "never")

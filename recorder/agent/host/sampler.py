@@ -41,9 +41,8 @@ _EACH = 30
 #: the capture.
 _DEAR_S = 0.005
 _SELDOM = 10
-#: So many lists of connections are kept, so far apart but for the latest.
+#: So many lists of connections are kept.
 _SPACED = 5
-_SPACE_NS = 3_000_000_000
 #: Seconds within which the sample at the capture must be there.
 _DEADLINE_S = 1.5
 
@@ -182,10 +181,7 @@ class HostSampler:
         for rank in ranks:
             if rank.pid in found:
                 kept = self._connections.setdefault(rank.folder, deque(maxlen=_SPACED))
-                latest = found[rank.pid]
-                if len(kept) > 1 and latest.at.mono_ns - kept[-2].at.mono_ns < _SPACE_NS:
-                    kept.pop()
-                kept.append(latest)
+                sockets.keep(kept, found[rank.pid])
             elif capture:
                 self._miss(files.CONNECTIONS.name, "the process has gone", rank.rank)
         for problem in problems:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import struct
+from collections import deque
 
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.writer import clock
@@ -14,6 +15,8 @@ from hanglab.recorder.system.tcp_info import STATES, NoSockets, connections, in_
 
 #: Connections of one rank that are kept: those of a full mesh of a thousand ranks.
 _MOST = 2048
+#: Nanoseconds between two samples that are kept, but for the latest.
+_SPACE_NS = 3_000_000_000
 
 
 def sample(pids: list[int], capture: bool) -> tuple[dict[int, ConnectionSample], list[str]]:
@@ -39,6 +42,31 @@ def sample(pids: list[int], capture: bool) -> tuple[dict[int, ConnectionSample],
             mine = [table[inode] for inode in socket_inodes(pid) if inode in table][:_MOST]
             found[pid] = ConnectionSample(clock(), mine, source, capture)
     return found, problems
+
+
+def keep(kept: deque[ConnectionSample], latest: ConnectionSample) -> None:
+    """Appends a rank's latest sample, in place of the last one where that tells nothing more.
+
+    That is so where the last one followed another too soon, or where nothing has been carried
+    since that one: idle connections, as at a job's end, must not push out how they were busy.
+    """
+    if len(kept) > 1:
+        near = kept[-1].at.mono_ns - kept[-2].at.mono_ns < _SPACE_NS
+        carried = _carried(latest)
+        idle = carried is not None and carried == _carried(kept[-1]) == _carried(kept[-2])
+        if near or idle:
+            kept.pop()
+    kept.append(latest)
+
+
+def _carried(sample: ConnectionSample) -> dict[tuple[str, str], tuple[int, int]] | None:
+    """Bytes that each connection has sent and received; None where the kernel did not tell."""
+    found = {}
+    for one in sample.connections:
+        if one.sent_bytes is None or one.received_bytes is None:
+            return None
+        found[one.local, one.remote] = one.sent_bytes, one.received_bytes
+    return found
 
 
 def socket_inodes(pid: int) -> list[int]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from hanglab.recorder.agent.host import sampler as sampling
 from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Python, RankProcess
 from hanglab.recorder.system.file_systems import FileSystems, Place
@@ -188,6 +190,29 @@ def test_both_ends_of_a_connection_with_what_was_not_read() -> None:
         row = plain[os.fstat(far.fileno()).st_ino]
         assert (row.local, row.remote, row.state) == (other.local, other.remote, "ESTABLISHED")
         assert row.rtt_ms is None
+
+
+def carrying(second: float, sent: int | None) -> ConnectionSample:
+    one = Connection("10.0.0.1:1", "10.0.0.2:2", "ESTABLISHED", sent_bytes=sent, received_bytes=0)
+    return ConnectionSample(Clock(int(second * 1e9), int(second * 1e9)), [one])
+
+
+@pytest.mark.parametrize(
+    ("sent", "left"),
+    [
+        ([0, 10, 20, 30, 40, 50, 60, 60, 60, 60, 60, 60, 60, 60], [0, 3, 6, 13]),
+        ([0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99, 99], [3, 6, 9, 12, 13]),
+        ([None] * 14, [3, 6, 9, 12, 13]),
+    ],
+    ids=["idle from the seventh on", "idle at last", "not told"],
+)
+def test_samples_of_an_idle_rank_do_not_push_out_those_of_a_busy_one(
+    sent: list[int | None], left: list[int]
+) -> None:
+    kept: deque[ConnectionSample] = deque(maxlen=5)
+    for second, number in enumerate(sent):
+        sockets.keep(kept, carrying(second, number))
+    assert [sample.at.mono_ns // 10**9 for sample in kept] == left
 
 
 def test_sockets_are_asked_for_in_the_rank_s_own_network() -> None:
