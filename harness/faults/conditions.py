@@ -1,4 +1,4 @@
-"""When a fault strikes: what the progress files of the ranks must say first."""
+"""Conditions of a fault: what the progress files of the ranks must say before it strikes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Seen:
-    """What one rank's progress file says, as far as conditions ask.
+    """A rank's progress, as far as conditions ask for it.
 
     ``step`` is the number of the step that the rank is in, counted from 0, or
     -1 before its first; ``operations`` is how many calls entered a process group.

@@ -58,7 +58,7 @@ def _set(pid: int, soft: int) -> None:
 
 
 class FilesProbe:
-    """What the kernel says of the limit and of the descriptors, again and again.
+    """Reads the kernel's limit and its count of the descriptors, again and again.
 
     A rank that meets its limit is often gone a moment later: the most that was seen counts.
     """
@@ -93,7 +93,7 @@ class FilesProbe:
 
 
 def resource_limit(pid: int) -> int | None:
-    """How many files a process may have open; None where it has gone."""
+    """Number of files that a process may have open; None where it has gone."""
     for line in (read(f"/proc/{pid}/limits") or "").splitlines():
         if line.startswith("Max open files"):
             return int(line.split()[3])

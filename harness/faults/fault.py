@@ -1,4 +1,4 @@
-"""What all faults from outside have in common: a rank, a moment, a strike."""
+"""Base of all faults from outside: a rank, a moment, a strike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What faults have in common that are done to the host of a rank, not to its process."""
+"""Base of faults that are done to the host of a rank, not to its process."""
 
 from __future__ import annotations
 

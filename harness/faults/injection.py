@@ -54,7 +54,7 @@ class Strike:
 
     @property
     def remains(self) -> str:
-        """Why the fault cannot be said to have ended; empty where it has."""
+        """The reason that the fault cannot be said to have ended; empty where it has."""
         if self.at_ns is None or self.end_proof is None or self.end_proof.proved:
             return ""
         return f"{self.fault.describe()} did not end: {self.end_proof.words}"

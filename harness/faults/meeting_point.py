@@ -1,4 +1,4 @@
-"""Where the ranks of a job are to meet, by what the launcher told one of them."""
+"""Address at which the ranks of a job are to meet, by what the launcher told one of them."""
 
 from __future__ import annotations
 

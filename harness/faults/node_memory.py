@@ -103,7 +103,7 @@ class OomProbe:
 
 
 class PressureProbe:
-    """How much the group had to read again, as long as nobody in it was killed."""
+    """Bytes that the group had to read again, as long as nobody in it was killed."""
 
     def __init__(self, host: Host) -> None:
         self._group = _MemoryGroup(host)

@@ -1,4 +1,4 @@
-"""What a probe is, what it reads, and who asks it again until it has seen the fault."""
+"""Protocol of probes, their readings, and the watch that asks until the fault was seen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Value = str | int | float | None
 
 @dataclass(frozen=True)
 class Reading:
-    """What a probe saw at one moment.  ``proved`` says whether that is what was to be shown."""
+    """Reading of a probe at one moment.  ``proved`` says whether it shows what was to be shown."""
 
     proved: bool
     words: str
@@ -82,7 +82,7 @@ class Watch:
         self._stop.set()
 
     def close(self) -> Reading:
-        """What was seen in the end; looks for a moment longer where that is no proof yet."""
+        """The last reading; looks for a moment longer where that is no proof yet."""
         self._stop.set()
         self._thread.join(10.0)
         if not self._latest.proved and not self._thread.is_alive():

@@ -31,7 +31,7 @@ RANK_VARIABLES = (
 
 
 def job_environment(plan: JobPlan, caller: Mapping[str, str], runtime_dir: Path) -> dict[str, str]:
-    """What all processes of the job have in common, built on the caller's environment."""
+    """Environment common to all processes of the job, built on the caller's."""
     environment = {name: value for name, value in caller.items() if name not in RANK_VARIABLES}
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -113,12 +113,12 @@ def own_dumps(plan: JobPlan, runtime_dir: Path) -> dict[str, str]:
 
 
 def dump_prefix(log_dir: Path) -> str:
-    """Where torch's own dumps go: this, and the rank."""
+    """Path of torch's own dumps without the rank at its end."""
     return str(log_dir / "timeout_dump_rank")
 
 
 def pipe_prefix(runtime_dir: Path) -> str:
-    """Where torch listens for somebody who wants a dump: this, the rank, and ``.pipe``."""
+    """Path of torch's pipe for dumps without the rank and ``.pipe`` at its end."""
     return str(runtime_dir / "dump_rank")
 
 
@@ -128,7 +128,7 @@ def own_dumps_options(log_dir: Path, runtime_dir: Path) -> list[str]:
 
 
 def host_identity(environment: Mapping[str, str], rank: int) -> dict[str, str]:
-    """What lets a rank share its GPU with others; nothing where it does not.
+    """Variables that let a rank share its GPU with others; none where it does not.
 
     NCCL compares host and bus of two ranks, and takes the host from this name
     alone where it is set (init.cc and its ``getHostHash``, NCCL 2.28).
@@ -147,7 +147,7 @@ def _torch_release() -> tuple[int, ...]:
 
 
 def rank_environment(rank: int, world_size: int, run_id: str) -> dict[str, str]:
-    """What torchrun sets for one rank of a single host, less the port of the rendezvous."""
+    """Variables that torchrun sets for a rank of a single host, less the port of the rendezvous."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

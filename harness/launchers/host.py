@@ -14,7 +14,7 @@ class NotYet(OSError):
 
 @dataclass
 class HostSettings:
-    """What a host is made with; a fault may change it before that.
+    """Settings of a host; a fault may change them before it is made.
 
     None leaves a limit to the launcher's own default, but for ``shm_bytes``.
     """
@@ -115,7 +115,7 @@ def neighbour(hosts: Hosts, rank: int) -> Host:
 
 
 class ThisMachine:
-    """Where ranks run that share this machine with everybody: nothing is done to it."""
+    """This machine, shared by ranks with everybody: nothing is done to it."""
 
     def __init__(self, pids: Mapping[int, int]) -> None:
         """``pids``: process id of each rank, filled in as they start."""

@@ -1,4 +1,4 @@
-"""What a launcher is asked for and what it hands back."""
+"""Protocols of launchers: the job that is asked for, and the one that is handed back."""
 
 from __future__ import annotations
 
@@ -74,18 +74,18 @@ class JobPlan:
 
     @property
     def log_dir(self) -> Path:
-        """Where the ranks' output goes: ``rank<r>.out`` and ``rank<r>.err``."""
+        """Folder of the ranks' output: ``rank<r>.out`` and ``rank<r>.err``."""
         return self.run_dir / "log"
 
     @property
     def agent_log(self) -> Path:
-        """Where the words of a recorder's agent go."""
+        """File of the output of a recorder's agent."""
         return self.log_dir / "agent.err"
 
 
 @dataclass(frozen=True)
 class RankExit:
-    """How a rank's process ended: a code or a signal.
+    """End of a rank's process: a code or a signal.
 
     Both are None where the launcher saw it end but could not learn how.
     """
@@ -147,7 +147,7 @@ class RunningJob(Protocol):
 
     @property
     def hosts(self) -> Hosts:
-        """Where its ranks run."""
+        """Hosts on which its ranks run."""
 
     def record(self, hang_after_s: float) -> Recording:
         """Has the job recorded into its Case from now on; to be called once."""

@@ -13,7 +13,7 @@ from hanglab.harness.launchers.protocol import Launcher
 
 @dataclass(frozen=True)
 class LauncherSpec:
-    """What is to be known of a launcher before it is made."""
+    """Properties of a launcher that are needed before it is made."""
 
     module: str
     attribute: str

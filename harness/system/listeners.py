@@ -1,4 +1,4 @@
-"""Which process of a container listens at a port."""
+"""The process of a container that listens at a port."""
 
 from __future__ import annotations
 

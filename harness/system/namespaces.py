@@ -33,7 +33,7 @@ def in_network(pid: int, *command: str) -> str:
 
 
 def in_mounts(pid: int, *command: str) -> str:
-    """The same in a process's mount namespace, with a program that is there."""
+    """Arguments that run a program of a process's mount namespace in it."""
     return _enter("-m", pid, command)
 
 
@@ -89,7 +89,7 @@ def call_in_network(pid: int, function: Callable[[], Answer]) -> Answer:
 
 
 def connect(pid: int, address: str, port: int, patience_s: float) -> str:
-    """What comes of a TCP connection from a process's network namespace.
+    """Try a TCP connection from a process's network namespace.
 
     ``open``, ``refused``, ``silent`` (nothing within ``patience_s``) or the
     system's words for another error.

@@ -26,7 +26,7 @@ def add_rules(pid: int, rules: Sequence[Rule]) -> None:
 
 
 def add_all(rules: Sequence[tuple[int, Sequence[Rule]]]) -> Callable[[], None]:
-    """The same in several namespaces, by process id; returns what removes them all."""
+    """Add rules in several namespaces, by process id; returns a function that removes them all."""
     done: list[tuple[int, Sequence[Rule]]] = []
 
     def remove() -> None:
@@ -63,6 +63,6 @@ def counted(pid: int) -> int:
 
 
 def rules_of(pid: int) -> int:
-    """How many rules of ours there are."""
+    """Number of rules of ours."""
     listed = in_network(pid, "iptables", "-w", "-S").splitlines()
     return sum(f"--comment {TAG}" in line for line in listed)

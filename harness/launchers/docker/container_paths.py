@@ -1,4 +1,4 @@
-"""Where things are inside a node's container, and what runs there."""
+"""Paths inside a node's container, and the program that runs there."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Label:
-    """What a job and everything of it are called."""
+    """Name of a job and of everything that belongs to it."""
 
     #: Eight characters that no other job has.
     job: str
@@ -55,7 +55,7 @@ def user_of_containers() -> tuple[int, int]:
 
 
 def settings_of(plan: JobPlan, number: int, ranks: tuple[int, ...], nodes: int) -> HostSettings:
-    """What node ``number`` is made with, changed by the faults that begin there."""
+    """Settings of node ``number``, changed by the faults that begin there."""
     settings = HostSettings(ranks=ranks, environment=node_environment(plan, number, nodes))
     for fault in plan.faults:
         fault.prepare(number, settings)

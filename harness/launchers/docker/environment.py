@@ -22,7 +22,7 @@ _INTERFACE = "eth0"
 
 
 def node_environment(plan: JobPlan, number: int, nodes: int) -> dict[str, str]:
-    """What a node's container is made with, and its ranks inherit."""
+    """Environment of a node's container, which its ranks inherit."""
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -64,5 +64,5 @@ def node_environment(plan: JobPlan, number: int, nodes: int) -> dict[str, str]:
 
 
 def meeting_point(addresses: Mapping[int, str]) -> dict[str, str]:
-    """What is known only when all containers are there; a variable that is set before stays."""
+    """Variables known only when all containers are there; one that is set before stays."""
     return {"MASTER_ADDR": addresses[0]}

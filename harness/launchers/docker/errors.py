@@ -1,4 +1,4 @@
-"""What can go wrong with Docker, one sentence each and what to do about it."""
+"""Errors of Docker, one sentence each and what to do about it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class MissingSdk(LaunchError):
 
 
 def address() -> str:
-    """Where the daemon listens, as the SDK finds it."""
+    """Address at which the daemon listens, as the SDK finds it."""
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
@@ -96,7 +96,7 @@ def explained(doing: str) -> Iterator[None]:
 
 
 def lost(error: LaunchError) -> LaunchError:
-    """What an error means while a job runs: a daemon that does not answer has answered before."""
+    """Explain an error while a job runs: a daemon that does not answer has answered before."""
     if not isinstance(error, NoDaemon):
         return error
     return DaemonLost(f"The Docker daemon went away while the job ran: {error}")

@@ -1,4 +1,4 @@
-"""What only Docker knows of a node, for the Case."""
+"""Record of a node for the Case, of what only Docker knows."""
 
 from __future__ import annotations
 

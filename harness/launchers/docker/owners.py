@@ -20,12 +20,12 @@ SHARED: Final = "hanglab.shared"
 
 
 def labels_of(job: str, run: Path, scenario: str) -> dict[str, str]:
-    """What is put on everything that belongs to a job of this process."""
+    """Labels of everything that belongs to a job of this process."""
     return {OWNER: _identity(os.getpid()), JOB: job, RUN: str(run), SCENARIO: scenario}
 
 
 def is_dead(labels: Mapping[str, str]) -> bool | None:
-    """Whether the owner has ended; None where it cannot be seen from here.
+    """True if the owner has ended; None where it cannot be seen from here.
 
     That is so on another machine that shares the daemon, and in another
     namespace of processes.

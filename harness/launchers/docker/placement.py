@@ -1,4 +1,4 @@
-"""Which ranks run on which node."""
+"""Placement of ranks on nodes."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _WEIGHT: dict[TriggerKind, int] = {"no_progress": 0, "timeout_dump": 1, "exit": 
 
 
 class RecordedNodes(Protocol):
-    """What a recording asks of its job."""
+    """The nodes of a job, as a recording needs them."""
 
     def order(self, number: int, line: Message) -> bool:
         """Hands a command to the agent of a node; False where it cannot be reached."""
@@ -55,12 +55,12 @@ class RecordedNodes(Protocol):
     def is_paused(self, number: int) -> bool: ...
 
     def facts(self) -> Mapping[int, Container]:
-        """What Docker says of the nodes now, as far as it answers."""
+        """Docker's records of the nodes now, as far as it answers."""
 
 
 @dataclass
 class _Agent:
-    """What is known of one node's agent."""
+    """State of one node's agent."""
 
     #: When it last said something, and when it was last asked to (monotonic).
     heard: float = 0.0
@@ -95,7 +95,7 @@ class JointRecording:
         self._died: str | None = None
 
     def take(self, number: int, line: Message) -> None:
-        """What a node's agent says; from any thread."""
+        """Take a message of a node's agent; from any thread."""
         told = line.get("wall_ns")
         if isinstance(told, int):
             # The message that took least time tells most.
@@ -269,7 +269,7 @@ class JointRecording:
         return self._crew.names()[number]
 
     def _keep_facts(self) -> None:
-        """What Docker says while the job stands there, and what it learns only at its end."""
+        """Keep Docker's records now, and those that are known only at the end of the job."""
         for number, now in self._crew.facts().items():
             before = self._facts.get(number)
             if before is not None:

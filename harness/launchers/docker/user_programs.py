@@ -39,7 +39,7 @@ def shared_path(script: Path, user: tuple[int, int]) -> Path:
 
 
 def source_folders() -> dict[str, str]:
-    """Where hanglab's code comes from and goes to, where a checkout stands in for the image's."""
+    """Folders of hanglab's code outside and inside, where a checkout stands in for the image's."""
     root = image.checkout()
     if root is None:
         return {}

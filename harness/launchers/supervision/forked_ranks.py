@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Birth:
-    """What a process that was just forked has to become: a rank."""
+    """Specification of the rank that a forked process becomes."""
 
     rank: int
     world_size: int

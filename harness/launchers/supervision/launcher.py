@@ -1,4 +1,4 @@
-"""What all launchers share whose jobs run under a supervisor below a guardian."""
+"""Base of launchers whose jobs run under a supervisor below a guardian."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GuardedLauncher:
         return frozenset()
 
     def order(self, plan: JobPlan, environment: dict[str, str]) -> Message:
-        """What the supervisor has to know besides what all orders say."""
+        """Entries of the order to the supervisor besides those that all have."""
         raise NotImplementedError
 
     def prepare(self, environment: Mapping[str, str] | None = None) -> None:

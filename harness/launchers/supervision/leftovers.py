@@ -1,4 +1,4 @@
-"""What the processes of a job leave behind outside themselves, and its removal."""
+"""Removal of what the processes of a job leave behind outside themselves."""
 
 from __future__ import annotations
 

@@ -41,13 +41,13 @@ class SupervisedRanks(Protocol):
         """Seconds between two calls of :meth:`look`, None if only ``watched`` counts."""
 
     def reaped(self, pid: int, status: int) -> Iterable[Message]:
-        """What to tell hanglab about a child that has ended with this wait status."""
+        """Messages to hanglab about a child that has ended with this wait status."""
 
     def watched(self) -> Iterable[int]:
         """Descriptors that become readable when :meth:`look` has something to tell."""
 
     def look(self) -> Iterable[Message]:
-        """What to tell hanglab by now, apart from children that ended."""
+        """Messages to hanglab by now, apart from those about children that ended."""
 
 
 class Supervisor:
@@ -67,7 +67,7 @@ class Supervisor:
         self._runtime: Path | None = None
 
     def order(self) -> Message:
-        """What hanglab wants started.  Ends this process if it never says so."""
+        """The order of hanglab what to start.  Ends this process if there never is one."""
         try:
             order = self.channel.receive(_ORDER_S)
         except ChannelClosed:
