@@ -12,7 +12,7 @@ from hanglab.recorder.agent.unregistered_ranks import ESCAPED
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
-from hanglab.recorder.case.records import Absence, Host, JobRecord
+from hanglab.recorder.case.records import Absence, HostRecord, JobRecord
 from hanglab.recorder.case.writer import clock, write, write_manifest, write_tail
 
 
@@ -41,7 +41,9 @@ class CaseMetadata:
     def write_host(self) -> None:
         uname = os.uname()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        host = Host(uname.nodename, len(os.sched_getaffinity(0)), memory, uname.release, clock())
+        host = HostRecord(
+            uname.nodename, len(os.sched_getaffinity(0)), memory, uname.release, clock()
+        )
         try:
             folders.make_private(self._case)
             write(self._host_folder, files.HOST, host)

@@ -37,7 +37,7 @@ JOB: Final = JsonDocument(
     "job.json", Scope.JOB, "the job as a whole, why it was captured", lambda: records.JobRecord)
 
 HOST: Final = JsonDocument(
-    "host.json", Scope.HOST, "the machine", lambda: records.Host)
+    "host.json", Scope.HOST, "the machine", lambda: records.HostRecord)
 CONTAINER: Final = JsonDocument(
     "container.json", Scope.HOST, "what Docker says of the host, where it is a container",
     lambda: records.Container)

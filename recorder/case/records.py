@@ -269,7 +269,7 @@ class Departure(msgspec.Struct):
     frame: StackFrame | None = None
 
 
-class Host(msgspec.Struct):
+class HostRecord(msgspec.Struct):
     """``host.json``: the machine that the agent runs on."""
 
     name: text.HostName

@@ -20,7 +20,7 @@ from hanglab.recorder.straggler.measurement import Measuring
 from hanglab.recorder.straggler.peers import Peers
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
-from hanglab.recorder.straggler.sections import Entry, Kind, SectionTimings
+from hanglab.recorder.straggler.sections import Entry, Kind, SectionEntries
 from hanglab.recorder.straggler.window import WaitState
 
 log = logging.getLogger("hanglab.straggler")
@@ -159,7 +159,7 @@ class Detector:
 
     def _declare(
         self, name: str | None, frame: Any, profile_cuda: bool, kind: Kind
-    ) -> SectionTimings:
+    ) -> SectionEntries:
         location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         return self._measuring.declare(str(name or location), location, profile_cuda, kind)
 
@@ -339,10 +339,10 @@ class Detector:
         return self._interval
 
     @value_on_class_too
-    def custom_sections(self) -> dict[str, SectionTimings]:
+    def custom_sections(self) -> dict[str, SectionEntries]:
         """Sections by name."""
         return self._measuring.sections
 
 
-def _entering(section: SectionTimings, every: int) -> Any:
+def _entering(section: SectionEntries, every: int) -> Any:
     return lambda: Entry(section, every)

@@ -11,7 +11,7 @@ from hanglab.recorder.slowness import InputWait, Summary, kernel_score
 from hanglab.recorder.straggler.kernels import KernelProfiler
 from hanglab.recorder.straggler.loaders import LoaderTimes
 from hanglab.recorder.straggler.run_queue_delay import RunQueueDelay
-from hanglab.recorder.straggler.sections import Kind, SectionTimings
+from hanglab.recorder.straggler.sections import Kind, SectionEntries
 from hanglab.recorder.straggler.waits import COMMUNICATION, INPUT, SINCE, WAITS, WHAT
 from hanglab.recorder.straggler.window import SectionWindow, TimingWindow, WaitState
 
@@ -23,7 +23,7 @@ class Measuring:
     """The sections of one detector and what they came to, window by window."""
 
     def __init__(self, node: str, kernel_interval: int) -> None:
-        self.sections: dict[str, SectionTimings] = {}
+        self.sections: dict[str, SectionEntries] = {}
         self._node = node
         self._declaring = threading.Lock()
         self._past: BestWindows | None = None
@@ -42,12 +42,12 @@ class Measuring:
     def close(self) -> None:
         WAITS.release()
 
-    def declare(self, name: str, location: str, profile_cuda: bool, kind: Kind) -> SectionTimings:
+    def declare(self, name: str, location: str, profile_cuda: bool, kind: Kind) -> SectionEntries:
         """The section of that name, made at its first mention."""
         with self._declaring:
             section = self.sections.get(name)
             if section is None:
-                section = SectionTimings(name, location, profile_cuda, kind, self._kernels)
+                section = SectionEntries(name, location, profile_cuda, kind, self._kernels)
                 self.sections[name] = section
             return section
 

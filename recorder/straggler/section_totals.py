@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hanglab.recorder.slowness.column_summaries import no_summaries, summarize_all
-from hanglab.recorder.straggler.sections import SectionTimings, Timing
+from hanglab.recorder.straggler.sections import SectionEntries, Timing
 from hanglab.recorder.straggler.table import INDIVIDUAL, BestWindows, SectionTable
 from hanglab.recorder.straggler.window import Measure
 
@@ -21,7 +21,7 @@ from hanglab.recorder.straggler.window import Measure
 _A_MILLISECOND = 1e6
 
 
-def sum_up(sections: Iterable[SectionTimings], past: BestWindows, keep: bool) -> SectionTable:
+def sum_up(sections: Iterable[SectionEntries], past: BestWindows, keep: bool) -> SectionTable:
     """The sections that have been entered in the window, which ends unless it is to be kept."""
     names: list[str] = []
     measures: list[Measure] = []

@@ -40,7 +40,7 @@ _cpu_clock = time.thread_time_ns
 _by_thread = WAITS.by_thread
 
 
-class SectionTimings:
+class SectionEntries:
     """All entries of one name since the last report."""
 
     __slots__ = (
@@ -119,7 +119,7 @@ class Entry:
     _read: int
     _started: int
 
-    def __init__(self, section: SectionTimings, every: int) -> None:
+    def __init__(self, section: SectionEntries, every: int) -> None:
         self._section = section
         self._every = every
         self._thread: Record | None = None
@@ -190,7 +190,7 @@ class Entry:
         if more is not None and more.cpu >= 0:
             self._close(section, thread, more)
 
-    def _record(self, section: SectionTimings) -> None:
+    def _record(self, section: SectionEntries) -> None:
         """Have the job's recorder note the section too."""
         active = recorder._active
         if active is not None:
@@ -198,7 +198,7 @@ class Entry:
             more.recorded = active.section(section.name)
             more.recorded.__enter__()
 
-    def _look(self, section: SectionTimings, thread: Record) -> None:
+    def _look(self, section: SectionEntries, thread: Record) -> None:
         """Look closely at this entry: processor time, collectives from C++, devices."""
         more = self._more = self._more or _More()
         section.samples += 1
@@ -216,7 +216,7 @@ class Entry:
         more.issued = operations_issued()
         more.cpu = _cpu_clock()
 
-    def _close(self, section: SectionTimings, thread: Record, more: _More) -> None:
+    def _close(self, section: SectionEntries, thread: Record, more: _More) -> None:
         section.cpu.append(_cpu_clock() - more.cpu)
         issued = operations_issued()
         if issued is None or section.hidden:
@@ -225,7 +225,7 @@ class Entry:
             # From now on every entry is looked at: processor time is what counts.
             section.hidden = section.closely = True
 
-    def _leave_device(self, section: SectionTimings, more: _More, sound: bool) -> bool:
+    def _leave_device(self, section: SectionEntries, more: _More, sound: bool) -> bool:
         """True if the entry had to wait for its kernels, and its time is not its own."""
         if more.profiler is not None:
             section.kernels.end(more.profiler)

@@ -49,15 +49,15 @@ def _has_cap_sys_ptrace() -> bool:
 def _reads_a_child() -> bool:
     """Reads eight bytes of a child's memory, as py-spy does."""
 
-    class Span(ctypes.Structure):
+    class IoVector(ctypes.Structure):
         _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
     child = subprocess.Popen([sys.executable, "-S", "-E", "-c", "input()"], stdin=subprocess.PIPE)
     try:
         start = Path(f"/proc/{child.pid}/maps").read_text().split("-", 1)[0]
         buffer = ctypes.create_string_buffer(8)
-        here = Span(ctypes.addressof(buffer), 8)
-        there = Span(int(start, 16), 8)
+        here = IoVector(ctypes.addressof(buffer), 8)
+        there = IoVector(int(start, 16), 8)
         libc = ctypes.CDLL(None, use_errno=True)
         read: int = libc.process_vm_readv(
             child.pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0
