@@ -21,6 +21,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host_clocks import HostClocks, host_clocks, on_common_clocks
 from hanglab.analyzer.facts.thresholds import ALIGNED_CLOCK_NS, EXACT_MEDIAN_MEMBERS
 from hanglab.recorder.slowness.job_window import Lateness
+from hanglab.recorder.slowness.thresholds import STRETCH_PART
 
 
 @dataclass
@@ -58,6 +59,8 @@ class Arrivals:
     #: Wall time of the reference host at which ``begin`` and all other times are 0.
     origin_ns: int
     begin_ns: float
+    #: Stretches of work between operations, of the rank with fewest: operations in a row are one.
+    stretches: int
     #: By rank; of those alone that were compared.
     lateness: dict[int, Lateness]
     group_lags: list[GroupLag] = field(default_factory=list)
@@ -263,19 +266,30 @@ def _sum_up(group_lags: list[GroupLag], origin_ns: int, clocks: HostClocks) -> A
     begin = min(float(s.base.min()) for s in group_lags)
     end = max(float(s.entered.max()) for s in group_lags)
     span_ns = int(end - begin)
-    lateness = {
-        rank: _lateness(group_lags, rank, span_ns)
-        for rank in sorted({r for s in group_lags for r in s.members})
-    }
+    ranks = sorted({r for s in group_lags for r in s.members})
+    lateness = {rank: _lateness(group_lags, rank, span_ns) for rank in ranks}
     return Arrivals(
         operations=sum(len(s.own) for s in group_lags),
         span_ns=span_ns,
         origin_ns=origin_ns,
         begin_ns=begin,
+        stretches=min(_stretches(group_lags, rank) for rank in ranks),
         lateness=lateness,
         group_lags=group_lags,
         clocks=clocks,
     )
+
+
+def _stretches(group_lags: list[GroupLag], rank: int) -> int:
+    """Operations of the rank before which some member of its group worked.
+
+    Without marks of its steps this is what a job repeats: several operations in a row have next
+    to no work between them.
+    """
+    own = np.concatenate([s.own.max(axis=1) for s in group_lags if rank in s.members])
+    # Once is not again and again.
+    usual = np.sort(own)[:-1].mean() if len(own) > 1 else own[0]
+    return max(1, int((own >= STRETCH_PART * usual).sum()))
 
 
 def _lateness(group_lags: list[GroupLag], rank: int, span_ns: int) -> Lateness:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections import Counter
 from statistics import median
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.thresholds import SAMPLE_NS
 from hanglab.analyzer.verdict import Location
 from hanglab.recorder.case.records import StackFrame
 
@@ -21,24 +20,11 @@ def input_line(facts: CaseFacts, rank: int) -> Location | None:
     return facts.ranks[rank].location(StackFrame(most.function, most.file, most.line))
 
 
-def shares_of_line(facts: CaseFacts, frame: StackFrame) -> dict[int, float]:
-    """Rank -> share of its samples whose innermost user line is the frame's.
-
-    What every rank was seen at alike is left aside, such as its start: of a short job's samples
-    that is most.
-    """
-    seen: dict[int, Counter[tuple[StackFrame, bool]]] = {}
-    for rank, view in facts.ranks.items():
-        seen[rank] = Counter()
-        for line in view.lines:
-            at = StackFrame(line.function, line.file, line.line)
-            seen[rank][at, line.below == "communication"] += line.count
-    alike = functools.reduce(operator.and_, seen.values())
-    apart = {rank: counts - alike for rank, counts in seen.items()}
-    return {
-        rank: counts[frame, False] / sum(counts.values()) if counts else 0.0
-        for rank, counts in apart.items()
-    }
+def time_at_own_lines(facts: CaseFacts, rank: int) -> float:
+    """Nanoseconds, by samples, that the rank was at lines for longer than its peers, calls to them
+    aside."""
+    excess, _ = _beyond_peers(facts, rank, None)
+    return SAMPLE_NS * sum(max(0.0, samples) for samples in excess.values())
 
 
 def busiest_line(facts: CaseFacts, rank: int, section: str | None = None) -> StackFrame | None:
@@ -49,19 +35,27 @@ def busiest_line(facts: CaseFacts, rank: int, section: str | None = None) -> Sta
     """
     if not any(line.section == section for line in facts.ranks[rank].lines):
         section = None
+    excess, own = _beyond_peers(facts, rank, section)
+    best = max(excess, key=lambda frame: excess[frame], default=None)
+    if best is not None and excess[best] > 0:
+        return best
+    return own.most_common(1)[0][0] if section else None
+
+
+def _beyond_peers(
+    facts: CaseFacts, rank: int, section: str | None
+) -> tuple[dict[StackFrame, float], Counter[StackFrame]]:
+    """Samples of the rank's lines beyond the median of its peers, and all of its samples."""
     counts: dict[int, Counter[StackFrame]] = {}
     for r, view in facts.ranks.items():
         counts[r] = Counter()
         for line in view.lines:
             if line.below != "communication" and section in (None, line.section):
                 counts[r][StackFrame(line.function, line.file, line.line)] += line.count
-    peers = [r for r in counts if r != rank]
+    own = counts.pop(rank)
     excess = {
-        frame: seen - median(counts[r][frame] for r in peers)
-        for frame, seen in counts[rank].items()
-        if peers
+        frame: seen - median(counts[r][frame] for r in counts)
+        for frame, seen in own.items()
+        if counts
     }
-    best = max(excess, key=lambda frame: excess[frame], default=None)
-    if best is not None and excess[best] > 0:
-        return best
-    return counts[rank].most_common(1)[0][0] if section else None
+    return excess, own

@@ -41,6 +41,9 @@ CLOCK_FEWEST = 5
 SHORTEST_USAGE_NS = 300e6
 #: Parts that the observed time is cut into, to see whether something lasts.
 PARTS = 10
+#: Nanoseconds that a sampled line stands for: the recorder's mean time between two looks at the
+#: main thread (recorder/rank/service.py).  On a crowded machine it is more, never less.
+SAMPLE_NS = 50e6
 #: Share of the longest frame's time that a frame of a trace must span to have been there all the
 #: time.
 LASTING_SHARE = 0.95

@@ -68,13 +68,13 @@ def collector_runs(progress: Progress, rank: int, found: Arrivals) -> Times:
 
 
 def _add_usage(facts: CaseFacts, found: Arrivals, result: dict[int, TimeBreakdown]) -> None:
-    """Processor time and waits over one window that all ranks were looked at in."""
+    """Processor time and waits over one window, of the ranks that were looked at all through it."""
     looks = {
         rank: looked
         for rank in result
         if (looked := _usage_series(facts.ranks[rank].progress, rank, found)) is not None
     }
-    if len(looks) < len(result) or not looks:
+    if len(looks) < 2:
         return
     begin, end = _window(found)
     begin = max(begin, *(float(at[0]) for look in looks.values() for at, _ in look))
@@ -115,7 +115,8 @@ def _series(rank: int, found: Arrivals, values: list[tuple[int, int]]) -> tuple[
 
 
 def steps(facts: CaseFacts, found: Arrivals) -> int:
-    """Steps of the job within the time observed: by the optimizer, by its marks, or by operations.
+    """Steps of the job within the time observed: by its marks, the optimizer's, or by stretches of
+    work.
 
     At least 1.
     """
@@ -131,4 +132,4 @@ def steps(facts: CaseFacts, found: Arrivals) -> int:
     counts = [count for count in counts if count]
     if counts:
         return max(1, round(median(counts)))
-    return max(1, min((late.compared for late in found.lateness.values()), default=1))
+    return found.stretches

@@ -43,6 +43,7 @@ from hanglab.recorder.rank.processor_usage import UsageSampler
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.rank.service import Service, current_stacks
+from hanglab.recorder.rank.store_waits import StoreWaits
 from hanglab.recorder.rank.thread_waits import thread_waits
 
 
@@ -84,6 +85,7 @@ class RankRecorder:
         self._program = ownership.ProgramCode(user_code, ownership.site_folders())
         self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
         self._lines = LineSampler(user_code, self._section.innermost)
+        self._stores = StoreWaits()
         self._standing = FunctionChanges(self._progress, user_code)
         self._queues = LoaderQueues(self._progress)
         self._loader = LoaderWatch(
@@ -141,11 +143,12 @@ class RankRecorder:
         self._service.start()
 
     def _distributed_imported(self, module: ModuleType) -> None:
-        from torch._C._distributed_c10d import Backend, ProcessGroup, Work
+        from torch._C._distributed_c10d import Backend, ProcessGroup, Store, Work
 
         self._process_group = ProcessGroup
         self._boundary.install(ProcessGroup, Work)
         self._backends.install(Backend)
+        self._stores.install(Store)
         self._group_calls.install(module, ProcessGroup)
 
     def _group_seen(self, group: object) -> None:
@@ -341,6 +344,7 @@ class RankRecorder:
             self._section.leave()
             self._boundary.uninstall()
             self._group_calls.uninstall()
+            self._stores.uninstall()
             self._loader.uninstall()
             self._pauses.uninstall()
             self._updates.uninstall()

@@ -9,6 +9,7 @@ from hanglab.recorder.slowness.input_waits import InputWait
 from hanglab.recorder.slowness.job_window import JobWindow, Lateness
 from hanglab.recorder.slowness.statistics import median
 from hanglab.recorder.slowness.thresholds import (
+    BATCH_FLOOR_MS,
     BUSY_LOADER,
     DOMINANT_INPUT_SHARE,
     IDLE_LOADER,
@@ -16,7 +17,6 @@ from hanglab.recorder.slowness.thresholds import (
     LOADER_FACTOR,
     LOSS_SHARE,
     MAIN_PART,
-    STEP_FLOOR_MS,
     UNSEEN_WAIT_SHARE,
 )
 
@@ -49,7 +49,7 @@ def starved_ranks(by_rank: Mapping[int, BatchWait], world_size: int) -> list[int
         (
             rank
             for rank, wait in by_rank.items()
-            if wait.share >= UNSEEN_WAIT_SHARE and wait.wait_ms >= STEP_FLOOR_MS
+            if wait.share >= UNSEEN_WAIT_SHARE and wait.wait_ms >= BATCH_FLOOR_MS
         ),
         key=lambda rank: -by_rank[rank].share,
     )
@@ -92,7 +92,7 @@ def cost_of_slow_input(
     if (
         wait.share >= LOSS_SHARE
         and wait.wait_ms >= LOADER_FACTOR * _usual_ms(by_rank, rank)
-        and excess_ms >= STEP_FLOOR_MS
+        and excess_ms >= BATCH_FLOOR_MS
         and cost >= LOSS_SHARE
         and late.late_share >= LOSS_SHARE / 2
     ):

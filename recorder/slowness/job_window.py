@@ -39,7 +39,7 @@ from hanglab.recorder.slowness.thresholds import (
     SECTION_PART,
     SHORTEST_JOB_NS,
     SLOW_FACTOR,
-    STEP_FLOOR_MS,
+    STRETCH_FLOOR_MS,
     THROUGHOUT,
     WORK_ERROR,
     WORK_POWER,
@@ -123,7 +123,8 @@ class JobWindow:
     """The ranks of a job over one span of time, compared with each other."""
 
     span_ns: int
-    #: Operations that ranks were compared in, and steps of the job; at least 1.
+    #: Operations that ranks were compared in; and steps of the job or, where none are marked,
+    #: stretches of work between its operations: at least 1.
     operations: int
     steps: int
     lateness: Mapping[int, Lateness]
@@ -142,11 +143,12 @@ class JobWindow:
         return ns / self.span_ns if self.span_ns > 0 else 0.0
 
     def beyond(self, name: str, rank: int) -> float | None:
-        """A field of ``TimeBreakdown`` beyond the peers' median; None where not all have it."""
-        values = {r: getattr(times, name) for r, times in self.times.items()}
-        if rank not in values or None in values.values() or len(values) < 2:
-            return None
-        return beyond_peers(values, rank)
+        """A field of ``TimeBreakdown`` beyond the median of the peers that have it, too.
+
+        None where the rank or all of them lack it.
+        """
+        known = {r: ns for r, t in self.times.items() if (ns := getattr(t, name)) is not None}
+        return beyond_peers(known, rank) if rank in known and len(known) > 1 else None
 
     def usual(self, name: str, rank: int) -> float:
         """The median of the peers' field."""
@@ -161,7 +163,7 @@ class JobWindow:
             and late.compared >= FEWEST_IN_JOB
             and late.late_share >= share / 2
             and late.excess_share >= share
-            and self.ms_per_step(late.excess_ns) >= STEP_FLOOR_MS
+            and self.ms_per_step(late.excess_ns) >= STRETCH_FLOOR_MS
             and late.certainty >= certainty
         )
 
@@ -180,7 +182,7 @@ class JobWindow:
         return (
             usual >= CROWDED_SHARE * self.span_ns
             and excess >= LOSS_SHARE * span
-            and self.ms_per_step(excess) >= STEP_FLOOR_MS
+            and self.ms_per_step(excess) >= STRETCH_FLOOR_MS
         )
 
     def run_queue_delay_ns(self, rank: int) -> float:
@@ -189,6 +191,30 @@ class JobWindow:
         0 where the kernel does not tell.
         """
         return max(0.0, self.beyond("waited_ns", rank) or 0.0)
+
+    def own_excess_ns(self, rank: int) -> float | None:
+        """Own time of the rank beyond its peers', computing or blocked (sleep, file, remote call).
+
+        Its waits for a processor and for its loader and its garbage collector's runs are taken
+        off.  None where the kernel does not tell of the waits.
+        """
+        if self.beyond("waited_ns", rank) is None:
+            return None
+        others = (self.beyond(name, rank) or 0.0 for name in ("input_ns", "collecting_ns"))
+        taken = self.run_queue_delay_ns(rank) + sum(max(0.0, ns) for ns in others)
+        return self.lateness[rank].excess_ns - taken
+
+    def is_blocked(self, rank: int) -> bool:
+        """True if the rank is late for most part by own time in which it does not compute."""
+        own, work = self.own_excess_ns(rank), self.beyond("work_ns", rank)
+        if own is None or work is None or not self.is_late(rank, CERTAIN):
+            return False
+        late = self.lateness[rank]
+        return (
+            own >= LOSS_SHARE * self.span_ns
+            and own * late.certainty >= CERTAIN * late.excess_ns
+            and own - max(0.0, work) >= MAIN_PART * own
+        )
 
     def computes_more(self, rank: int) -> bool:
         """True if the rank is late and uses more processor time than its peers by as much."""
@@ -199,7 +225,7 @@ class JobWindow:
         if (
             excess < LEAST_PROCESSOR_NS
             or excess < LOSS_SHARE * self._served_ns(rank)
-            or self.ms_per_step(excess) < STEP_FLOOR_MS
+            or self.ms_per_step(excess) < STRETCH_FLOOR_MS
             or usual + excess < SLOW_FACTOR * usual
         ):
             return False
@@ -228,7 +254,9 @@ class JobWindow:
 
     def _tenths_beyond(self, rank: int) -> int:
         """Number of tenths of the window in which it used so much more processor than its peers."""
-        peers = [times.cpu_parts for r, times in self.times.items() if r != rank]
+        peers = [
+            times.cpu_parts for r, times in self.times.items() if r != rank and times.cpu_parts
+        ]
         return sum(
             own >= SLOW_FACTOR * median(peer[i] for peer in peers)
             for i, own in enumerate(self.times[rank].cpu_parts)
@@ -253,8 +281,9 @@ class JobWindow:
         if waited is None or worked is None or not self.is_late(rank, CERTAIN):
             return False
         ratio = {
-            r: (times.waited_ns or 0.0) / max(times.cpu_ns or 0.0, 1e6)
+            r: times.waited_ns / max(times.cpu_ns or 0.0, 1e6)
             for r, times in self.times.items()
+            if times.waited_ns is not None
         }
         usual = median(ratio[r] for r in ratio if r != rank)
         return (

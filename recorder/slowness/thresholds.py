@@ -29,10 +29,16 @@ BEYOND_ALL_FACTOR = 1.1
 #: Milliseconds of one entry of a section, below which a difference is never held against a rank:
 #: sections of 0.1 to 0.9 ms differ by their own bookkeeping.
 FLOOR_MS = 1.0
-#: Milliseconds of a whole step, or of the wait for its batch.  Not the floor of a section: 4 gloo
-#: ranks enter a collective 1.5 to 2.7 ms apart where nothing is wrong, and with 1.0 a control of
-#: ``slow_input`` would be called starved.
-STEP_FLOOR_MS = 2.0
+#: Milliseconds of a step or, without steps, of a stretch of work between operations.  The floor
+#: that matters is a share of the time (LOSS_SHARE); this one is what clocks and wake-ups blur: in
+#: loops of nothing but operations identical ranks differed by 0.06 ms a stretch, by 0.3 in DDP's.
+STRETCH_FLOOR_MS = 0.5
+#: Part of the mean own time before an operation from which on that is a stretch of work of its
+#: own; operations in a row have next to none between them.
+STRETCH_PART = 0.5
+#: Milliseconds of the wait for a batch: with 1.0 a control of ``slow_input`` would be called
+#: starved.
+BATCH_FLOOR_MS = 2.0
 #: Share of the time that a rank must cost its peers, exceed them by, and, where that is the
 #: reason, compute beyond them: on identical work up to 0.04 were seen.
 LOSS_SHARE = 0.08
@@ -115,11 +121,6 @@ HARDLY_DELAYED = 0.5
 THROUGHOUT = 0.5
 #: Part of a rank's excess of processor time that a section must hold to be named.
 SECTION_PART = 0.4
-#: Without more processor time: share that the rank costs its peers, share of its samples at one
-#: line of its own, and how many times its peers' share there that is.
-ALWAYS_LATE_SHARE = 0.3
-OWN_LINE_SHARE = 0.5
-OWN_LINE_FACTOR = 3
 
 # Waits for a processor.
 

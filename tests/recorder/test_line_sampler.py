@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from types import FunctionType
 
 import pytest
@@ -86,3 +88,30 @@ def test_what_is_imported_by_the_loader_s_module_is_none(sampler: LineSampler) -
     FunctionType(code, {"looked": lambda: train_step(sampler)})()
     assert code.co_name == "<module>"
     assert rows(sampler) == [("train_step", "", 1)]
+
+
+def test_the_wait_for_a_key_is_a_wait_for_a_peer(sampler: LineSampler) -> None:
+    """``Store.wait`` is C++, which leaves no frame of its own."""
+    from torch._C._distributed_c10d import HashStore, Store
+
+    from hanglab.recorder.rank.store_waits import StoreWaits
+
+    waits, original = StoreWaits(), Store.__dict__["wait"]
+    waits.install(Store)
+    try:
+        store = HashStore()
+        answers: list[object] = []
+        waiting = threading.Thread(target=lambda: answers.append(store.get("key")))
+        watching = LineSampler(lambda file: file == __file__, lambda thread: "")
+        waiting.start()
+        watching._main = waiting.ident or 0
+        deadline = time.monotonic() + 30
+        while not watching.rows() and time.monotonic() < deadline:
+            watching.look()
+        store.set("key", "value")
+        waiting.join()
+    finally:
+        waits.uninstall()
+    assert answers == [b"value"]
+    assert {row["below"] for row in watching.rows()} == {"communication"}
+    assert Store.__dict__["wait"] is original

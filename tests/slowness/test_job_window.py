@@ -83,6 +83,38 @@ def test_collections_and_loading_are_no_work() -> None:
     assert accused(job(collecting_ns=0.4e9, input_cpu_ns=0.4e9)) == []
 
 
+@pytest.mark.parametrize(
+    ("late", "times", "blocked"),
+    [
+        (LATE, {}, True),
+        (LATE, {"cpu": 1.2}, True),  # half of what it takes longer
+        (LATE, {"cpu": 1.3}, False),
+        (LATE, {"waited": 0.62}, True),  # 0.09 of the time is left
+        (LATE, {"waited": 0.68}, False),
+        (LATE, {"input_ns": 0.5e9, "collecting_ns": 0.2e9}, False),
+        (replace(LATE, certainty=3.9), {}, False),
+        (replace(LATE, certainty=10.0), {"waited": 0.55}, False),  # 3.1 standard errors
+        (replace(LATE, excess_ns=0.15e9), {}, False),
+        (LATE, {"waited": None}, False),
+    ],
+)
+def test_a_rank_that_is_blocked_on_its_own(
+    late: Lateness, times: dict[str, Any], blocked: bool
+) -> None:
+    window = job(late, **{"cpu": 0.8, **times, "waited": times.get("waited") or 0.0})
+    if times.get("waited", 0.0) is None:
+        window.times[2].waited_ns = None
+    assert [r for r in window.times if window.is_blocked(r)] == [2] * blocked
+
+
+def test_steps_of_a_few_milliseconds_count_by_their_share() -> None:
+    """0.9 ms of 5 ms are as much of the time as 9 of 50; what clocks blur is not."""
+    short = replace(LATE, span_ns=SECOND, excess_ns=0.09e9, late_ns=int(0.09e9), longest_ns=0)
+    for steps, late in ((100, True), (200, False)):
+        window = JobWindow(SECOND, 200, steps, {2: short}, {})
+        assert window.is_late(2) is late
+
+
 def test_a_rank_without_a_processor() -> None:
     window = job(cpu=0.85, waited=0.6)
     assert [rank for rank in window.times if window.lacks_a_processor(rank)] == [2]

@@ -18,7 +18,7 @@ from hanglab.recorder.slowness.thresholds import (
     FEWEST_COLLECTIONS,
     LOSS_SHARE,
     MAIN_PART,
-    STEP_FLOOR_MS,
+    STRETCH_FLOOR_MS,
 )
 
 
@@ -45,7 +45,7 @@ def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
     if (
         not culprits
         or timing.window.share(cost) < LOSS_SHARE
-        or timing.window.ms_per_step(cost) < STEP_FLOOR_MS
+        or timing.window.ms_per_step(cost) < STRETCH_FLOOR_MS
     ):
         return
     yield propose(

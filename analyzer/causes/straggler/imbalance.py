@@ -16,7 +16,7 @@ from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import (
     CORRELATED,
     FEWEST_IN_JOB,
-    STEP_FLOOR_MS,
+    STRETCH_FLOOR_MS,
     TURNS_PART,
     TURNS_SHARE,
 )
@@ -83,7 +83,7 @@ def _in_turns(timing: JobTiming) -> Iterator[Proposal]:
     if (
         not window.long_enough
         or window.share(total) < TURNS_SHARE
-        or window.ms_per_step(total) < STEP_FLOOR_MS
+        or window.ms_per_step(total) < STRETCH_FLOOR_MS
     ):
         return
     correlation = _correlation(timing)

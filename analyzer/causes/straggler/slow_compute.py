@@ -1,31 +1,49 @@
-"""``slow_compute``: a rank that works longer than its peers, by its processor time or by where
-it stands."""
+"""``slow_compute``: a rank whose own time in a step is longer than its peers'.
+
+Own time is wall time less waits for peers and for a processor: what a rank computes, and
+what it is blocked by on its own (a sleep, a file, a remote call).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
-from hanglab.analyzer.facts.sampled_lines import busiest_line, shares_of_line
+from hanglab.analyzer.facts.sampled_lines import busiest_line, time_at_own_lines
 from hanglab.analyzer.proposal import Order, Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
+from hanglab.recorder.case.records import StackFrame
 from hanglab.recorder.slowness.section_costs import heaviest_section
-from hanglab.recorder.slowness.thresholds import (
-    ALWAYS_LATE_SHARE,
-    CERTAIN,
-    OWN_LINE_FACTOR,
-    OWN_LINE_SHARE,
-    SECTION_PART,
-)
+from hanglab.recorder.slowness.thresholds import MAIN_PART, SECTION_PART
 
 
 def slow_compute(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal]:
     window = timing.window
-    culprits = [r for r in window.times if r not in named and window.computes_more(r)]
-    if not culprits:
-        yield from _slow_elsewhere(timing, named)
-        return
+    ranks = [rank for rank in window.times if rank not in named]
+    computing = [rank for rank in ranks if window.computes_more(rank)]
+    if computing:
+        yield _computing(timing, computing)
+    blocked = {
+        rank: line
+        for rank in ranks
+        if rank not in computing
+        and window.is_blocked(rank)
+        and (line := _own_line(timing, rank)) is not None
+    }
+    if blocked:
+        yield _blocked(timing, blocked)
+
+
+def _own_line(timing: JobTiming, rank: int) -> StackFrame | None:
+    """The line that blocks the rank; None where it was not seen in code of its own for most of the
+    time: what nobody watches, such as a key that a peer sets, may hold it up."""
+    seen = time_at_own_lines(timing.known, rank)
+    return busiest_line(timing.known, rank) if seen >= MAIN_PART * _own(timing, rank) else None
+
+
+def _computing(timing: JobTiming, culprits: list[int]) -> Proposal:
+    window = timing.window
     worst = timing.worst(culprits)
     excess = window.beyond("work_ns", worst) or 0.0
     usual = window.usual("work_ns", worst)
@@ -33,7 +51,7 @@ def slow_compute(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal
     line = busiest_line(timing.known, worst, section)
     # On a crowded machine its peers may have waited for a processor for as long.
     cost = max(window.lateness[worst].excess_ns, excess)
-    yield propose(
+    return propose(
         timing.known,
         Order.SLOW,
         Cause.SLOW_COMPUTE,
@@ -58,45 +76,41 @@ def slow_compute(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal
     )
 
 
-def _slow_elsewhere(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal]:
-    """A rank that its peers always wait for, seen at a line of its own, without computing more."""
+def _blocked(timing: JobTiming, lines: dict[int, StackFrame]) -> Proposal:
+    """Ranks that take longer than their peers without computing more: they wait on their own."""
     known, window = timing.known, timing.window
-    for rank in window.times:
-        view = known.ranks[rank]
-        if (
-            rank in named
-            or not window.is_late(rank, CERTAIN)
-            or window.lateness[rank].share - window.share(window.run_queue_delay_ns(rank))
-            < ALWAYS_LATE_SHARE
-        ):
-            continue
-        line = busiest_line(known, rank)
-        if line is None:
-            continue
-        shares = shares_of_line(known, line)
-        own = shares.pop(rank)
-        peers = shares.values()
-        if own < OWN_LINE_SHARE or not peers or own < OWN_LINE_FACTOR * max(peers):
-            continue
-        location = view.location(line)
-        yield propose(
-            known,
-            Order.SLOW,
-            Cause.SLOW_COMPUTE,
-            [rank],
-            status=Status.SLOW,
-            confidence=0.7,
-            summary=f"Rank {rank} is always last: it spends {own:.0%} of its own "
-            f"time{name_line(location)}, where its peers spend next to none; it does not compute "
-            "more than they do, so it waits for something there.",
-            evidence=[
+    places = {rank: known.ranks[rank].location(line) for rank, line in lines.items()}
+    culprits = sorted(places)
+    worst = timing.worst(culprits)
+    cost = window.own_excess_ns(worst) or 0.0
+    takes, its, it = ("takes", "its", "it") if len(culprits) == 1 else ("take", "their", "them")
+    return propose(
+        known,
+        Order.SLOW,
+        Cause.SLOW_COMPUTE,
+        culprits,
+        status=Status.SLOW,
+        confidence=min(0.95, 0.6 + sum(window.share(_own(timing, r)) for r in culprits)),
+        summary=f"{name_ranks(culprits).capitalize()} {takes} {window.ms_per_step(cost):.1f} ms a "
+        f"step longer than {its} peers, blocked{name_line(places[worst])} rather than computing or "
+        f"kept from a processor; the others wait for {it}.",
+        evidence=[
+            evidence
+            for rank in culprits
+            for evidence in (
                 timing.lag(rank),
                 Evidence(
                     "progress",
                     rank,
-                    f"{own:.0%} of the samples that are not its peers' too{name_line(location)}",
+                    f"was blocked {window.ms_per_step(_own(timing, rank)):.1f} ms a step more than "
+                    f"its peers, seen most often{name_line(places[rank])}",
                 ),
-            ],
-            location=location,
-            effect=timing.effect(window.lateness[rank].excess_ns),
-        )
+            )
+        ],
+        location=places[worst],
+        effect=timing.effect(cost),
+    )
+
+
+def _own(timing: JobTiming, rank: int) -> float:
+    return timing.window.own_excess_ns(rank) or 0.0

@@ -329,8 +329,8 @@ def test_a_burst_of_work_is_not_persistent():
     assert job.verdicts()[Cause.SLOW_COMPUTE].culprits == [2]
 
 
-def seen(job, rank, line, count):
-    job.known.ranks[rank].lines.append(LineCount("train.py", "step", line, count))
+def seen(job, rank, line, count, below=""):
+    job.known.ranks[rank].lines.append(LineCount("train.py", "step", line, count, below))
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -357,11 +357,66 @@ def test_a_line_of_its_own_in_a_job_that_took_longer_to_start() -> None:
 
 
 def test_a_line_that_a_late_rank_is_seldom_seen_at_accounts_for_nothing() -> None:
-    job = Job(late_by(9, 1)).uses({})
+    """9 ms of each of 60 steps are 11 samples; five or less are not the main part of them."""
+    for count, accused in ((1, []), (4, [1])):
+        job = Job(late_by(9, 1)).uses({})
+        for rank in range(4):
+            seen(job, rank, 7, 40)
+        for line in (9, 10):
+            seen(job, 1, line, count)
+        seen(job, 1, 11, 200, below="communication")
+        assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
+
+
+@pytest.mark.parametrize(
+    ("members", "slow"), [((0, 1, 2), {2}), ((0, 1, 2, 3), {0, 3}), ((0, 1, 2, 3, 4), {1, 4})]
+)
+def test_ranks_that_are_blocked_at_the_line_that_all_are_at(
+    members: tuple[int, ...], slow: set[int]
+) -> None:
+    """28 % of the time, and no processor time: a remote call that takes them longer."""
+    job = Job(late_by(4, *slow), members={"0": members}).uses(dict.fromkeys(members, 2.0))
+    for rank in members:
+        seen(job, rank, 7, 17 if rank in slow else 12)
+    finding = job.verdicts()[Cause.SLOW_COMPUTE]
+    assert set(finding.culprits) == slow
+    assert finding.location is not None and finding.location.line == 7
+    assert finding.effect is not None and finding.effect.ms_per_step == pytest.approx(4, abs=0.4)
+    assert f"longer than {'its' if len(slow) == 1 else 'their'} peers, blocked" in finding.summary
+
+
+def test_what_is_blocked_by_the_wait_for_a_peer_is_nobodys_own() -> None:
+    """Rank 1 waits for a key that rank 0 sets when it is through with what keeps it."""
+    job = Job(late_by(9, 0, 1)).uses({})
     for rank in range(4):
         seen(job, rank, 7, 40)
-    for line in (9, 10, 11):
-        seen(job, 1, line, 20)
+    seen(job, 0, 9, 11)
+    seen(job, 1, 12, 11, below="communication")
+    assert job.verdicts()[Cause.SLOW_COMPUTE].culprits == [0]
+
+
+def test_operations_in_a_row_are_one_step() -> None:
+    """Eight an iteration: 8 ms longer before the first of them are 1 ms an operation."""
+    chance = random.Random(1)
+    simulated = Simulated.of({"0": (0, 1, 2)})
+    for _ in range(STEPS):
+        simulated.work(lambda rank: 4 + chance.random() + (8 if rank == 1 else 0))
+        for _ in range(8):
+            simulated.work(lambda rank: 0.05 * chance.random())
+            simulated.meet("0")
+    job = object.__new__(Job)
+    job.known, job.begins = simulated.evidence(), {0: [0.0] * STEPS}
+    job.end = max(simulated.now.values())
+    finding = job.uses({0: 5.0, 1: 13.0, 2: 5.0}).verdicts()[Cause.SLOW_COMPUTE]
+    assert finding.culprits == [1]
+    assert finding.effect is not None and finding.effect.ms_per_step == pytest.approx(8, abs=0.5)
+
+
+def test_a_rank_without_progress_hides_no_other() -> None:
+    job = Job(late_by(8, 2)).uses({2: 16})
+    job.known.ranks[3].progress = None
+    assert job.verdicts()[Cause.SLOW_COMPUTE].culprits == [2]
+    job.known.ranks[2].progress = None
     assert job.verdicts() == {}
 
 
