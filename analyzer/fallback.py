@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from hanglab.analyzer.causes.graph_findings import open_finding
+from hanglab.analyzer.causes.straggler.speed_evidence import speed_evidence
 from hanglab.analyzer.causes.synchronization.divergence import (
     deciding_evidence,
     undecided_divergence,
     undecided_finding,
 )
-from hanglab.analyzer.causes.thresholds import LISTED_ROWS
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
@@ -27,7 +28,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
         elif facts.stuck or any(v.failed for v in facts.ranks.values()) or not facts.ranks:
             return None
         elif _makes_progress(facts):
-            why = "The job makes progress and nothing slows it down."
+            why = "The job makes progress, and no rank is seen to slow it down."
         else:
             return None
     else:
@@ -37,12 +38,17 @@ def healthy(facts: CaseFacts) -> Verdict | None:
         if graph.progressing or graph.incomplete or graph.world_size_unknown or graph.empty:
             return None
         why = "All operations that the dumps know of are finished and matched."
+    speed = speed_evidence(facts)
+    facts.inputs.would_decide = speed.would_decide
+    if speed.unseen:
+        why += f" Whether {name_ranks(speed.unseen)} slowed it down could not be seen."
     return Verdict(
         status=Status.HEALTHY,
-        confidence=0.95,
+        confidence=UNSEEN_SPEED if speed.unseen else 0.95,
         summary=why,
+        evidence=speed.evidence,
         inputs=facts.inputs,
-        advice="Nothing to do.",
+        advice="Get " + ", ".join(speed.would_decide) + "." if speed.unseen else "Nothing to do.",
     )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 #: Confidence above what the text of an error alone proves, below what the kernel itself says.
 CONFIRMED = 0.98
+#: Confidence of a healthy verdict where evidence on some rank's speed is missing: below that of a
+#: healthy one that looked at all, above even odds, as most jobs have no slow rank.
+UNSEEN_SPEED = 0.75
 #: Confidence from which on what a rank does instead of a barrier is its cause.
 BARRIER_LABEL_SURE = 0.9
 #: Pieces into which gloo cuts a tensor at most, in multiples of the group's size (allreduce.cc).

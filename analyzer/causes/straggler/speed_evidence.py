@@ -1,0 +1,89 @@
+"""Evidence on speed of a job in which no rank was found slow: how well that could be seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hanglab.analyzer.causes.straggler.lost_time import JobTiming
+from hanglab.analyzer.facts.arrival_lag import arrivals
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.verdict import Evidence
+from hanglab.recorder.slowness.thresholds import FEWEST_IN_JOB, SHORTEST_JOB_NS
+
+
+@dataclass
+class SpeedEvidence:
+    """Evidence on speed, and what is missing from it."""
+
+    evidence: list[Evidence]
+    #: Ranks of a job long enough to be judged of which a slowness would not have been seen.
+    unseen: list[int] = field(default_factory=list)
+    would_decide: list[str] = field(default_factory=list)
+
+
+def speed_evidence(known: CaseFacts) -> SpeedEvidence:
+    """Evidence that ranks were compared, and how closely; or why they were not."""
+    if not known.case:
+        return _not_compared("dumps alone hold neither processor time nor waits for it")
+    if len(known.ranks) < 2:
+        return _not_compared("there are no two ranks to compare")
+    found = arrivals(known)
+    if found is None:
+        return _not_compared("no operation is on record of all ranks of a group")
+    timing = JobTiming.of(known, found)
+    window = timing.window
+    if not window.long_enough:
+        return _not_compared(
+            f"{window.operations} operations in {window.span_ns / 1e9:.1f} s are too few; "
+            f"{FEWEST_IN_JOB} in {SHORTEST_JOB_NS / 1e9:g} s say something"
+        )
+    missing = {
+        rank: file
+        for rank, view in sorted(known.ranks.items())
+        if (file := _missing_file(timing, rank, view.progress is not None)) is not None
+    }
+    return SpeedEvidence(
+        [_compared(timing, set(missing))] * (len(window.lateness) > len(missing) + 1)
+        + [
+            Evidence(
+                "progress",
+                rank,
+                f"was not seen to be slow or quick: its {file} is missing",
+            )
+            for rank, file in missing.items()
+        ],
+        unseen=list(missing),
+        would_decide=[f"rank {rank}'s {file}" for rank, file in missing.items()],
+    )
+
+
+def _missing_file(timing: JobTiming, rank: int, has_progress: bool) -> str | None:
+    """Words for what of the rank's evidence on speed is missing; None where all is there."""
+    if rank not in timing.window.times:
+        return "dump"
+    if not has_progress:
+        return "progress file"
+    return None if timing.window.times[rank].cpu_ns is not None else "processor time"
+
+
+def _compared(timing: JobTiming, without: set[int]) -> Evidence:
+    window = timing.window
+    ranks = [rank for rank in window.lateness if rank not in without]
+    latest = max(ranks, key=lambda rank: window.lateness[rank].excess_ns)
+    excess = max(0.0, window.lateness[latest].excess_share)
+    waited = window.beyond("waited_ns", latest)
+    if waited is None:
+        queue = "what it waited for a processor is not known"
+    else:
+        queue = f"it waited for a processor {window.share(max(0.0, waited)):.0%} of it more"
+    return Evidence(
+        "flight_recorder",
+        None,
+        f"speed: {len(ranks)} ranks were compared over {window.operations} operations in "
+        f"{window.span_ns / 1e9:.1f} s; rank {latest}'s own time exceeds its peers' most, by "
+        f"{excess:.1%} of the time, and {queue}",
+    )
+
+
+def _not_compared(why: str) -> SpeedEvidence:
+    return SpeedEvidence([Evidence("flight_recorder", None, f"speed was not compared: {why}")])

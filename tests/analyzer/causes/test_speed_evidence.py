@@ -1,0 +1,64 @@
+"""Evidence of a healthy verdict on speed: who was compared, and whose speed was not seen."""
+
+from __future__ import annotations
+
+from arrival_builders import Simulated
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.recorder.case.progress_records import Usage
+from hanglab.recorder.case.records import Clock, Exit
+
+
+def ended_well(steps: int = 60, slow: int | None = None) -> CaseFacts:
+    """Four ranks of 10 ms a step; one that is slower computes as much longer."""
+    simulated = Simulated.of({"0": (0, 1, 2, 3)})
+    for _ in range(steps):
+        simulated.work(lambda rank: 18.0 if rank == slow else 10.0)
+        simulated.meet("0")
+    known = simulated.evidence()
+    end = max(simulated.now.values())
+    begin = known.ranks[0].progress.operations[0].entered_ns  # type: ignore[union-attr]
+    for rank, view in known.ranks.items():
+        view.exit = Exit(Clock(begin + round(end * 1e6), 0), code=0)
+        assert view.progress is not None
+        ms = 18 if rank == slow else 10
+        view.progress.usage = [
+            Usage(begin + round(end * 1e6 * i / 50), ms * steps * 20_000 * i, 0, 0)
+            for i in range(51)
+        ]
+    return known
+
+
+def told(verdict: Verdict) -> list[str]:
+    return [evidence.detail for evidence in verdict.evidence]
+
+
+def test_a_healthy_verdict_says_how_closely_ranks_were_compared() -> None:
+    verdict = conclude(ended_well())
+    assert (verdict.status, verdict.confidence) == (Status.HEALTHY, 0.95)
+    (detail,) = told(verdict)
+    assert detail.startswith("speed: 4 ranks were compared over 59 operations in 0.6 s; rank ")
+    assert verdict.inputs.would_decide == []
+
+
+def test_a_slow_rank_without_progress_is_not_called_healthy_without_a_word() -> None:
+    known = ended_well(slow=2)
+    assert conclude(known).culprits == [2]
+    known = ended_well(slow=2)
+    known.ranks[2].progress = None
+    verdict = conclude(known)
+    assert verdict.status is Status.HEALTHY and verdict.confidence < 0.95
+    assert verdict.summary.endswith("Whether rank 2 slowed it down could not be seen.")
+    assert told(verdict)[0].startswith("speed: 3 ranks were compared")
+    assert verdict.evidence[1].rank == 2 and "progress file is missing" in told(verdict)[1]
+    assert verdict.inputs.would_decide == ["rank 2's progress file"]
+    assert verdict.advice == "Get rank 2's progress file."
+
+
+def test_a_job_too_short_to_compare_says_so() -> None:
+    (detail,) = told(conclude(ended_well(steps=8)))
+    assert detail == (
+        "speed was not compared: 7 operations in 0.1 s are too few; 12 in 0.5 s say something"
+    )
