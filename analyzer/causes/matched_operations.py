@@ -23,6 +23,7 @@ from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.proposal import Order, Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
+from hanglab.recorder.case.backends import backends_in
 
 _CYCLES = frozenset({Cause.GROUP_ORDER, Cause.P2P_DEADLOCK, Cause.P2P_UNMATCHED})
 _OUTSIDE = frozenset({Cause.MISSING_RANK})
@@ -97,7 +98,7 @@ def _runs_on_the_host(facts: CaseFacts, sink: Sink) -> bool:
     if view is None or view.ended is not None or view.state not in ("R", "S"):
         return False
     backends = {group.backend for group in view.groups if group.id == sink.awaited.group.name}
-    return bool(backends) and all(b.rpartition(":")[2] == "gloo" and "," not in b for b in backends)
+    return bool(backends) and all(one.blocking for b in backends for one in backends_in(b))
 
 
 def _failed_by_it(facts: CaseFacts, finding: Finding) -> frozenset[int]:

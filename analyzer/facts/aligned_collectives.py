@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from hanglab.analyzer.facts.thresholds import LATEST_COLLECTIVES, SAME_HOST_CLOCK_NS
 from hanglab.analyzer.flight_recorder.columns import Entries, RankDump
+from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.progress_records import Progress
 
 Times = npt.NDArray[np.float64]
@@ -144,14 +145,16 @@ def _column(
     if not len(chosen):
         return None
     backward = np.array([_from_backward(stack) for stack in entries.stacks] + [False])
-    gloo = np.array([operation.backend == "gloo" for operation in entries.operations])
+    blocking = np.array(
+        [backend_of(operation.backend).blocking for operation in entries.operations]
+    )
     left = np.maximum(entries.completed_ns[chosen], 0)
     waited = np.zeros(len(chosen), dtype=np.int64)
     if waits:
-        # Elsewhere than on gloo a wait returns before the operation is done.
+        # Elsewhere a wait returns before the operation is done.
         for place, row in enumerate(chosen.tolist()):
             wait = waits.get((group, int(entries.op_id[row])))
-            if wait is not None and gloo[entries.operation[row]]:
+            if wait is not None and blocking[entries.operation[row]]:
                 waited[place], left[place] = wait
     entered = entries.created_ns[chosen]
     update = np.full(len(chosen), -1, dtype=np.int64)

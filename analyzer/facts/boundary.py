@@ -28,6 +28,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
     State,
 )
+from hanglab.recorder.case.backends import backend_of, backends_in
 from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
 
@@ -197,7 +198,8 @@ def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozense
         call = ops[at]
         if call.returned_ns is not None and row.created_ns > call.returned_ns:
             continue
-        if _GLOO_NAMES[call.method] != row.operation.op and row.operation.backend == "gloo":
+        named = _GLOO_NAMES[call.method] == row.operation.op
+        if backend_of(row.operation.backend).named_by_method and not named:
             continue
         found.add(call.index)
         row.arguments = replace(
@@ -336,10 +338,12 @@ def _columns(rows: list[_Row], names: dict[str, str]) -> Entries:
     )
 
 
-def _speaks_gloo(dump: RankDump | None, groups: Sequence[GroupRecord]) -> bool:
+def _leaves_out_p2p(dump: RankDump | None, groups: Sequence[GroupRecord]) -> bool:
     if dump is not None and dump.entries is not None and len(dump.entries):
-        return any(operation.backend == "gloo" for operation in dump.entries.operations)
-    return any("gloo" in group.backend for group in groups)
+        used = [backend_of(operation.backend) for operation in dump.entries.operations]
+    else:
+        used = [backend for group in groups for backend in backends_in(group.backend)]
+    return not all(backend.records_p2p for backend in used)
 
 
 def join(
@@ -364,7 +368,7 @@ def join(
         joined.descriptions[group.id] = group.description or joined.descriptions.get(group.id, "")
     if "" in joined.members and not joined.members[""]:
         del joined.members[""]
-    if progress is None or not progress.operations or not _speaks_gloo(dump, groups):
+    if progress is None or not progress.operations or not _leaves_out_p2p(dump, groups):
         return joined
     rows = _rows_of(joined.entries) if joined.entries is not None else []
     posted = _posted(progress.operations)

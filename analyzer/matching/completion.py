@@ -7,8 +7,8 @@ abort completes what it ends, and a status may know more.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -18,13 +18,13 @@ from hanglab.analyzer.flight_recorder.columns import (
     GroupStatus,
     Int32,
     Int64,
+    Operation,
     RankDump,
     State,
 )
 from hanglab.analyzer.matching.signatures import is_batch_end
 from hanglab.analyzer.matching.thresholds import FREED_SHARE
-
-_STATEFUL = frozenset({"nccl", "nccl2", "xccl", "ncclx", "rccl"})
+from hanglab.recorder.case.backends import backend_of
 
 
 @dataclass
@@ -68,7 +68,7 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
     ops = [operation.op for operation in operations]
     is_p2p = np.array([op in ("send", "recv") for op in ops], dtype=np.bool_)
     p2p = entries.is_p2p | is_p2p[entries.operation]
-    gloo = np.array([o.backend == "gloo" for o in operations], dtype=np.bool_)[entries.operation]
+    gloo = _keeping_state(operations, False)[entries.operation]
     known_ids = entries.record_id[entries.record_id >= 0]
     done, ended_early = _state_by_entry(entries, operations, gloo)
     ends = np.array([is_batch_end(op) for op in ops], dtype=np.bool_)[entries.operation]
@@ -127,11 +127,17 @@ def _complete_group(
         _close_silent_batches(entries, rows, p2p, found.ends, done, status, found.active_only)
 
 
-def _state_by_entry(entries: Entries, operations: Any, gloo: Bool) -> tuple[Bool, Bool]:
+def _keeping_state(operations: Sequence[Operation], kept: bool) -> Bool:
+    """Per operation: it is known that its backend keeps its state, or that it does not."""
+    return np.array([backend_of(o.backend).keeps_state is kept for o in operations], dtype=np.bool_)
+
+
+def _state_by_entry(
+    entries: Entries, operations: Sequence[Operation], gloo: Bool
+) -> tuple[Bool, Bool]:
     """Per entry: it says that it finished; it says that it timed out or was aborted."""
     completed = entries.state == State.COMPLETED
-    stateful = np.array([o.backend in _STATEFUL for o in operations], dtype=np.bool_)
-    keeps_state = stateful[entries.operation]
+    keeps_state = _keeping_state(operations, True)[entries.operation]
     if not keeps_state.all() and bool((entries.state > State.SCHEDULED).any()):
         keeps_state = ~gloo
     done = completed | (entries.retired & ~keeps_state)

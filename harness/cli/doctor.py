@@ -78,10 +78,11 @@ def _scenarios() -> list[str]:
     """Number of scenarios that can run, and the reasons of the rest."""
     from hanglab.harness.jobs.suite import Options, plan
     from hanglab.harness.scenarios.discovery import read_project
+    from hanglab.recorder.case.backends import RUNNABLE
 
     lines = []
     scenarios = read_project()
-    for backend in ("gloo", "nccl"):
+    for backend in RUNNABLE:
         requests, settled = plan(scenarios, Options(backend=backend, control=False))
         missing = [result for result in settled if result.request is not None]
         lines.append(

@@ -6,15 +6,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
+from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE
 
 if TYPE_CHECKING:
     from hanglab.harness.jobs.suite import Options
@@ -24,10 +25,15 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 
 
-def _known_launcher(name: str) -> str:
-    if name not in LAUNCHERS:
-        raise typer.BadParameter(f"'{name}' is not one of {', '.join(LAUNCHERS)}.")
-    return name
+def _one_of(names: Collection[str]) -> Callable[[str], str]:
+    """A callback of an option that refuses what is not among ``names``."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise typer.BadParameter(f"'{name}' is not one of {', '.join(names)}.")
+        return name
+
+    return check
 
 
 def run(
@@ -42,12 +48,17 @@ def run(
         ),
     ] = None,
     backend: Annotated[
-        Literal["gloo", "nccl"], typer.Option(help="Backend of the process groups.")
-    ] = "gloo",
+        str,
+        typer.Option(
+            callback=_one_of(RUNNABLE),
+            metavar=f"[{'|'.join(RUNNABLE)}]",
+            help="Backend of the process groups.",
+        ),
+    ] = DEFAULT_BACKEND,
     launcher: Annotated[
         str,
         typer.Option(
-            callback=_known_launcher,
+            callback=_one_of(LAUNCHERS),
             metavar=f"[{'|'.join(LAUNCHERS)}]",
             help="What starts the ranks.",
         ),

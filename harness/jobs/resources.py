@@ -15,6 +15,7 @@ from hanglab.harness.leases.pool import LeasePool, PoolTooSmall
 from hanglab.harness.leases.ports import port_pool
 from hanglab.harness.leases.slots import CpuSlots
 from hanglab.harness.scenarios.declaration import Scenario
+from hanglab.recorder.case.backends import backend_of
 
 
 class Allotment:
@@ -90,7 +91,7 @@ class Allotment:
 
 def least_gpus(scenario: Scenario, backend: str) -> int:
     """The fewest GPUs that it can run with."""
-    if backend == "nccl" or "gpu" in scenario.needs:
+    if backend_of(backend).needs_gpu or "gpu" in scenario.needs:
         return max(scenario.gpus, 1)
     return 0
 
@@ -98,7 +99,7 @@ def least_gpus(scenario: Scenario, backend: str) -> int:
 def gpus_of(scenario: Scenario, backend: str, world_size: int, pool: int) -> int:
     """GPUs that a job leases: one for each rank, or as few as possible where that is too many."""
     least = least_gpus(scenario, backend)
-    if backend == "nccl" and world_size <= pool:
+    if backend_of(backend).needs_gpu and world_size <= pool:
         return max(least, world_size)
     return least
 

@@ -18,6 +18,7 @@ from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS, Lau
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import BrokenFile, Found
 from hanglab.harness.system import capabilities
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 SCHEMA: Final = "hanglab.run/1"
 DEFAULT_DEADLINE_S: Final = 120.0
@@ -29,7 +30,7 @@ SCRIPT_HANG_AFTER_S: Final = 5.0
 class Options:
     """Options of a run; None leaves a thing to each scenario."""
 
-    backend: str = "gloo"
+    backend: str = DEFAULT_BACKEND
     launcher: str = DEFAULT_LAUNCHER
     world_size: int | None = None
     #: Containers to spread the ranks over.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hanglab.harness.launchers.protocol import JobPlan
+from hanglab.recorder.case.backends import backend_of
 
 #: Set for each rank; never inherited from hanglab's own environment.
 RANK_VARIABLES = (
@@ -40,7 +41,7 @@ def job_environment(plan: JobPlan, caller: Mapping[str, str], runtime_dir: Path)
     for name, value in torch_dumps(dump_prefix(plan.log_dir)).items():
         environment.setdefault(name, value)
     environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"
-    if plan.backend == "nccl":
+    if backend_of(plan.backend).needs_gpu:
         environment.update(own_dumps(plan, runtime_dir))
     environment.update(plan.environment)
     environment.update(

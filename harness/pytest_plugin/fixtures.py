@@ -32,6 +32,7 @@ from hanglab.harness.pytest_plugin.failure import (
 )
 from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import Scenario
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 if TYPE_CHECKING:
     from hanglab.harness.pytest_plugin.session import PluginSession
@@ -87,7 +88,7 @@ class JobRunner:
         program: str | Path,
         *,
         world_size: int | None = None,
-        backend: str = "gloo",
+        backend: str = DEFAULT_BACKEND,
         launcher: str = DEFAULT_LAUNCHER,
         arguments: Sequence[str] = (),
         variant: Variant = "fault",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from hanglab.harness.launchers.selection import LAUNCHERS
-from hanglab.harness.scenarios.declaration import BACKENDS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
+from hanglab.recorder.case.backends import RUNNABLE
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def read_options(config: pytest.Config) -> PluginOptions:
     option = config.option
     has_paths = config.args_source is pytest.Config.ArgsSource.ARGS
     return PluginOptions(
-        backends=_names("--hanglab-backend", option.hanglab_backend, BACKENDS),
+        backends=_names("--hanglab-backend", option.hanglab_backend, RUNNABLE),
         launchers=_names("--hanglab-launcher", option.hanglab_launcher, list(LAUNCHERS)),
         world_sizes=tuple(
             _number("--hanglab-world-size", word, MOST_RANKS)

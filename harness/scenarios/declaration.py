@@ -10,10 +10,10 @@ from typing import Final, Literal, TypeVar
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS, is_whole
+from hanglab.recorder.case.backends import RUNNABLE, backend_of
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-BACKENDS: Final = ("gloo", "nccl")
 DEFAULT_WORLD_SIZE: Final = 4
 #: Scenarios move all the time until their fault, so they need less patience than a user's script.
 DEFAULT_HANG_AFTER_S: Final = 1.5
@@ -47,15 +47,15 @@ _FAILED = frozenset(
         Cause.CRASH,
     }
 )
-#: gloo checks lengths and aborts where NCCL waits for ever.
-_FAILED_ON_GLOO = frozenset({Cause.SIZE_MISMATCH, Cause.DTYPE_MISMATCH})
+#: Where a backend compares sizes; else ranks wait for ever.
+_FAILED_WHERE_COMPARED = frozenset({Cause.SIZE_MISMATCH, Cause.DTYPE_MISMATCH})
 
 
 def default_status(cause: Cause, backend: str) -> Status:
     """The status that belongs to a cause where the scenario does not say otherwise."""
     if cause in _SLOW:
         return Status.SLOW
-    if cause in _FAILED or (backend == "gloo" and cause in _FAILED_ON_GLOO):
+    if cause in _FAILED or (backend_of(backend).compares_sizes and cause in _FAILED_WHERE_COMPARED):
         return Status.FAILED
     return Status.HUNG
 
@@ -147,7 +147,7 @@ class Scenario:
     nodes: int | None = None
     #: GPUs that it cannot do without; ranks that are more share them.  NCCL always needs one.
     gpus: int = 0
-    backends: tuple[str, ...] = BACKENDS
+    backends: tuple[str, ...] = RUNNABLE
     hang_after_s: float = DEFAULT_HANG_AFTER_S
     reference: str = ""
     arguments: tuple[str, ...] = ()
@@ -196,7 +196,7 @@ def scenario(
     needs: Sequence[str] = (),
     nodes: int | None = None,
     gpus: int = 0,
-    backends: Sequence[str] = BACKENDS,
+    backends: Sequence[str] = RUNNABLE,
     hang_after: float = DEFAULT_HANG_AFTER_S,
     reference: str = "",
     script: str | None = None,
@@ -225,7 +225,6 @@ def scenario(
 
 
 __all__ = [
-    "BACKENDS",
     "DEFAULT_HANG_AFTER_S",
     "DEFAULT_WORLD_SIZE",
     "Cause",

@@ -27,6 +27,7 @@ from hanglab.harness.scenarios.literals import (
 )
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS, is_whole
 from hanglab.harness.system import capabilities
+from hanglab.recorder.case.backends import RUNNABLE
 
 _MARK = re.compile(r"#+\s*(FAULT|SEEN)\b")
 _PLACE = "a scenario is declared at the top of the file, above a plain function or on its own"
@@ -260,10 +261,8 @@ def _scenario(
     if given["script"] is None and function is None:
         raise ValueError("a declaration without a function needs script=")
     for backend in given["backends"]:
-        if backend not in declaration.BACKENDS:
-            raise ValueError(
-                f"there is no backend {backend!r}: {' and '.join(declaration.BACKENDS)}"
-            )
+        if backend not in RUNNABLE:
+            raise ValueError(f"there is no backend {backend!r}: {' and '.join(RUNNABLE)}")
     if given["script"] is not None:
         program = (path.parent / given["script"]).absolute()
         if not program.is_file():

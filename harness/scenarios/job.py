@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING
 
 from hanglab import recorder
+from hanglab.recorder.case.backends import DEFAULT_BACKEND, backend_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +45,7 @@ class Job:
             local_rank=int(os.environ.get("LOCAL_RANK", rank)),
             faulty=os.environ.get("HANGLAB_FAULT", "1") != "0",
             seed=int(os.environ.get("HANGLAB_SEED", "0")),
-            backend=os.environ.get("HANGLAB_BACKEND", "gloo"),
+            backend=os.environ.get("HANGLAB_BACKEND", DEFAULT_BACKEND),
         )
 
     @property
@@ -52,7 +53,7 @@ class Job:
         """The rank's device: the CPU on gloo; on NCCL a GPU, shared where there are too few."""
         import torch
 
-        if self.backend != "nccl":
+        if not backend_of(self.backend).needs_gpu:
             return torch.device("cpu")
         return torch.device("cuda", self.local_rank % torch.cuda.device_count())
 
@@ -109,13 +110,14 @@ def run_body(body: FunctionType) -> None:
     job = Job.from_environment()
     torch.manual_seed(job.seed * 1_000_003 + job.rank)
     random.seed(job.seed * 1_000_003 + job.rank)
-    if job.backend == "nccl":
+    on_gpu = backend_of(job.backend).needs_gpu
+    if on_gpu:
         torch.cuda.set_device(job.device)
     if initialises_itself(body):
         body(job)
         return
     # Bound to its device, a rank never has to guess one, and connects at once.
-    device = job.device if job.backend == "nccl" else None
+    device = job.device if on_gpu else None
     dist.init_process_group(job.backend, device_id=device)
     _keep(dist.group.WORLD)
     body(job)

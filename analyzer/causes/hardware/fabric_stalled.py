@@ -8,6 +8,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.recorder.case.backends import backends_in
 
 #: Operations whose arguments are all in a buffer, so that no root can differ unseen.
 _ROOTLESS = frozenset(
@@ -28,7 +29,8 @@ def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
     call = facts.graph.stalled[0].call
     members = [facts.ranks.get(rank) for rank in call.group.members]
     backends = {g.backend for v in members if v for g in v.groups if g.id == call.group.name}
-    if call.op not in _ROOTLESS or not backends or not all("nccl" in b for b in backends):
+    enqueued = [any(one.enqueued for one in backends_in(setting)) for setting in backends]
+    if call.op not in _ROOTLESS or not enqueued or not all(enqueued):
         return
     for view in members:
         if view is None or view.ended is not None or view.state not in ("R", "S"):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hanglab.harness.launchers.docker import container_paths, image
 from hanglab.harness.launchers.environment import RANK_VARIABLES, torch_dumps
 from hanglab.harness.launchers.protocol import JobPlan
+from hanglab.recorder.case.backends import backend_of
 
 #: Of hanglab's own environment only what speaks to torch, to its backends and to the
 #: recorder goes into containers: the rest describes another machine.
@@ -35,7 +36,7 @@ def node_environment(plan: JobPlan, number: int, nodes: int) -> dict[str, str]:
     environment.pop("CUDA_VISIBLE_DEVICES", None)  # the container has only those of the node
     # On one host ranks talk over loopback, which would not reach another container.
     environment.update(GLOO_SOCKET_IFNAME=_INTERFACE, NCCL_SOCKET_IFNAME=_INTERFACE)
-    if plan.backend == "nccl":
+    if backend_of(plan.backend).needs_gpu:
         environment.update(
             TORCH_NCCL_DUMP_ON_TIMEOUT="1",
             TORCH_NCCL_ENABLE_MONITORING="1",
