@@ -16,6 +16,7 @@ from pathlib import PurePath
 import msgspec
 
 from hanglab.analyzer.facts.thresholds import LASTING_SHARE
+from hanglab.recorder.case.decoders import decoder_of
 from hanglab.recorder.case.records import (
     Clock,
     CodeShape,
@@ -49,7 +50,7 @@ def stack_of_trace(
     ``shapes`` are the files of the user's code that are known in full.
     """
     try:
-        trace = msgspec.json.decode(data, type=_Trace, strict=False)
+        trace: _Trace = decoder_of(_Trace, strict=False).decode(data)
     except (msgspec.MsgspecError, RecursionError):
         return None
     calls = [event for event in trace.traceEvents if event.cat == "python_function" and event.dur]

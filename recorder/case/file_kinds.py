@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from hanglab.recorder.case.decoders import decoder_of
 from hanglab.recorder.case.folders import Problems, read_regular
 
 R_co = TypeVar("R_co", covariant=True)
@@ -179,7 +180,7 @@ class JsonLines(JsonFile[list[T], T], Generic[T]):
     def parse(self, data: bytes, damaged: Callable[[str], None]) -> list[T]:
         import msgspec
 
-        decoder = msgspec.json.Decoder(self.record())
+        decoder = decoder_of(self.record())
         records = []
         for number, line in enumerate(data.split(b"\n"), 1):
             if not line.strip():
@@ -279,7 +280,7 @@ class FileSet(EvidenceFile[list[bytes]]):
 def _decode(data: bytes, type_: type[T], damaged: Callable[[str], None]) -> T | None:
     import msgspec
 
-    decode: Callable[[bytes], T] = msgspec.json.Decoder(type_).decode
+    decode: Callable[[bytes], T] = decoder_of(type_).decode
     try:
         return decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

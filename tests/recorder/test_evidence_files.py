@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +130,42 @@ def test_damage_is_a_problem_of_its_file(case: Path) -> None:
 def test_a_file_is_asked_of_the_folder_that_it_lies_in(case: Path) -> None:
     with pytest.raises(ValueError, match=r"exit\.json is a file of each rank"):
         CaseReader(case).hosts["host"].read(files.EXIT)
+
+
+#: Reads records of types that nobody has read before in four threads at once, again and again.
+_READS = """
+import sys, threading
+import msgspec
+from hanglab.recorder.case.file_kinds import JsonDocument, Redaction, Scope
+
+sys.setswitchinterval(1e-6)
+for number in range(60):
+    inner = msgspec.defstruct("Inner", [(f"field{n}", int | str) for n in range(30)])
+    outer = msgspec.defstruct("Outer", [(f"field{n}", list[inner]) for n in range(10)])
+    names = ",".join(f'"field{n}":1' for n in range(30))
+    data = ("{" + ",".join(f'"field{n}":[{{{names}}}]' for n in range(10)) + "}").encode()
+    row = JsonDocument("one.json", Scope.JOB, "", lambda: outer, redaction=Redaction.FIELDS)
+    begin = threading.Barrier(4)
+    found = []
+
+    def read():
+        begin.wait()
+        found.append(row.parse(data, found.append))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(isinstance(one, outer) for one in found), found
+"""
+
+
+def test_two_jobs_are_read_at_the_same_time() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _READS], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_names_are_unique_in_their_folder() -> None:

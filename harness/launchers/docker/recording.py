@@ -16,6 +16,7 @@ from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.recording.agent import AgentDied
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
+from hanglab.recorder.case.decoders import decoder_of
 from hanglab.recorder.case.records import (
     Absence,
     Clock,
@@ -259,6 +260,7 @@ class JointRecording:
         elif event == "captured":
             agent.captured = True
         elif event == "finished":
+            decoder_of(list[Absence])  # before two jobs ask for it at the same time
             agent.absent += msgspec.convert(line.get("absent") or [], list[Absence])
         elif event == "died":
             self._died = f"The recorder's agent on node {number} ended with {line['code']}."
