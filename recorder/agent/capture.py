@@ -16,6 +16,7 @@ from hanglab.recorder.agent.rank_request import NoReply, ask
 from hanglab.recorder.agent.samples import (
     MOST_DESCENDANTS,
     child_stacks,
+    file_lock_waits,
     kind_of,
     process_samples,
     rank_stacks,
@@ -26,7 +27,7 @@ from hanglab.recorder.agent.torch_dumps import TorchDumps
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import RankCase
-from hanglab.recorder.case.records import Absence, ChildExit, Exit, StackSample
+from hanglab.recorder.case.records import Absence, ChildExit, Exit, FileLockWait, StackSample
 from hanglab.recorder.case.writer import clock, write, write_tail
 from hanglab.recorder.system import procfs
 
@@ -72,6 +73,9 @@ class Capture:
             self._write(rank, files.MOVEMENT.name, self._write_movement, now)
             self._write(rank, files.PROCESSES.name, self._write_processes)
             self._write(rank, files.PROGRESS.snapshot_name, self._keep_progress)
+        waits = file_lock_waits(ranks)
+        for rank in ranks:
+            self._write(rank, files.FILE_LOCKS.name, self._write_file_locks, waits)
         if ranks:
             with ThreadPoolExecutor(4, "hanglab-capture") as pool:
                 for future in [pool.submit(self._take_one, rank) for rank in ranks]:
@@ -195,6 +199,11 @@ class Capture:
 
     def _write_processes(self, rank: WatchedRank) -> None:
         write(rank.folder, files.PROCESSES, process_samples(rank, capture=True))
+
+    def _write_file_locks(
+        self, rank: WatchedRank, waits: dict[WatchedRank, list[FileLockWait]]
+    ) -> None:
+        write(rank.folder, files.FILE_LOCKS, waits.get(rank, []))
 
     def _write_dead_children(self, rank: WatchedRank) -> None:
         """Children that are dead and that the rank itself has not told of."""

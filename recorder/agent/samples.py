@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,9 +10,15 @@ import msgspec
 from hanglab.recorder.agent import stacks
 from hanglab.recorder.agent.rank_request import NoReply, ask
 from hanglab.recorder.agent.watched_rank import WatchedRank
-from hanglab.recorder.case.records import ProcessKind, ProcessSample, StackSample, ThreadStack
+from hanglab.recorder.case.records import (
+    FileLockWait,
+    ProcessKind,
+    ProcessSample,
+    StackSample,
+    ThreadStack,
+)
 from hanglab.recorder.case.writer import clock
-from hanglab.recorder.system import procfs
+from hanglab.recorder.system import file_locks, procfs
 
 #: Processes below a rank that are looked at, at most.
 MOST_DESCENDANTS = 64
@@ -61,6 +68,22 @@ def process_samples(rank: WatchedRank, capture: bool) -> list[ProcessSample]:
             )
         )
     return samples
+
+
+def file_lock_waits(ranks: Sequence[WatchedRank]) -> dict[WatchedRank, list[FileLockWait]]:
+    """Locks of files that processes of some ranks wait for and processes of others hold."""
+    owners = {pid: rank for rank in ranks for pid in (rank.pid, *rank.descendants)}
+    found: dict[WatchedRank, list[FileLockWait]] = {}
+    for lock in file_locks.wanted_locks():
+        waiter = owners.get(lock.pid)
+        if waiter is None:
+            continue
+        held = file_locks.holder_of(lock, (pid for pid in owners if owners[pid] is not waiter))
+        if held is not None:
+            pid, path = held
+            wait = FileLockWait(lock.pid, lock.kind, path, pid, owners[pid].rank)
+            found.setdefault(waiter, []).append(wait)
+    return found
 
 
 def rank_stacks(rank: WatchedRank, runtime: Path, capture: bool) -> StackSample:

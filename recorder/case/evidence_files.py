@@ -89,6 +89,9 @@ NATIVE_STACKS: Final = JsonLines(
 PROCESSES: Final = JsonLines(
     "processes.jsonl", Scope.RANK, "/proc of the same processes",
     lambda: records.ProcessSample, of_capture=True)
+FILE_LOCKS: Final = JsonLines(
+    "file_locks.jsonl", Scope.RANK, "locks of files that it waits for and another rank holds",
+    lambda: records.FileLockWait, of_capture=True)
 MOVEMENT: Final = JsonDocument(
     "movement.json", Scope.RANK, "what moved last, and how long ago",
     lambda: records.Movement, of_capture=True)

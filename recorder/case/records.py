@@ -177,6 +177,18 @@ class ProcessSample(msgspec.Struct):
     capture: bool = True
 
 
+class FileLockWait(msgspec.Struct):
+    """A line of ``file_locks.jsonl``: a lock of a file that a process of the rank waits for."""
+
+    pid: int
+    #: FLOCK, POSIX or LEASE.
+    kind: text.Public
+    file: text.DataPath
+    #: The process that holds it, and the rank that this process belongs to.
+    holder: int
+    holder_rank: int
+
+
 class Movement(msgspec.Struct):
     """``movement.json``: what the recorder saw move in this rank, up to the capture.
 

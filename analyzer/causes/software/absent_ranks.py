@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hanglab.analyzer.causes.thresholds import AWAY_NS, EARLY_PART
 from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify, computes
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
+from hanglab.analyzer.facts.file_lock_waits import file_lock_waits, final_holder, lock_evidence
 from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, moved_recently
 from hanglab.analyzer.facts.python_waits import nobody_works
 from hanglab.analyzer.facts.stack_position import StackPlace
@@ -44,6 +45,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
         if facts.ranks[rank].position.place is not StackPlace.UNKNOWN
         or facts.ranks[rank].rank_stacks
     }
+    locks = file_lock_waits(facts)
     many = _many_for_few(facts, [r for r, (cause, *_) in told.items() if cause in _BY_MAJORITY])
     for rank, (cause, confidence, words, location) in told.items():
         view = facts.ranks[rank]
@@ -85,7 +87,8 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             status=status,
             confidence=confidence,
             summary=f"Rank {rank} is not in any collective{place}: {words}; {waiting}.",
-            evidence=_seen(view, words, location),
+            evidence=_seen(view, words, location)
+            + lock_evidence(locks, [r for r in locks if final_holder(locks, r) == rank]),
             location=location,
             collective=collective,
             victims=victims,
