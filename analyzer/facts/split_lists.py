@@ -6,7 +6,6 @@ Recorder keeps no split lists; the Python boundary does.
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from hanglab.analyzer.flight_recorder.columns import Frame
 
 
 @dataclass(frozen=True)
-class Splits:
+class SplitCall:
     """Counts to and from each rank of the group, in group order; ``line`` is its call's."""
 
     sends: tuple[int, ...]
@@ -24,42 +23,28 @@ class Splits:
     line: Frame | None
 
 
-def parse_splits(text: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The lists of ``"in:[1, 2] out:[2, 1]"``; None where there are none."""
-    head, found, tail = text.partition(" out:")
-    if not found or not head.startswith("in:"):
-        return None
-    try:
-        sends, receives = ast.literal_eval(head[3:]), ast.literal_eval(tail)
-    except (ValueError, SyntaxError):
-        return None
-    if not isinstance(sends, list) or not isinstance(receives, list):
-        return None
-    return tuple(sends), tuple(receives)
-
-
-def _calls(facts: CaseFacts) -> dict[tuple[str, int], dict[int, Splits]]:
+def _calls(facts: CaseFacts) -> dict[tuple[str, int], dict[int, SplitCall]]:
     """Known split lists by group and sequence number."""
-    calls: dict[tuple[str, int], dict[int, Splits]] = {}
+    calls: dict[tuple[str, int], dict[int, SplitCall]] = {}
     for rank, dump in facts.dumps.items():
         entries = dump.entries
         if entries is None:
             continue
         code = facts.ranks[rank].code
         for i in range(len(entries)):
-            parsed = parse_splits(entries.arguments[int(entries.argument[i])].splits)
-            if parsed is None:
+            given = entries.arguments[int(entries.argument[i])].splits
+            if given is None:
                 continue
             name = entries.group_names[int(entries.group[i])].name
             stack = int(entries.stack[i])
             line = code.innermost_user(entries.stacks[stack]) if stack >= 0 else None
-            calls.setdefault((name, int(entries.seq[i])), {})[rank] = Splits(
-                *parsed, bool(entries.retired[i]), line
+            calls.setdefault((name, int(entries.seq[i])), {})[rank] = SplitCall(
+                given.sends, given.receives, bool(entries.retired[i]), line
             )
     return calls
 
 
-def _disagreements(calls: dict[int, Splits], members: tuple[int, ...]) -> list[tuple[int, int]]:
+def _disagreements(calls: dict[int, SplitCall], members: tuple[int, ...]) -> list[tuple[int, int]]:
     """Pairs (sender, receiver) of global ranks that do not expect the same."""
     pairs = []
     place = {rank: i for i, rank in enumerate(members)}
@@ -75,7 +60,7 @@ def _disagreements(calls: dict[int, Splits], members: tuple[int, ...]) -> list[t
 
 
 def _left_own_pattern(
-    rank: int, seq: int, name: str, all_calls: dict[tuple[str, int], dict[int, Splits]]
+    rank: int, seq: int, name: str, all_calls: dict[tuple[str, int], dict[int, SplitCall]]
 ) -> bool:
     """True if the rank never had these lists in its earlier calls at the same line."""
     now = all_calls[name, seq][rank]
@@ -97,7 +82,7 @@ class Disagreement:
     group: str
     seq: int
     members: tuple[int, ...]
-    calls: dict[int, Splits]
+    calls: dict[int, SplitCall]
     pairs: list[tuple[int, int]]
     suspects: list[int]
 

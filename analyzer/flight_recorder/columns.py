@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from hanglab.recorder.case.progress_records import SplitLists
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
@@ -65,7 +68,7 @@ class Arguments:
     #: Root within the group, None where it is not known or there is none.
     root: int | None = None
     reduce_op: str = ""
-    splits: str = ""
+    splits: SplitLists | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from hanglab.analyzer.matching.calls import Call, Difference, Divergence, Unknow
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.signatures import is_all_to_all, splits_of
 from hanglab.analyzer.matching.thresholds import COMPARED_SPLITS
+from hanglab.recorder.case.progress_records import SplitLists
 
 
 def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence | None:
@@ -60,12 +61,12 @@ def _unknown_calls(
     return found
 
 
-def _lengths(call: Call, members: int) -> tuple[list[int], list[int]] | None:
+def _lengths(call: Call, members: int) -> SplitLists | None:
     """Lengths that a call sends to, and takes from, each member; None where that is not known."""
     known = splits_of(call.arguments)
     if known is None:
         inputs, outputs = call.arguments.input_sizes, call.arguments.output_sizes
-        known = [prod(shape) for shape in inputs], [prod(shape) for shape in outputs]
+        known = SplitLists(tuple(map(prod, inputs)), tuple(map(prod, outputs)))
     sent, received = known
     return known if len(sent) == len(received) == members and members > 1 else None
 

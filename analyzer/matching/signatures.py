@@ -8,7 +8,6 @@ and leaves out what a dump does not know.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -22,6 +21,7 @@ from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.flight_recorder.columns import Arguments, Frame, Operation
 from hanglab.analyzer.matching.calls import Call, Difference
 from hanglab.analyzer.matching.thresholds import REMEMBERED_SIGNATURES
+from hanglab.recorder.case.progress_records import SplitLists
 
 UInt64 = npt.NDArray[np.uint64]
 
@@ -38,7 +38,6 @@ _BOTH = frozenset(
 )
 #: Operations that may finish on one rank although another has not entered them.
 ROOTED = frozenset({"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter"})
-_SPLITS = re.compile(r"in:\[([-\d, ]*)\] out:\[([-\d, ]*)\]")
 
 CODE = CodeMap()
 
@@ -221,12 +220,7 @@ def alike(a: tuple[int, ...] | None, b: tuple[int, ...] | None) -> bool:
     return all(x == y or not (x and y) for x, y in zip(a[:SITE], b[:SITE], strict=True))
 
 
-def splits_of(arguments: Arguments) -> tuple[list[int], list[int]] | None:
-    """Input and output split sizes of an all_to_all, where the boundary saw them."""
-    found = _SPLITS.search(arguments.splits)
-    if not found:
-        return None
-    sent, received = (
-        [int(number) for number in part.split(",") if number.strip()] for part in found.groups()
-    )
-    return (sent, received) if sent and received else None
+def splits_of(arguments: Arguments) -> SplitLists | None:
+    """Split lists of an all_to_all, where the boundary saw both of them."""
+    lists = arguments.splits
+    return lists if lists is not None and lists.sends and lists.receives else None

@@ -25,6 +25,7 @@ from hanglab.recorder.case.progress_records import (
     Progress,
     SectionEvent,
     SectionTotal,
+    SplitLists,
     Usage,
 )
 
@@ -301,11 +302,29 @@ def _operations_1(tables: _TableReader) -> list[OperationCall]:
     ]
 
 
+def _split_lists(text: str) -> SplitLists | None:
+    """The lists that the recorder writes as ``in:[1, 2] out:[2, 1]``; None of any other text."""
+    sends, found, receives = text.partition(" out:")
+    if not found or not sends.startswith("in:"):
+        return None
+    try:
+        return SplitLists(_integers(sends[3:]), _integers(receives))
+    except ValueError:
+        return None
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    if not (text.startswith("[") and text.endswith("]")):
+        raise ValueError(text)
+    return tuple(int(number) for number in text[1:-1].split(",") if number.strip())
+
+
 def _decoded(values: dict[str, int], tables: _TableReader) -> OperationCall:
     text = tables.text
+    method, splits = text(values["method"]), text(values["splits"])
     return OperationCall(
         index=values["number"] - 1,
-        method=text(values["method"]),
+        method=method,
         group=text(values["group"]),
         entered_ns=values["entered"],
         returned_ns=values["returned"] or None,
@@ -321,7 +340,8 @@ def _decoded(values: dict[str, int], tables: _TableReader) -> OperationCall:
         shape=text(values["shape"]),
         dtype=text(values["dtype"]),
         numel=_known(values["numel"]),
-        splits=text(values["splits"]),
+        splits=_split_lists(splits),
+        members=splits if method == "new_group" else "",
         thread_id=values["thread_id"],
         file=text(values["file"]),
         line=values["line"],

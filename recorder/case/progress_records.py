@@ -6,9 +6,19 @@ these records are what its reader returns.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
+
+
+class SplitLists(NamedTuple):
+    """Elements that an uneven all_to_all sends to, and takes from, each rank of its group."""
+
+    sends: tuple[int, ...]
+    receives: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"in:{list(self.sends)} out:{list(self.receives)}"
 
 
 class OperationCall(msgspec.Struct):
@@ -45,8 +55,10 @@ class OperationCall(msgspec.Struct):
     shape: str = ""
     dtype: str = ""
     numel: int | None = None
-    #: "in:[1, 2] out:[2, 1]" of all_to_all_single, "" elsewhere.
-    splits: str = ""
+    #: Of all_to_all_single where it is uneven; one list may be empty.
+    splits: SplitLists | None = None
+    #: Of ``new_group``: the ranks that it was called with, as text, or "all".
+    members: str = ""
     thread_id: int = 0
     #: Innermost frame of user code that made the call.
     file: str = ""

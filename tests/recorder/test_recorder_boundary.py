@@ -41,7 +41,7 @@ def test_operations_and_their_arguments(job):
     )  # fmt: skip
     assert (broadcast.root, broadcast.dtype) == (1, "Double")
     assert paired.group == "1" and maximum.group == "0"
-    assert split.splits == "in:[1, 2] out:[1, 2]"
+    assert split.splits == ((1, 2), (1, 2))
     assert (send.peer, send.tag, tagged.peer, tagged.tag) == (1, 0, 1, 3)
     assert (gather.root, scatter.root, reduce.root, reduce.reduce_op) == (0, 0, 1, "min")
     assert barrier.shape == "" and barrier.completed and monitored.completed

@@ -121,7 +121,7 @@ def test_roots_and_split_lists_are_told_of_each(recorded):
     dist.all_to_all_single(torch.zeros(2), torch.ones(2))
     broadcasts, exchanges = recorded.operations[:3], recorded.operations[3:]
     assert [(o.root, o.failed) for o in broadcasts] == [(0, False), (7, True), (0, False)]
-    assert [o.splits for o in exchanges] == ["in:[2] out:[2]"] * 2 + [""]
+    assert [o.splits for o in exchanges] == [((2,), (2,))] * 2 + [None]
 
 
 def test_arguments_given_by_name_are_taken(recorded):

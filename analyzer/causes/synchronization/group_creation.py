@@ -61,7 +61,7 @@ def _asked_for(view: RankView) -> list[str]:
     """Members that each of the rank's calls of new_group asked for, in order."""
     if view.progress is None:
         return []
-    return [o.splits for o in view.progress.operations if o.method == "new_group"]
+    return [o.members for o in view.progress.operations if o.method == "new_group"]
 
 
 def _different(calls: Calls) -> tuple[list[int], bool, str] | None:
