@@ -28,35 +28,11 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
     State,
 )
+from hanglab.analyzer.operations import op_of_gloo_method
 from hanglab.recorder.case.backends import backend_of, backends_in
 from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
 
-#: Methods of a process group and the operation that gloo's Flight Recorder calls it.
-_GLOO_NAMES = {
-    "allreduce": "all_reduce",
-    "allreduce_coalesced": "all_reduce",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "allgather": "all_gather",
-    "_allgather_base": "all_gather",
-    "all_gather_single": "all_gather",
-    "allgather_coalesced": "all_gather",
-    "allgather_into_tensor_coalesced": "all_gather",
-    "all_gather_single_coalesced": "all_gather",
-    "gather": "gather",
-    "scatter": "scatter",
-    "reduce_scatter": "all_reduce",
-    "_reduce_scatter_base": "all_reduce",
-    "reduce_scatter_single": "all_reduce",
-    "reduce_scatter_tensor_coalesced": "all_reduce",
-    "reduce_scatter_single_coalesced": "all_reduce",
-    "alltoall": "all_to_all",
-    "alltoall_base": "all_to_all",
-    "all_to_all_single": "all_to_all",
-    "barrier": "barrier",
-}
-_P2P = frozenset({"send", "recv", "recv_anysource"})
 #: Operations whose first tensor is the whole input on every rank.
 _PLAIN_INPUT = frozenset({"allreduce", "broadcast", "reduce"})
 
@@ -73,7 +49,13 @@ def parse_shape(text: str) -> tuple[int, ...] | None:
 
 
 def is_collective(call: OperationCall) -> bool:
-    return call.method in _GLOO_NAMES
+    spec = op_of_gloo_method(call.method)
+    return spec is not None and not spec.p2p
+
+
+def _is_p2p(call: OperationCall) -> bool:
+    spec = op_of_gloo_method(call.method)
+    return spec is not None and spec.p2p
 
 
 @dataclass
@@ -114,7 +96,7 @@ def _finished(call: OperationCall) -> bool:
 
 def _boundary_arguments(call: OperationCall) -> Arguments:
     shape = parse_shape(call.shape)
-    known = call.method in _PLAIN_INPUT or call.method in _P2P
+    known = call.method in _PLAIN_INPUT or _is_p2p(call)
     sizes = (shape,) if known and shape is not None else ()
     dtypes = (call.dtype,) if known and call.dtype else ()
     return Arguments(
@@ -176,7 +158,7 @@ def _posted(calls: Sequence[OperationCall]) -> frozenset[int]:
         and call.wait_entered_ns is None
         and not call.completed
         and not call.failed
-        and (call.method in _P2P or held.get(call.thread_id, -1) > call.index)
+        and (_is_p2p(call) or held.get(call.thread_id, -1) > call.index)
     )
 
 
@@ -198,7 +180,8 @@ def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozense
         call = ops[at]
         if call.returned_ns is not None and row.created_ns > call.returned_ns:
             continue
-        named = _GLOO_NAMES[call.method] == row.operation.op
+        spec = op_of_gloo_method(call.method)
+        named = spec is not None and spec.name == row.operation.op
         if backend_of(row.operation.backend).named_by_method and not named:
             continue
         found.add(call.index)
@@ -221,7 +204,7 @@ def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozense
 
 def _p2p_before(call: OperationCall, ranks_in_group: int, rank_in_group: int) -> int:
     """Steps that a call moves gloo's counter of operations beyond that of collectives."""
-    if call.method in _P2P:
+    if _is_p2p(call):
         return 1
     if call.method == "monitored_barrier" and rank_in_group == 0:
         # It exchanges two messages with everybody, the others with it alone; two are
@@ -234,14 +217,14 @@ def _row_of(
     call: OperationCall, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
 ) -> _Row:
     peer = ABSENT if call.peer is None else call.peer
-    p2p = call.method in _P2P
+    p2p = _is_p2p(call)
     if call.method == "send":
         operation = Operation("gloo", "send", rank_in_group, peer)
     elif p2p:
         operation = Operation("gloo", "recv", peer, rank_in_group)
     else:
-        name = _GLOO_NAMES.get(call.method, call.method)
-        operation = Operation("gloo", name)
+        spec = op_of_gloo_method(call.method)
+        operation = Operation("gloo", spec.name if spec is not None else call.method)
     return _Row(
         created_ns=call.entered_ns,
         group=call.group,
@@ -275,7 +258,7 @@ def _added_rows(
             continue
         mine = group.ranks.index(rank)
         op_id = ABSENT if call.group_seq is None else call.group_seq + 1
-        if call.method in _P2P:
+        if _is_p2p(call):
             rows.append(_row_of(call, mine, ABSENT, op_id, posted))
         elif is_collective(call) and with_collectives and call.index not in found:
             # Without the ring's beginning nobody knows how many unseen calls to subtract.

@@ -31,6 +31,7 @@ from hanglab.analyzer.flight_recorder.columns import (
 from hanglab.analyzer.flight_recorder.interning import intern
 from hanglab.analyzer.flight_recorder.tracebacks import stacks
 from hanglab.analyzer.flight_recorder.values import as_bool, as_float, as_int, as_operation, as_text
+from hanglab.analyzer.operations import op_of
 
 #: Beyond these, the rest of one entry's tensors or dimensions is left out.
 MAX_TENSORS = 1 << 16
@@ -169,7 +170,7 @@ def _kind(row: dict[str, Any], descriptions: dict[str, str]) -> _Kind:
         pg_id=as_int(get("pg_id")),
         timeout_ms=as_int(get("timeout_ms")),
         retired=as_bool(get("retired")),
-        is_p2p=operation.op in ("send", "recv") if is_p2p is None else as_bool(is_p2p),
+        is_p2p=op_of(operation.op).p2p if is_p2p is None else as_bool(is_p2p),
     )
 
 

@@ -35,8 +35,9 @@ from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.sequences import sequences_of
-from hanglab.analyzer.matching.signatures import difference, is_all_to_all
+from hanglab.analyzer.matching.signatures import difference
 from hanglab.analyzer.matching.summary import Pending, summarise
+from hanglab.analyzer.operations import op_of
 
 
 def build_wait_for_graph(
@@ -171,7 +172,7 @@ class _Builder:
             self._group_table.places[rank, pending.part]
             for rank, summary in self._merged.ranks.items()
             for pending in summary.pending
-            if is_all_to_all(pending.op)
+            if op_of(pending.op).splits
         }
         found: list[Divergence] = []
         places: dict[int, int] = {}

@@ -15,25 +15,10 @@ from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
 from hanglab.analyzer.matching.summary import GAP
+from hanglab.analyzer.operations import OPERATIONS
 
-#: Operations that no member finishes before all have entered them.
-_SYNCHRONIZING = frozenset(
-    {
-        "all_reduce",
-        "allreduce_coalesced",
-        "all_reduce_barrier",
-        "barrier",
-        "all_gather",
-        "_all_gather_base",
-        "all_gather_single",
-        "allgather_into_tensor_coalesced",
-        "reduce_scatter",
-        "_reduce_scatter_base",
-        "reduce_scatter_single",
-        "reduce_scatter_tensor_coalesced",
-    }
-)
-_HASHES = frozenset(map(operation_hash, _SYNCHRONIZING))
+#: Of operations that no member finishes before all have entered them.
+_HASHES = frozenset(operation_hash(op.name) for op in OPERATIONS.values() if op.synchronizing)
 
 
 def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[int]:

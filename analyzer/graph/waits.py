@@ -15,9 +15,9 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.thresholds import UNORDERED
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
-from hanglab.analyzer.matching.signatures import ROOTED
 from hanglab.analyzer.matching.summary import GroupSummary, P2PChannel, Pending, RankSummary
 from hanglab.analyzer.matching.thresholds import UNFINISHED_BY_STATUS
+from hanglab.analyzer.operations import op_of
 
 #: (index of the group, sequence number), or (index of the group, rank, index of the entry).
 Key = tuple[int, ...]
@@ -200,7 +200,7 @@ def _complete_collective(waiting: OpenOperation) -> None:
             waiting.finished.append(rank)
         elif seq not in progress.unfinished:
             waiting.unknown.append(rank)
-    if waiting.finished and waiting.absent and waiting.op not in ROOTED:
+    if waiting.finished and waiting.absent and not op_of(waiting.op).rooted:
         # Nobody finishes what another has not entered: this account is not to be trusted.
         waiting.unknown += waiting.absent
         waiting.absent = []
@@ -246,7 +246,7 @@ def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: dict[in
         if all(w.certain and w.finished for w in batch):
             waits.stopped.add(rank)
         return
-    if waiting.op in ROOTED:
+    if op_of(waiting.op).rooted:
         alone = len(waiting.waiters) == 1 and not waiting.unknown
     else:
         alone = len(waiting.waiters) + len(waiting.unknown) <= len(waiting.finished)

@@ -8,8 +8,9 @@ from math import prod
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.groups import ResolvedGroup
-from hanglab.analyzer.matching.signatures import is_all_to_all, splits_of
+from hanglab.analyzer.matching.signatures import splits_of
 from hanglab.analyzer.matching.thresholds import COMPARED_SPLITS
+from hanglab.analyzer.operations import op_of
 from hanglab.recorder.case.progress_records import SplitLists
 
 
@@ -23,7 +24,7 @@ def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence |
     calls: dict[int, Call] = {}
     for rank in group.members:
         call = lookup.collective(rank, group, seq)
-        if call is not None and not is_all_to_all(call.op):
+        if call is not None and not op_of(call.op).splits:
             return None
         if call is not None:
             calls[rank] = call

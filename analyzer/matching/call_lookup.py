@@ -11,6 +11,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.matching.groups import GroupProgress, ResolvedGroup
 from hanglab.analyzer.matching.summary import Pending
+from hanglab.analyzer.operations import op_of
 
 
 class DumpSource(Protocol):
@@ -68,7 +69,7 @@ class CallLookup:
         operation = entries.operations[int(entries.operation[index])]
         stack = int(entries.stack[index])
         created = int(entries.created_ns[index])
-        p2p = bool(entries.is_p2p[index]) or operation.op in ("send", "recv")
+        p2p = bool(entries.is_p2p[index]) or op_of(operation.op).p2p
         peer: int | None = None
         if p2p:
             other = operation.dst if operation.op.endswith("send") else operation.src

@@ -22,8 +22,8 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
     State,
 )
-from hanglab.analyzer.matching.signatures import is_batch_end
 from hanglab.analyzer.matching.thresholds import FREED_SHARE
+from hanglab.analyzer.operations import op_of
 from hanglab.recorder.case.backends import backend_of
 
 
@@ -66,12 +66,12 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
     """``group`` numbers the entries' groups from 0 on, groups of one name alike."""
     operations = entries.operations
     ops = [operation.op for operation in operations]
-    is_p2p = np.array([op in ("send", "recv") for op in ops], dtype=np.bool_)
+    is_p2p = np.array([op_of(op).p2p for op in ops], dtype=np.bool_)
     p2p = entries.is_p2p | is_p2p[entries.operation]
     gloo = _keeping_state(operations, False)[entries.operation]
     known_ids = entries.record_id[entries.record_id >= 0]
     done, ended_early = _state_by_entry(entries, operations, gloo)
-    ends = np.array([is_batch_end(op) for op in ops], dtype=np.bool_)[entries.operation]
+    ends = np.array([op_of(op).batch_end for op in ops], dtype=np.bool_)[entries.operation]
     sparse = len(entries) > 1 and bool((np.diff(known_ids) > 1).any())
     found = Completion(
         group=group,

@@ -21,38 +21,12 @@ from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.flight_recorder.columns import Arguments, Frame, Operation
 from hanglab.analyzer.matching.calls import Call, Difference
 from hanglab.analyzer.matching.thresholds import REMEMBERED_SIGNATURES
+from hanglab.analyzer.operations import EqualSizes, op_of
 from hanglab.recorder.case.progress_records import SplitLists
 
 UInt64 = npt.NDArray[np.uint64]
 
-#: Operations of which only the inputs, or only the outputs, are equal on all ranks.
-_INPUTS_ONLY = frozenset({"gather", "reduce_scatter", "reduce_scatter_v", "_reduce_oop"})
-_OUTPUTS_ONLY = frozenset({"scatter", "all_gather", "all_gather_v", "_broadcast_oop"})
-_BOTH = frozenset(
-    {
-        "_all_gather_base",
-        "all_gather_single",
-        "_reduce_scatter_base",
-        "reduce_scatter_single",
-    }
-)
-#: Operations that may finish on one rank although another has not entered them.
-ROOTED = frozenset({"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter"})
-
 CODE = CodeMap()
-
-
-def is_all_to_all(op: str) -> bool:
-    return op.startswith(("all_to_all", "alltoall"))
-
-
-def is_batch_end(op: str) -> bool:
-    """The entry that closes a batch of coalesced operations."""
-    return op.endswith("coalesced") and op in (
-        "coalesced",
-        "ALLGATHER_coalesced",
-        "REDUCE_SCATTER_coalesced",
-    )
 
 
 Numels = tuple[int, ...]
@@ -67,15 +41,17 @@ def comparable_sizes(op: str, arguments: Arguments) -> tuple[Numels, ...] | None
     inputs, outputs = _numels(arguments.input_sizes), _numels(arguments.output_sizes)
     if not inputs and not outputs:
         return None
-    if is_all_to_all(op):
-        return None
-    if op in _INPUTS_ONLY:
-        return (inputs,) if inputs else None
-    if op in _OUTPUTS_ONLY:
-        return (outputs,) if outputs else None
-    if op in _BOTH:
-        return (inputs, outputs) if inputs and outputs else None
-    return (inputs or outputs,)
+    match op_of(op).equal_sizes:
+        case EqualSizes.NONE:
+            return None
+        case EqualSizes.INPUTS:
+            return (inputs,) if inputs else None
+        case EqualSizes.OUTPUTS:
+            return (outputs,) if outputs else None
+        case EqualSizes.BOTH:
+            return (inputs, outputs) if inputs and outputs else None
+        case EqualSizes.INPUTS_ELSE_OUTPUTS:
+            return (inputs or outputs,)
 
 
 def comparable_dtypes(arguments: Arguments) -> tuple[str, ...] | None:

@@ -32,17 +32,13 @@ from hanglab.analyzer.matching.thresholds import (
     REMEMBERED_MEMBERS,
     UNFINISHED_BY_STATUS,
 )
+from hanglab.analyzer.operations import op_of
 
 #: Members of a group: a range where they are evenly spaced, which they nearly always are.
 Members = range | tuple[int, ...]
 
 #: In :attr:`Part.codes`: no entry has this sequence number.
 GAP = -1
-#: Operations whose outputs are the inputs of all members, and those the other way round.
-_GATHERING = frozenset({"all_gather", "_all_gather_base", "all_gather_single", "gather"})
-_SCATTERING = frozenset(
-    {"scatter", "reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single"}
-)
 _COMPACT: dict[int, tuple[tuple[int, ...], Members]] = {}
 
 
@@ -373,9 +369,10 @@ def _size(entries: Entries, rows: Int64) -> int:
         operation, arguments = entries.operations[kind // count], entries.arguments[kind % count]
         mine = sum(prod(shape) for shape in arguments.input_sizes)
         all_of_it = sum(prod(shape) for shape in arguments.output_sizes)
-        if operation.op in _SCATTERING:
+        spec = op_of(operation.op)
+        if spec.scatters:
             mine, all_of_it = all_of_it, mine
-        elif operation.op not in _GATHERING:
+        elif not spec.gathers:
             continue
         if mine and all_of_it and all_of_it % mine == 0:
             found.add(all_of_it // mine)

@@ -8,8 +8,9 @@ from math import prod
 from hanglab.analyzer.flight_recorder.columns import Arguments, RankDump
 from hanglab.analyzer.matching.groups import resolve
 from hanglab.analyzer.matching.merging import merge_all
-from hanglab.analyzer.matching.signatures import CODE, is_batch_end
+from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.matching.summary import summarise
+from hanglab.analyzer.operations import op_of
 from hanglab.analyzer.program.program import P2P, Action, Program, ProgramGroup
 
 #: What backends call the operations of Programs; what is not here keeps its name.
@@ -64,7 +65,7 @@ def _actions(
             counts[key] = counts.get(key, 0) + 1
     for index in range(len(entries)):
         operation = entries.operations[int(entries.operation[index])]
-        if is_batch_end(operation.op):
+        if op_of(operation.op).batch_end:
             continue
         place = places[entries.group_names[int(entries.group[index])].name]
         arguments = entries.arguments[int(entries.argument[index])]

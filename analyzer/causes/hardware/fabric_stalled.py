@@ -6,15 +6,10 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.links import latest
+from hanglab.analyzer.operations import op_of
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.case.backends import backends_in
-
-#: Operations whose arguments are all in a buffer, so that no root can differ unseen.
-_ROOTLESS = frozenset(
-    {"all_reduce", "all_gather", "_all_gather_base", "all_gather_into_tensor", "reduce_scatter",
-     "_reduce_scatter_base", "reduce_scatter_tensor", "all_to_all", "barrier"}
-)  # fmt: skip
 
 
 @detector
@@ -30,7 +25,8 @@ def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
     members = [facts.ranks.get(rank) for rank in call.group.members]
     backends = {g.backend for v in members if v for g in v.groups if g.id == call.group.name}
     enqueued = [any(one.enqueued for one in backends_in(setting)) for setting in backends]
-    if call.op not in _ROOTLESS or not enqueued or not all(enqueued):
+    # Their arguments are all in a buffer: no root can differ unseen.
+    if not op_of(call.op).rootless or not enqueued or not all(enqueued):
         return
     for view in members:
         if view is None or view.ended is not None or view.state not in ("R", "S"):
