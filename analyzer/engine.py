@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.decision import decide
-from hanglab.analyzer.facts.assembly import gather
+from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.differing_settings import differences
@@ -22,7 +23,24 @@ def analyze(path: Path | str) -> Verdict:
     Reads nothing but what lies below ``path``.  Raises InputError, with what to
     do next, if nothing there can be analysed.
     """
-    return conclude(gather(Path(path)))
+    return gravest([conclude(facts) for facts in gather_worlds(Path(path))])
+
+
+#: Statuses, gravest first.
+_GRAVITY = (Status.HUNG, Status.FAILED, Status.SLOW, Status.INCONCLUSIVE, Status.HEALTHY)
+
+
+def gravest(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict that people have to know of, where jobs lie side by side; of equals the first.
+
+    A job that left fewer dumps than it lacks tells of nothing beside one that left more.
+    """
+    return min(verdicts, key=lambda v: _GRAVITY.index(v.status) + 2 * _is_remnant(v))
+
+
+def _is_remnant(verdict: Verdict) -> bool:
+    inputs = verdict.inputs
+    return verdict.status is Status.INCONCLUSIVE and len(inputs.missing_ranks) >= inputs.ranks
 
 
 def conclude(facts: CaseFacts) -> Verdict:
@@ -47,6 +65,8 @@ def conclude(facts: CaseFacts) -> Verdict:
         verdict.evidence = [*verdict.evidence, *_failures_seen(facts)]
     if verdict.status is not Status.HEALTHY:
         verdict.evidence = [*verdict.evidence, *differences(facts.ranks)]
+    if facts.inputs.set_aside:
+        verdict.evidence = [*verdict.evidence, _judged(facts)]
     return verdict
 
 
@@ -57,6 +77,17 @@ def _run(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
         if not isinstance(proposal, Proposal):
             raise TypeError(f"it proposed {type(proposal).__name__}, which is no Proposal")
     return proposals
+
+
+def _judged(facts: CaseFacts) -> Evidence:
+    """The files that the verdict is about, where others lie beside them."""
+    other = len(facts.inputs.set_aside)
+    files = "1 file is" if other == 1 else f"{other} files are"
+    return Evidence(
+        "flight_recorder",
+        None,
+        f"judged by the files {facts.inputs.world}; {files} {facts.inputs.set_aside[0].reason}",
+    )
 
 
 def _failures_seen(facts: CaseFacts) -> list[Evidence]:

@@ -37,6 +37,8 @@ def healthy(facts: CaseFacts) -> Verdict | None:
             return None
         if graph.progressing or graph.incomplete or graph.world_size_unknown or graph.empty:
             return None
+        if graph.idle_s:
+            return None
         why = "All operations that the dumps know of are finished and matched."
     speed = speed_evidence(facts)
     facts.inputs.would_decide = speed.would_decide
@@ -227,8 +229,11 @@ def _needs(facts: CaseFacts) -> list[str]:
             for rank, view in sorted(facts.ranks.items())
             if view.ended is None and view.position.place is StackPlace.UNKNOWN
         ]
-    elif graph.world_size_unknown:
-        needs.append(f"the dumps of any ranks after {max(graph.expected)}")
+    else:
+        if graph.world_size_unknown:
+            needs.append(f"the dumps of any ranks after {max(graph.expected)}")
+        if not needs and not graph.waits and graph.idle_s:
+            needs += ["stacks of all ranks", "a later dump of each rank"]
     return needs
 
 
@@ -302,5 +307,12 @@ def _unproved_health(facts: CaseFacts) -> str:
         return (
             "All operations that the dumps know of are finished, but nothing in them says how "
             f"many ranks the job has: some after {max(graph.expected)} may have left no dump."
+        )
+    if graph.idle_s and not facts.case:
+        unseen = ", or in a send or receive, which leaves no entry," if graph.silent_p2p else ""
+        return (
+            "All operations that the dumps know of are finished, but no rank had done anything "
+            f"for {graph.idle_s:.0f} s when they were written: whether the job was through or "
+            f"stood still outside of them{unseen} cannot be told."
         )
     return "The evidence does not show whether the job is sound."

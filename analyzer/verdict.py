@@ -85,11 +85,17 @@ class Unusable(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, kw_only=True):
-    """Inputs that the verdict rests on, and what would settle it where it is inconclusive."""
+    """Inputs that the verdict rests on, and what would settle it where it is inconclusive.
+
+    Files of one attempt of one job are judged.  Where others lie beside them, ``world`` gives
+    the names of those that were judged, with ``#`` for the rank, and ``set_aside`` the others.
+    """
 
     ranks: int = 0
     missing_ranks: list[int] = []
     unusable: list[Unusable] = []
+    world: str | None = None
+    set_aside: list[Unusable] = []
     would_decide: list[str] = []
 
 

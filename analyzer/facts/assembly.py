@@ -18,7 +18,7 @@ from hanglab.analyzer.facts.trace_stacks import stack_of_trace
 from hanglab.analyzer.flight_recorder import DumpError, load_many
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.graph.dump_folder import wait_for_graph_of_folder
+from hanglab.analyzer.graph.dump_folder import WorldGraph, wait_for_graphs_of_folder
 from hanglab.analyzer.verdict import Inputs, Unusable
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.integrity import differences
@@ -229,15 +229,26 @@ def from_case(path: Path) -> CaseFacts:
     )
 
 
-def from_folder(path: Path) -> CaseFacts:
-    """Evidence of a bare folder of Flight Recorder dumps.  Raises InputError without any."""
-    graph, unusable = wait_for_graph_of_folder(path)
-    if not graph.ranks:
-        raise InputError(*_nothing_usable(path, unusable))
+def from_folder(path: Path) -> list[CaseFacts]:
+    """Evidence of a bare folder of Flight Recorder dumps, of each job whose dumps it holds.
+
+    Raises InputError without any.
+    """
+    worlds = wait_for_graphs_of_folder(path)
+    if not any(world.graph.ranks for world in worlds):
+        raise InputError(*_nothing_usable(path, worlds[0].unusable))
+    return [_from_world(world) for world in worlds if world.graph.ranks]
+
+
+def _from_world(world: WorldGraph) -> CaseFacts:
+    graph = world.graph
+    inputs = _inputs(graph.ranks, graph.expected, list(world.unusable))
+    inputs.world = world.name or None
+    inputs.set_aside = world.set_aside
     return CaseFacts(
         graph=graph,
         ranks={rank: RankView(rank=rank, has_dump=True) for rank in graph.ranks},
-        inputs=_inputs(graph.ranks, graph.expected, list(unusable)),
+        inputs=inputs,
     )
 
 
@@ -258,7 +269,15 @@ def _nothing_usable(path: Path, unusable: Sequence[Unusable]) -> tuple[str, str]
 
 
 def gather(path: Path) -> CaseFacts:
-    """Evidence of whatever ``path`` is.  Raises InputError with what to do."""
+    """Evidence of the largest job in ``path``.  Raises InputError with what to do."""
+    return gather_worlds(path)[0]
+
+
+def gather_worlds(path: Path) -> list[CaseFacts]:
+    """Evidence of whatever ``path`` is: of a Case, or of each job whose dumps lie there.
+
+    At least one, the largest first.  Raises InputError with what to do.
+    """
     try:
         exists, is_folder = path.exists(), path.is_dir()
     except OSError as error:
@@ -279,8 +298,8 @@ def gather(path: Path) -> CaseFacts:
             f"{path} cannot be read: {error.strerror}.", "Check its owner and permissions."
         ) from error
     if names & {"manifest.json", "hosts"}:
-        return from_case(path)
+        return [from_case(path)]
     if "case" in names and (path / "case" / "hosts").is_dir():
         # the folder of a run: the Case lies inside
-        return from_case(path / "case")
+        return [from_case(path / "case")]
     return from_folder(path)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.flight_recorder.moments import Moments
 
 #: More members than this in common say nothing about one of them.
 _FEW = 16
@@ -29,6 +30,9 @@ class Claim:
     whole: bool
     frames: bool
     source: str
+    moments: Moments = Moments()
+    #: When the file was written; ABSENT if not known.
+    written_ns: int = ABSENT
 
     @classmethod
     def of(cls, dump: RankDump, named: int | None) -> Claim:
@@ -45,6 +49,8 @@ class Claim:
             whole=not dump.damage,
             frames=bool(entries is not None and entries.stacks),
             source=dump.source,
+            moments=Moments.of(dump),
+            written_ns=dump.written_ns,
         )
 
     @property

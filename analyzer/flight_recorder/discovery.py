@@ -34,24 +34,38 @@ class Candidate:
 
 def rank_in_name(name: str) -> int | None:
     """The rank that a path such as ``host1/nccl_trace_rank_12.pkl`` speaks of."""
-    path = Path(name)
-    stem = path.name
+    span = _rank_span(name)
+    return int(name[slice(*span)]) if span else None
+
+
+def name_without_rank(name: str) -> str:
+    """The path with ``#`` for the rank that it speaks of: the same for files of one series."""
+    span = _rank_span(name)
+    return f"{name[: span[0]]}#{name[span[1] :]}" if span else name
+
+
+def _rank_span(name: str) -> tuple[int, int] | None:
+    """Where the rank stands in a path, from and to."""
+    folder, slash, stem = name.rpartition("/")
     for suffix in _SUFFIXES:
         if stem.lower().endswith(suffix):
             stem = stem[: -len(suffix)]
             break
+    begin = len(folder) + len(slash)
     for pattern in (_NAMED, _TRAILING):
         found = pattern.search(stem)
         if found:
-            return int(found.group(1))
+            return begin + found.start(1), begin + found.end(1)
     # ``rank3/dump.pickle``, and ``ranks/3.0/flight_recorder.pickle`` of a Case.
-    folder = path.parent.name
+    begin_folder = folder.rfind("/") + 1
     for pattern in (_NAMED, _ATTEMPT):
-        found = pattern.search(folder)
+        found = pattern.search(folder[begin_folder:])
         if found:
-            return int(found.group(1))
-    numbers = _ANY.findall(stem)
-    return int(numbers[0]) if len(numbers) == 1 else None
+            return begin_folder + found.start(1), begin_folder + found.end(1)
+    numbers = list(_ANY.finditer(stem))
+    if len(numbers) != 1:
+        return None
+    return begin + numbers[0].start(1), begin + numbers[0].end(1)
 
 
 def find_candidates(folder: Path) -> Iterator[Candidate]:

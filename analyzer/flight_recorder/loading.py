@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -47,6 +47,8 @@ class Mapped(Generic[T]):
     ranks: list[int] = field(default_factory=list)
     results: list[T] = field(default_factory=list)
     unusable: list[Unusable] = field(default_factory=list)
+    #: Names of the files that held dumps, of whatever use.
+    files: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[list[T] | list[Unusable]]:
         return iter((self.results, self.unusable))
@@ -73,7 +75,8 @@ class _Read(Generic[T]):
     value: T | None
 
 
-def _identity(dump: RankDump) -> RankDump:
+def identity(dump: RankDump) -> RankDump:
+    """The dump itself, for those who keep it whole."""
     return dump
 
 
@@ -140,6 +143,7 @@ def map_folder(
     workers: int | None = None,
     deadline_s: float = DEADLINE_S,
     ranks: Collection[int] | None = None,
+    names: Collection[str] | None = None,
 ) -> Mapped[T]:
     """``function`` of each rank's dump, made where the dump is loaded.
 
@@ -148,14 +152,13 @@ def map_folder(
     of the results.  ``workers`` defaults to the cores that may be used,
     ``deadline_s`` is processor time per file.  With ``ranks``, only the dumps of
     these are looked for, which spares the other files unless names are wrong; then
-    ``unusable`` speaks only of the files that were read.  Nothing in a file is executed, and a
-    file that is no dump, or not a whole one, stands in ``unusable``.
-    Raises NotADirectoryError if ``path`` is no folder.
+    ``unusable`` speaks only of the files that were read.  With ``names``, no other files are
+    looked at.  Nothing in a file is executed, and a file that is no dump, or not a whole one,
+    stands in ``unusable``.  Raises NotADirectoryError if ``path`` is no folder.
     """
-    path = Path(path)
-    if not path.is_dir():
-        raise NotADirectoryError(f"{path} is no folder")
-    files = [_file(candidate) for candidate in find_candidates(path)]
+    files = _files(path)
+    if names is not None:
+        files = [file for file in files if file.name in names]
     if ranks is None:
         return _collect(files, function, workers, deadline_s)[0]
     named = [file for file in files if file.rank is None or file.rank in ranks]
@@ -167,6 +170,43 @@ def map_folder(
         wanted = [replace(files[n], rank=rank) for n, rank in assigned.items() if rank in ranks]
         mapped, _ = _collect(wanted, function, workers, deadline_s)
     return mapped
+
+
+def map_worlds(
+    path: Path,
+    function: Callable[[RankDump], T],
+    separate: Callable[[Mapping[int, Claim]], Sequence[Sequence[int]]],
+    *,
+    workers: int | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> list[Mapped[T]]:
+    """As :func:`map_folder`, for each part of the files that ``separate`` gives, at least one.
+
+    ``separate`` gets what each file claims, by number, and returns the numbers that belong
+    together.  Files that held no dump stand in ``unusable`` of every part.
+    """
+    files = _files(path)
+    reads, reasons = _read_all(files, function, workers, deadline_s)
+    foreign = {number: reason for number, reason in reasons.items() if number not in reads}
+    parts = separate({number: read.claim for number, read in reads.items()})
+    return [
+        _assign(
+            files,
+            {number: reads[number] for number in part},
+            foreign | {number: reasons[number] for number in part if number in reasons},
+            function,
+            workers,
+            deadline_s,
+        )
+        for part in parts or [[]]
+    ]
+
+
+def _files(path: Path) -> list[_File]:
+    path = Path(path)
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is no folder")
+    return [_file(candidate) for candidate in find_candidates(path)]
 
 
 def _file(candidate: Candidate) -> _File:
@@ -211,6 +251,18 @@ def _collect(
     """The results, and whether more files might have changed which rank a file belongs to."""
     reads, reasons = _read_all(files, function, workers, deadline_s)
     doubtful = any(read.claim.doubtful for read in reads.values())
+    return _assign(files, reads, reasons, function, workers, deadline_s), doubtful
+
+
+def _assign(
+    files: Sequence[_File],
+    reads: dict[int, _Read[T]],
+    reasons: dict[int, str],
+    function: Callable[[RankDump], T],
+    workers: int | None,
+    deadline_s: float,
+) -> Mapped[T]:
+    """One result per rank of files that belong together."""
     assigned = assign_ranks({number: read.claim for number, read in reads.items()})
     reasons.update(assigned.left_out)
     changed = [
@@ -224,7 +276,7 @@ def _collect(
         else:
             reasons[number] = failures[index]
             del assigned.ranks[number]
-    mapped: Mapped[T] = Mapped()
+    mapped: Mapped[T] = Mapped(files=[files[number].name for number in sorted(reads)])
     for number, rank in sorted(assigned.ranks.items(), key=lambda item: item[1]):
         mapped.ranks.append(rank)
         mapped.results.append(reads[number].value)  # type: ignore[arg-type]
@@ -232,7 +284,7 @@ def _collect(
     if len(mapped.unusable) > MAX_UNUSABLE:
         more = len(mapped.unusable) - MAX_UNUSABLE
         mapped.unusable[MAX_UNUSABLE:] = [Unusable("", f"and {more} more files of no use")]
-    return mapped, doubtful
+    return mapped
 
 
 def load_folder(
@@ -241,9 +293,12 @@ def load_folder(
     workers: int | None = None,
     deadline_s: float = DEADLINE_S,
     ranks: Collection[int] | None = None,
+    names: Collection[str] | None = None,
 ) -> Loaded:
     """Every rank's dump below ``path``.  See :func:`map_folder`, which needs less memory."""
-    mapped = map_folder(path, _identity, workers=workers, deadline_s=deadline_s, ranks=ranks)
+    mapped = map_folder(
+        path, identity, workers=workers, deadline_s=deadline_s, ranks=ranks, names=names
+    )
     return Loaded(mapped.results, mapped.unusable)
 
 
@@ -257,7 +312,7 @@ def load_many(
     files = [_File(source, -1 if rank is None else rank, data=data) for data, rank, source in items]
     found: dict[int, RankDump | DumpError] = {}
     if files:
-        for number, answer in _run(files, _identity, workers, deadline_s):
+        for number, answer in _run(files, identity, workers, deadline_s):
             if isinstance(answer, Lost):
                 refused = answer.reason.startswith(REFUSED)
                 found[number] = (

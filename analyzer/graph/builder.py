@@ -60,21 +60,23 @@ def graph_of_summaries(
     dump_source: DumpSource | Callable[[int], RankDump | None],
     *,
     expected: Sequence[int] | None = None,
+    progressing: Iterable[int] = (),
 ) -> WaitForGraph:
     """The wait-for graph of a job from its united summaries.
 
     ``dump_source`` reads a rank's dump once more; it is asked for few ranks in
     large jobs, and may return None.  Where it has a method ``many``, that is
-    asked for several ranks at once.
+    asked for several ranks at once.  ``progressing`` are ranks whose dumps are known to show them
+    on their way.
     """
     group_table = resolve(merged, expected)
-    progressing = (
-        find_progressing(merged, group_table) if _anything_open(group_table, merged) else []
-    )
-    if progressing:
-        merged = without_state_of(merged, progressing)
+    if _anything_open(group_table, merged):
+        progressing = {*progressing, *find_progressing(merged, group_table)}
+    moving = sorted(progressing)
+    if moving:
+        merged = without_state_of(merged, moving)
         group_table = resolve(merged, expected)
-    builder = _Builder(merged, group_table, CallLookup(dump_source), progressing)
+    builder = _Builder(merged, group_table, CallLookup(dump_source), moving)
     return builder.build()
 
 
@@ -126,6 +128,7 @@ class _Builder:
             world_size_unknown=group_table.world_size_unknown,
             empty=group_table.empty,
             silent_p2p=group_table.silent_p2p,
+            idle_s=_idle_s(merged),
             incomplete=any(map(_lacks_somebody, group_table.groups))
             or any(map(may_hide, merged.ranks.values())),
         )
@@ -393,6 +396,14 @@ class _Builder:
                             Unmatched(calls[rank], calls[peer], deviating, omitted=omitted)
                         )
         return cycles, unmatched + self._unmatched_receives(waits)
+
+
+def _idle_s(merged: MergedSummaries) -> float:
+    """Seconds without anything that any rank did, where all were idle; else 0."""
+    summaries = [summary for summary in merged.ranks.values() if not summary.empty]
+    if not summaries or not all(s.activity.idle(unseen=s.silent_p2p) for s in summaries):
+        return 0.0
+    return min(summary.activity.quiet_ns for summary in summaries) / 1e9
 
 
 def _lacks_somebody(group: ResolvedGroup) -> bool:

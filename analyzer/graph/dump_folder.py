@@ -1,40 +1,61 @@
-"""From a folder of dumps to the wait-for graph, however many ranks there are."""
+"""From a folder of dumps to wait-for graphs, however many ranks there are."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from hanglab.analyzer.flight_recorder import load_folder, map_folder
-from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.flight_recorder import load_folder
+from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.flight_recorder.discovery import find_candidates
-from hanglab.analyzer.graph.builder import build_wait_for_graph, graph_of_summaries
-from hanglab.analyzer.graph.thresholds import SMALL
+from hanglab.analyzer.flight_recorder.loading import identity
+from hanglab.analyzer.graph.builder import graph_of_summaries
+from hanglab.analyzer.graph.thresholds import FULL_RANKS, PEERS, SMALL
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
-from hanglab.analyzer.matching.call_lookup import DumpSource
-from hanglab.analyzer.matching.merging import merge_all
+from hanglab.analyzer.matching.call_lookup import DumpsInMemory, DumpSource
+from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.summary import summarise
 from hanglab.analyzer.verdict import Unusable
+from hanglab.analyzer.worlds.activity import in_usual_pause
+from hanglab.analyzer.worlds.folder import FolderWorld, read_worlds
+
+T = TypeVar("T")
 
 
 @dataclass
 class _Folder(DumpSource):
-    """Reads single ranks of a folder once more."""
+    """Reads single ranks of a folder, or of some of its files, once more."""
 
     path: Path
+    names: frozenset[str] | None
 
     def __call__(self, rank: int) -> RankDump | None:
         return self.many([rank]).get(rank)
 
     def many(self, ranks: Collection[int]) -> dict[int, RankDump]:
-        return {dump.rank: dump for dump in load_folder(self.path, ranks=set(ranks)).dumps}
+        loaded = load_folder(self.path, ranks=set(ranks), names=self.names)
+        return {dump.rank: dump for dump in loaded.dumps}
 
 
-def wait_for_graph_of_folder(
+@dataclass
+class WorldGraph:
+    """The wait-for graph of one world of a folder: of one attempt of one job."""
+
+    graph: WaitForGraph
+    #: Files of no or of partial use.
+    unusable: list[Unusable]
+    #: Names of its files with ``#`` for the rank; "" where the folder holds nothing else.
+    name: str = ""
+    #: Files of the folder that belong to other worlds.
+    set_aside: list[Unusable] = field(default_factory=list)
+
+
+def wait_for_graphs_of_folder(
     path: Path, *, expected: Sequence[int] | None = None, workers: int | None = None
-) -> tuple[WaitForGraph, list[Unusable]]:
-    """The wait-for graph of the dumps below ``path``, and the files of no or of partial use.
+) -> list[WorldGraph]:
+    """The wait-for graph of each world below ``path``, the largest first.
 
     Few dumps are kept in memory.  Many are boiled down where they are loaded,
     in ``workers`` processes (default: the cores that may be used), and only the
@@ -42,9 +63,58 @@ def wait_for_graph_of_folder(
     """
     path = Path(path)
     if path.is_dir() and sum(1 for _ in find_candidates(path)) <= SMALL:
-        loaded = load_folder(path, workers=workers)
-        return build_wait_for_graph(loaded.dumps, expected=expected), loaded.unusable
-    mapped = map_folder(path, summarise, workers=workers)
-    merged = merge_all(mapped.results)
-    mapped.results.clear()
-    return graph_of_summaries(merged, _Folder(path), expected=expected), mapped.unusable
+        return [_of_dumps(world, expected) for world in read_worlds(path, identity)]
+    found = []
+    for world in read_worlds(path, summarise, workers=workers):
+        merged = merge_all(world.mapped.results)
+        world.mapped.results.clear()
+        names = frozenset(world.mapped.files) if world.name else None
+        found.append(_world_graph(world, merged, _Folder(path, names), expected))
+    return found
+
+
+def wait_for_graph_of_folder(
+    path: Path, *, expected: Sequence[int] | None = None, workers: int | None = None
+) -> tuple[WaitForGraph, list[Unusable]]:
+    """The wait-for graph of the largest world, see :func:`wait_for_graphs_of_folder`."""
+    world = wait_for_graphs_of_folder(path, expected=expected, workers=workers)[0]
+    return world.graph, world.unusable
+
+
+def _of_dumps(world: FolderWorld[RankDump], expected: Sequence[int] | None) -> WorldGraph:
+    dumps = {dump.rank: dump for dump in world.mapped.results}
+    merged = merge_all(summarise(dump) for dump in dumps.values())
+    return _world_graph(world, merged, DumpsInMemory(dumps), expected)
+
+
+def _world_graph(
+    world: FolderWorld[T],
+    merged: MergedSummaries,
+    source: DumpSource,
+    expected: Sequence[int] | None,
+) -> WorldGraph:
+    graph = graph_of_summaries(merged, source, expected=expected)
+    moving = _in_usual_pauses(graph, merged, source)
+    if moving:
+        graph = graph_of_summaries(merged, source, expected=expected, progressing=moving)
+    return WorldGraph(graph, world.mapped.unusable, world.name, world.set_aside)
+
+
+def _in_usual_pauses(graph: WaitForGraph, merged: MergedSummaries, source: DumpSource) -> list[int]:
+    """Ranks that others wait for, and that may have been on their way to them."""
+    peers = {
+        sink.rank: [rank for rank in sink.victims if rank in sink.awaited.group.members][:PEERS]
+        for sink in graph.sinks[:FULL_RANKS]
+        if sink.rank in merged.ranks
+        and not sink.unknown
+        and merged.ranks[sink.rank].activity.quiet_ns == ABSENT
+    }
+    if not peers:
+        return []
+    dumps = source.many({*peers, *(peer for others in peers.values() for peer in others)})
+    return [
+        rank
+        for rank, others in peers.items()
+        if rank in dumps
+        and in_usual_pause(dumps[rank], [dumps[peer] for peer in others if peer in dumps])
+    ]

@@ -24,7 +24,7 @@ _HASHES = frozenset(operation_hash(op.name) for op in OPERATIONS.values() if op.
 def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[int]:
     """Ranks that were active when their dumps were written, or that peers prove to be further."""
     table = merged.table()
-    progressing = {rank for rank, summary in merged.ranks.items() if summary.active}
+    progressing = {rank for rank, summary in merged.ranks.items() if summary.activity.moving}
     for group in group_table.groups:
         proved = _proved(group, merged, table)
         progressing.update(

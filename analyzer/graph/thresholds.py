@@ -25,3 +25,5 @@ USUAL_MESSAGES = 2
 AGREEING_DISTANCES = 3
 #: Order of an operation that only a status tells of: nobody knows what came before it.
 UNORDERED = 1 << 40
+#: Ranks that wait for one, and whose clocks are compared with its: more have waited no less.
+PEERS = 4

@@ -123,6 +123,9 @@ class WaitForGraph:
     silent_p2p: frozenset[int] = frozenset()
     #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
     progressing: tuple[int, ...] = ()
+    #: Seconds for which no rank had done anything when its dump was written, where that is longer
+    #: than jobs pause; 0 where some rank had, or nothing tells.
+    idle_s: float = 0.0
 
     @property
     def missing(self) -> tuple[int, ...]:

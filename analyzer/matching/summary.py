@@ -23,7 +23,6 @@ from hanglab.analyzer.flight_recorder.columns import (
     Int64,
     RankDump,
 )
-from hanglab.analyzer.matching.activity import was_active
 from hanglab.analyzer.matching.completion import Completion, complete, in_unclosed_batch
 from hanglab.analyzer.matching.signatures import UInt64, signature_table
 from hanglab.analyzer.matching.thresholds import (
@@ -33,6 +32,7 @@ from hanglab.analyzer.matching.thresholds import (
     UNFINISHED_BY_STATUS,
 )
 from hanglab.analyzer.operations import op_of
+from hanglab.analyzer.worlds.activity import Activity, activity_of
 
 #: Members of a group: a range where they are evenly spaced, which they nearly always are.
 Members = range | tuple[int, ...]
@@ -121,8 +121,7 @@ class RankSummary:
     whole: bool = False
     #: False where the dump can tell nothing about operations.
     informative: bool = True
-    #: The rank was in one of its usual pauses, or in none, when its dump was written.
-    active: bool = False
+    activity: Activity = Activity()
     #: The dump has group statuses at all (formats before 2.4 do not).
     has_status: bool = False
     #: The file breaks off, so operations may follow that nobody can read.
@@ -176,7 +175,7 @@ def summarise(dump: RankDump) -> RankSummary:
     summary = RankSummary(rank=dump.rank, has_status=has_status, truncated=truncated)
     summary.nameless = compact(dump.nameless)
     summary.empty = entries is None and not dump.status
-    summary.active = was_active(dump)
+    summary.activity = activity_of(dump)
     named: dict[str, GroupSummary] = {}
 
     def part_of(name: str, description: str = "") -> GroupSummary:

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-#: Nanoseconds: a rank that did something so short a time before its dump was written was on its
-#: way.
-RECENT_NS = 500_000_000
-#: Nanoseconds, where the dump has stacks: torch looks up their symbols after it has read the
-#: buffer, which takes up to two seconds, and writes the file then.
-RECENT_WITH_STACKS_NS = 2_000_000_000
-#: Factor: a rank that has paused before may pause so many times as long, within LONGEST_PAUSE_NS.
-PAUSE_FACTOR = 3
-#: Nanoseconds that a pause of an active rank lasts at most.
-LONGEST_PAUSE_NS = 5_000_000_000
-#: Nanoseconds by which the clocks of file systems lag behind the host's.
-FILE_CLOCK_LAG_NS = 1_000_000_000
-#: Share of an operation's timeout: a wait as long is no usual pause.
-TIMED_OUT_SHARE = 0.9
 #: Share of an operation's timeout: a completion so near to it is the abort's doing.
 FREED_SHARE = 0.97
 #: Members of the largest group whose all_to_all sizes are compared pair by pair, which takes their

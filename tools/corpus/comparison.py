@@ -11,7 +11,12 @@ from tools.corpus.entries import Truth
 
 
 def differences(frozen: Any, now: Any, field: str = "") -> Iterator[str]:
-    """A line for each field that differs, with the frozen value and today's."""
+    """A line for each field that differs, with the frozen value and today's.
+
+    A field that the schema has got since is no difference where it says nothing.
+    """
+    if frozen is _ABSENT and now in (None, []):
+        return
     if isinstance(frozen, dict) and isinstance(now, dict):
         for key in {**frozen, **now}:
             inner = f"{field}.{key}" if field else key

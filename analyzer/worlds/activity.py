@@ -1,0 +1,117 @@
+"""Activity of a rank at the time when its dump was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
+from hanglab.analyzer.flight_recorder.moments import last_event_ns
+from hanglab.analyzer.worlds.thresholds import (
+    COMPARED_OPERATIONS,
+    COPIED_LATER_NS,
+    FILE_CLOCK_LAG_NS,
+    IDLE_UNSEEN_NS,
+    LONGEST_IDLE_NS,
+    LONGEST_PAUSE_NS,
+    ONE_CLOCK_NS,
+    PAUSE_FACTOR,
+    RECENT_NS,
+    RECENT_WITH_STACKS_NS,
+    THREADS_APART_NS,
+    TIMED_OUT_SHARE,
+)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One rank at the moment of its dump, by its own clock; ABSENT where nothing tells."""
+
+    #: The rank was in one of its usual pauses, or in none, when its dump was written.
+    moving: bool = False
+    #: Nanoseconds from its last event to the time of its file, where that may be the dump's.
+    quiet_ns: int = ABSENT
+    #: The longest pause between two of its operations.
+    pause_ns: int = 0
+
+    def idle(self, *, unseen: bool) -> bool:
+        """True if it has done nothing for longer than one can say that a sound job pauses.
+
+        ``unseen``: it may be in an operation that leaves no entry.
+        """
+        limit = IDLE_UNSEEN_NS if unseen else LONGEST_IDLE_NS
+        return self.quiet_ns >= max(limit, self.pause_ns)
+
+
+def activity_of(dump: RankDump) -> Activity:
+    """Both times are of the rank's own host; a copy's is later than the dump's, or absurd."""
+    entries = dump.entries
+    if entries is None:
+        return Activity()
+    created = entries.created_ns[entries.created_ns > 0]
+    if not len(created):
+        return Activity()
+    longest = int(np.diff(created).max()) if len(created) > 1 else 0
+    quiet = dump.written_ns - last_event_ns(entries)
+    if dump.written_ns == ABSENT or not -FILE_CLOCK_LAG_NS <= quiet <= COPIED_LATER_NS:
+        return Activity(pause_ns=longest)
+    usual = _within_timeouts(longest, entries)
+    recent = RECENT_WITH_STACKS_NS if bool((entries.stack != ABSENT).any()) else RECENT_NS
+    patience = min(max(PAUSE_FACTOR * usual, recent), LONGEST_PAUSE_NS)
+    return Activity(quiet < max(usual, patience), max(quiet, 0), longest)
+
+
+def in_usual_pause(dump: RankDump, peers: Iterable[RankDump]) -> bool:
+    """True if a rank was last seen before its peers by less than it has paused before.
+
+    Asked of one whose file has no time that tells when it was dumped: the dumps of a job that
+    moves, taken milliseconds apart, look like this.  Peers on other clocks say nothing.
+    """
+    entries = dump.entries
+    if entries is None or activity_of(dump).quiet_ns != ABSENT:
+        return False
+    usual = _usual_pause_ns(entries)
+    seen = [
+        last_event_ns(peer.entries)
+        for peer in peers
+        if peer.entries is not None and _one_clock(entries, peer.entries)
+    ]
+    return bool(usual and seen) and max(seen) - last_event_ns(entries) < usual
+
+
+def _within_timeouts(pause_ns: int, entries: Entries) -> int:
+    limits = entries.timeout_ms[entries.timeout_ms > 0]
+    if not len(limits):
+        return pause_ns
+    return min(pause_ns, int(float(limits.min()) * 1e6 * TIMED_OUT_SHARE))
+
+
+def _usual_pause_ns(entries: Entries) -> int:
+    """The longest time between two operations in a row; 0 where no clock that works shows any."""
+    timed = entries.created_ns > 0
+    adjacent = (np.diff(entries.record_id) == 1) & timed[1:] & timed[:-1]
+    pauses = np.diff(entries.created_ns)[adjacent]
+    if not len(pauses) or int(pauses.min()) < -THREADS_APART_NS:
+        return 0
+    return _within_timeouts(int(pauses.max()), entries)
+
+
+def _one_clock(one: Entries, other: Entries) -> bool:
+    """True if two ranks entered what both took part in at times that are nearly the same."""
+    names = {group.name: index for index, group in enumerate(other.group_names)}
+    for index, group in enumerate(one.group_names):
+        if group.name not in names:
+            continue
+        mine, theirs = _times(one, index), _times(other, names[group.name])
+        shared = sorted(mine.keys() & theirs.keys())[-COMPARED_OPERATIONS:]
+        if shared:
+            apart = sorted(abs(mine[seq] - theirs[seq]) for seq in shared)
+            return apart[len(apart) // 2] <= ONE_CLOCK_NS
+    return False
+
+
+def _times(entries: Entries, group: int) -> dict[int, int]:
+    rows = (entries.group == group) & ~entries.is_p2p & (entries.created_ns > 0)
+    return dict(zip(entries.seq[rows].tolist(), entries.created_ns[rows].tolist(), strict=True))

@@ -1,0 +1,234 @@
+"""Files grouped into worlds: the dumps of one attempt of one job.
+
+Files are separated by what proves them apart and by nothing else: two dumps of
+one rank that cannot be of one process, or members of the group of all ranks that
+differ.  Which of several worlds a file belongs to is told by its series (names
+that differ in the rank alone), and then by when its operations were issued.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from hanglab.analyzer.flight_recorder.assignment import Claim
+from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.flight_recorder.discovery import name_without_rank
+from hanglab.analyzer.flight_recorder.moments import Moments
+from hanglab.analyzer.worlds.thresholds import AGREEING_SHARE
+
+#: Files by number, as the loader counts them.
+Claims = Mapping[int, Claim]
+
+
+@dataclass(frozen=True)
+class World:
+    """Files, by number, of one attempt of one job."""
+
+    files: tuple[int, ...]
+    #: Index of the world that is a later attempt of the same job; None if there is none.
+    restarted_as: int | None = None
+
+
+def group_files(claims: Claims) -> list[World]:
+    """The worlds that the files are of, each file in one: what nothing parts stays together."""
+    worlds = [part for world in _separate(claims) for part in _by_members(claims, world)]
+    worlds.sort(key=lambda files: (-len(files), files))
+    if len(worlds) == 1:
+        return [World(tuple(sorted(worlds[0])))]
+    return [
+        World(tuple(sorted(files)), _restart_of(claims, worlds, index))
+        for index, files in enumerate(worlds)
+    ]
+
+
+def one_process(one: Claim, other: Claim) -> bool:
+    """False if two dumps of one rank cannot be of one process."""
+    mine, theirs = one.moments, other.moments
+    if _members_differ(one, other):
+        return False
+    shared = mine.records.keys() & theirs.records.keys()
+    if shared:
+        equal = sum(mine.records[number] == theirs.records[number] for number in shared)
+        return equal >= AGREEING_SHARE * len(shared)
+    if ABSENT in (mine.first_record, theirs.first_record, mine.first_ns, theirs.first_ns):
+        return True
+    earlier, later = (mine, theirs) if mine.first_ns <= theirs.first_ns else (theirs, mine)
+    # A process numbers its records on: what came later has the higher numbers.
+    return not (earlier.last_ns < later.first_ns and earlier.last_record >= later.first_record)
+
+
+def _members_differ(one: Claim, other: Claim) -> bool:
+    known = one.whole and other.whole and one.moments.world and other.moments.world
+    return bool(known) and one.moments.world != other.moments.world
+
+
+def _separate(claims: Claims) -> list[list[int]]:
+    """Files parted where dumps of one rank are of several processes."""
+    by_rank: defaultdict[int, list[int]] = defaultdict(list)
+    for number, claim in claims.items():
+        if claim.named is not None:
+            by_rank[claim.named].append(number)
+    processes = {
+        rank: _processes(claims, numbers) for rank, numbers in by_rank.items() if len(numbers) > 1
+    }
+    # The rank with the most of them tells how many worlds there are.
+    most = max(processes, key=lambda rank: (len(processes[rank]), -rank), default=None)
+    if most is None or len(processes[most]) == 1:
+        return [list(claims)] if claims else []
+    process_of = {
+        number: (rank, index)
+        for rank, found in processes.items()
+        for index, numbers in enumerate(found)
+        for number in numbers
+    }
+    worlds = [list(numbers) for numbers in processes[most]]
+    for series in _series(claims, process_of):
+        left = [number for number in series if not any(number in world for world in worlds)]
+        if not left:
+            continue
+        fitting = [world for world in worlds if not _conflict(process_of, world, left)]
+        home = [world for world in fitting if set(world) & set(series)]
+        if not home and fitting:
+            nearest = min(fitting, key=lambda world: _distance(claims, world, left))
+            home = [nearest] if _distance(claims, nearest, left) < _UNRELATED else []
+        if home:
+            home[0].extend(left)
+        else:
+            worlds.append(left)
+    return worlds
+
+
+def _processes(claims: Claims, numbers: Sequence[int]) -> list[list[int]]:
+    """Files of one rank by the process that wrote them."""
+    found: list[list[int]] = []
+    for number in numbers:
+        for process in found:
+            if all(one_process(claims[number], claims[other]) for other in process):
+                process.append(number)
+                break
+        else:
+            found.append([number])
+    return found
+
+
+def _series(claims: Claims, process_of: Mapping[int, tuple[int, int]]) -> list[list[int]]:
+    """Files whose names differ in the rank alone; single ones where that puts worlds together."""
+    by_name: defaultdict[str, list[int]] = defaultdict(list)
+    for number, claim in claims.items():
+        by_name[name_without_rank(claim.source)].append(number)
+    found: list[list[int]] = []
+    for numbers in by_name.values():
+        ranks = [claims[number].named for number in numbers]
+        found += [numbers] if len(set(ranks)) == len(ranks) else [[number] for number in numbers]
+    # Whatever holds one of several processes is laid first: the others join them.
+    return sorted(found, key=lambda series: -sum(number in process_of for number in series))
+
+
+def _conflict(
+    process_of: Mapping[int, tuple[int, int]], world: Sequence[int], files: Sequence[int]
+) -> bool:
+    """True if some rank would be there as two processes."""
+    there = dict(process_of[number] for number in world if number in process_of)
+    for number in files:
+        if number in process_of:
+            rank, index = process_of[number]
+            if there.get(rank, index) != index:
+                return True
+    return False
+
+
+#: Sorts behind every distance of files that may belong together.
+_UNRELATED = (3, 0.0)
+
+
+def _distance(claims: Claims, world: Sequence[int], files: Sequence[int]) -> tuple[int, float]:
+    """By how much the times of operations differ; comparable among worlds, the least is nearest."""
+    if any(_members_differ(claims[one], claims[other]) for one in files for other in world[:1]):
+        return _UNRELATED
+    theirs = [claims[number].moments for number in world]
+    mine = [claims[number].moments for number in files]
+    apart = [
+        abs(step[0] - other.steps[seq][0])
+        for one in mine
+        for other in theirs[:4]
+        for seq, step in one.steps.items()
+        if seq in other.steps
+    ]
+    if apart:
+        return 0, median(apart)
+    windows = _window(mine), _window(theirs)
+    if windows[0] is None or windows[1] is None:
+        return 2, 0.0
+    (a, b), (c, d) = windows[0], windows[1]
+    return 1, max(0.0, c - b, a - d)
+
+
+def _window(moments: Sequence[Moments]) -> tuple[float, float] | None:
+    """From when to when a world's rings tell, whatever the clock of one host."""
+    timed = [one for one in moments if one.first_ns != ABSENT]
+    if not timed:
+        return None
+    return median(one.first_ns for one in timed), median(one.last_ns for one in timed)
+
+
+def _by_members(claims: Claims, world: list[int]) -> list[list[int]]:
+    """Parts of a world in which no dump contradicts another on who is in the group of all ranks.
+
+    Only a rank that the others' list has no place for, or that was dumped before the others
+    began, is taken out: lists of replicas that train side by side may differ.
+    """
+    by_members: defaultdict[int, list[int]] = defaultdict(list)
+    for number in world:
+        claim = claims[number]
+        by_members[claim.moments.world if claim.whole else 0].append(number)
+    unknown = by_members.pop(0, [])
+    if len(by_members) < 2:
+        return [world]
+    main = max(by_members.values(), key=len)
+    size = claims[main[0]].moments.world_size
+    window = _window([claims[number].moments for number in main])
+    parts: list[list[int]] = [[*main, *unknown]]
+    for files in by_members.values():
+        if files is main:
+            continue
+        mine = _window([claims[number].moments for number in files])
+        apart = window is not None and mine is not None and mine[1] < window[0]
+        outside = all((claims[number].named or 0) >= size for number in files)
+        if apart or outside:
+            parts.append(files)
+        else:
+            parts[0].extend(files)
+    return parts
+
+
+def _restart_of(claims: Claims, worlds: Sequence[Sequence[int]], index: int) -> int | None:
+    """The last world that is a later attempt of the same job, if any."""
+    mine = [claims[number].moments for number in worlds[index]]
+    ended = _window(mine)
+    later: list[tuple[float, int]] = []
+    for other, files in enumerate(worlds):
+        theirs = [claims[number].moments for number in files]
+        began = _window(theirs)
+        if other == index or ended is None or began is None or began[0] <= ended[1]:
+            continue
+        # Where the ring has lost its beginning, it may have run beside the first all the time.
+        if all(one.first_record == 0 for one in theirs if one.records) and _same_job(mine, theirs):
+            later.append((began[0], other))
+    return max(later)[1] if later else None
+
+
+def _same_job(one: Sequence[Moments], other: Sequence[Moments]) -> bool:
+    """True if two worlds have the same ranks and begin with the same operations."""
+    if {m.world for m in one if m.world} != {m.world for m in other if m.world}:
+        return False
+    mine, theirs = _operations(one), _operations(other)
+    shared = mine.keys() & theirs.keys()
+    equal = sum(mine[seq] == theirs[seq] for seq in shared)
+    return bool(shared) and equal >= AGREEING_SHARE * len(shared)
+
+
+def _operations(moments: Sequence[Moments]) -> dict[int, str]:
+    return {seq: op for one in moments for seq, (_, op) in one.steps.items()}
