@@ -93,9 +93,11 @@ def _world_graph(
     source: DumpSource,
     expected: Sequence[int] | None,
 ) -> WorldGraph:
+    moving: set[int] = set()
     graph = graph_of_summaries(merged, source, expected=expected)
-    moving = _in_usual_pauses(graph, merged, source)
-    if moving:
+    while more := _in_usual_pauses(graph, merged, source):
+        # Without them, waiting ends elsewhere.
+        moving.update(more)
         graph = graph_of_summaries(merged, source, expected=expected, progressing=moving)
     return WorldGraph(graph, world.mapped.unusable, world.name, world.set_aside)
 

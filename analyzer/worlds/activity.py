@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump, State
 from hanglab.analyzer.flight_recorder.moments import last_event_ns
 from hanglab.analyzer.worlds.thresholds import (
+    CLOCK_UNSET_NS,
     COMPARED_OPERATIONS,
     COPIED_LATER_NS,
     FILE_CLOCK_LAG_NS,
+    FIRST_PAUSE_NS,
     IDLE_UNSEEN_NS,
+    KNOWN_PAUSES,
+    LATE_FACTOR,
     LONGEST_IDLE_NS,
     LONGEST_PAUSE_NS,
     ONE_CLOCK_NS,
@@ -22,6 +26,7 @@ from hanglab.analyzer.worlds.thresholds import (
     RECENT_WITH_STACKS_NS,
     THREADS_APART_NS,
     TIMED_OUT_SHARE,
+    VARIATION_FACTOR,
 )
 
 
@@ -64,7 +69,7 @@ def activity_of(dump: RankDump) -> Activity:
 
 
 def in_usual_pause(dump: RankDump, peers: Iterable[RankDump]) -> bool:
-    """True if a rank was last seen before its peers by less than it has paused before.
+    """True if a rank was last seen so little before its peers that it need not be late.
 
     Asked of one whose file has no time that tells when it was dumped: the dumps of a job that
     moves, taken milliseconds apart, look like this.  Peers on other clocks say nothing.
@@ -72,13 +77,13 @@ def in_usual_pause(dump: RankDump, peers: Iterable[RankDump]) -> bool:
     entries = dump.entries
     if entries is None or activity_of(dump).quiet_ns != ABSENT:
         return False
-    usual = _usual_pause_ns(entries)
+    expected = last_event_ns(entries) + _expected_within_ns(entries)
     seen = [
         last_event_ns(peer.entries)
         for peer in peers
         if peer.entries is not None and _one_clock(entries, peer.entries)
     ]
-    return bool(usual and seen) and max(seen) - last_event_ns(entries) < usual
+    return bool(seen) and max(seen) < expected
 
 
 def _within_timeouts(pause_ns: int, entries: Entries) -> int:
@@ -88,18 +93,31 @@ def _within_timeouts(pause_ns: int, entries: Entries) -> int:
     return min(pause_ns, int(float(limits.min()) * 1e6 * TIMED_OUT_SHARE))
 
 
-def _usual_pause_ns(entries: Entries) -> int:
-    """The longest time between two operations in a row; 0 where no clock that works shows any."""
-    timed = entries.created_ns > 0
+def _expected_within_ns(entries: Entries) -> int:
+    """Time after its last event by which a rank is late if it has done nothing.
+
+    By the pauses between operations in a row, the longest and how much they vary; 0 where its
+    clock does not work, and in a dump of open operations alone, which shows a queue and no pause.
+    """
+    timed = entries.created_ns > CLOCK_UNSET_NS
+    finished = entries.retired | (entries.state == State.COMPLETED)
+    if not timed.any() or not (finished.any() or int(entries.record_id[0]) == 0):
+        return 0
     adjacent = (np.diff(entries.record_id) == 1) & timed[1:] & timed[:-1]
     pauses = np.diff(entries.created_ns)[adjacent]
-    if not len(pauses) or int(pauses.min()) < -THREADS_APART_NS:
+    if len(pauses) < KNOWN_PAUSES:
+        return FIRST_PAUSE_NS
+    if int(pauses.min()) < -THREADS_APART_NS:
         return 0
-    return _within_timeouts(int(pauses.max()), entries)
+    longest = _within_timeouts(int(pauses.max()), entries)
+    return int(LATE_FACTOR * longest) + VARIATION_FACTOR * max(0, longest - int(pauses.min()))
 
 
 def _one_clock(one: Entries, other: Entries) -> bool:
-    """True if two ranks entered what both took part in at times that are nearly the same."""
+    """True if two ranks entered what both took part in at times that are nearly the same.
+
+    Where they share nothing, their last events tell.
+    """
     names = {group.name: index for index, group in enumerate(other.group_names)}
     for index, group in enumerate(one.group_names):
         if group.name not in names:
@@ -109,7 +127,7 @@ def _one_clock(one: Entries, other: Entries) -> bool:
         if shared:
             apart = sorted(abs(mine[seq] - theirs[seq]) for seq in shared)
             return apart[len(apart) // 2] <= ONE_CLOCK_NS
-    return False
+    return abs(last_event_ns(one) - last_event_ns(other)) <= ONE_CLOCK_NS
 
 
 def _times(entries: Entries, group: int) -> dict[int, int]:

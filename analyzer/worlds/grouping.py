@@ -45,7 +45,7 @@ def group_files(claims: Claims) -> list[World]:
 
 
 def one_process(one: Claim, other: Claim) -> bool:
-    """False if two dumps of one rank cannot be of one process."""
+    """False if two dumps of one rank are not of one process and one time of its life."""
     mine, theirs = one.moments, other.moments
     if _members_differ(one, other):
         return False
@@ -55,9 +55,14 @@ def one_process(one: Claim, other: Claim) -> bool:
         return equal >= AGREEING_SHARE * len(shared)
     if ABSENT in (mine.first_record, theirs.first_record, mine.first_ns, theirs.first_ns):
         return True
-    earlier, later = (mine, theirs) if mine.first_ns <= theirs.first_ns else (theirs, mine)
-    # A process numbers its records on: what came later has the higher numbers.
-    return not (earlier.last_ns < later.first_ns and earlier.last_record >= later.first_record)
+    # Nothing shows that rings without a common moment are of one process: a job that hung may
+    # lie beside another that went on.
+    return (
+        mine.first_ns <= theirs.last_ns
+        and theirs.first_ns <= mine.last_ns
+        and mine.first_record <= theirs.last_record
+        and theirs.first_record <= mine.last_record
+    )
 
 
 def _members_differ(one: Claim, other: Claim) -> bool:
