@@ -23,6 +23,8 @@ _HANGS = "The job hangs, but the evidence does not show why."
 def healthy(facts: CaseFacts) -> Verdict | None:
     """A verdict if the job ended well, still moves, or shows nothing unfinished; else None."""
     if facts.case:
+        if _unseen(facts):
+            return None
         if facts.all_succeeded:
             why = "Every rank came to its end with exit code 0."
         elif facts.stuck or any(v.failed for v in facts.ranks.values()) or not facts.ranks:
@@ -52,6 +54,12 @@ def healthy(facts: CaseFacts) -> Verdict | None:
         inputs=facts.inputs,
         advice="Get " + ", ".join(speed.would_decide) + "." if speed.unseen else "Nothing to do.",
     )
+
+
+def _unseen(facts: CaseFacts) -> list[int]:
+    """Ranks that nobody could compare with their peers: they may be the slow ones."""
+    seen = {rank for rank, view in facts.ranks.items() if view.progress is not None}
+    return sorted({*facts.ranks, *facts.inputs.missing_ranks} - seen) if seen else []
 
 
 def _makes_progress(facts: CaseFacts) -> bool:
@@ -229,6 +237,8 @@ def _needs(facts: CaseFacts) -> list[str]:
             for rank, view in sorted(facts.ranks.items())
             if view.ended is None and view.position.place is StackPlace.UNKNOWN
         ]
+        if not facts.stuck:
+            needs += [f"rank {rank}'s progress" for rank in _unseen(facts)]
     else:
         if graph.world_size_unknown:
             needs.append(f"the dumps of any ranks after {max(graph.expected)}")
@@ -291,6 +301,14 @@ def _unproved_health(facts: CaseFacts) -> str:
     idle = unusual_idle_time(facts) if facts.case else None
     if idle is not None:
         return _idle_summary(facts, idle)
+    unseen = _unseen(facts) if facts.case and not facts.stuck else []
+    if unseen:
+        verb = "has" if len(unseen) == 1 else "have"
+        return (
+            f"Nothing wrong was found, but {name_ranks(unseen)} {verb} left no progress, so "
+            f"whether {'it keeps its' if len(unseen) == 1 else 'they keep their'} peers waiting "
+            "cannot be told."
+        )
     if graph.empty and not facts.case:
         left = "a dump that tells" if len(graph.empty) == 1 else "dumps that tell"
         return (
@@ -309,10 +327,10 @@ def _unproved_health(facts: CaseFacts) -> str:
             f"many ranks the job has: some after {max(graph.expected)} may have left no dump."
         )
     if graph.idle_s and not facts.case:
-        unseen = ", or in a send or receive, which leaves no entry," if graph.silent_p2p else ""
+        traceless = ", or in a send or receive, which leaves no entry," if graph.silent_p2p else ""
         return (
             "All operations that the dumps know of are finished, but no rank had done anything "
             f"for {graph.idle_s:.0f} s when they were written: whether the job was through or "
-            f"stood still outside of them{unseen} cannot be told."
+            f"stood still outside of them{traceless} cannot be told."
         )
     return "The evidence does not show whether the job is sound."

@@ -1,0 +1,133 @@
+"""A hang needs proof that nothing moved, and health that everybody was seen."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from foreign_jobs import START_NS, TICK_NS, Job, dump
+from graph_rows import Row, dump_object, world
+from test_foreign_jobs import JOBS, Programs
+
+from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.program.torch_pickle import torch_pickle
+from hanglab.analyzer.verdict import Status
+
+MINUTE_NS = 60 * 1_000_000_000
+
+
+def write(folder: Path, job: Job, early: dict[int, bytes]) -> None:
+    """Dumps of all ranks, as a copy without the times of the files leaves them."""
+    for rank in job.programs:
+        data = early.get(rank) or pickle.dumps(dump(job, rank, ring=None, clock_ns=0), 2)
+        (folder / f"trace_{rank}").write_bytes(data)
+
+
+@pytest.mark.parametrize("make", JOBS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("earlier_ms", [0, 5, 20, 100])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rank_dumped_earlier_than_its_peers_is_not_accused(
+    tmp_path: Path, make: Callable[[], Programs], earlier_ms: int, seed: int
+) -> None:
+    random = Random(1000 * earlier_ms + seed)
+    job = Job(make(), random)
+    job.run(20 + random.randrange(60))
+    rank = random.choice(sorted(job.programs))
+    early = {rank: pickle.dumps(dump(job, rank, ring=None, clock_ns=0), 2)}
+    until = job.now + earlier_ms * 1_000_000 // TICK_NS
+    while job.now < until and job.run(1):
+        pass
+    write(tmp_path, job, early)
+    verdict = analyze(tmp_path)
+    assert verdict.status in (Status.HEALTHY, Status.INCONCLUSIVE)
+    assert (verdict.culprits, verdict.findings) == ([], [])
+
+
+def gloo_or_nccl(folder: Path, backend: str, ranks: int, written_ns: int | None) -> None:
+    """A job of which all is finished, and whose files were written so long after that."""
+    rows = [Row("all_reduce", seq) for seq in range(1, 41)]
+    for rank in range(ranks):
+        made = dump_object(rows, backend=backend, members=world(ranks))
+        for index, entry in enumerate(made["entries"]):
+            entry["time_created_ns"] = START_NS + index * 10_000_000 + rank * 40_000
+        path = folder / f"rank_{rank}"
+        path.write_bytes(torch_pickle(made))
+        if written_ns is not None:
+            last_ns = made["entries"][-1]["time_created_ns"]
+            os.utime(path, ns=(last_ns + written_ns,) * 2)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 7])
+@pytest.mark.parametrize("minutes", [30, 45, 300])
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def test_a_job_idle_for_half_an_hour_is_not_healthy(
+    tmp_path: Path, backend: str, minutes: int, ranks: int
+) -> None:
+    gloo_or_nccl(tmp_path, backend, ranks, minutes * MINUTE_NS)
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.INCONCLUSIVE, [])
+    assert verdict.inputs.would_decide == ["stacks of all ranks", "a later dump of each rank"]
+    assert f"for {minutes * 60} s when they were written" in verdict.summary
+
+
+@pytest.mark.parametrize("written_ns", [0, 2_000_000_000, 400 * 24 * 60 * MINUTE_NS, None])
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def test_a_job_that_had_just_moved_is_healthy_and_absurd_times_say_nothing(
+    tmp_path: Path, backend: str, written_ns: int | None
+) -> None:
+    gloo_or_nccl(tmp_path, backend, 4, written_ns)
+    assert analyze(tmp_path).status is Status.HEALTHY
+
+
+def test_sends_that_leave_no_entry_may_hang_behind_what_is_finished(tmp_path: Path) -> None:
+    gloo_or_nccl(tmp_path, "gloo", 2, 5 * MINUTE_NS)
+    verdict = analyze(tmp_path)
+    assert verdict.status is Status.INCONCLUSIVE
+    assert "or in a send or receive, which leaves no entry" in verdict.summary
+
+
+def test_one_rank_that_moves_shows_that_the_job_is_not_idle(tmp_path: Path) -> None:
+    gloo_or_nccl(tmp_path, "nccl", 4, 30 * MINUTE_NS)
+    last_ns = START_NS + 39 * 10_000_000
+    os.utime(tmp_path / "rank_2", ns=(last_ns + 100_000_000,) * 2)
+    assert analyze(tmp_path).status is Status.HEALTHY
+
+
+@pytest.mark.parametrize("late_ns", [MINUTE_NS, 30 * MINUTE_NS])
+@pytest.mark.parametrize("culprit", [0, 3])
+def test_a_file_time_long_after_the_last_event_proves_that_nobody_came(
+    tmp_path: Path, culprit: int, late_ns: int
+) -> None:
+    rows = [Row("all_reduce", seq) for seq in range(1, 41)]
+    for rank in range(5):
+        mine = rows if rank == culprit else [*rows, Row("all_reduce", 41, done=False)]
+        made = dump_object(mine, members=world(5))
+        for index, entry in enumerate(made["entries"]):
+            entry["time_created_ns"] = START_NS + index * 10_000_000 + rank * 40_000
+        path = tmp_path / f"rank_{rank}"
+        path.write_bytes(torch_pickle(made))
+        os.utime(path, ns=(START_NS + late_ns,) * 2)
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.HUNG, [culprit])
+
+
+@pytest.mark.parametrize("culprit", [0, 3])
+def test_what_a_peer_did_long_after_the_rank_was_last_seen_proves_it_too(
+    tmp_path: Path, culprit: int
+) -> None:
+    """Its wait was given up: the newest event of any rank says how long nothing moved."""
+    rows = [Row("all_reduce", seq) for seq in range(1, 41)]
+    for rank in range(5):
+        timed_out = {"time_discovered_completed_ns": START_NS + 11 * MINUTE_NS}
+        waits = Row("all_reduce", 41, done=False, state="completed", extra=timed_out)
+        mine = rows if rank == culprit else [*rows, waits]
+        made = dump_object(mine, members=world(5), status={0: (len(mine), 40)})
+        for index, entry in enumerate(made["entries"]):
+            entry["time_created_ns"] = START_NS + index * 10_000_000 + rank * 40_000
+        (tmp_path / f"rank_{rank}").write_bytes(torch_pickle(made))
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.HUNG, [culprit])
