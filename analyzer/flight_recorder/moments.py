@@ -9,7 +9,7 @@ import numpy as np
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Bool, Entries, Int64, RankDump
 
 #: Samples of one dump: numbers that a power of two divides, so that dumps share them.
-SAMPLES = 32
+SAMPLES = 16
 
 _DEFAULT_NAME = "0"
 _DEFAULT_DESCRIPTION = "default_pg"
