@@ -11,12 +11,9 @@ import torch.distributed as dist
 from hanglab.harness import Cause, Expect, scenario
 
 
-def shared_file(rank):
-    """Path of a file of all ranks, which goes with rank 0."""
-    path = [""]
-    if rank == 0:
-        shared_file.kept = tempfile.TemporaryFile()
-        path = [f"/proc/{os.getpid()}/fd/{shared_file.kept.fileno()}"]
+def path_for_all(file):
+    """Path of rank 0's file, by which its peers open it."""
+    path = [f"/proc/{os.getpid()}/fd/{file.fileno()}"]
     dist.broadcast_object_list(path)
     return path[0]
 
@@ -35,7 +32,8 @@ def locked(path):
 )
 def file_lock(job):
     model = torch.nn.Linear(64, 8)
-    index = shared_file(job.rank)
+    temporary = tempfile.TemporaryFile()
+    index = path_for_all(temporary)
     for step in job.steps(20):
         with job.section("forward_backward"):
             model(job.batch(64)).sum().backward()
