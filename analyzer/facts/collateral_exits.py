@@ -32,7 +32,21 @@ def mark_collateral(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
             replace(t, consequence=True, collateral=True) if t.view.rank in ranks else t
             for t in found
         ]
-    return found
+    return _after_first_sticky(found)
+
+
+def _after_first_sticky(found: list[Failure]) -> list[Failure]:
+    """Device errors of several ranks: the first may be why the others follow.
+
+    A GPU reads its peers' memory, and what one leaves broken breaks the next.
+    """
+    times = [t.at_ns for t in found if t.sticky and not t.consequence and t.at_ns is not None]
+    if not times:
+        return found
+    last_ns = min(times) + END_BLUR_NS
+    return [
+        replace(t, consequence=True) if t.sticky and (t.at_ns or 0) > last_ns else t for t in found
+    ]
 
 
 def _ended_after_failure(found: list[Failure]) -> list[Failure]:
@@ -75,18 +89,19 @@ def _failed_after_an_end(found: list[Failure]) -> list[Failure]:
 
     A handler of the signal by which it ends the others may leave in any way it likes.
     """
-    ends = [
-        (end, t.view.rank)
-        for t in found
-        if _is_first(t, _SENT) and (end := _failed_at(t)) is not None
-    ]
+    ends = [(end, t) for t in found if _is_first(t, _SENT) and (end := _failed_at(t)) is not None]
     if not ends:
         return []
-    end_ns, rank = min(ends)
+    end_ns, first = min(ends, key=lambda end: (end[0], end[1].view.rank))
     late = [
         t
         for t in found
-        if t.view.rank != rank and not t.consequence and t.at_ns is not None and t.at_ns > end_ns
+        if t is not first
+        and not t.consequence
+        and t.at_ns is not None
+        and t.at_ns > end_ns
+        # No signal brings a device error about; a peer that had waited for it gave up.
+        and not (t.sticky and first.gave_up)
     ]
     return [t for t in late if t.source == "exceptions" or (t.at_ns or 0) > end_ns + END_BLUR_NS]
 

@@ -7,60 +7,24 @@ time limits that struck, which a peer's absence brought about.
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hanglab.analyzer.facts.case_facts import RankView
+from hanglab.analyzer.facts.error_texts import (
+    JOIN_FAILED,
+    ErrorText,
+    Kind,
+    classify,
+    gave_up,
+    matching_line,
+)
+from hanglab.analyzer.facts.printed_errors import PrintedError, sticky_error
 from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.records import StackFrame
 
-#: What a rank raises because a peer is gone, late or different: no reason of its own.
-_CONSEQUENCE = re.compile(
-    r"Connection closed by peer|Connection reset by peer|Connection refused|Broken pipe"
-    r"|Timed out waiting|Application timeout|wait timeout|Wait timeout|Socket closed"
-    r"|gloo[/\\]|preamble\.length|NCCL (?:communicator|error)|ncclRemoteError"
-    r"|ncclSystemError|ncclInternalError|remote process exited|failed to recv|recvValue failed"
-    r"|sendBytes failed|recvBytes failed|DistNetworkError|DistBackendError"
-    r"|ended, so its group|watchdog|collective operation timeout|Pipe: |monitoredBarrier"
-)
-#: Of these: what it raises because a peer did not come in time, dead or alive.
-_GAVE_UP = re.compile(
-    r"Timed out waiting|Application timeout|[Ww]ait timeout|watchdog|collective operation timeout"
-    r"|failed to pass monitoredBarrier|timed out in monitoredBarrier"
-)
-_BY_TEXT: tuple[tuple[Cause, re.Pattern[str]], ...] = (
-    (
-        Cause.SHM_EXHAUSTED,
-        re.compile(
-            r"insufficient shared memory|unable to (?:write to file|allocate shared memory)"
-            r".*(?:/torch_|shm)|/dev/shm.*No space left|No space left.*/dev/shm"
-        ),
-    ),
-    (
-        Cause.LOADER_WORKER_DIED,
-        re.compile(
-            r"DataLoader worker \(pid(?:\(s\))? [^)]*\) "
-            r"(?:is killed by signal|exited unexpectedly)"
-        ),
-    ),
-    (Cause.GPU_OOM, re.compile(r"CUDA out of memory|HIP out of memory|OutOfMemoryError")),
-    (Cause.DISK_FULL, re.compile(r"No space left on device|Disk quota exceeded|\[Errno 28\]")),
-    (Cause.FD_EXHAUSTED, re.compile(r"Too many open files|\[Errno 24\]")),
-    (
-        Cause.PIDS_EXHAUSTED,
-        re.compile(
-            r"can't start new thread|Resource temporarily unavailable.*(?:fork|clone)"
-            r"|BlockingIOError: \[Errno 11\]"
-        ),
-    ),
-)
-_RENDEZVOUS = re.compile(
-    r"Address already in use|EADDRINUSE|waiting for clients|DistStoreError|rendezvous"
-    r"|Rendezvous|could not resolve|Failed to resolve|The server socket has failed"
-)
 #: Signals that a process brings on itself.
 _FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 _JOINING = frozenset({"init_process_group", "rendezvous", "_create_c10d_store"})
@@ -83,6 +47,8 @@ class Failure:
     gave_up: bool = False
     #: True where somebody else ended it, after a peer's failure or together with its peers.
     collateral: bool = False
+    #: True where it is of a kind that no process survives: a CUDA error, memory overwritten.
+    sticky: bool = False
 
 
 def from_text(
@@ -95,28 +61,55 @@ def from_text(
     confidence: float = 0.97,
     because: Iterable[str] = (),
 ) -> Failure:
+    """The failure that an exception is; ``because`` are the errors that led to it."""
     text = f"{type_}: {message}"
     frame = view.code.innermost_user(frames)
-    detail = text.strip().splitlines()[0][:300]
-    joining = any(f.function in _JOINING for f in frames)
-    for cause, pattern in _BY_TEXT:
-        if pattern.search(text):
-            return Failure(view, cause, detail, frame, at_ns, False, source, confidence)
-    if joining and _RENDEZVOUS.search(text):
-        return Failure(view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source, confidence)
-    # Whoever wraps such an error, or fails in its handling, fails of it all the same.
     said = "\n".join([text, *because])
+    row = _telling_row(text, said)
+    if row is not None and row.kind is Kind.ROOT and not row.between_ranks:
+        detail, cause = _quote(said, row), row.cause or Cause.EXCEPTION
+        return Failure(
+            view, cause, detail, frame, at_ns, False, source, confidence, sticky=row.sticky
+        )
+    detail = _first_line(text)
+    joining = any(f.function in _JOINING for f in frames)
+    if joining and JOIN_FAILED.pattern.search(text):
+        return Failure(view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source, confidence)
     return Failure(
         view,
         Cause.EXCEPTION,
         detail,
         frame,
         at_ns,
-        bool(_CONSEQUENCE.search(said)),
+        row is not None,
         source,
         confidence,
-        gave_up=bool(_GAVE_UP.search(said)),
+        gave_up=gave_up(said),
     )
+
+
+def _telling_row(text: str, said: str) -> ErrorText | None:
+    """The row of an error: a root that it names itself, or one that nobody survives.
+
+    Whoever wraps a consequence, or fails in its handling, fails of it all the same.
+    """
+    return (
+        classify(text, Kind.ROOT)
+        or classify(said, Kind.ROOT, sticky=True)
+        or classify(said, Kind.CONSEQUENCE)
+        or classify(said, Kind.ROOT)
+    )
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[0][:300]
+
+
+def _quote(text: str, row: ErrorText) -> str:
+    """The error's first line, and that which tells where it is another."""
+    first = _first_line(text)
+    telling = matching_line(text.splitlines(), row.pattern)
+    return first if not telling or row.pattern.search(first) else f"{first[:150]} {telling}"
 
 
 def _exit_failure(view: RankView) -> Failure | None:
@@ -128,7 +121,7 @@ def _exit_failure(view: RankView) -> Failure | None:
     if number is None and end.code is not None and end.code > 128 and end.code - 128 < 65:
         number = end.code - 128
     said = view.stderr[-4000:]
-    aborted_by_backend = number == signal.SIGABRT and bool(_CONSEQUENCE.search(said))
+    felt = number == signal.SIGABRT and classify(said, Kind.CONSEQUENCE) is not None
     if number is not None:
         try:
             name = signal.Signals(number).name
@@ -150,15 +143,15 @@ def _exit_failure(view: RankView) -> Failure | None:
         detail,
         frame,
         end.at.wall_ns,
-        aborted_by_backend,
+        felt,
         "exit",
         confidence=0.95,
-        gave_up=aborted_by_backend and bool(_GAVE_UP.search(said)),
+        gave_up=felt and gave_up(said),
     )
 
 
-def failure_of(view: RankView) -> Failure | None:
-    """The rank's own earliest failure, or None."""
+def _own_failure(view: RankView) -> Failure | None:
+    """The rank's failure by its earliest exception, its last traceback or its exit."""
     if view.exceptions:
         raised = min(view.exceptions, key=lambda e: e.at.wall_ns)
         known = raised.type not in ("KeyboardInterrupt", "SystemExit")
@@ -184,5 +177,55 @@ def failure_of(view: RankView) -> Failure | None:
                 list(last.frames),
                 end.at.wall_ns if end else None,
                 "stderr",
+                because=last.because,
             )
     return _exit_failure(view)
+
+
+def failure_of(view: RankView) -> Failure | None:
+    """The rank's own earliest failure, or None.
+
+    What no process survives is why it failed wherever its log holds it, however it ended: the
+    main thread may know no more than that communication was aborted.
+    """
+    failure = _own_failure(view)
+    if failure is None or not (failure.consequence or failure.source == "exit"):
+        return failure
+    printed = sticky_error(view.stderr, failure.at_ns)
+    return failure if printed is None else _by_log(failure, printed)
+
+
+def _by_log(failure: Failure, printed: PrintedError) -> Failure:
+    """A failure whose reason the log tells; its place and its end stay."""
+    return replace(
+        failure,
+        cause=printed.row.cause or failure.cause,
+        detail=printed.line
+        if failure.source != "exit"
+        else f"{failure.detail}: {printed.line}"[:400],
+        at_ns=printed.at_ns if printed.at_ns is not None else failure.at_ns,
+        consequence=False,
+        source="stderr",
+        confidence=max(failure.confidence, 0.97),
+        gave_up=False,
+        sticky=True,
+    )
+
+
+def printed_failure(view: RankView) -> Failure | None:
+    """The failure of a rank that lives, by what no process survives in its log; None without."""
+    printed = sticky_error(view.stderr) if view.ended is None else None
+    if printed is None:
+        return None
+    cause = printed.row.cause or Cause.EXCEPTION
+    return Failure(
+        view,
+        cause,
+        printed.line,
+        view.position.user,
+        None,
+        False,
+        "stderr",
+        confidence=0.9,
+        sticky=True,
+    )

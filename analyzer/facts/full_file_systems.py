@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
+from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.thresholds import (
     FULL_DISK_BYTES,
     FULL_DISK_LEAST_BYTES,
     FULL_DISK_SHARE,
 )
+from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.host_records import FileSystem
 
 #: What belongs to shared memory, which is a file system too.
-SHARED_MEMORY = re.compile(r"shared memory|/dev/shm|</?torch_\d+_|nccl-[A-Za-z0-9]{6}")
+SHARED_MEMORY = texts_of(Cause.SHM_EXHAUSTED, Kind.HINT)
 
 
 def is_full(space: FileSystem) -> bool:

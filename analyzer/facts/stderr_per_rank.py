@@ -14,7 +14,10 @@ from collections.abc import Iterable, Mapping
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.thresholds import COMPARED_STDERR
 
-_NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:")
+#: Torch's names of a rank: before a line, or as a member of the default group.
+_NAMED = re.compile(r"^\[[^\]]*rank(?P<rank>\d+)\]:|\[PG (?:ID )?0 [^\]]*\bRank (?P<member>\d+)\]")
+#: What NCCL puts before its lines: host, process, thread and device.
+_OF_PROCESS = re.compile(r"^\S+:(?P<pid>\d+):\d+ \[\d+\] ")
 _FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 #: What C++ and faulthandler write of a process that is about to die, and how it goes on.
 _DYING = re.compile(r"^(?:terminate called |Fatal Python error: )")
@@ -42,7 +45,7 @@ def _separate(neighbours: list[RankView], common: str) -> None:
         if text and not _is_shared(text, texts, common):
             continue
         text = common or text
-        own = _prefixed_lines(text, view.rank)
+        own = _named_lines(text, view)
         view.stderr = own + (_dying_lines(text) if dying == [view] else "")
 
 
@@ -50,13 +53,17 @@ def _is_shared(text: str, texts: list[str], common: str) -> bool:
     return texts.count(text) > 1 or text[-COMPARED_STDERR:] in common
 
 
-def _prefixed_lines(text: str, rank: int) -> str:
-    """The lines that bear the rank's name."""
-    return "".join(
-        line
-        for line in text.splitlines(keepends=True)
-        if (match := _NAMED.match(line)) and int(match["rank"]) == rank
-    )
+def _named_lines(text: str, view: RankView) -> str:
+    """The lines that bear the name of the rank, or of its process."""
+    return "".join(line for line in text.splitlines(keepends=True) if _names(line, view))
+
+
+def _names(line: str, view: RankView) -> bool:
+    match = _NAMED.search(line)
+    if match is not None:
+        return int(match["rank"] or match["member"]) == view.rank
+    process = _OF_PROCESS.match(line)
+    return process is not None and int(process["pid"]) == view.pid
 
 
 def _dying_lines(text: str) -> str:

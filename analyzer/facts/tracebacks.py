@@ -21,22 +21,35 @@ _DUMPED = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<fun
 _PREFIX = re.compile(r"^\[[^\]]*rank\d+\]:\s?")
 
 
+#: What Python prints between an exception and one that it led to.
+_LED_TO = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+
+
 @dataclass(frozen=True)
 class Traceback:
-    """``frames`` innermost first, as everywhere."""
+    """``frames`` innermost first, as everywhere.
+
+    ``because`` are the exceptions that led to it, the latest first, each as ``type: message``.
+    """
 
     type: str
     message: str
     frames: tuple[StackFrame, ...]
+    because: tuple[str, ...] = ()
 
 
 def printed_tracebacks(text: str) -> list[Traceback]:
     """All complete tracebacks in ``text``, in the order in which they were printed."""
     lines = [_PREFIX.sub("", line) for line in text.splitlines()]
     found: list[Traceback] = []
+    chained = False
     i = 0
     while i < len(lines):
         if lines[i].strip() != _HEAD:
+            chained = chained or lines[i].strip() in _LED_TO
             i += 1
             continue
         i += 1
@@ -49,9 +62,11 @@ def printed_tracebacks(text: str) -> list[Traceback]:
         if i < len(lines):
             match = _ERROR.match(lines[i])
             if match and frames:
-                found.append(
-                    Traceback(match["type"], match["message"] or "", tuple(reversed(frames)))
-                )
+                above = found[-1] if chained and found else None
+                led = () if above is None else (f"{above.type}: {above.message}", *above.because)
+                message = match["message"] or ""
+                found.append(Traceback(match["type"], message, tuple(reversed(frames)), led))
+                chained = False
     return found
 
 

@@ -39,6 +39,17 @@ PHRASES = (
     r"out of shared memory", r"</?torch_\d+_", r"received 0 items of ancdata",
     r"while trying to connect", r"clients joined", r"[Tt]hread creation failed",
     r"received signal", r"Xid", r"NVRM", r"process exited", r"(?:was )?ended(?: with| by)",
+    r"an illegal memory access was encountered", r"an illegal instruction was encountered",
+    r"unspecified launch failure", r"misaligned address", r"invalid program counter",
+    r"operation not supported on global/shared address space", r"device-side assert triggered",
+    r"the launch timed out and was terminated", r"uncorrectable ECC error encountered",
+    r"uncorrectable NVLink error", r"hardware stack error", r"GPU has fallen off the bus",
+    r"GPU is lost", r"Invalid access of peer GPU memory over nvlink", r"Triton Error",
+    r"HIP error", r"Cuda failure", r"ncclInvalidUsage", r"ncclInvalidArgument",
+    r"Got completion from peer", r"Got async event", r"local catastrophic error",
+    r"double free or corruption", r"(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupt)",
+    r"corrupted size", r"stack smashing detected", r"std::bad_alloc", r"Pair is not connected",
+    r"state_ >= CONNECTED", r"monitoredBarrier", r"Monitored Barrier", r"connectFullMesh",
 )  # fmt: skip
 _PHRASE = re.compile("|".join(PHRASES))
 
@@ -54,6 +65,7 @@ send reduce gather scatter allreduce allgather tensor tensors shape dtype shapes
 got bytes device memory worker workers DataLoader pid pids killed exited unexpectedly dev unknown
 none None nothing moved wrote dump itself hanglab sent could read written had its torch wrote
 Errno limit higher open files bus out-of-memory RAM manager shared
+with Rank Ranks ms pass prev vs hca vendor opcode len status CUDA HIP
 """.split()
 _WORDS = frozenset(_EXTRA) | frozenset(
     word
@@ -68,6 +80,8 @@ _TOKEN = re.compile(
     r"|(?P<other>[^\w]|.)",
     re.DOTALL,
 )
+#: Words with a slash or a point in them that belong to libraries.
+_PUBLIC_PATHS = frozenset({"preamble.length", "gloo/transport", "NET/IB"})
 #: What libraries say of sizes that do not match: kept with its numbers, which tell them apart.
 _VERBATIM = re.compile(r"(?:op\.)?preamble\.length <= op\.nbytes\. \d+ vs \d+")
 _PUNCTUATION = frozenset(" \t\n()[]{}:;,.!?'\"=<>-+*/|#&%")
@@ -160,7 +174,7 @@ def _kept(match: re.Match[str]) -> str:
     if match["shm"]:
         return text
     if match["word"]:
-        if text in _WORDS or text in _BUILTINS or text in ("preamble.length", "gloo/transport"):
+        if text in _WORDS or text in _BUILTINS or text in _PUBLIC_PATHS:
             return text
         head = re.match(r"[A-Za-z']+", text)
         # A path into gloo's own sources, as its errors begin with.

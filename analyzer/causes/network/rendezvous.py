@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.error_texts import (
+    JOIN_TIMED_OUT,
+    MESH_FAILED,
+    PEER_AT_LOOPBACK,
+    PORT_TAKEN,
+    UNREACHED,
+)
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.resource_failures import location_of, text_of
@@ -21,21 +27,8 @@ from hanglab.analyzer.wording import name_line, name_ranks
 _SEEKING = frozenset(
     {"_create_c10d_store", "_tcp_rendezvous_handler", "_env_rendezvous_handler", "rendezvous"}
 )
-_UNREACHED = re.compile(
-    r"while trying to connect to|[Cc]onnection refused|No route to host|Network is unreachable"
-    r"|Name or service not known|[Ff]ailed to resolve|could not resolve|failed to connect"
-    r"|client socket has (?:failed|timed out)"
-)
-_TAKEN = re.compile(r"EADDRINUSE|[Aa]ddress already in use|Cannot assign requested address")
-_WAITED = re.compile(r"waiting for clients|clients joined|Timed out|wait timeout|timed out")
 #: What must be the same on all ranks for them to meet.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-#: gloo, of a peer that had told a loopback address: the port.
-_PEER_HERE = re.compile(
-    r"connectFullMesh failed.*remote=\[(?:127\.[\d.]+|::1|::ffff:127\.[\d.]+)\]:(\d+)", re.DOTALL
-)
-#: gloo, of any peer: whoever says so is not the one that cannot be reached.
-_PEER = re.compile(r"connectFullMesh failed")
 _INIT = frozenset({"init_process_group"})
 
 
@@ -160,15 +153,15 @@ def _failed_joining(facts: CaseFacts) -> Iterator[Proposal]:
     if not joining or len(joining) < len(found):
         return
     for pattern, what in (
-        (_TAKEN, "cannot open the rendezvous of the job, whose port is taken"),
-        (_UNREACHED, "cannot reach the rendezvous of the job"),
+        (PORT_TAKEN.pattern, "cannot open the rendezvous of the job, whose port is taken"),
+        (UNREACHED.pattern, "cannot reach the rendezvous of the job"),
     ):
         mine = [
             t
             for t in joining
             if pattern.search(text_of(t))
-            and not _PEER.search(text_of(t))
-            and not (pattern is _UNREACHED and "clients joined" in text_of(t))
+            and not MESH_FAILED.pattern.search(text_of(t))
+            and not (pattern is UNREACHED.pattern and "clients joined" in text_of(t))
         ]
         if not mine or len(mine) == len(facts.ranks) > 1:
             continue
@@ -192,7 +185,9 @@ def _failed_joining(facts: CaseFacts) -> Iterator[Proposal]:
 def _at_loopback(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks that looked for a peer at its loopback address, and found only themselves there."""
     failed = [t for t in failures(facts) if not t.collateral]
-    sought = {t.view.rank: match for t in failed if (match := _PEER_HERE.search(text_of(t)))}
+    sought = {
+        t.view.rank: match for t in failed if (match := PEER_AT_LOOPBACK.pattern.search(text_of(t)))
+    }
     if not sought or len(sought) < len(failed):
         return
     ports = {port for match in sought.values() for port in _either_order(int(match[1]))}
@@ -242,5 +237,5 @@ def _is_joining(failure: Failure) -> bool:
     frames = raised[0].frames if raised else []
     inside = any(frame.function in _INIT | _SEEKING for frame in frames)
     text = text_of(failure)
-    said = any(p.search(text) for p in (_TAKEN, _UNREACHED, _WAITED))
+    said = any(row.pattern.search(text) for row in (PORT_TAKEN, UNREACHED, JOIN_TIMED_OUT))
     return said and (inside or not raised)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.thresholds import CONFIRMED, KEEPER_NOTED_NS
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.resource_failures import text_of
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
-#: What torch's store says when the other end has gone.
-_LOST = re.compile(
-    r"Did the remote server shutdown or crash|recvValue failed|sendBytes failed|recvBytes failed"
-    r"|failed to recv, got 0 bytes|recvVector failed|Failed to send|SocketImpl"
-    r"|TCPStore.*(?:Broken pipe|reset by peer|closed)|client socket has failed to connect"
-    # torch's own type of the store's errors; gloo's and NCCL's are others.
-    r"|DistNetworkError: (?:Broken pipe|Connection reset by peer)"
-)
+_LOST = texts_of(Cause.STORE_LOST, Kind.CONSEQUENCE)
 
 
 @detector

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.causes.thresholds import CONFIRMED, DISK_ERROR_S
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.full_file_systems import SHARED_MEMORY, is_full
 from hanglab.analyzer.facts.resource_failures import (
@@ -25,13 +25,9 @@ from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import FileSystem
 from hanglab.recorder.case.records import Raised
 
-#: What is said by whoever meets a full disk.
-_SAID = re.compile(r"No space left on device|Disk quota exceeded|\[Errno (?:28|122)\]")
-#: Errors of writing that do not give the reason, such as torch.save's and sqlite's.
-_FAILED_WRITE = re.compile(
-    r"PytorchStreamWriter failed|file write failed|unexpected pos \d+ vs \d+"
-    r"|disk is full|disk I/O error|iostream error|write failed|short write"
-)
+_SAID = texts_of(Cause.DISK_FULL, Kind.ROOT)
+#: Errors of writing that do not give the reason.
+_FAILED_WRITE = texts_of(Cause.DISK_FULL, Kind.HINT)
 
 
 @detector

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.causes.thresholds import SPARE_DESCRIPTORS
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.error_texts import texts_of
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
     matching_line,
@@ -19,12 +19,7 @@ from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import RankLoad
 
-#: Errors that follow from the want of a descriptor without naming it.
-_HIDDEN = re.compile(
-    r"received 0 items of ancdata|Too many open files|\[Errno 24\]|EMFILE"
-    r"|unable to open shared memory object|can't open file|Could not open file|unable to open file"
-    r"|\[Errno 2\].*(?:/dev/urandom|/proc/)|socket: |accept: |epoll"
-)
+_SAID = texts_of(Cause.FD_EXHAUSTED)
 
 
 @detector
@@ -35,7 +30,7 @@ def fd_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
             continue
         load = _fullest(facts, failure.view.rank)
         named = failure.cause is Cause.FD_EXHAUSTED
-        if load is None or not (named or _HIDDEN.search(text_of(failure))):
+        if load is None or not (named or _SAID.search(text_of(failure))):
             continue
         yield resource_proposal(
             facts,
@@ -43,7 +38,7 @@ def fd_exhausted(facts: CaseFacts) -> Iterator[Proposal]:
             [failure.view],
             f"ran out of file descriptors ({load.fd_limit} allowed)",
             [
-                Evidence(failure.source, failure.view.rank, matching_line(failure, _HIDDEN)),
+                Evidence(failure.source, failure.view.rank, matching_line(failure, _SAID)),
                 Evidence(
                     "host",
                     failure.view.rank,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.error_texts import KILLED_PROCESS
 from hanglab.analyzer.facts.host import HostView, Span
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import MemoryGroup
-
-_KILLED = re.compile(r"[Kk]illed process (\d+)")
 
 
 @detector
@@ -58,7 +56,7 @@ def _killed_processes(facts: CaseFacts) -> Iterator[tuple[RankView, int, int, bo
 def _kernel_names(host: HostView, pid: int) -> str:
     """The kernel's own line on this process, if there is one."""
     for line in host.kernel:
-        match = _KILLED.search(line)
+        match = KILLED_PROCESS.pattern.search(line)
         if match and int(match[1]) == pid:
             return f"the kernel says: {line[:160]}"
     return ""

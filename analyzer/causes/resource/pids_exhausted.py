@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.error_texts import texts_of
 from hanglab.analyzer.facts.host import Span
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
@@ -18,11 +18,7 @@ from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import PidsGroup
 
-_SAID = re.compile(
-    r"can't start new thread|can't allocate \w+ for new thread|Resource temporarily unavailable"
-    r"|\[Errno 11\]|[Tt]hread creation failed|pthread_create failed|can't create new thread"
-    r"|unable to create new (?:native )?thread|Cannot fork"
-)
+_SAID = texts_of(Cause.PIDS_EXHAUSTED)
 
 
 @detector

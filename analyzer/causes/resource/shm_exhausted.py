@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
 from hanglab.analyzer.causes.thresholds import DEFAULT_SHM_BYTES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.error_texts import texts_of
 from hanglab.analyzer.facts.full_file_systems import SHARED_MEMORY, is_full
 from hanglab.analyzer.facts.resource_failures import (
     location_of,
@@ -21,10 +21,7 @@ from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import FileSystem
 
-_SAID = re.compile(
-    r"out of shared memory|insufficient shared memory|unable to allocate shared memory"
-    r"|shared memory segment|/dev/shm|</?torch_\d+_|Bus error"
-)
+_SAID = texts_of(Cause.SHM_EXHAUSTED)
 
 
 @detector

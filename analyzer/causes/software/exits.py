@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import mark_collateral
-from hanglab.analyzer.facts.failures import Failure, failure_of, from_text
+from hanglab.analyzer.facts.failures import Failure, failure_of, from_text, printed_failure
 from hanglab.analyzer.facts.loader_waits import queue_words
 from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
@@ -34,6 +34,7 @@ _SAID = {
     Cause.FD_EXHAUSTED: "ran out of file descriptors",
     Cause.PIDS_EXHAUSTED: "could not start another process or thread",
     Cause.GPU_OOM: "ran out of GPU memory",
+    Cause.GPU_FAULT: "met a fault of its GPU",
     Cause.RENDEZVOUS: "could not join the job",
     Cause.TEARDOWN: "failed at its end",
 }
@@ -53,7 +54,12 @@ def _effect_on_peers(facts: CaseFacts, ranks: list[int]) -> str:
 def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
     """One proposal per cause; victims' own errors are counted, not accused."""
     own: dict[Cause, list[Failure]] = {}
-    everybody = [failure_of(view) or _swallowed(facts, view) for view in facts.ranks.values()]
+    everybody = [
+        failure_of(view)
+        or _swallowed(facts, view)
+        or (printed_failure(view) if facts.stuck else None)
+        for view in facts.ranks.values()
+    ]
     found = mark_collateral(facts, [failure for failure in everybody if failure is not None])
     felt = [failure for failure in found if failure.consequence]
     for failure in found:

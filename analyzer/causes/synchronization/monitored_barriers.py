@@ -8,24 +8,18 @@ With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` every collective is preceded by one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hanglab.analyzer.causes.thresholds import BARRIER_LABEL_SURE
 from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.error_texts import AT_BARRIER, MISSED_BARRIER
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.progress_records import OperationCall
 
-#: Ranks in it are ranks within the group.  Without wait_all_ranks only the first is named.
-_NAMED = re.compile(
-    r"\[Rank (?P<by>\d+)\]: Ranks? (?P<missing>\d+(?:, \d+)*) failed to pass monitoredBarrier in "
-    r"\d+ ms"
-)
-_OF_BARRIER = re.compile(r"monitoredBarrier|Monitored Barrier")
 _METHOD = "monitored_barrier"
 
 
@@ -70,7 +64,7 @@ def _said(facts: CaseFacts, view: RankView) -> _Barrier | None:
     texts.append(("stderr", view.stderr, None))
     for source, text, at_ns in texts:
         # wait_all_ranks logs them one by one before it raises for all.
-        matches = list(_NAMED.finditer(text))
+        matches = list(MISSED_BARRIER.pattern.finditer(text))
         if not matches:
             continue
         match = max(matches, key=lambda one: one["missing"].count(","))
@@ -130,7 +124,7 @@ def _roots(facts: CaseFacts, barrier: _Barrier) -> list[int] | None:
                 # It came all the same, or has come since.
                 return None
             absent.add(rank)
-        elif counted or any(_OF_BARRIER.search(one.message) for one in view.exceptions):
+        elif counted or any(AT_BARRIER.pattern.search(one.message) for one in view.exceptions):
             came.add(rank)
     if not absent or any(_explained(facts.ranks[r], barrier.at_ns) for r in absent):
         return None
@@ -155,14 +149,16 @@ def _explained(view: RankView, at_ns: int | None) -> bool:
 
     What befell it after the barrier was given up is the doing of whoever ended the job.
     """
-    own = [one.at.wall_ns for one in view.exceptions if not _OF_BARRIER.search(one.message)]
+    own = [one.at.wall_ns for one in view.exceptions if not AT_BARRIER.pattern.search(one.message)]
     if view.ended is not None and view.failed:
         own.append(view.ended.at.wall_ns)
     return any(at_ns is None or at <= at_ns for at in own) or view.state in ("T", "t", "D")
 
 
 def _came(view: RankView) -> bool:
-    return any(_OF_BARRIER.search(one.message) for one in view.exceptions) or view.ended is None
+    return (
+        any(AT_BARRIER.pattern.search(one.message) for one in view.exceptions) or view.ended is None
+    )
 
 
 def _proposal(facts: CaseFacts, barrier: _Barrier, rank: int, victims: Sequence[int]) -> Proposal:

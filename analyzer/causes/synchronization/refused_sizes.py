@@ -11,20 +11,17 @@ which they lost it, and the Python boundary that at which it was.
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from math import prod
 
 from hanglab.analyzer.causes.thresholds import GLOO_PIECES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
+from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 
-_REFUSED = re.compile(r"preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
-#: What its peers raise then.
-_LOST = re.compile(r"Connection (?:reset|closed) by peer")
 _ITEM_BYTES = {
     "Float": 4, "Double": 8, "Half": 2, "BFloat16": 2, "Byte": 1, "Char": 1, "Bool": 1,
     "Short": 2, "Int": 4, "Long": 8,
@@ -126,7 +123,9 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
 
 
 def _lost_a_peer(view: RankView) -> bool:
-    return any(raised.main and _LOST.search(raised.message) for raised in view.exceptions)
+    return any(
+        raised.main and LOST_PEER.pattern.search(raised.message) for raised in view.exceptions
+    )
 
 
 def _line(call: Call | None) -> Location | None:
@@ -142,7 +141,7 @@ def _refusal(view: RankView) -> tuple[int, int] | None:
     end = view.ended
     if end is None or end.signal != signal.SIGABRT:
         return None
-    found = _REFUSED.findall(view.stderr)
+    found = REFUSED_SIZE.pattern.findall(view.stderr)
     return (int(found[-1][0]), int(found[-1][1])) if found else None
 
 
