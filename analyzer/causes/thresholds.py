@@ -67,3 +67,11 @@ KEEPER_NOTED_NS = 5_000_000_000
 LONG_WORK_DIVISOR = 3
 #: Rows of one kind of evidence that a verdict lists.
 LISTED_ROWS = 64
+#: Share of its samples in which a GPU must be held down to be called throttled: a peak of its
+#: temperature passes.
+THROTTLED_SAMPLES = 0.5
+#: Fewest samples of a GPU, a second apart, that say anything of its clock.
+FEWEST_GPU_SAMPLES = 3
+#: Share of its peers' clock below which a GPU is slower: boost clocks of sound ones differ by a few
+#: percent.
+SLOWER_CLOCK = 0.9

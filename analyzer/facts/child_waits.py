@@ -11,15 +11,13 @@ from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.stack_position import main_thread
 from hanglab.analyzer.facts.thresholds import BUSY, NAMED_PROCESSES
+from hanglab.analyzer.facts.wait_channels import Channel, channel_of
 from hanglab.recorder.case.records import ProcessSample
-
-#: Where in the kernel a process waits for one of its own.
-_WAIT = "do_wait"
 
 
 def child_wait(view: RankView) -> tuple[float, str] | None:
     """Confidence that the rank does not come back from there, and what it waits for."""
-    if view.wchan != _WAIT and not _inside_subprocess(view):
+    if channel_of(view.wchan) is not Channel.CHILD and not _inside_subprocess(view):
         return None
     children = [one for one in _latest(view) if one.state not in ("Z", "X", "")]
     if not children:
@@ -59,7 +57,7 @@ def _latest(view: RankView) -> list[ProcessSample]:
 
 
 def _doing(child: ProcessSample) -> str:
-    if child.wchan.endswith("pipe_write"):
+    if channel_of(child.wchan) is Channel.PIPE_WRITE:
         return "writes into a pipe that nobody empties: read it, or use communicate()"
     if child.state == "D":
         return f"is blocked in the kernel ({child.wchan})" if child.wchan else "is blocked"

@@ -11,9 +11,9 @@ from __future__ import annotations
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread, position_of
+from hanglab.analyzer.facts.wait_channels import Channel, channel_of
 from hanglab.recorder.case.records import StackFrame, StackSample, ThreadStack, ThreadWait
 
-LOCK_WAITS = ("futex", "sem_wait", "do_sem", "__futex")
 #: Waits that only another thread of the same process can end.
 _INNER = frozenset({"condition", "queue", "future", "pool", "thread", "lock"})
 _WORDS = {
@@ -32,7 +32,8 @@ _MULTIPROCESSING = "/multiprocessing/"
 
 
 def in_lock(wchan: str) -> bool:
-    return any(part in wchan for part in LOCK_WAITS)
+    """True if a thread sleeps for a lock of its process, or of memory that it shares."""
+    return channel_of(wchan) is Channel.LOCK
 
 
 def python_wait(view: RankView) -> tuple[float, str] | None:

@@ -108,6 +108,8 @@ def own_dumps(plan: JobPlan, runtime_dir: Path) -> dict[str, str]:
     """
     return {
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        # Else no buffer tells whether a device has begun what its host has launched.
+        "TORCH_NCCL_ENABLE_TIMING": "1",
         "TORCH_NCCL_ENABLE_MONITORING": "1",
         "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": pipe_prefix(runtime_dir),
     }

@@ -149,6 +149,8 @@ class GpuSample(msgspec.Struct):
     throttled: list[text.Public] = []
     #: Uncorrected ECC errors since the driver was loaded.
     ecc_errors: int | None = None
+    #: Its place on the bus, domain:bus:device.function, as the kernel's messages name it.
+    pci: text.Public = ""
 
 
 class HostSample(msgspec.Struct):

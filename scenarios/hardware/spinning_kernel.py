@@ -9,8 +9,8 @@ from hanglab.harness import Cause, Expect, scenario
 @scenario(
     world_size=2,
     backends=("nccl",),
-    # Every rank has launched the same reduction, and a dump does not say what a device runs.
-    expect=Expect(Cause.FABRIC_STALLED, culprits=[], location=None),
+    # A dump tells whose device has not begun the reduction, and no line of what it runs.
+    expect=Expect(Cause.GPU_FAULT, culprits={1}, location=None),
     reference="NVIDIA/nccl#968",
 )
 def spinning_kernel(job):

@@ -108,6 +108,7 @@ def test_ranks_on_one_gpu_are_told_apart(launcher: type[Launcher], tmp_path: Pat
     assert told[0]["NCCL_NET"] == "Socket"
     assert told[0]["NCCL_P2P_DISABLE"] == told[0]["NCCL_SHM_DISABLE"] == "1"
     assert told[0]["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
+    assert told[0]["TORCH_NCCL_ENABLE_TIMING"] == "1"
     assert told[0]["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"]
     assert told[0]["TORCH_FR_BUFFER_SIZE"] == "2000"
 

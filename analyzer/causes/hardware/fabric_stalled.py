@@ -1,20 +1,29 @@
-"""``fabric_stalled``: everybody is inside the same operation, and all that can be seen is sound."""
+"""``fabric_stalled``: what NCCL talks over has failed, or does not move although all is sound.
+
+Whose fault that is no rank can tell, so nobody is accused.  Idle TCP connections say nothing of
+InfiniBand, NVLink or shared memory: a fabric is judged by evidence of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
+from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.device_progress import all_started
+from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.operations import op_of
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.case.backends import backends_in
 
+_SAID = texts_of(Cause.FABRIC_STALLED, Kind.ROOT)
+
 
 @detector
 def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
-    """NCCL's own transport: everybody is inside one operation, and all else is proved sound.
+    """NCCL over sockets: everybody's device is in one operation, and all else is proved sound.
 
     Their arguments are matched, they hold no root that could differ, all
     processes live and run, every socket between ranks is idle and acknowledged.
@@ -36,19 +45,71 @@ def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
             return
         if any(c.send_queue or c.retransmitting for c in sample.connections if c.state != "LISTEN"):
             return
+    known = [view for view in members if view is not None]
+    if not _over_sockets(known) or not all_started(facts, call):
+        return
     yield propose(
         facts,
         Order.STALLED,
         Cause.FABRIC_STALLED,
-        list(call.group.members),
+        [],
         status=Status.HUNG,
         confidence=0.7,
-        summary=f"All ranks are inside the same {call.op} with the same arguments, their processes "
-        "run and their sockets are sound; what NCCL talks over does not move.",
+        summary=f"The devices of all ranks are inside the same {call.op} with the same arguments, "
+        "their processes run and the sockets that NCCL talks over are sound: the library does not "
+        "move.",
         evidence=[
             Evidence("sockets", rank, "no unacknowledged byte, no retransmission")
             for rank in call.group.members
         ],
-        victims=[],
+        victims=call.group.members,
         collective=collective_ref(call),
+    )
+
+
+def _over_sockets(members: list[RankView]) -> bool:
+    """True if the ranks' environment leaves NCCL no other way than TCP."""
+    settings = [v.process.environment if v.process is not None else {} for v in members]
+    hosts = {s.get("NCCL_HOSTID", v.host) for s, v in zip(settings, members, strict=True)}
+    apart = len(hosts) == len(members)
+    return all(
+        (s.get("NCCL_NET") == "Socket" or s.get("NCCL_IB_DISABLE") == "1")
+        and (apart or s.get("NCCL_P2P_DISABLE") == s.get("NCCL_SHM_DISABLE") == "1")
+        for s in settings
+    )
+
+
+@detector
+def fabric_errors(facts: CaseFacts) -> Iterator[Proposal]:
+    """Work requests that the fabric gave back undone, by the logs of either end.
+
+    A peer that has gone looks the same from here, so nobody else may have failed of its own.
+    """
+    said = {
+        rank: line.strip()[:300]
+        for rank, view in facts.ranks.items()
+        for line in reversed(view.stderr.splitlines())
+        if _SAID.search(line)
+    }
+    found = failures(facts)
+    for failure in found:
+        if _SAID.search(failure.detail):
+            said.setdefault(failure.view.rank, failure.detail)
+    if not said or not (facts.stuck or found):
+        return
+    gone = [view for view in facts.ranks.values() if view.ended is not None and not view.failed]
+    if gone or any(not failure.consequence for failure in found):
+        return
+    first = min(said)
+    yield propose(
+        facts,
+        Order.EXIT,
+        Cause.FABRIC_STALLED,
+        [],
+        status=Status.HUNG if facts.stuck else Status.FAILED,
+        confidence=0.85,
+        summary=f"What NCCL talks over gave rank {first}'s work back undone: {said[first]}",
+        evidence=[Evidence("stderr", rank, line) for rank, line in sorted(said.items())],
+        victims=sorted(facts.ranks),
+        excludes=facts.ranks,
     )

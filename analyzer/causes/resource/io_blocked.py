@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.causes.thresholds import UNANSWERED_S
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
+from hanglab.analyzer.facts.kernel_sleeps import (
+    in_gpu_driver,
+    is_uninterruptible,
+    main_sleep,
+    wait_channels,
+)
+from hanglab.analyzer.facts.wait_channels import Channel
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.host_records import FileSystem, SleepingThread
-
-#: Functions of the kernel in which a process waits for storage or for a server of files.
-_STORAGE = (
-    "fuse", "request_wait_answer", "nfs", "rpc_wait", "ceph", "lustre", "cl_sync", "ll_",
-    "folio_wait", "wait_on_page", "filemap", "io_schedule", "jbd2", "ext4", "xfs", "btrfs",
-    "sb_start_write", "percpu_rwsem_wait", "blk_", "wait_on_buffer", "smb", "cifs", "p9_", "bio_",
-)  # fmt: skip
 
 
 @detector
@@ -25,11 +25,10 @@ def io_blocked(facts: CaseFacts) -> Iterator[Proposal]:
     if not facts.stuck:
         return
     for view in facts.ranks.values():
-        load = facts.load_of(view.rank)
-        if view.ended is not None or load is None or view.state in ("T", "t"):
+        if view.ended is not None or view.state in ("T", "t"):
             continue
-        main = next((thread for thread in load.sleeping if thread.tid == load.pid), None)
-        if main is None:
+        main = main_sleep(facts, view)
+        if main is None or in_gpu_driver(view, main):
             continue
         silent = _silent(facts, view, main)
         if silent is None and not _kept_by_storage(view, main):
@@ -39,10 +38,7 @@ def io_blocked(facts: CaseFacts) -> Iterator[Proposal]:
 
 def _kept_by_storage(view: RankView, main: SleepingThread) -> bool:
     """State D in every sample of the capture, and the kernel's function is one of storage."""
-    states = [s.state for s in view.processes if s.kind == "rank" and s.capture]
-    waits = main.wchan + "".join(s.wchan for s in view.processes if s.kind == "rank")
-    uninterruptible = len(states) >= 2 and all(state == "D" for state in states)
-    return uninterruptible and any(part in waits for part in _STORAGE)
+    return is_uninterruptible(view) and Channel.STORAGE in wait_channels(view, main)
 
 
 def _silent(facts: CaseFacts, view: RankView, main: SleepingThread) -> FileSystem | None:
@@ -96,29 +92,39 @@ def _proposal(
 
 @detector
 def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
-    """``io_blocked``: uninterruptible (state D) in every sample at capture, without progress."""
+    """``io_blocked``: uninterruptible (state D) in every sample at capture, without progress.
+
+    Where the kernel does not say what for, storage is only the most likely.
+    """
     if not facts.stuck:
         return
     for view in facts.ranks.values():
-        samples = [s for s in view.processes if s.kind == "rank" and s.capture]
-        if len(samples) < 2 or view.ended is not None or not view.always_in_state("D"):
+        if view.ended is not None or not is_uninterruptible(view):
             continue
+        channels = wait_channels(view, main_sleep(facts, view))
+        if channels and Channel.STORAGE not in channels:
+            continue
+        sure = bool(channels)
+        looks = sum(1 for s in view.processes if s.kind == "rank" and s.capture)
+        sample = facts.host_of(view.rank).latest
+        has_gpu = sample is not None and bool(sample.gpus)
         yield propose(
             facts,
             Order.PROCESS,
             Cause.IO_BLOCKED,
             [view.rank],
             status=Status.HUNG,
-            confidence=0.9,
+            confidence=0.9 if sure else 0.6,
             summary=f"Rank {view.rank} is blocked inside the kernel "
-            f"({samples[-1].wchan or 'uninterruptible'}); the other ranks wait for it.",
+            f"({view.wchan or 'uninterruptible'}); the other ranks wait for it.",
             evidence=[
                 Evidence(
                     "process_state",
                     view.rank,
-                    f"process {view.pid} was uninterruptible (state D) in {len(samples)} samples"
-                    + (f", waiting in {samples[-1].wchan}" if samples[-1].wchan else ""),
+                    f"process {view.pid} was uninterruptible (state D) in {looks} samples"
+                    + (f", waiting in {view.wchan}" if view.wchan else ""),
                 )
             ],
             location=view.location(),
+            alternatives=[(Cause.GPU_FAULT, [view.rank], 0.3)] if has_gpu and not sure else [],
         )

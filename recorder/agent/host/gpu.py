@@ -82,6 +82,7 @@ class Gpus:
                 lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
             ),
             throttled=[name for bit, name in _REASONS.items() if reasons & bit],
+            pci=_text(ask(lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)),
             ecc_errors=ask(
                 lambda: nvml.nvmlDeviceGetTotalEccErrors(
                     handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC

@@ -10,9 +10,10 @@ from hanglab.recorder.case.host_records import RankLoad, SleepingThread
 from hanglab.recorder.system import procfs
 from hanglab.recorder.system.kernel_files import count_descriptors, read
 
-#: System calls on files and file systems, by number, for those that hang where storage does.
+#: System calls on files, file systems and devices, by number, for those that hang where these do.
 _CALLS = {
     "x86_64": {
+        16: "ioctl",
         0: "read", 1: "write", 2: "open", 4: "stat", 5: "fstat", 6: "lstat", 17: "pread64",
         18: "pwrite64", 19: "readv", 20: "writev", 21: "access", 40: "sendfile", 73: "flock",
         74: "fsync", 75: "fdatasync", 76: "truncate", 77: "ftruncate", 82: "rename", 83: "mkdir",
@@ -22,6 +23,7 @@ _CALLS = {
         306: "syncfs", 316: "renameat2", 326: "copy_file_range", 332: "statx",
     },
     "aarch64": {
+        29: "ioctl",
         32: "flock", 34: "mkdirat", 35: "unlinkat", 43: "statfs", 44: "fstatfs", 45: "truncate",
         46: "ftruncate", 47: "fallocate", 56: "openat", 61: "getdents64", 63: "read", 64: "write",
         65: "readv", 66: "writev", 67: "pread64", 68: "pwrite64", 69: "preadv", 70: "pwritev",
@@ -33,7 +35,7 @@ _CALLS = {
 _NAMES = _CALLS.get(platform.machine(), {})
 #: Calls whose first argument is a descriptor.
 _BY_DESCRIPTOR = frozenset(
-    "read write fstat pread64 pwrite64 readv writev sendfile flock fsync fdatasync ftruncate"
+    "ioctl read write fstat pread64 pwrite64 readv writev sendfile flock fsync fdatasync ftruncate"
     " fstatfs getdents64 sync_file_range fallocate preadv pwritev syncfs".split()
 )
 #: Calls that name a file, and which argument does; the rest of those above take none.
