@@ -191,8 +191,17 @@ def failure_of(view: RankView) -> Failure | None:
     failure = _own_failure(view)
     if failure is None or not (failure.consequence or failure.source == "exit"):
         return failure
-    printed = sticky_error(view.stderr, failure.at_ns)
+    printed = _in_log(view, failure.at_ns)
     return failure if printed is None else _by_log(failure, printed)
+
+
+def _in_log(view: RankView, ended_ns: int | None) -> PrintedError | None:
+    """What no process survives in the rank's log, since it was started."""
+    process = view.process
+    since_ns = None
+    if process is not None and process.attempt > 0:
+        since_ns = process.started.wall_ns - view.clock_ahead_ns
+    return sticky_error(view.stderr, ended_ns, since_ns)
 
 
 def _by_log(failure: Failure, printed: PrintedError) -> Failure:
@@ -214,7 +223,7 @@ def _by_log(failure: Failure, printed: PrintedError) -> Failure:
 
 def printed_failure(view: RankView) -> Failure | None:
     """The failure of a rank that lives, by what no process survives in its log; None without."""
-    printed = sticky_error(view.stderr) if view.ended is None else None
+    printed = _in_log(view, None) if view.ended is None else None
     if printed is None:
         return None
     cause = printed.row.cause or Cause.EXCEPTION

@@ -30,16 +30,22 @@ class PrintedError:
     at_ns: int | None = None
 
 
-def sticky_error(text: str, ended_ns: int | None = None) -> PrintedError | None:
+def sticky_error(
+    text: str, ended_ns: int | None = None, since_ns: int | None = None
+) -> PrintedError | None:
     """The first line that no process survives, or None.
 
-    ``ended_ns`` is about when the log ended, on the clock that the time is to be on.
+    ``ended_ns`` is about when the log ended, on the clock that the time is to be on.  With
+    ``since_ns`` only lines count that are known to be of then or later: a process that was
+    started again may share its log with the one before.
     """
     lines = text.splitlines()
     for place, line in enumerate(lines):
         row = classify(line, sticky=True)
-        if row is not None:
-            at_ns = _printed_ns(lines, place, ended_ns) if ended_ns is not None else None
+        if row is None:
+            continue
+        at_ns = _printed_ns(lines, place, ended_ns) if ended_ns is not None else None
+        if since_ns is None or (at_ns is not None and at_ns >= since_ns):
             return PrintedError(row, line.strip()[:300], at_ns)
     return None
 

@@ -168,6 +168,20 @@ def test_in_a_log_of_all_ranks_the_line_s_own_name_tells_whose_it_is() -> None:
         assert conclude(job(views, trigger="exit")).culprits == [2]
 
 
+@pytest.mark.parametrize(("started_s", "culprits"), [(-600, [1]), (-20, [])])
+def test_the_log_of_an_earlier_attempt_is_not_this_one_s(
+    started_s: int, culprits: list[int]
+) -> None:
+    """A rank that was started again writes behind what the one before it wrote."""
+    ended_ns = 1_746_398_690 * SECOND  # 22:44:50 of that day
+    again = aborted(1, ILLEGAL + TIMED_OUT.replace("22:54:08", "22:44:49"), at=ended_ns)
+    peer = aborted(0, TIMED_OUT, at=ended_ns)
+    assert again.process is not None
+    again.process.attempt = 1
+    again.process.started = Clock(ended_ns + started_s * SECOND, 0)
+    assert conclude(job([peer, again], trigger="exit")).culprits == culprits
+
+
 NOT_CONNECTED = (
     "[enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:801] state_ >= "
     "CONNECTED. 1 vs 4. Pair is not connected ([127.0.0.1]:47495$0 <--> [none])"
