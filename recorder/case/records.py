@@ -436,6 +436,8 @@ class StragglerLine(msgspec.Struct):
     input: InputShare | None = None
     #: Milliseconds for which the rank waited for a processor; None where the kernel is silent.
     run_queue_delay_ms: float | None = msgspec.field(default=None, name="kept_ms")
+    #: Milliseconds for which the same thread had one.
+    ran_ms: float | None = None
     warnings: list[str] = []
     #: Of a report; ``unasked`` if the detector made it itself since the job stood.
     unasked: bool = False

@@ -18,6 +18,7 @@ from hanglab.recorder.slowness.ratios import (
     relative_scores,
 )
 from hanglab.recorder.slowness.slower_ranks import (
+    RunQueue,
     Slowness,
     SlownessKind,
     slow_ranks,
@@ -27,6 +28,7 @@ from hanglab.recorder.slowness.slower_ranks import (
 from hanglab.recorder.slowness.statistics import Statistic, Summary, median, percentile, summarize
 
 __all__ = [
+    "RunQueue",
     "SlownessKind",
     "InputWait",
     "Slowness",

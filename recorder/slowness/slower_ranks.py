@@ -8,9 +8,9 @@ stretch by stretch.  Either way it must show all through the window.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hanglab.recorder.slowness.paired_stretches import Pairs, against, in_step, pair, stretch_ms
 from hanglab.recorder.slowness.statistics import STRETCHES, Summary, median, upper_median
@@ -82,21 +82,40 @@ def slower_than(
     )
 
 
+class RunQueue(NamedTuple):
+    """Waits of a rank's thread for a processor in a window, and the time that it had one."""
+
+    delay_ms: float
+    #: None where it is not known.
+    ran_ms: float | None = None
+
+    def delay_within(self, ms: float, count: int) -> float:
+        """Delay in an entry of a section that takes so long and is entered so often.
+
+        A thread waits for a processor wherever it works: a section has its part of the delay, and
+        never more than all of it.
+        """
+        if self.ran_ms is None:
+            return self.delay_ms / count
+        ready_ms = self.delay_ms + self.ran_ms
+        return min(self.delay_ms / count, ms * self.delay_ms / ready_ms) if ready_ms else 0.0
+
+
 def slow_without_delay(
     slowness: Slowness,
     count: int,
-    run_queue_delay_ms: float | None,
-    usual_ms: float | None,
+    own: RunQueue | None,
+    peers: Collection[RunQueue],
     factor: float,
 ) -> bool:
     """True if a rank is still slow without what it waited for a processor beyond its peers.
 
-    ``run_queue_delay_ms`` and ``usual_ms`` are these waits in the whole window, the rank's and its
-    reference's, ``count`` the entries of the section.  True where they are not known.
+    ``count`` are the entries of the section.  True where these waits are not known.
     """
-    if run_queue_delay_ms is None or usual_ms is None:
+    if own is None or not peers:
         return True
-    delay = max(0.0, run_queue_delay_ms - usual_ms) / count
+    usual = median(peer.delay_within(slowness.reference_ms, count) for peer in peers)
+    delay = max(0.0, own.delay_within(slowness.own_ms, count) - usual)
     return slowness.own_ms - delay > factor * slowness.reference_ms
 
 
@@ -104,17 +123,17 @@ def slow_ranks(
     by_rank: Mapping[int, Summary],
     factor: float,
     floor_ms: float = FLOOR_MS,
-    run_queue_delay_ms: Mapping[int, float] | None = None,
+    run_queues: Mapping[int, RunQueue] | None = None,
 ) -> dict[int, Slowness]:
     """The ranks that are slower than their peers' middle, with what shows it best.
 
     Compared with the median of all the others, so that one rank with less work
     does not make culprits of the rest, and several culprits are found as long as
-    they are fewer than half.  ``run_queue_delay_ms`` is how long ranks waited for a
-    processor in the window, as far as known: on a crowded machine that is no doing of theirs.
+    they are fewer than half.  ``run_queues`` tell how long ranks waited for a processor in
+    the window, as far as known: on a crowded machine that is no doing of theirs.
     """
     found: dict[int, Slowness] = {}
-    run_queue_delay_ms = run_queue_delay_ms or {}
+    run_queues = run_queues or {}
     for rank, own in by_rank.items():
         peers = [summary for other, summary in by_rank.items() if other != rank]
         if not peers:
@@ -126,9 +145,8 @@ def slow_ranks(
         )
         if slowness is None:
             continue
-        others = [ms for other, ms in run_queue_delay_ms.items() if other != rank]
-        usual_ms = median(others) if others else None
-        if slow_without_delay(slowness, own.count, run_queue_delay_ms.get(rank), usual_ms, factor):
+        others = [queue for other, queue in run_queues.items() if other != rank]
+        if slow_without_delay(slowness, own.count, run_queues.get(rank), others, factor):
             found[rank] = slowness
     return found
 

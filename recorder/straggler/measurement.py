@@ -69,7 +69,7 @@ class Measuring:
             kernels=kernels,
             gpu_individual=self._individual_gpu_score(kernels, keep),
             input=InputWait(max(0.0, share), self._loaders.busy(span_ms, keep)),
-            run_queue_delay_ms=None if keep else self._processor.take(),
+            run_queue=None if keep else self._processor.take(),
             warnings=tuple(warnings),
         )
         if not keep:

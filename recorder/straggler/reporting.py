@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TypedDict
 
 from hanglab.recorder.slowness import (
+    RunQueue,
     Slowness,
     Starvation,
     Statistic,
@@ -123,13 +124,9 @@ class Report:
         }
 
     @cached_property
-    def run_queue_delay_ms(self) -> dict[int, float]:
-        """Rank -> milliseconds that it waited for a processor in the window, where known."""
-        return {
-            r: w.run_queue_delay_ms
-            for r, w in self.windows.items()
-            if w.run_queue_delay_ms is not None
-        }
+    def run_queues(self) -> dict[int, RunQueue]:
+        """Rank -> its waits for a processor in the window, where known."""
+        return {r: w.run_queue for r, w in self.windows.items() if w.run_queue is not None}
 
     @cached_property
     def starvation(self) -> Starvation | None:
@@ -152,7 +149,7 @@ class Report:
         for section in sorted({name for w in self.windows.values() for name in w.sections}):
             if self.starvation is not None and self._reads_input(section):
                 continue
-            slow = slow_ranks(self.work(section), factor, floor_ms, self.run_queue_delay_ms)
+            slow = slow_ranks(self.work(section), factor, floor_ms, self.run_queues)
             for rank, slowness in slow.items():
                 found.append(SlowSection(rank, self.rank_to_node[rank], section, slowness))
         return found
@@ -184,8 +181,11 @@ class Report:
                     continue
                 factor = 1 / section_rel_threshold
                 slowness = slower_than(own, work[fastest], factor, floor_ms, at_once=True)
-                waits = self.run_queue_delay_ms.get(rank), self.run_queue_delay_ms.get(fastest)
-                if slowness is not None and slow_without_delay(slowness, own.count, *waits, factor):
+                queue, other = self.run_queues.get(rank), self.run_queues.get(fastest)
+                others = [] if other is None else [other]
+                if slowness is not None and slow_without_delay(
+                    slowness, own.count, queue, others, factor
+                ):
                     relative.setdefault(section, set()).add(self._id(rank))
         for section, scores in self.section_individual_perf_scores.items():
             for rank, score in scores.items():

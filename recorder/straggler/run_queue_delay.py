@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from hanglab.recorder.slowness import RunQueue
+
 _COUNT = Path("/proc/thread-self/schedstat")
 
 
@@ -14,18 +16,20 @@ class RunQueueDelay:
     def __init__(self) -> None:
         self._before = _read()
 
-    def take(self) -> float | None:
-        """Milliseconds since the last call; None where the kernel does not count, and where
+    def take(self) -> RunQueue | None:
+        """The waits since the last call; None where the kernel does not count, and where
         another thread called last."""
         before, self._before = self._before, _read()
         if before is None or self._before is None or before[0] != self._before[0]:
             return None
-        return max(0, self._before[1] - before[1]) / 1e6
+        ran, delay = (max(0, self._before[1][i] - before[1][i]) / 1e6 for i in (0, 1))
+        return RunQueue(delay, ran)
 
 
-def _read() -> tuple[int, int] | None:
-    """The calling thread, and the nanoseconds that it has waited so far."""
+def _read() -> tuple[int, tuple[int, int]] | None:
+    """The calling thread, and the nanoseconds that it has run and waited so far."""
     try:
-        return threading.get_ident(), int(_COUNT.read_bytes().split()[1])
-    except (OSError, ValueError, IndexError):
+        ran, waited, *_ = map(int, _COUNT.read_bytes().split())
+        return threading.get_ident(), (ran, waited)
+    except (OSError, ValueError):
         return None

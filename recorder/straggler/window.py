@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from hanglab.recorder.slowness import InputWait, Summary
+from hanglab.recorder.slowness import InputWait, RunQueue, Summary
 
 #: How a section's own work was told from its waits: wall time less the measured waits;
 #: processor time, where C++ waits inside; not at all.
@@ -47,9 +47,9 @@ class TimingWindow:
     kernels: Mapping[str, Summary] = field(default_factory=dict)
     gpu_individual: float | None = None
     input: InputWait | None = None
-    #: Milliseconds for which the thread that reports waited for a processor, by the kernel's
-    #: count; None where it does not tell.
-    run_queue_delay_ms: float | None = None
+    #: Waits for a processor of the thread that reports, by the kernel's count; None where it does
+    #: not tell.
+    run_queue: RunQueue | None = None
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
@@ -64,7 +64,8 @@ class TimingWindow:
                 "kernels": {name: _pack(s) for name, s in self.kernels.items()},
                 "gpu_individual": self.gpu_individual,
                 "input": None if self.input is None else asdict(self.input),
-                "kept_ms": self.run_queue_delay_ms,
+                "kept_ms": self.run_queue and self.run_queue.delay_ms,
+                "ran_ms": self.run_queue and self.run_queue.ran_ms,
                 "warnings": self.warnings,
             },
             separators=(",", ":"),

@@ -14,7 +14,7 @@ from dataclasses import asdict
 import numpy as np
 from numpy.typing import NDArray
 
-from hanglab.recorder.slowness import InputWait
+from hanglab.recorder.slowness import InputWait, RunQueue
 from hanglab.recorder.slowness.column_summaries import (
     COUNT,
     SHORT,
@@ -56,7 +56,7 @@ def pack(window: TimingWindow) -> bytes:
         "kernels": list(window.kernels),
         "gpu_individual": window.gpu_individual,
         "input": None if window.input is None else asdict(window.input),
-        "run_queue_delay_ms": window.run_queue_delay_ms,
+        "run_queue": window.run_queue,
         "warnings": window.warnings,
     }
     return b"".join(
@@ -114,6 +114,6 @@ def unpack(data: bytes) -> TimingWindow:
         },
         gpu_individual=head["gpu_individual"],
         input=None if head["input"] is None else InputWait(**head["input"]),
-        run_queue_delay_ms=head["run_queue_delay_ms"],
+        run_queue=None if head["run_queue"] is None else RunQueue(*head["run_queue"]),
         warnings=tuple(head["warnings"]),
     )

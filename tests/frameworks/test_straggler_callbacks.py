@@ -24,8 +24,7 @@ SECTIONS = {
 @pytest.mark.parametrize(
     "framework",
     [
-        # Beside other tests its slow rank is found at a second try only; see docs/testing.md.
-        pytest.param("loop", marks=pytest.mark.long),
+        "loop",
         pytest.param("lightning", marks=needs("lightning")),
         pytest.param("transformers", marks=needs("transformers", "accelerate")),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.recorder.slowness import InputWait, summarize
+from hanglab.recorder.slowness import InputWait, RunQueue, summarize
 from hanglab.recorder.straggler import window_encoding
 from hanglab.recorder.straggler.exchange import Exchange, FolderExchange, StoreExchange
 from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
@@ -32,7 +32,7 @@ WINDOW = TimingWindow(
     kernels={"gemm": summarize([0.25, 0.5]) or pytest.fail("no summary")},
     gpu_individual=0.75,
     input=InputWait(0.25, None),
-    run_queue_delay_ms=12.5,
+    run_queue=RunQueue(12.5, 40.0),
     warnings=("a warning",),
 )
 

@@ -6,6 +6,7 @@ import pytest
 
 from hanglab.recorder.slowness import (
     InputWait,
+    RunQueue,
     Statistic,
     Summary,
     individual_scores,
@@ -220,14 +221,18 @@ def test_stalls_in_one_cluster_count_once() -> None:
     assert [slowness.kind for slowness in found.values()] == ["stalls"]
 
 
+def queues(delays_ms: dict[int, float]) -> dict[int, RunQueue]:
+    return {rank: RunQueue(ms) for rank, ms in delays_ms.items()}
+
+
 def test_a_rank_that_was_kept_from_its_processor_is_not_slow() -> None:
     ranks = {0: noisy(10, 1, 0), 1: noisy(10, 1, 1), 2: noisy(15, 1, 2)}
     assert set(slow_ranks(ranks, SLOW)) == {2}
-    assert slow_ranks(ranks, SLOW, run_queue_delay_ms={0: 100.0, 1: 90.0, 2: 340.0}) == {}
+    assert slow_ranks(ranks, SLOW, run_queues=queues({0: 100.0, 1: 90.0, 2: 340.0})) == {}
     # It waited no longer than its peers, or by far less than it is slower.
-    assert set(slow_ranks(ranks, SLOW, run_queue_delay_ms={0: 300.0, 1: 340.0, 2: 10.0})) == {2}
-    assert set(slow_ranks(ranks, SLOW, run_queue_delay_ms={0: 0.0, 1: 0.0, 2: 50.0})) == {2}
-    assert set(slow_ranks(ranks, SLOW, run_queue_delay_ms={2: 340.0})) == {2}
+    assert set(slow_ranks(ranks, SLOW, run_queues=queues({0: 300.0, 1: 340.0, 2: 10.0}))) == {2}
+    assert set(slow_ranks(ranks, SLOW, run_queues=queues({0: 0.0, 1: 0.0, 2: 50.0}))) == {2}
+    assert set(slow_ranks(ranks, SLOW, run_queues=queues({2: 340.0}))) == {2}
 
 
 def test_windows_of_different_lengths_are_not_paired() -> None:

@@ -16,6 +16,7 @@ from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.case.records import StragglerLine, TimingSummary
 from hanglab.recorder.slowness import (
     InputWait,
+    RunQueue,
     Slowness,
     Starvation,
     Summary,
@@ -51,8 +52,8 @@ class StragglerWindow:
     at_s: float
     work: Mapping[str, Mapping[int, Summary]]
     input: Mapping[int, InputWait] = field(default_factory=dict)
-    #: Rank -> milliseconds that it waited for a processor.
-    run_queue_delay_ms: Mapping[int, float] = field(default_factory=dict)
+    #: Rank -> its waits for a processor.
+    run_queues: Mapping[int, RunQueue] = field(default_factory=dict)
 
     def scores(self, section: str) -> dict[int, float | None]:
         """Rank -> score against the fastest rank."""
@@ -64,7 +65,7 @@ class StragglerWindow:
             (section, rank): slowness
             for section, by_rank in self.work.items()
             for rank, slowness in slow_ranks(
-                by_rank, SLOW_FACTOR, run_queue_delay_ms=self.run_queue_delay_ms
+                by_rank, SLOW_FACTOR, run_queues=self.run_queues
             ).items()
         }
 
@@ -164,7 +165,7 @@ def _from_detector(lines: Mapping[int, list[StragglerLine]]) -> StragglerHistory
                     if line.input is not None
                 },
                 {
-                    r: line.run_queue_delay_ms
+                    r: RunQueue(line.run_queue_delay_ms, line.ran_ms)
                     for r, line in by_rank.items()
                     if line.run_queue_delay_ms is not None
                 },
