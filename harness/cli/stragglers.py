@@ -15,20 +15,24 @@ def stragglers(
         typer.Option(metavar="FILE.png", help="Draw scores over time and arrival lag too."),
     ] = None,
 ) -> int:
-    """Compare the ranks' own work, section by section."""
+    """Compare the ranks' own work, section by section, and say the verdict on the whole job."""
     from hanglab.harness.report.panel import make_console
     from hanglab.harness.report.stragglers.heat import heat_table
     from hanglab.harness.report.stragglers.history import NothingToCompare, load_history
+    from hanglab.harness.report.stragglers.whole_job import slow_findings, verdict_on_speed
 
     try:
         history = load_history(case)
     except NothingToCompare:
-        # Arrival lag needs no section.
-        if plot is None:
-            raise
         history = None
-    if history is not None:
+        told = slow_findings(case)
+        # Neither these nor arrival lag need a section.
+        if plot is None and not told:
+            raise
+    else:
         make_console().print(heat_table(history))
+        told = verdict_on_speed(case)
+    print("\n".join(told))
     if plot is not None:
         from hanglab.harness.report.stragglers.plot import plot_stragglers
 

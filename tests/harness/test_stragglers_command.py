@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.analyzer.engine import analyze
 from hanglab.harness.cli import main
 from hanglab.harness.report.stragglers.history import load_history
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.slowness import InputWait, Summary, summarize
 from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
+from tools.corpus.__main__ import CORPUS
+from tools.corpus.entries import unpack_entry
 
 
 def summary(milliseconds: float) -> Summary:
@@ -81,6 +84,21 @@ def test_a_job_without_a_detector(tmp_path: Path, capsys: pytest.CaptureFixture[
     history = load_history(tmp_path)
     medians = history.medians("work")
     assert medians[1] > 2 * medians[0] and medians[1] > 2 * medians[2]
+
+
+@pytest.mark.parametrize("kind", ["fault", "control"])
+def test_it_says_what_the_verdict_says(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unpack_entry(CORPUS, f"local/slow_forward_slightly.{kind}", tmp_path / "job")
+    case = tmp_path / "job"
+    verdict = analyze(case)
+    assert main(["stragglers", str(case)]) == 0
+    printed = capsys.readouterr().out
+    if kind == "fault":
+        assert f"Verdict: slow_compute: {verdict.summary}" in printed
+    else:
+        assert "Verdict: no rank is slow.\nspeed: " in printed
 
 
 def test_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
