@@ -21,10 +21,10 @@ def stragglers(
     from hanglab.harness.report.stragglers.history import NothingToCompare, load_history
     from hanglab.harness.report.stragglers.whole_job import slow_findings, verdict_on_speed
 
+    history = None
     try:
         history = load_history(case)
     except NothingToCompare:
-        history = None
         told = slow_findings(case)
         # Neither these nor arrival lag need a section.
         if plot is None and not told:

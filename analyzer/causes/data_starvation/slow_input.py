@@ -22,7 +22,7 @@ from hanglab.recorder.slowness.batch_waits import (
     starved_ranks,
     starved_share,
 )
-from hanglab.recorder.slowness.thresholds import FEWEST_IN_JOB
+from hanglab.recorder.slowness.thresholds import FEWEST_IN_JOB, SHORTEST_JOB_NS
 
 
 def all_waits(facts: CaseFacts) -> dict[int, BatchWait]:
@@ -44,6 +44,8 @@ def input_wait(view: RankView) -> BatchWait | None:
     if len(events) < FEWEST_IN_JOB:
         return None
     span = events[-1].started_ns + events[-1].wall_ns - events[0].started_ns
+    if span < SHORTEST_JOB_NS:
+        return None
     events.sort(key=lambda e: e.wall_ns)
     rare = events[-max(1, len(events) // 10) :]
     events = events[: -len(rare)]

@@ -283,6 +283,13 @@ def test_where_all_starve_nobody_is_accused():
     assert found[Cause.INPUT_STARVED].victims == []
 
 
+def test_a_third_of_a_second_of_waiting_is_no_starved_job() -> None:
+    """Loaders that are kept from a processor for a moment, as a crowded machine does."""
+    for steps, found in ((14, []), (60, [Cause.INPUT_STARVED])):
+        job = Job(lambda rank, step: 12.0, steps=steps).uses({})
+        assert list(loader(job, lambda rank, step: 12.0).verdicts()) == found
+
+
 def test_a_starved_rank_and_a_slow_one_are_two_findings():
     job = Job(lambda rank, step: {1: 25.0, 2: 12.0}.get(rank, 0.0)).uses({2: 20})
     found = loader(job, lambda rank, step: 25.0 if rank == 1 else 0.5).verdicts()
