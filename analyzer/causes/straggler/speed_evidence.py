@@ -39,8 +39,8 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
         )
     missing = {
         rank: file
-        for rank, view in sorted(known.ranks.items())
-        if (file := _missing_file(timing, rank, view.progress is not None)) is not None
+        for rank in sorted(known.ranks)
+        if (file := _missing_file(timing, rank)) is not None
     }
     return SpeedEvidence(
         [_compared(timing, set(missing))] * (len(window.lateness) > len(missing) + 1)
@@ -57,12 +57,10 @@ def speed_evidence(known: CaseFacts) -> SpeedEvidence:
     )
 
 
-def _missing_file(timing: JobTiming, rank: int, has_progress: bool) -> str | None:
+def _missing_file(timing: JobTiming, rank: int) -> str | None:
     """Words for what of the rank's evidence on speed is missing; None where all is there."""
     if rank not in timing.window.times:
         return "dump"
-    if not has_progress:
-        return "progress file"
     return None if timing.window.times[rank].cpu_ns is not None else "processor time"
 
 

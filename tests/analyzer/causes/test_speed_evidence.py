@@ -43,18 +43,27 @@ def test_a_healthy_verdict_says_how_closely_ranks_were_compared() -> None:
     assert verdict.inputs.would_decide == []
 
 
-def test_a_slow_rank_without_progress_is_not_called_healthy_without_a_word() -> None:
+def test_a_slow_rank_without_progress_is_not_called_healthy() -> None:
     known = ended_well(slow=2)
     assert conclude(known).culprits == [2]
     known = ended_well(slow=2)
     known.ranks[2].progress = None
     verdict = conclude(known)
+    assert verdict.status is Status.INCONCLUSIVE
+    assert verdict.inputs.would_decide == ["rank 2's progress"]
+
+
+def test_a_rank_without_processor_time_is_not_called_healthy_without_a_word() -> None:
+    known = ended_well()
+    assert known.ranks[2].progress is not None
+    known.ranks[2].progress.usage = []
+    verdict = conclude(known)
     assert verdict.status is Status.HEALTHY and verdict.confidence < 0.95
     assert verdict.summary.endswith("Whether rank 2 slowed it down could not be seen.")
     assert told(verdict)[0].startswith("speed: 3 ranks were compared")
-    assert verdict.evidence[1].rank == 2 and "progress file is missing" in told(verdict)[1]
-    assert verdict.inputs.would_decide == ["rank 2's progress file"]
-    assert verdict.advice == "Get rank 2's progress file."
+    assert verdict.evidence[1].rank == 2 and "processor time is missing" in told(verdict)[1]
+    assert verdict.inputs.would_decide == ["rank 2's processor time"]
+    assert verdict.advice == "Get rank 2's processor time."
 
 
 def test_a_job_too_short_to_compare_says_so() -> None:
