@@ -102,16 +102,25 @@ class OpenOperations:
     stopped: set[int] = field(default_factory=set)
     #: Ranks whose operations do not queue behind each other.
     unordered: set[int] = field(default_factory=set)
+    #: Ranks that have gone on after each operation that they have not finished: their hosts
+    #: wait for one of these by now, or for nothing of it.
+    unsettled: set[int] = field(default_factory=set)
 
     def first(self, rank: int) -> list[OpenOperation]:
         """Operations that hold the rank up: its oldest unfinished one (a batch as a whole).
 
-        All that it has not finished, where its operations do not queue.
+        All that it has not finished, where its operations do not queue.  What a later operation
+        has overtaken holds up nobody, unless there is nothing else.
         """
-        mine = self.by_rank.get(rank, [])
-        if rank in self.unordered:
+        mine = self.held(rank)
+        if rank in self.unordered or rank in self.unsettled:
             return [waiting for _, waiting in mine]
         return [waiting for pending, waiting in mine if pending.order == mine[0][0].order]
+
+    def held(self, rank: int) -> list[tuple[Pending, OpenOperation]]:
+        """The rank's unfinished operations that none of its later ones has overtaken, if any."""
+        mine = self.by_rank.get(rank, [])
+        return [one for one in mine if not one[0].overtaken] or mine
 
 
 def find_waits(
@@ -122,7 +131,12 @@ def find_waits(
     _collect(merged, group_table, waits)
     for mine in waits.by_rank.values():
         mine.sort(key=lambda item: (item[0].order, item[0].index))
-    oldest = {rank: mine[0][0].order for rank, mine in waits.by_rank.items()}
+    waits.unsettled = {
+        rank
+        for rank, mine in waits.by_rank.items()
+        if all(pending.overtaken for pending, _ in mine)
+    }
+    oldest = {rank: waits.held(rank)[0][0].order for rank in waits.by_rank}
     # gloo has no streams: operations that overlap do not hold each other up.
     unordered = {rank for rank in waits.by_rank if merged.ranks[rank].gloo}
     waits.unordered = unordered
@@ -139,7 +153,11 @@ def find_waits(
         waiting.leaders = {
             rank
             for rank, pending in waiting.waiters.items()
-            if (pending.order == oldest[rank] or rank in unordered)
+            if (
+                pending.order == oldest[rank]
+                or (rank in unordered and not pending.overtaken)
+                or rank in waits.unsettled
+            )
             and not merged.ranks[rank].history_truncated
         }
         if unordered.isdisjoint(waiting.waiters) and not waiting.group.doubtful:

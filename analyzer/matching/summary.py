@@ -62,6 +62,9 @@ class Pending:
     position: int = 0
     #: The rank has started it and does not wait for it.
     posted: bool = False
+    #: An operation that the rank issued after it has finished: this one held up neither the host
+    #: nor the device by then.  Whether the host waits for it now is not known.
+    overtaken: bool = False
 
 
 @dataclass
@@ -478,6 +481,7 @@ def _read_pending(
     positions: npt.NDArray[np.int64] = np.zeros(len(entries), dtype=np.int64)
     _read_channels(entries, summary, part_index, p2p & ~ends, done, positions)
     batches: dict[tuple[int, bool, int], int] = {}
+    last_done = int(np.flatnonzero(done)[-1]) if done.any() else ABSENT
     for index in np.flatnonzero(~done & ~completion.undetermined).tolist():
         operation = entries.operations[entries.operation[index]]
         number, kind = int(part_index[index]), bool(p2p[index])
@@ -501,6 +505,7 @@ def _read_pending(
                 dst=operation.dst if kind else ABSENT,
                 position=int(positions[index]),
                 posted=index in posted,
+                overtaken=index < last_done,
             )
         )
 
