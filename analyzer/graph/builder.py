@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.graph.owed_operations import (
+    Owed,
+    host_that_stopped,
+    left_out_by_one,
+    owed_operations,
+)
 from hanglab.analyzer.graph.p2p_counts import posted_by_counts
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.roots import (
@@ -103,6 +109,8 @@ class _Builder:
         self._on: dict[tuple[int, bool], tuple[int, ...]] = {}
         #: Ranks without evidence that may be what a ring of others waits for.
         self._undecided: set[int] = set()
+        #: Ranks of rings that go on without what they seem to wait for, and did not.
+        self._stopped_hosts: list[WaitEnd] = []
 
     def build(self) -> WaitForGraph:
         merged, group_table = self._merged, self._group_table
@@ -139,6 +147,7 @@ class _Builder:
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [self._sink(end, waits, everybody) for end in roots.ends]
         graph.cycles, graph.unmatched = self._cycles(roots, important, waits)
+        graph.sinks += [self._sink(end, waits, everybody) for end in self._stopped_hosts]
         for rank in sorted(merged.ranks):
             mine = waits.by_rank.get(rank, [])
             full = self._small or rank in important
@@ -332,6 +341,11 @@ class _Builder:
             return None
         return Unmatched(calls[waiter], calls[rank_ahead], (rank_ahead,))
 
+    def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
+        return Unmatched(
+            calls[owed.waiter], calls[owed.rank], (owed.rank,), omitted=owed.missed.seq is not None
+        )
+
     def _unmatched_receives(self, waits: OpenOperations) -> list[Unmatched]:
         return [
             Unmatched(
@@ -363,6 +377,22 @@ class _Builder:
                 # Their orders differ, which may be harmless, as that of two threads is: the
                 # ranks of which nothing is known may be what all wait for.
                 self._undecided.update(r for w in cycle.places.values() for r in w.unknown)
+                continue
+            owed = owed_operations(cycle, self._lookup) if full else []
+            left_out = left_out_by_one(owed, waits, self._lookup)
+            if left_out is not None:
+                unmatched.append(self._left_out(left_out, calls))
+                continue
+            stopped = host_that_stopped(owed) if owed else None
+            if stopped is not None:
+                awaited = [w for w in waits.operations.values() if stopped in w.absent]
+                self._stopped_hosts.append(WaitEnd(stopped, awaited, "outside"))
+                important.add(stopped)
+                continue
+            unsure = waits.unsettled.intersection(ranks)
+            if unsure:
+                # They may wait for what they have started, or do something else.
+                self._undecided.update(unsure)
                 continue
             deviating = cycle.keys if len(cycle.keys) == 1 else ()
             if not deviating and not all(p2p):

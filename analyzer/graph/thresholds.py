@@ -27,3 +27,10 @@ AGREEING_DISTANCES = 3
 UNORDERED = 1 << 40
 #: Ranks that wait for one, and whose clocks are compared with its: more have waited no less.
 PEERS = 4
+#: Earlier rounds of an exchange from which a rank's order of it is known.
+KNOWN_ROUNDS = 2
+#: Earlier rounds of an exchange that are looked at, the latest.
+COMPARED_ROUNDS = 8
+#: Operations that no two in swapped order have between them: who has finished so many since has
+#: left one out.
+SWAPPED_OPERATIONS = 16

@@ -72,7 +72,10 @@ class Cycle:
 
 @dataclass
 class Unmatched:
-    """A send or receive whose other half never came, although its peer is past it."""
+    """A send or receive whose other half never came, although its peer is past it.
+
+    Or a collective that one of ``deviating`` left out, while its peers wait for it there.
+    """
 
     call: Call
     #: Where the peer waits instead.

@@ -59,12 +59,14 @@ def _confidence(cycle: Cycle) -> float:
 
 
 def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
-    cause = Cause.P2P_UNMATCHED
+    cause = Cause.P2P_UNMATCHED if unmatched.call.seq is None else Cause.SKIPPED_COLLECTIVE
     call, instead = unmatched.call, unmatched.instead
     sides = [call.rank] + ([instead.rank] if instead is not None else [])
     omitted = instead is not None and unmatched.omitted
     culprits = sorted(unmatched.deviating or (sides[1:] if omitted else sides))
     where = f", which waits in {name_call(instead)}" if instead is not None else ""
+    if call.seq is not None and instead is not None:
+        where = f"; it waits in {name_call(instead)}"
     first = instead if instead is not None and culprits == [instead.rank] else call
     peer = call.peer if call.peer is not None or instead is None else instead.rank
     return Finding(
@@ -79,6 +81,9 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
         summary=(
             f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"
             f"{_missed(unmatched)}."
+            if call.seq is None
+            else f"{name_ranks(culprits).capitalize()} left out {name_call(call)}, in which rank "
+            f"{call.rank} waits, and has finished many later operations since{where}."
         ),
         evidence=[observation(c, "waits in") for c in (call, instead) if c is not None]
         + [observation(c, "waits in") for c in unmatched.missed if c is not instead],

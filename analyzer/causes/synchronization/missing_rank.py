@@ -51,13 +51,19 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
     culprits = [sink.rank for sink in sinks]
     first = sinks[0]
     stopped = [sink.rank for sink in sinks if sink.stopped_device]
-    outside = [sink.rank for sink in sinks if sink.outside]
-    words = []
+    outside = [sink.rank for sink in sinks if sink.outside and not graph.unfinished.get(sink.rank)]
+    going = [sink for sink in sinks if sink.outside and graph.unfinished.get(sink.rank)]
+    words = [
+        f"Rank {sink.rank} never entered {name_call(sink.awaited)}, which others wait in; what it "
+        "has underway never kept it from that before."
+        for sink in going
+    ]
     if outside:
+        awaited = next(sink for sink in sinks if sink.rank in outside).awaited
         words.append(
             f"{name_ranks(outside).capitalize()} "
             f"{'has' if len(outside) == 1 else 'have'} nothing unfinished and never entered "
-            f"{name_call(next(s for s in sinks if s.outside).awaited)}, which the others wait in."
+            f"{name_call(awaited)}, which the others wait in."
         )
     if stopped:
         words.append(

@@ -1,0 +1,136 @@
+"""Operations that a rank started and went on from: receives posted early, other threads' groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+from graph_rows import Row, columns
+
+from hanglab.analyzer.causes.graph_findings import open_finding, synchronization_findings
+from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.verdict import Cause
+
+Called = tuple[str, str, float, bool]
+"""Operation as torch writes it, group, milliseconds, and whether it has finished."""
+
+
+def dump_of(rank: int, calls: Iterable[Called], members: dict[str, list[int]]) -> RankDump:
+    rows = []
+    collectives, messages = Counter[str](), Counter[str]()
+    for op, group, at, done in calls:
+        p2p = op.startswith(("send", "recv"))
+        (messages if p2p else collectives)[group] += 1
+        rows.append(
+            Row(
+                op,
+                collectives[group],
+                group,
+                done,
+                p2p_seq=messages[group],
+                extra={"time_created_ns": int((at + 1) * 1e6)},
+            )
+        )
+    return columns(rank, rows, members={g: m for g, m in members.items() if rank in m})
+
+
+def pipeline(stages: int, stopped: int, rounds: int, *, compute: bool = False) -> WaitForGraph:
+    """Stages that post the next round's receive before they compute; one stops computing.
+
+    Forward and backward have groups of their own; ``compute`` adds what tensor parallelism
+    does meanwhile, on a group that finishes without the other stages.
+    """
+    members = {"0": list(range(stages)), "1": list(range(stages)), "2": list(range(stages))}
+    for stage in range(stages):
+        members[str(3 + stage)] = [stage]
+    dumps = []
+    for stage in range(stages):
+        calls: list[Called] = []
+        for number in range(rounds + 1):
+            last, start = number == rounds, 1000.0 * number
+            if stage and number == 0:
+                calls.append((f"recv {stage}<-{stage - 1}", "1", start, True))
+            if last and stage > stopped:
+                at = next(i for i in reversed(range(len(calls))) if calls[i][1] == "1"
+                          and calls[i][0].startswith("recv"))  # fmt: skip
+                calls[at] = (*calls[at][:3], False)
+                break
+            if stage:
+                calls.append((f"recv {stage}<-{stage - 1}", "1", start + 10 + stage, not last))
+            if compute:
+                calls.append(("all_reduce", str(3 + stage), start + 50, True))
+            if last and stage == stopped:
+                break
+            if stage < stages - 1:
+                calls.append((f"send {stage}->{stage + 1}", "1", start + 100 + stage, True))
+                calls.append((f"recv {stage}<-{stage + 1}", "2", start + 200, not last))
+                if last:
+                    break
+            if stage:
+                calls.append((f"send {stage}->{stage - 1}", "2", start + 900 - stage, True))
+        dumps.append(dump_of(stage, calls, members))
+    return build_wait_for_graph(dumps, expected=range(stages))
+
+
+@pytest.mark.parametrize("compute", [False, True])
+@pytest.mark.parametrize("rounds", [4, 9])
+@pytest.mark.parametrize(("stages", "stopped"), [(2, 0), (2, 1), (4, 1), (4, 2), (4, 3), (6, 3)])
+def test_the_stage_that_stopped_behind_a_receive_posted_early(
+    stages: int, stopped: int, rounds: int, compute: bool
+) -> None:
+    (finding,) = synchronization_findings(pipeline(stages, stopped, rounds, compute=compute))
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [stopped])
+
+
+def test_without_earlier_rounds_a_rank_that_went_on_is_no_part_of_a_certain_ring() -> None:
+    graph = pipeline(4, 2, 0, compute=True)
+    assert not any(finding.culprits != [2] for finding in synchronization_findings(graph))
+    finding = open_finding(graph)
+    assert graph.cycles == [] and finding is not None
+    assert "rank 2's stack" in graph.would_decide
+
+
+@pytest.mark.parametrize("size", [3, 4, 8])
+@pytest.mark.parametrize("saver", [0, 1])
+@pytest.mark.parametrize("place", [3, 6])
+def test_a_barrier_of_another_thread_holds_up_no_reduction(
+    size: int, saver: int, place: int
+) -> None:
+    """``saver``'s thread waits on a side group; the last rank stopped in its main loop."""
+    members = {"0": list(range(size)), "1": list(range(size))}
+    dumps = []
+    for rank in range(size):
+        calls: list[Called] = [("all_reduce", "0", step, True) for step in range(6)]
+        if rank == saver:
+            calls.insert(place, ("all_reduce_barrier", "1", 2.5, False))
+        if rank != size - 1:
+            calls.append(("all_reduce", "0", 7, False))
+        dumps.append(dump_of(rank, calls, members))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(size)))
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [size - 1])
+
+
+@pytest.mark.parametrize("known", [0, 3])
+@pytest.mark.parametrize(("size", "failed"), [(3, 1), (4, 0), (4, 3)])
+def test_a_saver_that_left_its_operation_out_long_ago(size: int, failed: int, known: int) -> None:
+    """Main loops went on; the others wait for their savers, and the failed one's peers for it."""
+    members = {"0": list(range(size)), "1": list(range(size))}
+    dumps = []
+    for rank in range(size):
+        calls: list[Called] = []
+        for save in range(known + 1):
+            last = save == known
+            if not (last and rank == failed):
+                calls.append(("all_gather", "1", len(calls), not last))
+            calls += [
+                ("all_reduce", "0", len(calls) + step, True) for step in range(20 + 20 * last)
+            ]
+        if rank == failed:
+            calls.append(("all_reduce", "0", len(calls), False))
+        dumps.append(dump_of(rank, calls, members))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(size)))
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [failed])
+    assert finding.victims == [rank for rank in range(size) if rank != failed]
