@@ -70,6 +70,12 @@ class Cause(str, Enum):
         Category.SYNCHRONIZATION,
         "Cast to one dtype on all ranks before the operation.",
     )
+    REDUCTION_MISMATCH = (
+        "reduction_mismatch",
+        Category.SYNCHRONIZATION,
+        "Pass the same reduce operation on every rank; where ranks take turns, choose it from "
+        "data that all share.",
+    )
     ROOT_MISMATCH = (
         "root_mismatch",
         Category.SYNCHRONIZATION,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hanglab.analyzer.causes.thresholds import CANDIDATES
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.proposal import Order, Proposal
 from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
@@ -11,10 +12,12 @@ from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
 
 def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
     """Unite proposals of one cause and order: their culprits are found by one mechanism."""
-    merged: dict[tuple[Order, Cause | None, str], Proposal] = {}
+    merged: dict[tuple[Order, Cause | None, str, bool], Proposal] = {}
     for proposal in proposals:
         finding = proposal.finding
-        key = (proposal.order, finding.cause, finding.status.value)
+        # One that names all who could be meant gains no confidence from one that proves.
+        proved = finding.confidence > CANDIDATES
+        key = (proposal.order, finding.cause, finding.status.value, proved)
         earlier = merged.get(key)
         if earlier is None:
             merged[key] = proposal
@@ -60,6 +63,11 @@ def decide(
     explained: set[int] = set()
     for proposal in sorted(_merge(proposals), key=lambda p: (p.order, -p.finding.confidence)):
         culprits = set(proposal.finding.culprits)
+        if proposal.order is Order.CORRUPT:
+            # Wrong results are a fault of their own, whoever else holds the job up.
+            if not any(_covers(earlier.finding, proposal.finding) for earlier in accepted):
+                accepted.append(proposal)
+            continue
         if accepted and (not culprits or culprits & explained):
             continue
         if (
@@ -94,6 +102,10 @@ def decide(
         findings=findings,
         inputs=facts.inputs,
     )
+
+
+def _covers(earlier: Finding, later: Finding) -> bool:
+    return earlier.cause is later.cause and set(later.culprits) <= set(earlier.culprits)
 
 
 def _is_symptom(facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposal]) -> bool:

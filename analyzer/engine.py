@@ -59,6 +59,8 @@ def conclude(facts: CaseFacts) -> Verdict:
     facts.inputs.unusable += [one for one in failed if one not in facts.inputs.unusable]
     _, verdict = decide(facts, proposals)
     verdict = verdict or healthy(facts) or undecided(facts)
+    if verdict.status is Status.CORRUPT and _hangs(facts):
+        verdict = _beside_unexplained_hang(facts, verdict)
     if failed and verdict.status is Status.HEALTHY:
         verdict = _not_fully_checked(facts, len(failed))
     if verdict.status is Status.INCONCLUSIVE:
@@ -67,6 +69,20 @@ def conclude(facts: CaseFacts) -> Verdict:
         verdict.evidence = [*verdict.evidence, *differences(facts.ranks)]
     if facts.inputs.set_aside:
         verdict.evidence = [*verdict.evidence, _judged(facts)]
+    return verdict
+
+
+def _hangs(facts: CaseFacts) -> bool:
+    return facts.stuck if facts.case else bool(facts.graph.waits)
+
+
+def _beside_unexplained_hang(facts: CaseFacts, corrupt: Verdict) -> Verdict:
+    """The hang is what the verdict is about; wrong results are a finding beside it."""
+    verdict = undecided(facts)
+    verdict.findings = corrupt.findings
+    verdict.summary = (
+        f"{verdict.summary} Besides, {corrupt.summary[0].lower()}{corrupt.summary[1:]}"
+    )
     return verdict
 
 

@@ -28,7 +28,8 @@ class Order(IntEnum):
     CYCLE = 4
     OUTSIDE = 5
     STALLED = 6
-    SLOW = 7
+    CORRUPT = 7
+    SLOW = 8
 
 
 @dataclass

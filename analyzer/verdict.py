@@ -17,6 +17,7 @@ class Status(str, Enum):
     HUNG = "hung"
     SLOW = "slow"
     FAILED = "failed"
+    CORRUPT = "corrupt"  # it ends or goes on, with results that are undefined
     HEALTHY = "healthy"
     INCONCLUSIVE = "inconclusive"
 

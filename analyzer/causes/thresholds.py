@@ -7,6 +7,8 @@ CONFIRMED = 0.98
 #: Confidence of a healthy verdict where evidence on some rank's speed is missing: below that of a
 #: healthy one that looked at all, above even odds, as most jobs have no slow rank.
 UNSEEN_SPEED = 0.75
+#: Confidence up to which a finding names all who could be meant, not one who is proved.
+CANDIDATES = 0.6
 #: Confidence from which on what a rank does instead of a barrier is its cause.
 BARRIER_LABEL_SURE = 0.9
 #: Pieces into which gloo cuts a tensor at most, in multiples of the group's size (allreduce.cc).

@@ -87,11 +87,14 @@ class Disagreement:
     suspects: list[int]
 
 
-def first_disagreement(facts: CaseFacts) -> Disagreement | None:
-    """The first all_to_all that did not finish everywhere and whose lists do not agree."""
+def first_disagreement(facts: CaseFacts, *, finished: bool = False) -> Disagreement | None:
+    """The first all_to_all whose lists do not agree.
+
+    Of those that did not finish everywhere, or of those that did (``finished``).
+    """
     all_calls = _calls(facts)
     for (name, seq), calls in sorted(all_calls.items()):
-        if len(calls) < 2 or all(c.finished for c in calls.values()):
+        if len(calls) < 2 or all(c.finished for c in calls.values()) is not finished:
             continue
         rank = next(iter(calls))
         members = facts.dumps[rank].members.get(name, ())

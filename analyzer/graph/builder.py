@@ -36,7 +36,7 @@ from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource, plain_call
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, ProcessGroup
-from hanglab.analyzer.matching.divergence import find_divergence
+from hanglab.analyzer.matching.divergence import find_divergences
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
@@ -114,12 +114,13 @@ class _Builder:
 
     def build(self) -> WaitForGraph:
         merged, group_table = self._merged, self._group_table
-        divergences, places = self._divergences()
+        divergences, places, silent = self._divergences()
         waits = find_waits(merged, group_table, places)
         for divergence in divergences:
             _settle_by_other_groups(divergence, group_table, waits)
             if not divergence.deviating and len(divergence.candidates) == 2:
                 self._settle_by_issue_order(divergence)
+        _settle_by_proved([*divergences, *silent])
         roots = find_roots(merged, waits)
         for end in roots.ends:
             self._confirm(end)
@@ -131,6 +132,7 @@ class _Builder:
             expected=group_table.expected,
             groups=[group.group for group in group_table.groups],
             divergences=divergences,
+            silent_mismatches=silent,
             open=tuple(roots.open),
             progressing=tuple(self._progressing),
             world_size_unknown=group_table.world_size_unknown,
@@ -178,7 +180,8 @@ class _Builder:
             return f"a later dump of rank {rank}"
         return f"rank {rank}'s {'stack' if rank in self._merged.ranks else 'dump'}"
 
-    def _divergences(self) -> tuple[list[Divergence], dict[int, int]]:
+    def _divergences(self) -> tuple[list[Divergence], dict[int, int], list[Divergence]]:
+        """Those that may hold somebody up, their numbers by group, and the silent ones."""
         table = self._merged.table()
         exchanging = {
             self._group_table.places[rank, pending.part]
@@ -187,19 +190,37 @@ class _Builder:
             if op_of(pending.op).splits
         }
         found: list[Divergence] = []
+        silent: list[Divergence] = []
         places: dict[int, int] = {}
         for place, group in enumerate(self._group_table.groups):
             if group.doubtful:
                 continue
             sequences = sequences_of(self._merged, group, table)
             stuck = any(progress.unfinished for progress in group.progress.values())
-            divergence = find_divergence(sequences, self._lookup, stuck=stuck)
+            divergences = find_divergences(sequences, self._lookup, stuck=stuck)
+            silent += [one for one in divergences.silent if self._proves_to_be_silent(one)]
+            divergence = divergences.first
             if divergence is None and stuck and place in exchanging:
                 divergence = find_size_mismatch(group, self._lookup)
             if divergence is not None:
                 found.append(divergence)
                 places[place] = divergence.seq
-        return found, places
+        return found, places, silent
+
+    def _proves_to_be_silent(self, divergence: Divergence) -> bool:
+        """False where gloo's own buffer alone tells: it calls finished what failed, too."""
+        numbered = {
+            rank: summary.parts
+            for rank in divergence.calls
+            if (summary := self._merged.ranks[rank]).silent_p2p
+        }
+        return all(
+            any(
+                part.name == divergence.group.name and part.base + part.length > divergence.seq + 1
+                for part in parts
+            )
+            for parts in numbered.values()
+        )
 
     def _call(self, rank: int, pending: Pending, group: ProcessGroup, full: bool) -> Call:
         if not full:
@@ -476,6 +497,21 @@ def _settle_by_other_groups(
     if against and rest and all(difference(rest[0], c, sites=False) is None for c in rest):
         divergence.deviating = tuple(sorted(against))
         divergence.candidates = ()
+
+
+def _settle_by_proved(divergences: Sequence[Divergence]) -> None:
+    """Let a rank that is proved to deviate in one group be the one that does in another.
+
+    One wrong rank explains both; its only peer there need not be another.
+    """
+    proved = {rank for divergence in divergences for rank in divergence.deviating}
+    for divergence in divergences:
+        mine = proved.intersection(divergence.candidates)
+        if divergence.deviating or len(mine) != 1:
+            continue
+        rest = [call for rank, call in divergence.calls.items() if rank not in mine]
+        if rest and all(difference(rest[0], c, sites=False) is None for c in rest):
+            divergence.deviating, divergence.candidates = tuple(mine), ()
 
 
 def _next_awaited(end: WaitEnd) -> OpenOperation:

@@ -99,6 +99,8 @@ class WaitForGraph:
     expected: tuple[int, ...]
     groups: list[ProcessGroup] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
+    #: Calls of one operation with arguments that differ, which did not hold anybody up.
+    silent_mismatches: list[Divergence] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
     cycles: list[Cycle] = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from hanglab.analyzer.matching.merging import SignatureHistory
 from hanglab.analyzer.matching.missing_votes import MissingVotes, missing_votes_at
 from hanglab.analyzer.matching.sequences import Sequences, Signature, calls_under
 from hanglab.analyzer.matching.signatures import (
+    ARGUMENT_DIFFERENCES,
+    CODE,
     OPERATION,
     SITE,
     SIZE,
@@ -24,31 +26,47 @@ from hanglab.analyzer.matching.signatures import (
     alike,
     argument_difference,
     call_site,
+    comparable_dtypes,
     difference,
 )
 from hanglab.analyzer.matching.summary import GAP
 from hanglab.analyzer.matching.thresholds import (
     AGREEING_SITES,
     COMPARED_HISTORIES,
+    LONGEST_FUNCTION,
     LONGEST_SHIFT,
     SUSPECT_NUMBERS,
 )
 
 
-def find_divergence(sequences: Sequences, lookup: CallLookup, *, stuck: bool) -> Divergence | None:
+@dataclass
+class GroupDivergences:
+    """The numbers of one group at which its members do not do the same."""
+
+    #: The first that may hold somebody up.
+    first: Divergence | None = None
+    #: Calls of one operation with arguments that differ, which all members got away with: the
+    #: first of each kind of difference and each side that deviates.
+    silent: list[Divergence] = field(default_factory=list)
+
+
+def find_divergences(sequences: Sequences, lookup: CallLookup, *, stuck: bool) -> GroupDivergences:
     """``stuck`` says that some member waits in this group."""
     if len(sequences.histories) < 2:
-        return None
-    hard = _hard_divergence(sequences, lookup)
+        return GroupDivergences()
+    found = _hard_divergences(sequences, lookup)
+    hard = found.first
     if stuck:
         soft = _shifted(sequences, lookup, hard.seq if hard is not None else None)
         if soft is not None:
-            return soft
-        if hard is not None and not hard.deviating:
+            found.first = soft
+            # From there on it is other operations that meet.
+            found.silent = [one for one in found.silent if one.seq < soft.seq]
+        elif hard is not None and not hard.deviating:
             divergent = find_divergent_call_site(sequences, lookup, hard.seq)
             if divergent is not None and not _may_be_most(sequences, divergent):
-                return divergent
-    return hard
+                found.first = divergent
+    return found
 
 
 def _may_be_most(sequences: Sequences, divergent: Divergence) -> bool:
@@ -65,7 +83,10 @@ def _overlap(a: SignatureHistory, b: SignatureHistory) -> tuple[int, Int32, Int3
 
 
 def _suspects(sequences: Sequences) -> list[int]:
-    """Sequence numbers at which some two members differ in what both know, call sites aside."""
+    """Sequence numbers at which some two members differ in what both know, call sites aside.
+
+    Of two calls that meet again and again, the first time and the last.
+    """
     histories = sequences.histories[:COMPARED_HISTORIES]
     found: set[int] = set()
     for i, a in enumerate(histories):
@@ -77,7 +98,12 @@ def _suspects(sequences: Sequences) -> list[int]:
             x, y = sequences.table[mine[places]], sequences.table[others[places]]
             differ = (x != y) & (x != 0) & (y != 0)
             differ[:, SITE] = False
-            found.update((places[differ.any(axis=1)] + low).tolist()[:SUSPECT_NUMBERS])
+            places = places[differ.any(axis=1)]
+            pairs = np.stack([mine[places], others[places]], axis=1)
+            firsts = np.unique(pairs, axis=0, return_index=True)[1]
+            lasts = len(pairs) - 1 - np.unique(pairs[::-1], axis=0, return_index=True)[1]
+            kept = sorted({*firsts.tolist(), *lasts.tolist()})[:SUSPECT_NUMBERS]
+            found.update((places[kept] + low).tolist())
     return sorted(found)[:SUSPECT_NUMBERS]
 
 
@@ -116,12 +142,48 @@ def _sides(sequences: Sequences, lookup: CallLookup, seq: int) -> list[_Side]:
     return sorted(sides, key=lambda side: (-len(side.ranks), min(side.ranks)))
 
 
-def _hard_divergence(sequences: Sequences, lookup: CallLookup) -> Divergence | None:
+def _hard_divergences(sequences: Sequences, lookup: CallLookup) -> GroupDivergences:
+    found = GroupDivergences()
+    kinds = set()
+    #: Calls that met before and went on.
+    harmless: set[frozenset[int]] = set()
     for seq in _suspects(sequences):
         sides = _sides(sequences, lookup, seq)
-        if len(sides) > 1:
-            return _judge(sequences, lookup, seq, sides)
-    return None
+        if len(sides) < 2:
+            continue
+        codes = frozenset(side.code for side in sides)
+        if codes in harmless:
+            continue
+        divergence = _judge(sequences, lookup, seq, sides)
+        if not _is_silent(sequences, divergence):
+            found.first = divergence
+            return found
+        harmless.add(codes)
+        kind = divergence.difference, divergence.deviating
+        if kind not in kinds:
+            kinds.add(kind)
+            found.silent.append(divergence)
+    return found
+
+
+def _is_silent(sequences: Sequences, divergence: Divergence) -> bool:
+    """True if only arguments differ, and nobody waits in the operation or because of it.
+
+    An operation that went wrong may leave its connections in disorder, and then the next one
+    stalls: everybody has entered that, and nothing was finished in between.
+    """
+    if divergence.difference not in ARGUMENT_DIFFERENCES or divergence.skipped:
+        return False
+    progress = [sequences.group.progress.get(rank) for rank in sequences.group.members]
+    known = [one for one in progress if one is not None and one.entered is not None]
+    if len(known) < len(divergence.calls):
+        # Of ranks on their way nothing is known but what they called: they went on.
+        if not any(sequences.code(rank, divergence.seq + 1) != GAP for rank in divergence.calls):
+            return False
+    held = min((min(one.unfinished) for one in known if one.unfinished), default=None)
+    if held is None or held > divergence.seq + 1:
+        return True
+    return held > divergence.seq and any(one.has_entered(held) is False for one in known)
 
 
 def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side]) -> Divergence:
@@ -136,7 +198,10 @@ def _judge(sequences: Sequences, lookup: CallLookup, seq: int, sides: list[_Side
     other = next(side for side in sides if side is not base)
     kind = _kind(sequences, seq, base, other)
     skipped = bool(deviating) and all(
-        _skips(sequences, seq, base.ranks[0], side, kind) for side in sides if side is not base
+        _skips(sequences, seq, base.ranks[0], side, kind)
+        or _lies_behind(sequences, seq, base, side)
+        for side in sides
+        if side is not base
     )
     return Divergence(
         group=sequences.group.group,
@@ -215,6 +280,13 @@ def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
 
 def _kind(sequences: Sequences, seq: int, base: _Side, other: _Side) -> Difference:
     found = difference(base.call, other.call)
+    if found is Difference.SIZE and not (
+        _site(sequences, base.code) and _site(sequences, other.code)
+    ):
+        dtypes = {comparable_dtypes(side.call.arguments) for side in (base, other)}
+        if len(dtypes) > 1 and None not in dtypes:
+            # Nothing says that it is one line, and hardly anybody mistakes both in it.
+            return Difference.OPERATION
     if found is Difference.CALL_SITE:
         # The same place of the program may be two lines, if it has been so before.
         pair = (_site(sequences, base.code), _site(sequences, other.code))
@@ -227,6 +299,27 @@ def _kind(sequences: Sequences, seq: int, base: _Side, other: _Side) -> Differen
             return argument_difference(base.call, other.call) or Difference.SIZE
     assert found is not None
     return found
+
+
+def _lies_behind(sequences: Sequences, seq: int, base: _Side, side: _Side) -> bool:
+    """True if a side is further on in straight code than its peers, who are there the first time.
+
+    The operation at which they are was left out on the way.  In a loop the pattern of its
+    steps tells, and where the peers went on it is seen whether they came to the same line.
+    """
+    rank = base.ranks[0]
+    if len(sequences.signatures(rank, seq, None)) > 1:
+        return False
+    past = {one[-1] for one in sequences.signatures(rank, None, seq) if one is not None}
+    if past & {_site(sequences, base.code), _site(sequences, side.code)}:
+        return False
+    theirs, mine = (CODE.user_frames(call.stack)[::-1] for call in (base.call, side.call))
+    parted = next((pair for pair in zip(theirs, mine, strict=False) if pair[0] != pair[1]), None)
+    if parted is None:
+        return False
+    there, here = parted
+    same_function = (there.file, there.function) == (here.file, here.function)
+    return same_function and 0 < here.line - there.line <= LONGEST_FUNCTION
 
 
 def _site(sequences: Sequences, code: int) -> int:

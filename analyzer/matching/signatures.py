@@ -8,7 +8,7 @@ and leaves out what a dump does not know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from math import prod
@@ -70,18 +70,32 @@ def difference(a: Call, b: Call, *, sites: bool = True) -> Difference | None:
     return argument_difference(a, b)
 
 
+def _root(_: str, arguments: Arguments) -> int | None:
+    return arguments.root
+
+
+def _dtypes(_: str, arguments: Arguments) -> tuple[str, ...] | None:
+    return comparable_dtypes(arguments)
+
+
+def _reduce_op(_: str, arguments: Arguments) -> str | None:
+    return arguments.reduce_op or None
+
+
+#: What must be equal in the calls of one operation, gravest first; None where it is not known.
+ARGUMENT_DIFFERENCES: Mapping[Difference, Callable[[str, Arguments], Hashable]] = {
+    Difference.SIZE: comparable_sizes,
+    Difference.DTYPE: _dtypes,
+    Difference.ROOT: _root,
+    Difference.REDUCE_OP: _reduce_op,
+}
+
+
 def argument_difference(a: Call, b: Call) -> Difference | None:
-    mine, others = a.arguments, b.arguments
-    sizes = comparable_sizes(a.op, mine), comparable_sizes(b.op, others)
-    if None not in sizes and sizes[0] != sizes[1]:
-        return Difference.SIZE
-    dtypes = comparable_dtypes(mine), comparable_dtypes(others)
-    if None not in dtypes and dtypes[0] != dtypes[1]:
-        return Difference.DTYPE
-    if mine.root is not None and others.root is not None and mine.root != others.root:
-        return Difference.ROOT
-    if mine.reduce_op and others.reduce_op and mine.reduce_op != others.reduce_op:
-        return Difference.REDUCE_OP
+    for kind, value in ARGUMENT_DIFFERENCES.items():
+        mine, others = value(a.op, a.arguments), value(b.op, b.arguments)
+        if mine is not None and others is not None and mine != others:
+            return kind
     return None
 
 

@@ -16,6 +16,9 @@ COMPARED_HISTORIES = 64
 LONGEST_SHIFT = 256
 #: Call sites in a row that are no chance.
 AGREEING_SITES = 3
+#: Lines between two calls of one function that are still taken for straight code: nobody writes
+#: longer functions by hand.
+LONGEST_FUNCTION = 1000
 #: Operations of the longest pattern that is looked for.
 LONGEST_PATTERN = 1024
 #: Entries before an operation that tell the rank's own order.

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 from hanglab.analyzer.flight_recorder.columns import Arguments, Operation
 from hanglab.analyzer.matching.calls import Difference
-from hanglab.analyzer.matching.signatures import comparable_dtypes, comparable_sizes
+from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES
 
 Kind = tuple[Operation, Arguments]
 
 
-def _op(kind: Kind) -> Hashable:
-    return kind[0].op
+def _op(op: str, _: Arguments) -> Hashable:
+    return op
 
 
-def _sizes(kind: Kind) -> Hashable:
-    return comparable_sizes(kind[0].op, kind[1])
-
-
-def _dtypes(kind: Kind) -> Hashable:
-    return comparable_dtypes(kind[1])
-
-
-_ASPECTS: tuple[tuple[Difference, Callable[[Kind], Any]], ...] = (
-    (Difference.OPERATION, _op),
-    (Difference.SIZE, _sizes),
-    (Difference.DTYPE, _dtypes),
-)
+_ASPECTS = {Difference.OPERATION: _op, **ARGUMENT_DIFFERENCES}
 
 
 def mismatch(kinds: Sequence[Kind]) -> tuple[Difference | None, list[bool]]:
@@ -40,8 +27,8 @@ def mismatch(kinds: Sequence[Kind]) -> tuple[Difference | None, list[bool]]:
     """
     if len(set(kinds)) == 1:
         return None, [False] * len(kinds)
-    for difference, aspect in _ASPECTS:
-        values = [aspect(kind) for kind in kinds]
+    for difference, aspect in _ASPECTS.items():
+        values = [aspect(operation.op, arguments) for operation, arguments in kinds]
         counts = Counter(value for value in values if value is not None)
         if len(counts) > 1:
             (usual, most), (_, second) = counts.most_common(2)

@@ -18,6 +18,7 @@ PLAIN_WIDTH = 150
 _STATUS_STYLE = {
     Status.HUNG: "red",
     Status.FAILED: "red",
+    Status.CORRUPT: "red",
     Status.SLOW: "yellow",
     Status.HEALTHY: "green",
     Status.INCONCLUSIVE: "yellow",

@@ -55,6 +55,9 @@ def default_status(cause: Cause, backend: str) -> Status:
     """The status that belongs to a cause where the scenario does not say otherwise."""
     if cause in _SLOW:
         return Status.SLOW
+    if cause is Cause.REDUCTION_MISMATCH:
+        # Whatever the operation, as many bytes go the same ways.
+        return Status.CORRUPT
     if cause in _FAILED or (backend_of(backend).compares_sizes and cause in _FAILED_WHERE_COMPARED):
         return Status.FAILED
     return Status.HUNG

@@ -17,6 +17,7 @@ _CAUSES = {
     Difference.SIZE: Cause.SIZE_MISMATCH,
     Difference.DTYPE: Cause.DTYPE_MISMATCH,
     Difference.ROOT: Cause.ROOT_MISMATCH,
+    Difference.REDUCE_OP: Cause.REDUCTION_MISMATCH,
     Difference.SPLITS: Cause.SPLIT_MISMATCH,
 }
 _WORDS = {
@@ -144,6 +145,39 @@ def _finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
     )
 
 
+def silent_findings(graph: WaitForGraph) -> list[Finding]:
+    """Findings of calls with arguments that differ and that held nobody up: undefined results."""
+    return [_silent_finding(divergence) for divergence in graph.silent_mismatches]
+
+
+def _silent_finding(divergence: Divergence) -> Finding:
+    cause = cause_of(divergence)
+    # Where a vote is missing, even who differs from the rest is open.
+    culprits = [] if divergence.undecided else [*divergence.deviating, *divergence.candidates]
+    calls = divergence.calls
+    mine = [calls[rank] for rank in culprits if rank in calls]
+    others = [call for rank, call in calls.items() if rank not in culprits]
+    first = mine[0] if mine else next(iter(calls.values()))
+    peer = others[0] if others else first
+    words = _summary(divergence, sorted(culprits or calls), first, peer)
+    return Finding(
+        status=Status.CORRUPT,
+        category=cause.category,
+        cause=cause,
+        culprits=sorted(culprits),
+        victims=[rank for rank in divergence.group.members if rank not in culprits],
+        collective=collective_ref(peer),
+        location=location(first) if culprits else None,
+        confidence=_confidence(divergence),
+        summary=f"{words} Nothing waits for it, and its results are undefined.",
+        evidence=[
+            *(observation(call) for call in mine[:16]),
+            *(observation(call, "a peer called") for call in others[:4]),
+        ],
+        advice=cause.advice,
+    )
+
+
 def _confidence(divergence: Divergence) -> float:
     if not divergence.deviating:
         return 0.5
@@ -164,6 +198,11 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
         return f"{who.capitalize()} gave {name_call(mine)} splits that do not fit its peers'."
     if mine.op != peer.op:
         return f"{who.capitalize()} called {name_call(mine)} where its peers called {peer.op}."
+    if divergence.difference is Difference.OPERATION:
+        return (
+            f"{who.capitalize()} called {name_call(mine)} where its peers called another "
+            f"{peer.op}: sizes and dtypes differ."
+        )
     return (
         f"{who.capitalize()} called {name_call(mine)} with {_WORDS[divergence.difference]} "
         "than its peers."

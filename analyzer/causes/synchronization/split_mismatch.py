@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.facts.split_lists import first_disagreement
+from hanglab.analyzer.facts.split_lists import Disagreement, first_disagreement
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status
@@ -19,10 +19,18 @@ from hanglab.recorder.case.records import StackFrame
 
 @detector
 def split_lists(facts: CaseFacts) -> Iterator[Proposal]:
-    """``split_mismatch`` at the first all_to_all that did not finish everywhere."""
+    """``split_mismatch`` at the first all_to_all that did not finish everywhere, and ``corrupt``
+    at the first that did all the same."""
     found = first_disagreement(facts)
-    if found is None:
-        return
+    if found is not None:
+        status = Status.HUNG if facts.stuck else Status.FAILED
+        yield _proposal(facts, found, Order.DIVERGENCE, status)
+    found = first_disagreement(facts, finished=True)
+    if found is not None:
+        yield _proposal(facts, found, Order.CORRUPT, Status.CORRUPT)
+
+
+def _proposal(facts: CaseFacts, found: Disagreement, order: Order, status: Status) -> Proposal:
     calls, members, suspects = found.calls, found.members, found.suspects
     first = facts.ranks[suspects[0]]
     words = "; ".join(
@@ -30,12 +38,12 @@ def split_lists(facts: CaseFacts) -> Iterator[Proposal]:
         f"{calls[b].receives[members.index(a)]}"
         for a, b in found.pairs[:4]
     )
-    yield propose(
+    return propose(
         facts,
-        Order.DIVERGENCE,
+        order,
         Cause.SPLIT_MISMATCH,
         suspects,
-        status=Status.HUNG if facts.stuck else Status.FAILED,
+        status=status,
         confidence=0.95 if len(suspects) == 1 else 0.5,
         summary=f"The split lists of all_to_all number {found.seq} do not agree: {words}.",
         evidence=[

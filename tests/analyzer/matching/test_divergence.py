@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from graph_rows import Row, columns, world
@@ -157,12 +158,82 @@ def test_a_branch_on_the_rank_is_no_divergence() -> None:
     assert [finding.culprits for finding in synchronization_findings(stuck)] == [[2]]
 
 
-def test_a_difference_that_harmed_nobody_is_no_finding() -> None:
+def test_a_difference_that_harmed_nobody_explains_no_hang() -> None:
     a = rows([("all_reduce", 8, 10), ("all_reduce", 4, 11)], stuck=False)
     b = rows([("all_reduce", 8, 10), ("all_reduce", 5, 11)], stuck=False)
     graph = graph_of(a, a, b)
-    assert [d.finished for d in graph.divergences] == [True]
-    assert synchronization_findings(graph) == []
+    assert [(d.seq, d.deviating) for d in graph.silent_mismatches] == [(2, (2,))]
+    assert graph.divergences == [] and synchronization_findings(graph) == []
+
+
+@pytest.mark.parametrize("wrong", [0, 3, 5])
+@pytest.mark.parametrize("pairs", [2, 4])
+def test_who_is_proved_wrong_in_one_group_is_wrong_in_another(wrong: int, pairs: int) -> None:
+    # Tensor-parallel pairs (0 1) (2 3) ..., and data-parallel groups across them.
+    size = 2 * max(pairs, 3)
+    tensor = {str(1 + n): [2 * n, 2 * n + 1] for n in range(size // 2)}
+    data = {str(50 + n): list(range(n, size, 2)) for n in range(2)}
+    dumps = []
+    for rank in range(size):
+        mine = [name for name, ranks in {**tensor, **data}.items() if rank in ranks]
+        # On a device both are queued: the pair waits in one, the row in the other.
+        shape = ((8 + (rank == wrong),),)
+        calls = [Row("all_reduce", 1, name, inputs=shape, done=False, line=10) for name in mine]
+        members = {name: ranks for name, ranks in {**tensor, **data}.items() if rank in ranks}
+        dumps.append(columns(rank, calls, members=members))
+    findings = synchronization_findings(build_wait_for_graph(dumps))
+    assert [finding.culprits for finding in findings] == [[wrong], [wrong]]
+    assert {finding.cause for finding in findings} == {Cause.SIZE_MISMATCH}
+
+
+def test_a_tie_of_innocents_stays_one_beside_a_proved_rank() -> None:
+    members = {"1": [0, 1, 2], "2": [3, 4]}
+    dumps = [
+        columns(
+            rank,
+            [Row("all_reduce", 1, name, inputs=((8 + (rank in (2, 4)),),), done=False)],
+            members={name: members[name]},
+        )
+        for rank, name in enumerate("11122")
+    ]
+    findings = synchronization_findings(build_wait_for_graph(dumps))
+    assert [(f.culprits, f.confidence > 0.6) for f in findings] == [([2], True), ([3, 4], False)]
+
+
+@pytest.mark.parametrize("skipper", [0, 2])
+@pytest.mark.parametrize("left_out", [1, 2, 3])
+def test_who_is_further_on_in_straight_code_left_something_out(skipper: int, left_out: int) -> None:
+    calls: Step = [("barrier", 1, 10), ("all_reduce", 4, 12), ("all_gather", 2, 15)]
+    calls = [*calls, ("broadcast", 6, 21), ("all_reduce", 3, 30)]
+    good, bad = calls[:2], [calls[0], calls[1 + left_out]]
+    (finding,) = synchronization_findings(
+        graph_of(*(rows(bad if rank == skipper else good) for rank in range(4)))
+    )
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [skipper])
+
+
+@pytest.mark.parametrize("line", [11, 9000])
+def test_who_is_not_further_on_in_straight_code_left_nothing_out(line: int) -> None:
+    # Before its peers' line it put something in, and no function is as long as that.
+    good: Step = [("barrier", 1, 10), ("all_reduce", 4, 12)]
+    bad: Step = [("barrier", 1, 10), ("all_gather", 4, line)]
+    (finding,) = synchronization_findings(graph_of(rows(good), rows(bad), rows(good)))
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+
+
+def test_where_peers_went_on_past_the_line_without_it_nothing_was_left_out() -> None:
+    good: Step = [("barrier", 1, 10), ("all_reduce", 4, 12), ("all_gather", 2, 20)]
+    bad: Step = [("barrier", 1, 10), ("broadcast", 4, 15)]
+    queued = [Row(r.op, r.seq, inputs=r.inputs, line=r.line, done=r.seq < 2) for r in rows(good)]
+    (finding,) = synchronization_findings(graph_of(queued, rows(bad), queued))
+    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+
+
+def test_without_lines_other_sizes_and_dtypes_are_another_operation() -> None:
+    good, bad = Row("all_reduce", 1, done=False), Row("all_reduce", 1, inputs=((7,),), done=False)
+    for dtype, cause in (("Float", Cause.SIZE_MISMATCH), ("Long", Cause.COLLECTIVE_MISMATCH)):
+        (finding,) = synchronization_findings(graph_of([good], [replace(bad, dtype=dtype)], [good]))
+        assert (finding.cause, finding.culprits) == (cause, [1])
 
 
 def test_the_order_of_another_group_settles_a_tie() -> None:

@@ -75,7 +75,7 @@ def test_one_against_one_is_open_where_a_third_dump_is_lost() -> None:
 
 def test_a_majority_of_all_members_needs_no_lost_dump() -> None:
     (finding,) = synchronization_findings(graph_of({0: USUAL, 1: USUAL, 2: USUAL, 3: OTHER}, 5))
-    assert (finding.cause, finding.culprits) == (Cause.COLLECTIVE_MISMATCH, [3])
+    assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [3])
 
 
 def test_a_tie_of_all_members_names_all_who_differ() -> None:
