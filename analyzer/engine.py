@@ -12,6 +12,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.differing_settings import differences
 from hanglab.analyzer.fallback import healthy, undecided
+from hanglab.analyzer.hypotheses.check import check_hypotheses
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.registry import heuristics
 from hanglab.analyzer.verdict import Evidence, Status, Unusable, Verdict
@@ -57,7 +58,7 @@ def conclude(facts: CaseFacts) -> Verdict:
         except Exception as error:
             failed.append(Unusable(f"heuristic {name}", f"{type(error).__name__}: {error}"))
     facts.inputs.unusable += [one for one in failed if one not in facts.inputs.unusable]
-    _, verdict = decide(facts, proposals)
+    _, verdict = decide(facts, check_hypotheses(facts, proposals))
     verdict = verdict or healthy(facts) or undecided(facts)
     if verdict.status is Status.CORRUPT and _hangs(facts):
         verdict = _beside_unexplained_hang(facts, verdict)

@@ -133,6 +133,7 @@ class _Builder:
             groups=[group.group for group in group_table.groups],
             divergences=divergences,
             silent_mismatches=silent,
+            lookup=self._lookup,
             open=tuple(roots.open),
             progressing=tuple(self._progressing),
             world_size_unknown=group_table.world_size_unknown,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Divergence, ProcessGroup
 
 
@@ -126,6 +127,8 @@ class WaitForGraph:
     empty: tuple[int, ...] = ()
     #: Ranks whose sends and receives leave no entry.
     silent_p2p: frozenset[int] = frozenset()
+    #: The second look at ranks' dumps, for whoever needs whole sequences; None without any.
+    lookup: CallLookup | None = None
     #: Ranks whose dumps show them on their way, so that they do not tell where they stand.
     progressing: tuple[int, ...] = ()
     #: Seconds for which no rank had done anything when its dump was written, where that is longer

@@ -19,6 +19,8 @@ COLLECTIVES = (
 )
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 P2P = frozenset({"send", "recv"})
+#: A number of elements that nothing tells: it differs from no other.
+UNKNOWN = -1
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,11 @@ class Action:
     group: int
     #: Line of the program that makes the call.
     site: int = 0
-    #: Elements of the rank's own tensor.
+    #: Elements of the rank's own tensor; UNKNOWN where nothing tells.
     numel: int = 1
-    #: As Flight Recorder names it.
+    #: As Flight Recorder names it; "" where nothing tells.
     dtype: str = "Float"
-    #: Rank within the group, for operations that have a root.
+    #: Rank within the group, for operations that have a root; None where nothing tells.
     root: int | None = None
     #: Rank within the group; None for any source.
     peer: int | None = None

@@ -9,11 +9,11 @@ too far ahead.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hanglab.analyzer.program.program import Action, Program
+from hanglab.analyzer.program.program import UNKNOWN, Action, Program
 
 Backend = Literal["gloo", "nccl"]
 
@@ -235,18 +235,12 @@ class _Machine:
         return moved
 
     def _agree(self, entered: Mapping[int, int]) -> bool:
-        """True if the calls under one number can finish together."""
-        first: tuple[object, ...] | None = None
-        for rank, index in entered.items():
-            action = self._ranks[rank].issued[index].action
-            shape = (
-                action.op,
-                None if action.op == "all_to_all" else action.numel,
-                action.dtype,
-                action.root,
-            )
-            if first is None:
-                first = shape
-            elif first != shape:
-                return False
-        return True
+        """True if the calls under one number can finish together: what is known is equal."""
+        actions = [self._ranks[rank].issued[index].action for rank, index in entered.items()]
+        known: tuple[Collection[object], ...] = (
+            {action.op for action in actions},
+            {action.numel for action in actions if action.op != "all_to_all"} - {UNKNOWN},
+            {action.dtype for action in actions} - {""},
+            {action.root for action in actions} - {None},
+        )
+        return all(len(values) < 2 for values in known)

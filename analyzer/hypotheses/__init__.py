@@ -1,0 +1,1 @@
+"""Candidate faults, simulated and compared with what the job left."""

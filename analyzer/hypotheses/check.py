@@ -1,0 +1,298 @@
+"""Holds proposals against a simulation: a fault that does not leave what was found falls.
+
+The check takes confidence away, adds alternatives, and decides between candidates
+of which one alone leaves the evidence.  It never names a rank that was not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from hanglab.analyzer.causes.thresholds import CANDIDATES, LISTED_ROWS
+from hanglab.analyzer.facts.call_wording import location
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.waiting_ranks import current_call, waiting_ranks
+from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.hypotheses.frontier import Frontier
+from hanglab.analyzer.hypotheses.implicated import representatives, waiting_for
+from hanglab.analyzer.hypotheses.last_operations import LastOperations, NoProgram, last_operations
+from hanglab.analyzer.hypotheses.repairs import CandidateFault, undo
+from hanglab.analyzer.hypotheses.thresholds import (
+    ALTERNATIVE,
+    NOT_REPRODUCED,
+    TIE_DECIDED,
+    TRIED_NUMBERS,
+)
+from hanglab.analyzer.matching.calls import Divergence
+from hanglab.analyzer.proposal import Order, Proposal
+from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
+from hanglab.analyzer.wording import name_ranks
+
+SOURCE = "simulation"
+
+_Fault = CandidateFault
+#: The faults that a cause at a difference may be.
+_DIFFERENCES: Mapping[Cause, tuple[CandidateFault, ...]] = {
+    Cause.SKIPPED_COLLECTIVE: (_Fault.LEFT_OUT,),
+    Cause.COLLECTIVE_MISMATCH: (_Fault.CHANGED, _Fault.ADDED),
+    Cause.SIZE_MISMATCH: (_Fault.CHANGED,),
+    Cause.DTYPE_MISMATCH: (_Fault.CHANGED,),
+    Cause.ROOT_MISMATCH: (_Fault.CHANGED,),
+    Cause.REDUCTION_MISMATCH: (_Fault.CHANGED,),
+}
+#: Causes that only what follows tells apart.
+_LABELS = frozenset({Cause.SKIPPED_COLLECTIVE, Cause.COLLECTIVE_MISMATCH})
+#: The faults that a cause of a wait may be, where nobody differs.
+_WAITS: Mapping[Cause, tuple[CandidateFault, ...]] = {
+    Cause.GROUP_ORDER: (_Fault.LATE,),
+    Cause.P2P_UNMATCHED: (_Fault.LATE, _Fault.ADDED, _Fault.MISDIRECTED),
+}
+#: All that a rank may have done, asked before it is said that it did none of it.
+_ANY = tuple(fault for fault in _Fault if fault is not _Fault.DEVICE_STOPPED)
+_ORDERS = frozenset({Order.DIVERGENCE, Order.CYCLE, Order.OUTSIDE})
+_WORDS = {
+    _Fault.LATE: "not doing its part of what the others wait in",
+    _Fault.LEFT_OUT: "leaving the operation out",
+    _Fault.ADDED: "having one operation too many",
+    _Fault.CHANGED: "calling it otherwise than its peers",
+    _Fault.MISDIRECTED: "sending to, or receiving from, another rank than the one that waits",
+    _Fault.DEVICE_STOPPED: "stopping on its device",
+}
+
+
+def check_hypotheses(facts: CaseFacts, proposals: Iterable[Proposal]) -> list[Proposal]:
+    """The proposals, those about a hang held against the Program that the dumps show."""
+    return [_checked(facts, proposal) for proposal in proposals]
+
+
+def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
+    finding = proposal.finding
+    cause = finding.cause
+    if (
+        proposal.order not in _ORDERS
+        or finding.status is not Status.HUNG
+        or cause is None
+        or not finding.culprits
+        or not facts.graph.waits
+        or cause is Cause.P2P_DEADLOCK  # whoever of the ring goes first frees all
+    ):
+        return proposal
+    try:
+        return _Check(facts.graph, proposal).result()
+    except NoProgram as reason:
+        return _with_evidence(proposal, f"This check was not possible: {reason}.")
+    except Exception as error:
+        # Dumps that contradict themselves give Programs that nobody thought of.
+        return _with_evidence(
+            proposal, f"This check was not possible: it failed ({type(error).__name__})."
+        )
+
+
+def _with_evidence(
+    proposal: Proposal,
+    detail: str,
+    *,
+    alternatives: Sequence[tuple[Cause, list[int], float]] = (),
+    **changed: object,
+) -> Proposal:
+    evidence = [*proposal.finding.evidence, Evidence(SOURCE, None, detail)]
+    finding = msgspec.structs.replace(proposal.finding, evidence=evidence, **changed)
+    others = [*proposal.alternatives, *alternatives]
+    return replace(proposal, finding=finding, alternatives=others)
+
+
+@dataclass
+class Tested:
+    """What the simulation said of candidate faults."""
+
+    #: Those that leave the evidence that was found.
+    reproduced: list[CandidateFault]
+    #: How many could not be simulated.
+    untested: int
+
+
+class _Check:
+    def __init__(self, graph: WaitForGraph, proposal: Proposal) -> None:
+        self._graph = graph
+        self._proposal = proposal
+        finding = proposal.finding
+        assert finding.cause is not None
+        self._cause: Cause = finding.cause
+        self._culprits = finding.culprits
+        divergence = self._divergence()
+        self._faults: tuple[CandidateFault, ...] = (
+            _DIFFERENCES.get(self._cause, (_Fault.LATE,))
+            if divergence is not None
+            else _WAITS.get(self._cause, (_Fault.LATE,))
+        )
+        waiters = waiting_for(graph, self._culprits)
+        if not waiters:
+            # Nobody waits for them, as far as the dumps tell: they have to explain who does.
+            waiters = {wait.call.rank for wait in graph.waits} - set(self._culprits)
+        if divergence is not None:
+            waiters |= waiting_ranks(graph, divergence.group) - set(self._culprits)
+        ranks = representatives(graph, self._culprits, waiters)
+        since = {divergence.group: divergence.seq} if divergence is not None else {}
+        self._last: LastOperations = last_operations(
+            graph, ranks, {*waiters, *self._culprits}, since
+        )
+        self._at = None
+        if divergence is not None:
+            self._at = self._last.places[divergence.group], divergence.seq
+        stopped = self._stopped_devices()
+        if stopped:
+            self._faults = (_Fault.DEVICE_STOPPED,)
+        self._frontier = Frontier(self._last, stopped)
+
+    def _divergence(self) -> Divergence | None:
+        if self._cause not in _DIFFERENCES:
+            return None
+        named = set(self._culprits)
+        found = (d for d in self._graph.divergences if named & {*d.deviating, *d.candidates})
+        return next(found, None)
+
+    def _stopped_devices(self) -> dict[int, int]:
+        """For each culprit whose device is said to have stopped, the operation that it is in."""
+        if self._cause in _DIFFERENCES or self._cause in _WAITS:
+            return {}
+        stopped = {sink.rank for sink in self._graph.sinks if sink.stopped_device}
+        found = {}
+        for rank in stopped.intersection(self._culprits):
+            place = self._last.ranks.index(rank)
+            steps = enumerate(self._last.steps[place])
+            at = next((index for index, step in steps if not step.finished), None)
+            if at is not None:
+                found[place] = at
+        return found
+
+    def result(self) -> Proposal:
+        """The proposal with what the simulation says of it.  Raises NoProgram."""
+        if not self._frontier.is_that_of_the_dumps():
+            raise NoProgram("simulated, the operations of the dumps do not stop where the job did")
+        finding = self._proposal.finding
+        if finding.confidence <= CANDIDATES and len(self._culprits) > 1:
+            return self._tie(finding)
+        return self._certain(finding)
+
+    def _test(self, faults: Sequence[CandidateFault], culprits: Sequence[int]) -> Tested:
+        """What the simulation says of any of ``faults`` by ``culprits`` together."""
+        last, places = self._last, [self._last.ranks.index(rank) for rank in culprits]
+        free = {*self._frontier.held(), *places}
+        tested = Tested([], len(faults))
+        for fault in faults:
+            programs = [
+                sound
+                for at in self._places_of(fault)
+                for sound in undo(last, fault, places, self._frontier, at)
+            ]
+            tested.untested -= bool(programs)
+            if any(Frontier(sound).goes_on(free) for sound in programs):
+                tested.reproduced.append(fault)
+        return tested
+
+    def _places_of(self, fault: CandidateFault) -> list[tuple[int, int] | None]:
+        """Group and numbers at which a fault may be: what was left out may be the like before."""
+        if self._at is None or fault is not _Fault.LEFT_OUT:
+            return [self._at]
+        group, number = self._at
+        return [(group, one) for one in range(number, max(0, number - TRIED_NUMBERS), -1)]
+
+    def _certain(self, finding: Finding) -> Proposal:
+        who = name_ranks(self._culprits)
+        tested = self._test(self._faults, self._culprits)
+        if not tested.reproduced:
+            # The label may be wrong; the ranks are, if nothing that they may have done fits.
+            any_fault = self._test(_ANY, self._culprits)
+            if not any_fault.reproduced:
+                if tested.untested:
+                    raise NoProgram("what should have been done instead is not in the dumps")
+                return self._refuted(finding)
+            tested = any_fault
+        others = self._other_labels(tested)
+        besides = (
+            f" So would {_listed(others.values())}; operations that follow, in a longer buffer, "
+            "would tell them apart."
+            if others
+            else ""
+        )
+        return _with_evidence(
+            self._proposal,
+            f"Simulated, {who} {_listed(tested.reproduced)} leaves what was found: without it the "
+            f"others go on.{besides}",
+            alternatives=[(cause, self._culprits, ALTERNATIVE) for cause in others],
+        )
+
+    def _refuted(self, finding: Finding) -> Proposal:
+        return _with_evidence(
+            self._proposal,
+            f"Simulated, no fault of {name_ranks(self._culprits)} leaves what was found: without "
+            "it the others would wait all the same.",
+            confidence=min(finding.confidence, NOT_REPRODUCED),
+        )
+
+    def _other_labels(self, tested: Tested) -> dict[Cause, CandidateFault]:
+        """Other causes by the same culprits, of which a fault leaves the evidence as well."""
+        found: dict[Cause, CandidateFault] = {}
+        if self._at is None or self._cause not in _LABELS:
+            return found
+        for cause in _LABELS - {self._cause}:
+            for fault in self._test(_DIFFERENCES[cause], self._culprits).reproduced:
+                if fault not in tested.reproduced:
+                    found.setdefault(cause, fault)
+        return found
+
+    def _tie(self, finding: Finding) -> Proposal:
+        tested = {rank: self._test(_ANY, [rank]) for rank in self._culprits}
+        left = [rank for rank, one in tested.items() if one.reproduced or one.untested == len(_ANY)]
+        fallen = [rank for rank in self._culprits if rank not in left]
+        if len(left) == 1 and tested[left[0]].reproduced:
+            return self._decided(finding, left[0], tested[left[0]])
+        words = [
+            f"rank {rank} {_listed([self._simplest(rank, one)])}"
+            for rank, one in tested.items()
+            if one.reproduced
+        ][:LISTED_ROWS]
+        if len(words) > 1:
+            return _with_evidence(
+                self._proposal,
+                f"Simulated, each of these leaves what was found: {'; '.join(words)}. The lines "
+                "of the ranks in the program, or longer buffers, would tell them apart.",
+            )
+        if fallen and not left:
+            return _with_evidence(
+                self._proposal,
+                f"Simulated, no fault of one rank alone, of {name_ranks(self._culprits)}, leaves "
+                "what was found.",
+            )
+        raise NoProgram("what the candidates should have done instead is not in the dumps")
+
+    def _simplest(self, rank: int, tested: Tested) -> CandidateFault:
+        """One of the faults that leave the evidence; of a rank in a message, one of messages."""
+        steps = self._last.steps[self._last.ranks.index(rank)]
+        first = next((step for step in steps if not step.finished), None)
+        if first is not None and first.number is None:
+            messages = [f for f in (_Fault.MISDIRECTED, _Fault.ADDED) if f in tested.reproduced]
+            return (messages or tested.reproduced)[-1]
+        return tested.reproduced[0]
+
+    def _decided(self, finding: Finding, rank: int, tested: Tested) -> Proposal:
+        """Of the candidates one is left."""
+        fallen = [other for other in self._culprits if other != rank]
+        return _with_evidence(
+            self._proposal,
+            f"Simulated, only rank {rank} {_listed([self._simplest(rank, tested)])} leaves what "
+            "was found; "
+            f"a fault of {name_ranks(fallen)} does not.",
+            culprits=[rank],
+            victims=sorted({*finding.victims, *fallen}),
+            location=location(current_call(self._graph, rank)) or finding.location,
+            confidence=max(finding.confidence, TIE_DECIDED),
+            summary=f"{finding.summary} A simulation leaves rank {rank} alone of them.",
+        )
+
+
+def _listed(faults: Iterable[CandidateFault]) -> str:
+    return " or ".join(dict.fromkeys(_WORDS[fault] for fault in faults))

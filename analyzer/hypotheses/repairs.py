@@ -1,0 +1,257 @@
+"""Candidate faults by what undoes them: each makes of the Program as it was read one without it.
+
+A fault was there if the Program without it runs on, and with it stops where the
+dumps do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+
+from hanglab.analyzer.hypotheses.frontier import Frontier
+from hanglab.analyzer.hypotheses.last_operations import LastOperations, Step
+from hanglab.analyzer.hypotheses.thresholds import TRIED_PROGRAMS
+from hanglab.analyzer.program.program import Action
+
+
+class CandidateFault(str, Enum):
+    """A fault of one rank, as it is injected into the Program of a sound job."""
+
+    #: It stops, or does something else first, before its part of what others wait in.
+    LATE = "late"
+    #: It leaves an operation out.
+    LEFT_OUT = "left_out"
+    #: It has one operation too many.
+    ADDED = "added"
+    #: It gives an operation other arguments, or calls another one.
+    CHANGED = "changed"
+    #: It sends to, or receives from, another rank than the one that waits for it.
+    MISDIRECTED = "misdirected"
+    #: Its device stops in an operation after it did its part for the peers.
+    DEVICE_STOPPED = "device_stopped"
+
+
+def undo(
+    last: LastOperations,
+    fault: CandidateFault,
+    culprits: Sequence[int],
+    frontier: Frontier,
+    at: tuple[int, int] | None,
+) -> list[LastOperations]:
+    """Programs without ``fault`` of the ranks at the places ``culprits``; [] if there is none.
+
+    ``at`` is the group and the number at which they part from their peers, if they do.
+    """
+    programs = [last]
+    for culprit in culprits:
+        programs = [
+            changed
+            for program in programs
+            for changed in _without_fault(program, fault, culprit, set(culprits), frontier, at)
+        ][:TRIED_PROGRAMS]
+    return programs
+
+
+def _without_fault(
+    last: LastOperations,
+    fault: CandidateFault,
+    culprit: int,
+    culprits: set[int],
+    frontier: Frontier,
+    at: tuple[int, int] | None,
+) -> list[LastOperations]:
+    changed: LastOperations | None = None
+    if fault is CandidateFault.DEVICE_STOPPED:
+        changed = last  # it is the simulation that stops it
+    elif fault is CandidateFault.LATE:
+        changed = _with_its_parts(last, culprit, frontier)
+    elif fault is CandidateFault.MISDIRECTED:
+        served = _with_its_parts(last, culprit, frontier, in_order=True)
+        changed = _without_open_message(served, culprit, last.steps[culprit])
+    elif fault is CandidateFault.LEFT_OUT:
+        if at is None:
+            return _with_one_awaited(last, culprit, frontier)
+        return _with_one_more(last, culprit, culprits, at)
+    elif fault is CandidateFault.ADDED:
+        changed = _without_one(last, culprit, at)
+    elif at is not None:
+        changed = _with_peers_call(last, culprit, culprits, at)
+    return [] if changed is None else [changed]
+
+
+def _peers_step(last: LastOperations, culprits: set[int], at: tuple[int, int]) -> Step | None:
+    """What peers did under a number."""
+    return next(
+        (
+            steps[place]
+            for rank, steps in enumerate(last.steps)
+            if rank not in culprits and (place := _place_of(steps, *at)) is not None
+        ),
+        None,
+    )
+
+
+def _with_peers_call(
+    last: LastOperations, culprit: int, culprits: set[int], at: tuple[int, int]
+) -> LastOperations | None:
+    mine = list(last.steps[culprit])
+    place, theirs = _place_of(mine, *at), _peers_step(last, culprits, at)
+    if place is None or theirs is None:
+        return None
+    overlap = mine[place].action.overlap
+    mine[place] = replace(theirs, action=replace(theirs.action, overlap=overlap), finished=False)
+    return last.with_steps(culprit, mine)
+
+
+def _with_one_more(
+    last: LastOperations, culprit: int, culprits: set[int], at: tuple[int, int]
+) -> list[LastOperations]:
+    """With what peers did under a number, before its own or before the messages in front of it."""
+    mine = list(last.steps[culprit])
+    place, theirs = _place_of(mine, *at), _peers_step(last, culprits, at)
+    if place is None or theirs is None:
+        return []
+    more = replace(theirs, action=replace(theirs.action, overlap=False), finished=False)
+    found = [last.with_steps(culprit, [*mine[:place], more, *mine[place:]])]
+    while place and mine[place - 1].number is None:
+        place -= 1
+        found.append(last.with_steps(culprit, [*mine[:place], more, *mine[place:]]))
+    return found
+
+
+def _with_one_awaited(
+    last: LastOperations, culprit: int, frontier: Frontier
+) -> list[LastOperations]:
+    """With one that a peer waits in, before all that the rank has not finished itself."""
+    mine = list(last.steps[culprit])
+    place = next((i for i, step in enumerate(mine) if not step.finished), len(mine))
+    begun, found = frontier.begun(culprit), dict[tuple[int, int], Step]()
+    for rank, steps in enumerate(last.steps):
+        for index, step in enumerate(steps):
+            group = step.action.group
+            if rank == culprit or step.number is None or not frontier.is_open(rank, index):
+                continue
+            if culprit in last.groups[group].members and (group, step.number) not in begun:
+                found.setdefault((group, step.number), step)
+    return [
+        last.with_steps(
+            culprit,
+            [*mine[:place], replace(s, action=replace(s.action, overlap=False)), *mine[place:]],
+        )
+        for s in found.values()
+    ]
+
+
+def _without_one(
+    last: LastOperations, culprit: int, at: tuple[int, int] | None
+) -> LastOperations | None:
+    """Without the operation under a number, or else without the first that is unfinished."""
+    mine = list(last.steps[culprit])
+    if at is not None:
+        place = _place_of(mine, *at)
+    else:
+        place = next((i for i, step in enumerate(mine) if not step.finished), None)
+    if place is None:
+        return None
+    del mine[place]
+    return last.with_steps(culprit, mine)
+
+
+def _place_of(steps: Sequence[Step], group: int, number: int) -> int | None:
+    found = (
+        place
+        for place, step in enumerate(steps)
+        if step.action.group == group and step.number == number
+    )
+    return next(found, None)
+
+
+def _without_open_message(
+    last: LastOperations, culprit: int, known: Sequence[Step]
+) -> LastOperations | None:
+    """Without the first unfinished send or receive of those that its dump has (``known``)."""
+    message = next((s for s in known if s.number is None and not s.finished), None)
+    mine = list(last.steps[culprit])
+    place = next((i for i, step in enumerate(mine) if step is message), None)
+    if place is None:
+        return None
+    del mine[place]
+    return last.with_steps(culprit, mine)
+
+
+def _with_its_parts(
+    last: LastOperations, culprit: int, frontier: Frontier, *, in_order: bool = False
+) -> LastOperations:
+    """The rank does its part of what others wait in before it does what it waits in itself.
+
+    ``in_order``: its messages that are queued behind that stay there.
+    """
+    mine = list(last.steps[culprit])
+    begun = frontier.begun(culprit)
+    wanted: dict[tuple[int, int], Action] = {}
+    messages: list[Step] = []
+    for rank, steps in enumerate(last.steps):
+        if rank == culprit:
+            continue
+        for index, step in enumerate(steps):
+            action = step.action
+            members = last.groups[action.group].members
+            if step.finished or culprit not in members or not frontier.is_open(rank, index):
+                continue
+            if step.number is None:
+                if action.peer in (None, members.index(culprit)):
+                    messages.append(_other_half(last, rank, step))
+            elif (action.group, step.number) not in begun:
+                wanted.setdefault((action.group, step.number), action)
+    messages = _not_there_yet(mine, messages, frontier, culprit, in_order)
+    held = {
+        step.action.group
+        for index, step in enumerate(mine)
+        if step.number is not None and frontier.is_open(culprit, index)
+    }
+    first: list[Step] = []
+    later: list[Step] = []
+    for (group, number), action in sorted(wanted.items(), key=lambda item: item[0]):
+        own = _place_of(mine, group, number)
+        step = mine.pop(own) if own is not None else Step(action, number, False)
+        # It is the rank's part for others, and holds it up no longer than it takes them to come.
+        part = replace(step, action=replace(step.action, overlap=True), finished=True)
+        (later if group in held else first).append(part)
+    before = next((i for i, s in enumerate(mine) if not s.finished), len(mine))
+    mine[before:before] = [*messages, *first]
+    return last.with_steps(culprit, [*mine, *later])
+
+
+def _other_half(last: LastOperations, rank: int, step: Step) -> Step:
+    action = step.action
+    me = last.groups[action.group].members.index(rank)
+    op = "recv" if action.op == "send" else "send"
+    return Step(replace(action, op=op, peer=me, overlap=True, batch=0), None, True)
+
+
+def _not_there_yet(
+    mine: list[Step],
+    messages: Sequence[Step],
+    frontier: Frontier,
+    culprit: int,
+    in_order: bool,
+) -> list[Step]:
+    """Those that the rank has not entered; of its own that are queued, the first is taken out."""
+    entered = {id(s) for i, s in enumerate(mine) if in_order or frontier.is_open(culprit, i)}
+    own = [step for step in mine if step.number is None and not step.finished]
+    found = []
+    for message in messages:
+        same = next((step for step in own if _is_alike(step.action, message.action)), None)
+        if same is not None:
+            own.remove(same)
+            if id(same) in entered:
+                continue
+            mine[:] = [step for step in mine if step is not same]
+        found.append(message)
+    return found
+
+
+def _is_alike(a: Action, b: Action) -> bool:
+    return (a.op, a.group, a.peer) == (b.op, b.group, b.peer)
