@@ -144,7 +144,7 @@ def tensor_and_data(random: Random) -> Program:
     """Tensor-parallel pairs and data-parallel groups across them, one order everywhere."""
     replicas, steps = random.randint(2, 4), random.randint(2, 5)
     size = 2 * replicas
-    groups = {f"t{i}": (2 * i, 2 * i + 1) for i in range(replicas)}
+    groups: dict[str, tuple[int, ...]] = {f"t{i}": (2 * i, 2 * i + 1) for i in range(replicas)}
     groups |= {f"d{i}": tuple(range(i, size, 2)) for i in range(2)}
     ranks: list[Threads] = []
     for rank in range(size):

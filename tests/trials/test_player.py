@@ -40,7 +40,7 @@ def test_a_host_wait_holds_the_thread_and_no_other() -> None:
     waiting: list[Step] = [Issue("0", "all_reduce", work="a"), Wait("a", host=True)]
     waiting += [Issue("0", "all_reduce")]
     aside: list[Step] = [Issue("1", "all_reduce")]
-    groups = {"0": (0, 1), "1": (0, 1)}
+    groups: dict[str, tuple[int, ...]] = {"0": (0, 1), "1": (0, 1)}
     program = Program("by hand", groups, [[waiting, aside], [waiting, aside]])
     played = play(program, host_stops={(1, 0): 0})
     assert [(o.issue.group, o.done < inf) for o in played.operations[0]] == [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 
 from .player import Play, play
-from .programs import SHAPES, Issue, Program
+from .programs import SHAPES, Issue, Program, Wait
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ def make_trial(seed: int) -> Trial | None:
         a, b = random.choice(pairs)
         changed = list(steps)
         changed[a], changed[b] = steps[b], steps[a]
+        # A Wait that stands right behind one of the two goes with it.
+        for at, now in ((a + 1, steps[b]), (b + 1, steps[a])):
+            step = steps[at] if at < len(steps) else None
+            if isinstance(step, Wait) and isinstance(now, Issue):
+                changed[at] = replace(step, work=now.work)
         played = play(program.with_thread(rank, thread, changed))
         guilty |= _partners(program, rank, steps[a]) | _partners(program, rank, steps[b])
     if not played.open:
