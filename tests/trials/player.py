@@ -46,11 +46,6 @@ class Play:
     def stuck(self) -> bool:
         return bool(self.unfinished) or self.open
 
-    def end(self) -> float:
-        """The last time at which anything happened."""
-        times = [t for ops in self.operations for o in ops for t in (o.created, o.done)]
-        return max((t for t in times if t < inf), default=0.0)
-
 
 def stream_of(played: Played) -> tuple[object, ...]:
     """The device stream: one a communicator, for point-to-point one a pair of ranks."""
