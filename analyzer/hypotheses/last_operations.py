@@ -26,7 +26,8 @@ from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.hypotheses.thresholds import SIMULATED_OPERATIONS
 from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.matching.completion import completed
-from hanglab.analyzer.matching.signatures import comparable_dtypes, comparable_sizes, is_batch_end
+from hanglab.analyzer.matching.signatures import comparable_dtypes, comparable_sizes
+from hanglab.analyzer.operations import op_of
 from hanglab.analyzer.program.program import P2P, UNKNOWN, Action, Program, ProgramGroup
 from hanglab.analyzer.program.simulation import Backend
 
@@ -186,7 +187,7 @@ class _Reader:
         assert entries is not None
         numbers = [self._named.get((rank, g.name), ABSENT) for g in entries.group_names]
         groups = np.array([*numbers, ABSENT], dtype=np.int32)[entries.group]
-        skipped = [is_batch_end(o.op) or o.op in P2P for o in entries.operations]
+        skipped = [op_of(o.op).batch_end or o.op in P2P for o in entries.operations]
         plain = ~np.array([*skipped, True], dtype=np.bool_)[entries.operation]
         return entries, groups, plain & ~entries.is_p2p & (entries.seq >= 0) & (groups >= 0)
 
