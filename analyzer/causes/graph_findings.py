@@ -41,6 +41,11 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
     first = graph.waits[0].call
     if unknown:
         words = f"whether {name_ranks(unknown)} came cannot be told without more evidence"
+    elif known:
+        words = (
+            f"{name_ranks(known)} {'has' if len(known) == 1 else 'have'} not entered what they are "
+            "waited for in, and are more than those who wait: who of them is wrong is open"
+        )
     elif graph.stalled:
         words = "everybody has entered it and nobody finished"
     else:

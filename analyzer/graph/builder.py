@@ -416,6 +416,10 @@ class _Builder:
                 # They may wait for what they have started, or do something else.
                 self._undecided.update(unsure)
                 continue
+            if _is_across_groups(cycle):
+                first, second = ranks if calls[ranks[0]].op.endswith("send") else ranks[::-1]
+                unmatched.append(Unmatched(calls[first], calls[second]))
+                continue
             deviating = cycle.keys if len(cycle.keys) == 1 else ()
             if not deviating and not all(p2p):
                 rank_ahead = find_rank_ahead(
@@ -456,6 +460,19 @@ def _idle_s(merged: MergedSummaries) -> float:
     if not summaries or not all(s.activity.idle(unseen=s.silent_p2p) for s in summaries):
         return 0.0
     return min(summary.activity.quiet_ns for summary in summaries) / 1e9
+
+
+def _is_across_groups(cycle: WaitCycle) -> bool:
+    """True if one sends what the other takes, in two groups: no order of them would match."""
+    if len(cycle.places) != 2:
+        return False
+    one, other = cycle.places.values()
+    return (
+        one.seq is None
+        and other.seq is None
+        and one.group is not other.group
+        and one.op.endswith("send") != other.op.endswith("send")
+    )
 
 
 def _lacks_somebody(group: ResolvedGroup) -> bool:

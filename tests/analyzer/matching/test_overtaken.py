@@ -134,3 +134,36 @@ def test_a_saver_that_left_its_operation_out_long_ago(size: int, failed: int, kn
     (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(size)))
     assert (finding.cause, finding.culprits) == (Cause.SKIPPED_COLLECTIVE, [failed])
     assert finding.victims == [rank for rank in range(size) if rank != failed]
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_halves_in_two_groups_are_unmatched_and_no_matter_of_order(
+    sender: int, earlier: int
+) -> None:
+    members = {"0": [0, 1], "1": [0, 1], "2": [0, 1]}
+    dumps = []
+    for rank in (0, 1):
+        op = f"send {rank}->{1 - rank}" if rank == sender else f"recv {rank}<-{1 - rank}"
+        calls: list[Called] = [(op, "1", step, True) for step in range(earlier)]
+        calls.append((op, "1" if rank == sender else "2", 10, False))
+        dumps.append(dump_of(rank, calls, members))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(2)))
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
+    assert finding.confidence <= 0.5
+
+
+@pytest.mark.parametrize(("size", "entered"), [(8, 3), (5, 1)])
+def test_more_absent_than_waiting_are_told_and_not_accused(size: int, entered: int) -> None:
+    members = {"0": list(range(size))}
+    dumps = []
+    for rank in range(size):
+        calls: list[Called] = [("all_reduce", "0", step, True) for step in range(3)]
+        if rank < entered:
+            calls.append(("all_reduce", "0", 3, False))
+        dumps.append(dump_of(rank, calls, members))
+    graph = build_wait_for_graph(dumps, expected=range(size))
+    assert synchronization_findings(graph) == []
+    finding = open_finding(graph)
+    assert finding is not None and finding.victims == list(range(entered))
+    assert f"{size - 1} have not entered" in finding.summary
