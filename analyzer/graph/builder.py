@@ -10,6 +10,7 @@ from hanglab.analyzer.graph.owed_operations import (
     host_that_stopped,
     left_out_by_one,
     owed_operations,
+    was_passed_before,
 )
 from hanglab.analyzer.graph.p2p_counts import posted_by_counts
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
@@ -405,13 +406,13 @@ class _Builder:
             if left_out is not None:
                 unmatched.append(self._left_out(left_out, calls))
                 continue
-            stopped = host_that_stopped(owed) if owed else None
+            stopped = host_that_stopped(owed)
             if stopped is not None:
                 awaited = [w for w in waits.operations.values() if stopped in w.absent]
                 self._stopped_hosts.append(WaitEnd(stopped, awaited, "outside"))
                 important.add(stopped)
                 continue
-            unsure = waits.unsettled.intersection(ranks)
+            unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)
             if unsure:
                 # They may wait for what they have started, or do something else.
                 self._undecided.update(unsure)

@@ -13,7 +13,12 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
 from hanglab.analyzer.graph.roots import WaitCycle
-from hanglab.analyzer.graph.thresholds import COMPARED_ROUNDS, KNOWN_ROUNDS, SWAPPED_OPERATIONS
+from hanglab.analyzer.graph.thresholds import (
+    CLOCK_MARGIN_NS,
+    COMPARED_ROUNDS,
+    KNOWN_ROUNDS,
+    SWAPPED_OPERATIONS,
+)
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 
@@ -71,13 +76,23 @@ def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
     return found
 
 
+def was_passed_before(owed: list[Owed]) -> bool:
+    """True if all ranks of a ring stand where they stood in each earlier round, and went on.
+
+    Who has issued what it owes is held up by its device, which may have been luck before.
+    """
+    return bool(owed) and all(
+        one.order is OwedOrder.IN_ORDER and one.rank in one.missed.absent for one in owed
+    )
+
+
 def host_that_stopped(owed: list[Owed]) -> int | None:
     """The one rank of a ring that goes on without what it seems to wait for.
 
     All keep their order, and in earlier rounds none of the others went on before what it
     waited for was there: so the ring was never closed, and is not now.
     """
-    if any(one.order is not OwedOrder.IN_ORDER or one.goes_on is None for one in owed):
+    if not was_passed_before(owed) or any(one.goes_on is None for one in owed):
         return None
     going = [one.rank for one in owed if one.goes_on]
     return going[0] if len(going) == 1 else None
@@ -179,7 +194,9 @@ def _goes_on(
             continue
         left = int(entries.created_ns[after[0]])
         came = int(theirs.created_ns[served[len(served) - back]])
-        if left <= 0 or came <= 0:
+        finished = int(entries.completed_ns[mine[number - back]])
+        if left <= 0 or came <= 0 or finished < came or abs(left - came) < CLOCK_MARGIN_NS:
+            # Clocks of two hosts: where one finishes what the other has yet to issue, they lie.
             return None
         before.append(left < came)
     if len(before) < KNOWN_ROUNDS or 0 < sum(before) < KNOWN_ROUNDS:

@@ -34,3 +34,6 @@ COMPARED_ROUNDS = 8
 #: Operations that no two in swapped order have between them: who has finished so many since has
 #: left one out.
 SWAPPED_OPERATIONS = 16
+#: Nanoseconds that two ranks' times have to be apart for their order to be known: clocks differ,
+#: and the watchdog, whose completions would show it, looks every 100 milliseconds.
+CLOCK_MARGIN_NS = 100_000_000

@@ -18,11 +18,14 @@ Called = tuple[str, str, float, bool]
 """Operation as torch writes it, group, milliseconds, and whether it has finished."""
 
 
-def dump_of(rank: int, calls: Iterable[Called], members: dict[str, list[int]]) -> RankDump:
+def dump_of(
+    rank: int, calls: Iterable[Called], members: dict[str, list[int]], ahead_ms: float = 0
+) -> RankDump:
     rows = []
     collectives, messages = Counter[str](), Counter[str]()
     for op, group, at, done in calls:
         p2p = op.startswith(("send", "recv"))
+        took = {"1": 1150, "2": 760}.get(group, 2) if op.startswith("recv") else 2
         (messages if p2p else collectives)[group] += 1
         rows.append(
             Row(
@@ -31,13 +34,20 @@ def dump_of(rank: int, calls: Iterable[Called], members: dict[str, list[int]]) -
                 group,
                 done,
                 p2p_seq=messages[group],
-                extra={"time_created_ns": int((at + 1) * 1e6)},
+                extra={
+                    "time_created_ns": int((at + 1 + ahead_ms) * 1e6),
+                    "time_discovered_completed_ns": int((at + took + ahead_ms) * 1e6)
+                    if done
+                    else None,
+                },
             )
         )
     return columns(rank, rows, members={g: m for g, m in members.items() if rank in m})
 
 
-def pipeline(stages: int, stopped: int, rounds: int, *, compute: bool = False) -> WaitForGraph:
+def pipeline(
+    stages: int, stopped: int, rounds: int, *, compute: bool = False, ahead_ms: float = 0
+) -> WaitForGraph:
     """Stages that post the next round's receive before they compute; one stops computing.
 
     Forward and backward have groups of their own; ``compute`` adds what tensor parallelism
@@ -71,7 +81,7 @@ def pipeline(stages: int, stopped: int, rounds: int, *, compute: bool = False) -
                     break
             if stage:
                 calls.append((f"send {stage}->{stage - 1}", "2", start + 900 - stage, True))
-        dumps.append(dump_of(stage, calls, members))
+        dumps.append(dump_of(stage, calls, members, ahead_ms * stage))
     return build_wait_for_graph(dumps, expected=range(stages))
 
 
@@ -83,6 +93,14 @@ def test_the_stage_that_stopped_behind_a_receive_posted_early(
 ) -> None:
     (finding,) = synchronization_findings(pipeline(stages, stopped, rounds, compute=compute))
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [stopped])
+
+
+@pytest.mark.parametrize("ahead_ms", [-4000.0, -400.0, -150.0, 150.0, 400.0, 4000.0])
+def test_clocks_that_differ_move_it_to_no_other_stage(ahead_ms: float) -> None:
+    graph = pipeline(4, 2, 9, ahead_ms=ahead_ms)
+    assert graph.cycles == []
+    for finding in synchronization_findings(graph):
+        assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
 
 
 def test_without_earlier_rounds_a_rank_that_went_on_is_no_part_of_a_certain_ring() -> None:
@@ -167,3 +185,37 @@ def test_more_absent_than_waiting_are_told_and_not_accused(size: int, entered: i
     finding = open_finding(graph)
     assert finding is not None and finding.victims == list(range(entered))
     assert f"{size - 1} have not entered" in finding.summary
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+@pytest.mark.parametrize("early", [0, 1])
+def test_who_turned_its_order_round_has_not_stopped(changed: int, early: int) -> None:
+    """Two groups that were always entered in one order, until one rank enters the other first."""
+    members = {"0": [0, 1], "1": [0, 1], "2": [0, 1]}
+    dumps = []
+    for rank in (0, 1):
+        calls: list[Called] = []
+        for step in range(5):
+            at = 10 * step + (0 if rank == early else 3)
+            calls += [("all_reduce", "1", at, True), ("all_reduce", "2", at + 1, True)]
+        calls.append(("all_reduce", "2" if rank == changed else "1", 100, False))
+        dumps.append(dump_of(rank, calls, members))
+    for finding in synchronization_findings(build_wait_for_graph(dumps, expected=range(2))):
+        assert finding.cause is Cause.GROUP_ORDER
+        assert changed in finding.culprits
+
+
+@pytest.mark.parametrize("early", [0, 1])
+def test_communicators_that_cross_on_the_devices_stop_no_host(early: int) -> None:
+    """Both have issued both, in their usual orders, which differ."""
+    members = {"0": [0, 1], "1": [0, 1], "2": [0, 1]}
+    dumps = []
+    for rank in (0, 1):
+        calls: list[Called] = []
+        for step in range(6):
+            at, done = 10 * step + (0 if rank == early else 3), step < 5
+            order = ("1", "2") if rank == 0 else ("2", "1")
+            calls += [("all_reduce", name, at + place, done) for place, name in enumerate(order)]
+        dumps.append(dump_of(rank, calls, members))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(2)))
+    assert (finding.cause, finding.culprits) == (Cause.GROUP_ORDER, [0, 1])
