@@ -168,6 +168,9 @@ def _order(mine: Int64, due: Int64, index: int) -> OwedOrder:
     places = np.searchsorted(mine, due)
     runs = np.diff(places)
     run = int(np.searchsorted(mine, index)) + 1 - int(places[-1])
+    if int((runs > 0).sum()) < KNOWN_ROUNDS:
+        # All of the one came before all of the other: nothing tells how long a run may be.
+        return OwedOrder.UNKNOWN
     if run - 1 > int(runs.max()):
         return OwedOrder.LEFT_OUT
     if run > int(runs.max()):

@@ -219,3 +219,19 @@ def test_communicators_that_cross_on_the_devices_stop_no_host(early: int) -> Non
         dumps.append(dump_of(rank, calls, members))
     (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(2)))
     assert (finding.cause, finding.culprits) == (Cause.GROUP_ORDER, [0, 1])
+
+
+@pytest.mark.parametrize("messages", [1, 3, 5])
+def test_a_run_that_was_never_ended_before_is_no_message_left_out(messages: int) -> None:
+    """All of one direction, then all of the other, and at last both take."""
+    members = {"0": [0, 1]}
+    dumps = []
+    for rank in (0, 1):
+        there, back = f"send {rank}->{1 - rank}", f"recv {rank}<-{1 - rank}"
+        first, second = (there, back) if rank == 1 else (back, there)
+        calls: list[Called] = [(first, "0", step, True) for step in range(messages)]
+        calls += [(second, "0", 20 + step, True) for step in range(messages)]
+        calls.append((back, "0", 40, False))
+        dumps.append(dump_of(rank, calls, members))
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(2)))
+    assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1])
