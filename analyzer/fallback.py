@@ -9,12 +9,12 @@ from hanglab.analyzer.causes.synchronization.divergence import (
     undecided_divergence,
     undecided_finding,
 )
-from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED, UNSETTLED
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.stack_position import StackPlace
-from hanglab.analyzer.verdict import Cause, Evidence, Status, Verdict
+from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Status, Verdict
 from hanglab.analyzer.wording import name_line, name_ranks
 
 _HANGS = "The job hangs, but the evidence does not show why."
@@ -161,11 +161,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         summary = _stalled(facts)
         needs += ["socket states of both ends", "native stacks"]
     elif graph.progressing and not facts.case:
-        summary = (
-            f"{name_ranks(graph.progressing).capitalize()} still moved when "
-            f"{'its dump was' if len(graph.progressing) == 1 else 'their dumps were'} taken, "
-            "so whether the job hangs cannot be told."
-        )
+        summary = _may_move(facts)
     elif facts.stuck or (graph.waits and not (facts.case and unusual_idle_time(facts))):
         waiting = open_finding(graph) if not facts.case else None
         summary = waiting.summary if waiting is not None else _hang_summary(facts)
@@ -183,8 +179,32 @@ def undecided(facts: CaseFacts) -> Verdict:
         collective=asked.collective if asked is not None else None,
         evidence=evidence,
         advice=("Get " + ", ".join(needs) + "." if needs else _look_closer(facts)),
+        alternatives=_if_nothing_moves(facts),
         inputs=facts.inputs,
     )
+
+
+def _awaited_while_moving(facts: CaseFacts) -> list[int]:
+    """Ranks that others wait for and that may have been on their way."""
+    awaited = {rank for wait in facts.graph.waits for rank in wait.on}
+    return sorted(awaited.intersection(facts.graph.progressing))
+
+
+def _may_move(facts: CaseFacts) -> str:
+    ranks = facts.graph.progressing
+    one = len(ranks) == 1
+    awaited = _awaited_while_moving(facts)
+    otherwise = f"; if nothing moves any more, the others wait for {name_ranks(awaited)}"
+    return (
+        f"{name_ranks(ranks).capitalize()} may still have moved when "
+        f"{'its dump was' if one else 'their dumps were'} taken, "
+        f"so whether the job hangs cannot be told{otherwise if awaited else ''}."
+    )
+
+
+def _if_nothing_moves(facts: CaseFacts) -> list[Alternative]:
+    awaited = _awaited_while_moving(facts) if not facts.case else []
+    return [Alternative(Cause.MISSING_RANK, awaited, UNSETTLED)] if awaited else []
 
 
 def _hang_summary(facts: CaseFacts) -> str:

@@ -9,6 +9,8 @@ CONFIRMED = 0.98
 UNSEEN_SPEED = 0.75
 #: Confidence up to which a finding names all who could be meant, not one who is proved.
 CANDIDATES = 0.6
+#: Probability of a hang where dumps fit one as well as a job that moves.
+UNSETTLED = 0.5
 #: Confidence from which on what a rank does instead of a barrier is its cause.
 BARRIER_LABEL_SURE = 0.9
 #: Pieces into which gloo cuts a tensor at most, in multiples of the group's size (allreduce.cc).

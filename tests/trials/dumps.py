@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from math import inf
 from pathlib import Path
@@ -9,12 +10,22 @@ from pathlib import Path
 from .player import Play
 
 START_NS = 1_795_222_000_000_000_000
+#: After which NCCL's watchdog gives up, and has dumps written.
+TIMEOUT_S = 600.0
 
 
 def write_dumps(play: Play, folder: Path, moment: float = inf) -> None:
-    """One file a rank, of the state at ``moment`` (milliseconds after the start)."""
+    """One file a rank, of the state at ``moment`` (milliseconds after the start).
+
+    Without a moment they are written ten minutes after anything happened, as by a watchdog.
+    """
+    events = [t for mine in play.operations for one in mine for t in (one.created, one.done)]
+    last = max((t for t in events if t < inf), default=0.0)
+    written_s = START_NS / 1e9 + (last / 1e3 + TIMEOUT_S if moment == inf else moment / 1e3)
     for rank in range(len(play.program.ranks)):
-        (folder / f"rank_{rank}").write_bytes(pickle.dumps(dump(play, rank, moment), 2))
+        path = folder / f"rank_{rank}"
+        path.write_bytes(pickle.dumps(dump(play, rank, moment), 2))
+        os.utime(path, (written_s, written_s))
 
 
 def dump(play: Play, rank: int, moment: float = inf) -> dict[str, object]:

@@ -13,6 +13,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.verdict import Cause, Inputs, Status, Verdict
+from hanglab.recorder.case.progress_records import SplitLists
 from hanglab.recorder.case.records import Clock, Exit
 
 GOOD = Row("all_reduce", 1, line=10)
@@ -48,14 +49,14 @@ def dumps_of(*ranks: Sequence[Row], backend: str = "nccl") -> list[RankDump]:
     return [columns(r, mine, members=size, backend=backend) for r, mine in enumerate(ranks)]
 
 
-def with_argument(dump: RankDump, line: int, **given: str) -> RankDump:
+def with_argument(dump: RankDump, line: int, **given: str | SplitLists) -> RankDump:
     """What the Python boundary knows of the calls from a line, as its records are joined."""
     entries = dump.entries
     assert entries is not None
     for row in range(len(entries)):
         if entries.stacks[int(entries.stack[row])][1].line == line:
             entries.arguments.append(
-                replace(entries.arguments[int(entries.argument[row])], **given)
+                replace(entries.arguments[int(entries.argument[row])], **given)  # type: ignore[arg-type]
             )
             entries.argument[row] = len(entries.arguments) - 1
     dump.sends_known = True
@@ -185,8 +186,9 @@ def test_legal_differences_are_healthy(
 def test_split_lists_of_a_job_that_ended_well(fits: bool) -> None:
     exchange = Row("all_to_all", 1, inputs=((4,),), outputs=((4,),), line=10)
     dumps = dumps_of(*[steps(exchange, 3)] * 2, backend="gloo")
-    with_argument(dumps[0], 10, splits="in:[1, 3] out:[1, 3]")
-    with_argument(dumps[1], 10, splits="in:[3, 1] out:[3, 1]" if fits else "in:[2, 2] out:[3, 1]")
+    with_argument(dumps[0], 10, splits=SplitLists((1, 3), (1, 3)))
+    sent = (3, 1) if fits else (2, 2)
+    with_argument(dumps[1], 10, splits=SplitLists(sent, (3, 1)))
     verdict = verdict_on(dumps, ended=True)
     if fits:
         assert verdict.status is Status.HEALTHY
