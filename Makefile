@@ -15,8 +15,8 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python
 # Errors alone: of indexes, new versions of pip and who installs nothing is to be known here.
 INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
-.PHONY: help run quick test test-long gpu corpus corpus-check corpus-accept image lint types \
-	format benchmarks environment clean
+.PHONY: help run quick test test-long gpu corpus corpus-check corpus-accept calibrate image lint \
+	types format benchmarks environment clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -58,6 +58,9 @@ corpus-check: $(READY)  ## Compare the verdicts on the corpus with those accepte
 corpus-accept: $(READY)  ## Accept the verdicts on the corpus, and list what changes
 	$(BIN)/python -m tools.corpus --corpus $(CORPUS) check --accept
 
+calibrate: $(READY)  ## Fit the probabilities of findings; then accept the corpus anew
+	$(BIN)/python -m tools.calibration --jobs $(JOBS)
+
 # Settings: IMAGE, BASE_IMAGE, WHEELS (a folder), CA_BUNDLE (a file), EXTRAS, PIP_INDEX_URL and more;
 # docs/containers.md says what each is for.
 WHEELS ?= $(wildcard $(PIP_FIND_LINKS))
@@ -75,7 +78,7 @@ lint: $(READY)  ## Check style and the layers
 
 types: $(READY)  ## Check types
 	$(BIN)/mypy -p hanglab.analyzer -p hanglab.harness -p hanglab.recorder -p hanglab.scenarios \
-		-p tools.corpus
+		-p tools.corpus -p tools.calibration
 
 format: $(READY)  ## Put the code into its format
 	$(BIN)/ruff check --fix-only --select I .

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hanglab.analyzer.calibration import calibrate
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.decision import decide
 from hanglab.analyzer.facts.assembly import gather_worlds
@@ -24,11 +25,18 @@ def analyze(path: Path | str) -> Verdict:
     Reads nothing but what lies below ``path``.  Raises InputError, with what to
     do next, if nothing there can be analysed.
     """
-    return gravest([conclude(facts) for facts in gather_worlds(Path(path))])
+    return calibrate(gravest([conclude(facts) for facts in gather_worlds(Path(path))]))
 
 
 #: Statuses, gravest first.
-_GRAVITY = (Status.HUNG, Status.FAILED, Status.SLOW, Status.INCONCLUSIVE, Status.HEALTHY)
+_GRAVITY = (
+    Status.HUNG,
+    Status.FAILED,
+    Status.CORRUPT,
+    Status.SLOW,
+    Status.INCONCLUSIVE,
+    Status.HEALTHY,
+)
 
 
 def gravest(verdicts: Sequence[Verdict]) -> Verdict:
@@ -45,7 +53,7 @@ def _is_remnant(verdict: Verdict) -> bool:
 
 
 def conclude(facts: CaseFacts) -> Verdict:
-    """The verdict on evidence already gathered.
+    """The verdict on evidence already gathered, with strengths that are not calibrated yet.
 
     A heuristic that fails costs itself only and stands under ``inputs.unusable``;
     a job that it might have accused is not called healthy.

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -16,6 +16,7 @@ import msgspec
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.verdict import Verdict
 from tools.corpus.entries import unpack_entry
 
 #: Relative, so that a verdict that names a file says the same wherever it is given.
@@ -23,7 +24,10 @@ _FOLDER = Path("job")
 
 
 def analyze_entries(
-    corpus: Path, names: Sequence[str], jobs: int
+    corpus: Path,
+    names: Sequence[str],
+    jobs: int,
+    conclude: Callable[[Path], Verdict] = analyze,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each name with its answer: the verdict, a refusal, or ``crash`` where there is a bug."""
     with (
@@ -34,7 +38,9 @@ def analyze_entries(
         ) as pool,
     ):
         yield from zip(
-            names, pool.map(_analyze_entry, repeat(corpus.resolve()), names), strict=True
+            names,
+            pool.map(_analyze_entry, repeat(corpus.resolve()), names, repeat(conclude)),
+            strict=True,
         )
 
 
@@ -42,10 +48,10 @@ def _enter_own_folder(scratch: str) -> None:
     os.chdir(tempfile.mkdtemp(dir=scratch))
 
 
-def _analyze_entry(corpus: Path, name: str) -> dict[str, Any]:
+def _analyze_entry(corpus: Path, name: str, conclude: Callable[[Path], Verdict]) -> dict[str, Any]:
     unpack_entry(corpus, name, _FOLDER)
     try:
-        answer: dict[str, Any] = msgspec.json.decode(analyze(_FOLDER).to_json())
+        answer: dict[str, Any] = msgspec.json.decode(conclude(_FOLDER).to_json())
         return answer
     except InputError as error:
         return {"error": str(error), "advice": error.advice}

@@ -1,0 +1,1 @@
+"""Fits the table of probabilities that the analyzer gives its findings."""

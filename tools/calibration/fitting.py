@@ -1,0 +1,88 @@
+"""The table fitted to observations, and how far its probabilities can be trusted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log
+
+from hanglab.analyzer.calibration import Row, Table, probability
+from tools.calibration.observations import Observation
+
+#: Weights that are tried for the prior, in findings.
+PRIORS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_SMALLEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Observations that were given about the same probability."""
+
+    count: int
+    predicted: float
+    right: float
+
+
+def fit(observations: Sequence[Observation]) -> Table:
+    """The table with the prior under which each observation is likeliest, given all others."""
+
+    def loss(prior: float) -> float:
+        predicted = left_out(table_of(observations, prior), observations)
+        return sum(map(_surprise, predicted, (one.right for one in observations)))
+
+    return table_of(observations, min(PRIORS, key=loss))
+
+
+def table_of(observations: Sequence[Observation], prior: float) -> Table:
+    counts: defaultdict[tuple[str, bool, tuple[str, ...]], list[float]] = defaultdict(list)
+    for one in observations:
+        counts[one.cause, one.sure, one.evidence].append(one.right)
+    rows = [
+        Row(cause, sure, list(evidence), len(shares), round(sum(shares), 3))
+        for (cause, sure, evidence), shares in sorted(counts.items())
+    ]
+    return Table(prior, rows)
+
+
+def left_out(table: Table, observations: Sequence[Observation]) -> list[float]:
+    """For each observation the probability that the table gives it without itself."""
+    answers = []
+    for one in observations:
+        kind = (one.cause, one.sure, list(one.evidence))
+        rows = [
+            Row(row.cause, row.sure, row.evidence, row.findings - 1, row.right - one.right)
+            if (row.cause, row.sure, row.evidence) == kind
+            else row
+            for row in table.rows
+        ]
+        answers.append(probability(Table(table.prior, rows), kind, one.strength))
+    return answers
+
+
+def brier(predicted: Sequence[float], right: Sequence[float]) -> float:
+    """Mean squared difference of probability and truth (Brier, 1950); 0 is best."""
+    return sum((p - r) ** 2 for p, r in zip(predicted, right, strict=True)) / len(predicted)
+
+
+def reliability(predicted: Sequence[float], right: Sequence[float], bins: int = 10) -> list[Bin]:
+    """Bins of equal width over 0 to 1, those without an observation left out."""
+    members: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for p, r in zip(predicted, right, strict=True):
+        members[min(int(p * bins), bins - 1)].append((p, r))
+    return [
+        Bin(len(pairs), _mean(pairs, lambda pair: pair[0]), _mean(pairs, lambda pair: pair[1]))
+        for _, pairs in sorted(members.items())
+    ]
+
+
+def _mean(
+    pairs: Sequence[tuple[float, float]], value: Callable[[tuple[float, float]], float]
+) -> float:
+    return sum(map(value, pairs)) / len(pairs)
+
+
+def _surprise(predicted: float, right: float) -> float:
+    """Negative logarithm of the likelihood; ``right`` may be a share."""
+    p = min(max(predicted, _SMALLEST), 1 - _SMALLEST)
+    return -(right * log(p) + (1 - right) * log(1 - p))
