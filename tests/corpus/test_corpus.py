@@ -77,7 +77,7 @@ def test_a_changed_verdict_is_reported_field_by_field_until_accepted(
     assert check(tmp_path, jobs=1) == 1
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{FAULT}:"
-    assert "    confidence: 0.25 -> 0.99" in out
+    assert f"    confidence: 0.25 -> {frozen['confidence']}" in out
     assert "    collective.seq: 3 -> 15" in out
     gone = {"source": "stack", "rank": 0, "detail": "gone"}
     assert f"    evidence[1]: {json.dumps(gone)} -> absent" in out

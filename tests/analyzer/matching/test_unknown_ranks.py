@@ -114,7 +114,7 @@ def test_several_that_stand_outside_may_be_in_what_gloo_hides(tmp_path: Path) ->
     assert found.inputs.would_decide == ["rank 2's stack", "rank 3's stack"]
     assert "whether ranks 2 and 3 came cannot be told" in found.summary
     found = verdict(tmp_path, {2: gloo(gathered)})
-    assert (found.status, found.culprits, found.confidence) == (Status.HUNG, [3], 0.6)
+    assert (found.status, found.culprits) == (Status.HUNG, [3]) and found.confidence <= 0.6
     assert "leave no entry on gloo" in found.summary
 
 
