@@ -245,7 +245,11 @@ def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: dict[int
             and pending.op.endswith(opposite)
             and (pending.src, pending.dst) in ((src, dst), (ABSENT, dst))
         ):
-            if oldest[peer] < pending.order:
+            # Each group has a stream of its own: what is older in another one holds nothing up.
+            if any(
+                older.order < pending.order and not older.overtaken and elsewhere.group is other.group
+                for older, elsewhere in waits.by_rank[peer]
+            ):
                 waiting.behind = [peer]
             return
 
