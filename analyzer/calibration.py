@@ -17,6 +17,9 @@ import msgspec
 
 from hanglab.analyzer.verdict import Finding, Status, Verdict
 
+#: Largest probability: the jobs that the table was fitted on are hanglab's own, not a customer's.
+LARGEST = 0.99
+
 TABLE = Path(__file__).with_name("calibration.json")
 
 #: Up to this strength (a probability) a detector names candidates, and is another kind of finding.
@@ -86,4 +89,4 @@ def calibrate(verdict: Verdict) -> Verdict:
 def _probability_of(finding: Finding | Verdict) -> float:
     if finding.status is Status.INCONCLUSIVE:
         return finding.confidence
-    return round(probability(_table(), kind_of(finding), finding.confidence), 3)
+    return round(min(LARGEST, probability(_table(), kind_of(finding), finding.confidence)), 3)

@@ -25,9 +25,9 @@ INTERNAL = {
     "Damage",
     "DamagedProgress",
     "Mistaken",
-    "NameTaken",
     "NoAnswer",
     "NoGroup",
+    "NoProgram",
     "NoReply",
     "NoSockets",
     "NoStacks",
@@ -36,6 +36,7 @@ INTERNAL = {
     "NotYet",
     "OutcomeFailure",
     "Refused",
+    "SocketNameTaken",
     "Stop",
     "UnsafeBuffer",
 }

@@ -247,7 +247,9 @@ def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: dict[int
         ):
             # Each group has a stream of its own: what is older in another one holds nothing up.
             if any(
-                older.order < pending.order and not older.overtaken and elsewhere.group is other.group
+                older.order < pending.order
+                and not older.overtaken
+                and elsewhere.group is other.group
                 for older, elsewhere in waits.by_rank[peer]
             ):
                 waiting.behind = [peer]

@@ -13,7 +13,7 @@ def forward(layer, inputs, passes):
 
 
 @scenario(
-    world_size=3,
+    world_size=4,
     expect=Expect(Cause.SLOW_COMPUTE, culprits={1}),
     reference="arXiv:2505.05713",
 )

@@ -122,6 +122,11 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     return body
 
 
+def _is_scenario(node: ast.FunctionDef) -> bool:
+    calls = [one.func for one in node.decorator_list if isinstance(one, ast.Call)]
+    return any(isinstance(call, ast.Name) and call.id == "scenario" for call in calls)
+
+
 def rewrite(source: Path, folder: Path, ranks: Mapping[int, int]) -> tuple[Path, str]:
     """Write the rewritten scenario into ``folder``; returns the file and its scenario's name."""
     tree = ast.parse(source.read_text())
@@ -129,7 +134,7 @@ def rewrite(source: Path, folder: Path, ranks: Mapping[int, int]) -> tuple[Path,
     collector.visit(tree)
     names = {name: f"item_{i}" for i, name in enumerate(sorted(set(collector.defined)))}
     scenario = next(
-        node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _is_scenario(node)
     )
     # Results are told apart by scenario name, so that one says which file it was.
     names[scenario] = f"program_{zlib.crc32(source.stem.encode())}"

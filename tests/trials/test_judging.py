@@ -6,7 +6,9 @@ import pytest
 
 from tests.trials.judging import describe, try_seed
 
-STOPPED_DEVICE = "a stopped device of a group may have been crossed with another, and is told as that"
+STOPPED_DEVICE = (
+    "a stopped device of a group may have been crossed with another, and is told as that"
+)
 
 
 @pytest.mark.parametrize(
