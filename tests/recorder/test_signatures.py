@@ -156,8 +156,11 @@ def test_a_signature_in_use_outlives_any_number_of_others(recorded):
 def test_threads_do_not_take_each_others_signatures(recorded):
     other = dist.new_group([0])
     groups = {0: dist.group.WORLD, 1: other}
+    # A thread that begins when another has ended may get its id.
+    all_alive = threading.Barrier(5)
 
     def work(length: int) -> None:
+        all_alive.wait()
         group = groups[length % 2]
         for number in range(200):
             tensor = torch.zeros(length, number % 7 + 1)
