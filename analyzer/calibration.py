@@ -26,7 +26,7 @@ TABLE = Path(__file__).with_name("calibration.json")
 CANDIDATES = 0.6
 
 
-class Row(msgspec.Struct, frozen=True):
+class CalibrationRow(msgspec.Struct, frozen=True):
     """Findings of one kind that were held against the truth.
 
     ``right`` counts a finding that names several candidates by the share of culprits in them.
@@ -39,24 +39,24 @@ class Row(msgspec.Struct, frozen=True):
     right: float
 
 
-class Table(msgspec.Struct, frozen=True):
+class CalibrationTable(msgspec.Struct, frozen=True):
     """Rows, and the weight of a prior in findings."""
 
     prior: float
-    rows: list[Row]
+    rows: list[CalibrationRow]
 
 
 Kind = tuple[str, bool, list[str]]
 
 
-def probability(table: Table, kind: Kind, strength: float) -> float:
+def probability(table: CalibrationTable, kind: Kind, strength: float) -> float:
     """Probability, 0 to 1, that a rank drawn from a finding's culprits is one, by its cause."""
     of_cause = [row for row in table.rows if (row.cause, row.sure) == kind[:2]]
     of_kind = [row for row in of_cause if row.evidence == kind[2]]
     return _share(of_kind, table.prior, _share(of_cause, table.prior, strength))
 
 
-def _share(rows: Sequence[Row], weight: float, prior: float) -> float:
+def _share(rows: Sequence[CalibrationRow], weight: float, prior: float) -> float:
     """Share of right findings in the rows, drawn towards ``prior``."""
     findings = sum(row.findings for row in rows)
     return (sum(row.right for row in rows) + weight * prior) / (findings + weight)
@@ -70,8 +70,8 @@ def kind_of(finding: Finding | Verdict) -> Kind:
 
 
 @cache
-def _table() -> Table:
-    return msgspec.json.decode(TABLE.read_bytes(), type=Table)
+def _table() -> CalibrationTable:
+    return msgspec.json.decode(TABLE.read_bytes(), type=CalibrationTable)
 
 
 def calibrate(verdict: Verdict) -> Verdict:

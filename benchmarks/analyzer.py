@@ -1,4 +1,4 @@
-"""How fast the analyzer is, against plain pickle.load and torchfrtrace, in one run.
+"""Speed of the analyzer against plain pickle.load and torchfrtrace, in one run.
 
     python benchmarks/analyzer.py [--full] [--no-torchfrtrace] [--keep FOLDER]
 
@@ -57,7 +57,7 @@ FULL = (Case("3d", 4096), Case("3d", 16384))
 
 
 def processor_seconds() -> float:
-    """What this process and its children have used: other programs change it little."""
+    """Processor time of this process and its children: other programs change it little."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
@@ -138,7 +138,7 @@ def measured(what: str, folder: Path) -> dict[str, object]:
 
 
 def described(theirs: dict[str, object], ours: float) -> str:
-    """What torchfrtrace took, or why it has no time."""
+    """Time that torchfrtrace took, or why it has no time."""
     if "failed" in theirs:
         return f"failed: {theirs['failed']}"
     done, seconds = float(str(theirs["done"])), float(str(theirs["seconds"]))

@@ -108,7 +108,7 @@ def _step(kind: Kind) -> list[tuple[str, str, list[int], list[int], int]]:
 
 #: In the last step: how many operations of the step precede the one that is waited in.
 def _reached(kind: Kind, step: list[tuple[str, str, list[int], list[int], int]]) -> int:
-    """How much of the last step the rank does; where it waits, the last of it is unfinished."""
+    """Share of the last step that the rank does; where it waits, the last of it is unfinished."""
     groups = [group for group, *_ in step]
     tensor = groups.index("tensor") + 4 if "tensor" in groups else 5
     if kind.waits == "culprit":

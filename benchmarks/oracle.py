@@ -1,4 +1,4 @@
-"""How often the analyzer is right, inconclusive or wrong on random trials.
+"""Share of random trials on which the analyzer is right, inconclusive or wrong.
 
     python benchmarks/oracle.py [--cases 10000] [--seed 0] [--largest 64] [--jobs 2]
 

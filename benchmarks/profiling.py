@@ -1,4 +1,4 @@
-"""How quickly traces come, how closely they start, and what the agent costs, in one run.
+"""Delay of traces, distance of their starts, and cost of the agent, in one run.
 
     python benchmarks/profiling.py [--ranks 8] [--repeat 5] [--only idle|one|together]
 

@@ -1,4 +1,4 @@
-"""What recording costs: per operation, per section, per step, at import, and per capture.
+"""Cost of recording per operation, per section, per step, at import, and per capture.
 
 ``python benchmarks/recorder.py`` prints one line per figure.  Each pair is
 measured by turns in one run, as the machine's speed changes while it runs; the
@@ -274,7 +274,7 @@ def capture(world_size: int = 4) -> None:
 
 
 def capture_many() -> None:
-    """The same with 64 ranks, which share one start-up: they are forks of one process."""
+    """Capture 64 ranks, which share one start-up: they are forks of one process."""
     with tempfile.TemporaryDirectory(prefix="hl-", dir="/tmp") as name:
         folder = Path(name)
         agent = start_agent(str(folder / "case"), name, "4")

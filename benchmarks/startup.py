@@ -1,4 +1,4 @@
-"""What a command costs before it does anything: `hanglab --help`, `analyze` on 4 and 8 ranks.
+"""Cost of a command before it does anything: `hanglab --help`, `analyze` on 4 and 8 ranks.
 
 Each figure is a median of wall-clock seconds, and its ratio to the start of a
 bare interpreter on the same machine at the same time.

@@ -64,7 +64,7 @@ def environment(folder: Path) -> Path:
 
 
 def install(python: Path, packages: Sequence[str]) -> str:
-    """What went wrong, "" if nothing did."""
+    """Text of what went wrong, "" if nothing did."""
     site = sysconfig.get_path("purelib", vars={"base": str(python.parents[1])})
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site]
     done = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What straggler detection costs, and how often it is right.
+"""Cost of straggler detection, and share of right answers.
 
 ``python benchmarks/stragglers.py`` prints one line per figure; ``--only NAME`` one of
 them.  What is compared is measured by turns in one run, as the machine's speed

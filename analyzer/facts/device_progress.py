@@ -1,4 +1,4 @@
-"""What the devices of a group have begun, where the buffers tell (TORCH_NCCL_ENABLE_TIMING)."""
+"""Operations that the devices of a group have begun (with TORCH_NCCL_ENABLE_TIMING)."""
 
 from __future__ import annotations
 

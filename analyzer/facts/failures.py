@@ -196,7 +196,7 @@ def failure_of(view: RankView) -> Failure | None:
 
 
 def _in_log(view: RankView, ended_ns: int | None) -> PrintedError | None:
-    """What no process survives in the rank's log, since it was started."""
+    """Text that no process survives in the rank's log, since it was started."""
     process = view.process
     since_ns = None
     if process is not None and process.attempt > 0:

@@ -24,7 +24,7 @@ _UNHANDLED_CUDA = 1
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuHistory:
     """One GPU of a host, oldest sample first."""
 
     host: str
@@ -65,12 +65,12 @@ class XidEvent:
         return self.number in _BROKEN
 
 
-def gpus_of(host: HostView) -> list[Gpu]:
+def gpus_of(host: HostView) -> list[GpuHistory]:
     found: dict[str, list[GpuSample]] = {}
     for sample in host.samples:
         for gpu in sample.gpus:
             found.setdefault(gpu.uuid or str(gpu.index), []).append(gpu)
-    return [Gpu(host.name, tuple(samples)) for samples in found.values()]
+    return [GpuHistory(host.name, tuple(samples)) for samples in found.values()]
 
 
 def xid_events(facts: CaseFacts) -> list[XidEvent]:

@@ -25,7 +25,7 @@ def is_uninterruptible(view: RankView) -> bool:
 
 
 def wait_channels(view: RankView, main: SleepingThread | None) -> set[Channel]:
-    """What it waited for in all samples, as far as the kernel's functions tell."""
+    """Wait channel that it had in all samples, as far as the kernel's functions tell."""
     names = {s.wchan for s in view.processes if s.kind == "rank" and s.capture}
     if main is not None:
         names.add(main.wchan)

@@ -1,4 +1,4 @@
-"""What a rank's log says of its failure: the line that is a root, and when it was printed.
+"""Errors that a rank printed before it failed: the line that is a root, and when it was printed.
 
 All lines that the Case holds of the log are read: the root is seldom the first line, and what
 follows from it is printed by the same process.  Times are those that torch's C++ puts before its

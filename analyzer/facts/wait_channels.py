@@ -59,7 +59,7 @@ _GPU_DEVICE = re.compile(r"/dev/(?:nvidia|kfd|dri/)")
 
 
 def channel_of(wchan: str) -> Channel | None:
-    """What a thread that sleeps in this function waits for; None where the table does not say."""
+    """Kind of thing that a thread waits for in this kernel function; None where unknown."""
     return next((channel for channel, pattern in _PATTERNS if pattern.match(wchan)), None)
 
 

@@ -45,7 +45,7 @@ def name_without_rank(name: str) -> str:
 
 
 def _rank_span(name: str) -> tuple[int, int] | None:
-    """Where the rank stands in a path, from and to."""
+    """Position of the rank in a path, from and to."""
     folder, slash, stem = name.rpartition("/")
     for suffix in _SUFFIXES:
         if stem.lower().endswith(suffix):

@@ -1,4 +1,4 @@
-"""What each rank of a ring owed the one before it, by its own earlier rounds.
+"""Operations that each rank of a ring owed the one before it, by its own earlier rounds.
 
 In a ring a rank waits in one operation and owes another.  How it did these two before tells
 whether it left out what it owes, and whether its host used to go on to it without waiting.
@@ -51,7 +51,7 @@ class Owed:
 
 
 def owed_operations(cycle: WaitCycle, lookup: CallLookup) -> list[Owed]:
-    """What each rank of a ring owes the one that waits for it, in the order of the ring."""
+    """Operations that each rank of a ring owes the one that waits for it."""
     ranks = list(cycle.places)
     found = []
     for number, rank in enumerate(ranks):

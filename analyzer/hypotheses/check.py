@@ -106,7 +106,7 @@ def _with_evidence(
 
 @dataclass
 class Tested:
-    """What the simulation said of candidate faults."""
+    """Answer of the simulation to candidate faults."""
 
     #: Those that leave the evidence that was found.
     reproduced: list[CandidateFault]
@@ -178,7 +178,7 @@ class _Check:
         return self._certain(finding)
 
     def _test(self, faults: Sequence[CandidateFault], culprits: Sequence[int]) -> Tested:
-        """What the simulation says of any of ``faults`` by ``culprits`` together."""
+        """Simulate any of ``faults`` by ``culprits`` together."""
         last, places = self._last, [self._last.ranks.index(rank) for rank in culprits]
         free = {*self._frontier.held(), *places}
         tested = Tested([], len(faults))

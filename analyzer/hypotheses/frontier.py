@@ -10,7 +10,7 @@ from hanglab.analyzer.program.simulation import Run, simulate
 
 
 class Frontier:
-    """Where each rank of the Program stands once nothing moves any more."""
+    """Last operation of each rank of the Program once nothing moves any more."""
 
     def __init__(self, last: LastOperations, device_stops: Mapping[int, int] | None = None) -> None:
         """``device_stops``: which of its operations a rank's device never finishes."""

@@ -87,7 +87,7 @@ def last_operations(
     waiters: Collection[int],
     since: Mapping[ProcessGroup, int],
 ) -> LastOperations:
-    """What ``ranks`` did last; ``waiters`` are all who wait for the culprits.  Raises NoProgram.
+    """Last operations of ``ranks``; ``waiters`` wait for the culprits.  Raises NoProgram.
 
     ``since``: numbers that are wanted of groups, even where everybody finished them.
     """

@@ -82,7 +82,7 @@ def _without_fault(
 
 
 def _peers_step(last: LastOperations, culprits: set[int], at: tuple[int, int]) -> Step | None:
-    """What peers did under a number."""
+    """Step that peers did under a number."""
     return next(
         (
             steps[place]

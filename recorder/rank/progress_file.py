@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hanglab.recorder.rank.native.writer import Writer
 
 
-class Step(Protocol):
+class BeginStep(Protocol):
     """A step begins; ``number`` is one more than the last one's unless given."""
 
     def __call__(self, number: int | None = None) -> None: ...
@@ -69,7 +69,7 @@ class ProgressFile:
         self._left = False
         self.native = self._new_native(writer)
         #: What the job calls at each of its steps.
-        self.step: Step = self._step if self.native is None else self.native.step
+        self.step: BeginStep = self._step if self.native is None else self.native.step
         self.read_clocks()
 
     def _new_native(self, writer: type[Writer] | None) -> Writer | None:

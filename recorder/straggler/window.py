@@ -113,7 +113,7 @@ class WaitState:
             return f"it has been waiting for its loader{section} for {self.reading_s:.1f} s"
         if self.open:
             return f"it has been{section} for {self.open[-1][1]:.1f} s"
-        return f"it stands outside any section, {self.quiet_s:.1f} s after the last"
+        return f"it is in no section, {self.quiet_s:.1f} s after the last"
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self)).encode("ascii")

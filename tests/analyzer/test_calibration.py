@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.analyzer.calibration import Row, Table, calibrate, kind_of, probability
+from hanglab.analyzer.calibration import (
+    CalibrationRow,
+    CalibrationTable,
+    calibrate,
+    kind_of,
+    probability,
+)
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status, Verdict
 from tools.calibration.fitting import brier, fit, left_out, reliability, table_of
 from tools.calibration.observations import Observation, right
@@ -18,7 +24,7 @@ def seen(times: int, share: float, cause: str = "crash") -> list[Observation]:
 
 
 def test_without_observations_the_strength_stays() -> None:
-    assert probability(Table(20.0, []), CRASH, 0.9) == pytest.approx(0.9)
+    assert probability(CalibrationTable(20.0, []), CRASH, 0.9) == pytest.approx(0.9)
 
 
 def test_what_was_right_or_wrong_before_moves_it_as_far_as_it_was_seen_often() -> None:
@@ -30,9 +36,12 @@ def test_what_was_right_or_wrong_before_moves_it_as_far_as_it_was_seen_often() -
 
 
 def test_other_kinds_of_evidence_count_for_the_cause_and_other_causes_do_not() -> None:
-    rows = [Row("crash", True, ["stderr"], 100, 0.0), Row("exception", True, ["exit"], 100, 0.0)]
-    assert probability(Table(20.0, rows[:1]), CRASH, 0.9) < 0.3
-    assert probability(Table(20.0, rows[1:]), CRASH, 0.9) == pytest.approx(0.9)
+    rows = [
+        CalibrationRow("crash", True, ["stderr"], 100, 0.0),
+        CalibrationRow("exception", True, ["exit"], 100, 0.0),
+    ]
+    assert probability(CalibrationTable(20.0, rows[:1]), CRASH, 0.9) < 0.3
+    assert probability(CalibrationTable(20.0, rows[1:]), CRASH, 0.9) == pytest.approx(0.9)
 
 
 def test_candidates_are_another_kind_of_finding() -> None:

@@ -17,7 +17,7 @@ from tools.corpus.__main__ import CORPUS, check
 from tools.corpus.comparison import Agreement, compare_with_truth, differences
 from tools.corpus.damage import add_damaged
 from tools.corpus.entries import (
-    Entry,
+    CorpusEntry,
     Truth,
     add_entry,
     entry_names,
@@ -99,7 +99,7 @@ def test_a_refusal_is_frozen_too(tmp_path: Path, capsys: pytest.CaptureFixture[s
     folder.mkdir()
     (folder / "rank_0").write_bytes(b"nonsense")
     corpus = tmp_path / "corpus"
-    add_entry(corpus, "damaged/nonsense", folder, Entry(source="x", licence="x", truth=None))
+    add_entry(corpus, "damaged/nonsense", folder, CorpusEntry(source="x", licence="x", truth=None))
     assert check(corpus, jobs=1) == 1
     assert check(corpus, jobs=1, accept=True) == 0
     assert check(corpus, jobs=1) == 0
@@ -118,7 +118,7 @@ def test_files_and_their_times_come_back(tmp_path: Path) -> None:
     for number, path in enumerate((folder / "rank_0", folder / "host" / "rank_1")):
         path.write_bytes(bytes([number]) * 9)
         os.utime(path, (1_700_000_000.25 + number,) * 2)
-    add_entry(tmp_path, "a/b", folder, Entry(source="x", licence="x", truth=None))
+    add_entry(tmp_path, "a/b", folder, CorpusEntry(source="x", licence="x", truth=None))
     unpack_entry(tmp_path, "a/b", tmp_path / "again")
     for path in ("rank_0", "host/rank_1"):
         one, other = folder / path, tmp_path / "again" / path

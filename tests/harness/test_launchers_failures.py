@@ -26,7 +26,7 @@ from hanglab.harness.launchers.protocol import (
 )
 from hanglab.harness.launchers.supervision import client, descendants, leftovers
 from hanglab.harness.launchers.supervision import job as supervised
-from hanglab.harness.launchers.supervision.channel import Channel, Message
+from hanglab.harness.launchers.supervision.channel import Message, MessageChannel
 from hanglab.harness.launchers.supervision.client import GuardianFailed
 from hanglab.harness.launchers.supervision.job import SupervisedJob
 from hanglab.harness.launchers.torchrun import TorchrunLauncher
@@ -249,8 +249,8 @@ def test_the_end_of_a_rank_below_torchrun_is_reported(
 
 def test_processes_that_do_not_end_are_named(tmp_path: Path) -> None:
     near, far = socket.socketpair()
-    job = SupervisedJob(make_plan(tmp_path, ""), tmp_path / "none", Channel(near))
-    peer = Channel(far)
+    job = SupervisedJob(make_plan(tmp_path, ""), tmp_path / "none", MessageChannel(near))
+    peer = MessageChannel(far)
     peer.send({"event": "ended", "left": [4194305]})
     peer.close()
     with pytest.raises(RemainsLeft, match="4194305"):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 
-from hanglab.analyzer.calibration import Row, Table, probability
+from hanglab.analyzer.calibration import CalibrationRow, CalibrationTable, probability
 from tools.calibration.observations import Observation
 
 #: Weights that are tried for the prior, in findings.
@@ -24,7 +24,7 @@ class Bin:
     right: float
 
 
-def fit(observations: Sequence[Observation]) -> Table:
+def fit(observations: Sequence[Observation]) -> CalibrationTable:
     """The table with the prior under which each observation is likeliest, given all others."""
 
     def loss(prior: float) -> float:
@@ -34,29 +34,31 @@ def fit(observations: Sequence[Observation]) -> Table:
     return table_of(observations, min(PRIORS, key=loss))
 
 
-def table_of(observations: Sequence[Observation], prior: float) -> Table:
+def table_of(observations: Sequence[Observation], prior: float) -> CalibrationTable:
     counts: defaultdict[tuple[str, bool, tuple[str, ...]], list[float]] = defaultdict(list)
     for one in observations:
         counts[one.cause, one.sure, one.evidence].append(one.right)
     rows = [
-        Row(cause, sure, list(evidence), len(shares), round(sum(shares), 3))
+        CalibrationRow(cause, sure, list(evidence), len(shares), round(sum(shares), 3))
         for (cause, sure, evidence), shares in sorted(counts.items())
     ]
-    return Table(prior, rows)
+    return CalibrationTable(prior, rows)
 
 
-def left_out(table: Table, observations: Sequence[Observation]) -> list[float]:
+def left_out(table: CalibrationTable, observations: Sequence[Observation]) -> list[float]:
     """For each observation the probability that the table gives it without itself."""
     answers = []
     for one in observations:
         kind = (one.cause, one.sure, list(one.evidence))
         rows = [
-            Row(row.cause, row.sure, row.evidence, row.findings - 1, row.right - one.right)
+            CalibrationRow(
+                row.cause, row.sure, row.evidence, row.findings - 1, row.right - one.right
+            )
             if (row.cause, row.sure, row.evidence) == kind
             else row
             for row in table.rows
         ]
-        answers.append(probability(Table(table.prior, rows), kind, one.strength))
+        answers.append(probability(CalibrationTable(table.prior, rows), kind, one.strength))
     return answers
 
 

@@ -24,7 +24,7 @@ from tools.corpus.analysis import analyze_entries
 from tools.corpus.comparison import Agreement, compare_with_truth, differences
 from tools.corpus.damage import add_damaged
 from tools.corpus.entries import (
-    Entry,
+    CorpusEntry,
     Truth,
     add_entry,
     entry_names,
@@ -65,7 +65,7 @@ def check(corpus: Path, jobs: int, *, accept: bool = False) -> int:
     return 1 if differing else 0
 
 
-def _differences(entry: Entry, answer: dict[str, Any]) -> Iterable[str]:
+def _differences(entry: CorpusEntry, answer: dict[str, Any]) -> Iterable[str]:
     if entry.verdict is not None or "crash" in answer:
         return differences(entry.verdict, answer)
     return [f"new: {answer.get('summary', answer.get('error'))}"]
@@ -111,7 +111,7 @@ def main() -> int:
     else:
         names = [options.name]
         truth = msgspec.json.decode(options.truth, type=list[Truth] | None)
-        entry = Entry(source=options.source, licence=options.licence, truth=truth)
+        entry = CorpusEntry(source=options.source, licence=options.licence, truth=truth)
         add_entry(options.corpus, options.name, options.folder, entry)
     print(f"{len(names)} entries added to {options.corpus}; `check --accept` adds their verdicts")
     return 0

@@ -26,7 +26,7 @@ class Truth(msgspec.Struct, frozen=True):
     culprits: list[int] = []
 
 
-class Entry(msgspec.Struct, kw_only=True):
+class CorpusEntry(msgspec.Struct, kw_only=True):
     """An entry's text.  ``licence`` is an SPDX identifier."""
 
     source: str
@@ -43,16 +43,16 @@ def entry_names(corpus: Path) -> list[str]:
     return sorted(name.removesuffix(ARCHIVE) for name in found)
 
 
-def read_entry(corpus: Path, name: str) -> Entry:
-    return msgspec.json.decode((corpus / f"{name}.json").read_bytes(), type=Entry)
+def read_entry(corpus: Path, name: str) -> CorpusEntry:
+    return msgspec.json.decode((corpus / f"{name}.json").read_bytes(), type=CorpusEntry)
 
 
-def write_entry(corpus: Path, name: str, entry: Entry) -> None:
+def write_entry(corpus: Path, name: str, entry: CorpusEntry) -> None:
     text = msgspec.json.format(msgspec.json.encode(entry), indent=1)
     (corpus / f"{name}.json").write_bytes(text + b"\n")
 
 
-def add_entry(corpus: Path, name: str, folder: Path, entry: Entry) -> None:
+def add_entry(corpus: Path, name: str, folder: Path, entry: CorpusEntry) -> None:
     """Pack a folder's regular files as a new entry.  Raises FileExistsError."""
     target = corpus / f"{name}{ARCHIVE}"
     target.parent.mkdir(parents=True, exist_ok=True)

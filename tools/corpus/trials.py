@@ -12,7 +12,7 @@ from random import Random
 from hanglab.analyzer.program.oracle import p2p_ring
 from hanglab.analyzer.program.rendering import render, to_json, to_pickle
 from hanglab.analyzer.program.trials import Trial, random_trial
-from tools.corpus.entries import Entry, Truth, add_entry
+from tools.corpus.entries import CorpusEntry, Truth, add_entry
 
 #: What a fault of a Program is called in verdicts; where a device stops, dumps alone do not say
 #: why.
@@ -63,9 +63,9 @@ def _write_dumps(trial: Trial, folder: Path, *, in_json: bool) -> None:
         os.utime(path, (_WRITTEN_S, _WRITTEN_S))
 
 
-def _entry(trial: Trial, seed: int) -> Entry:
+def _entry(trial: Trial, seed: int) -> CorpusEntry:
     lost = f", without the dumps of ranks {sorted(trial.missing)}" if trial.missing else ""
-    return Entry(
+    return CorpusEntry(
         source=f"dumps of hanglab's random trial {seed} with up to {_LARGEST} ranks{lost}",
         licence="Apache-2.0",
         truth=_truths(trial),

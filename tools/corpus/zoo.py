@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tools.corpus.entries import Entry, Truth, add_entry
+from tools.corpus.entries import CorpusEntry, Truth, add_entry
 
 #: Of the others it is not known that the fault was there.
 _REPRODUCED = ("pass", "wrong verdict", "inconclusive")
@@ -27,7 +27,7 @@ def add_runs(corpus: Path, runs: Path) -> list[str]:
             f"launcher, {run['backend']}, {run['world_size']} ranks, seed {run['seed']}"
         )
         truth = _truths(run["expected"])
-        add_entry(corpus, name, case, Entry(source=source, licence="Apache-2.0", truth=truth))
+        add_entry(corpus, name, case, CorpusEntry(source=source, licence="Apache-2.0", truth=truth))
         added.append(name)
     return added
 

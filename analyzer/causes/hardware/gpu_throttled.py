@@ -13,7 +13,7 @@ from hanglab.analyzer.causes.thresholds import (
 )
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.facts.gpus import Gpu, gpus_of
+from hanglab.analyzer.facts.gpus import GpuHistory, gpus_of
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
@@ -60,7 +60,7 @@ def gpu_throttled(facts: CaseFacts) -> Iterator[Proposal]:
         )
 
 
-def _reasons(gpu: Gpu) -> list[str]:
+def _reasons(gpu: GpuHistory) -> list[str]:
     """Reasons that stood in most samples."""
     held = [sample for sample in gpu.samples if _HELD_DOWN & set(sample.throttled)]
     if len(gpu.samples) < FEWEST_GPU_SAMPLES or len(held) < THROTTLED_SAMPLES * len(gpu.samples):
@@ -68,12 +68,12 @@ def _reasons(gpu: Gpu) -> list[str]:
     return sorted({reason for sample in held for reason in sample.throttled} & _HELD_DOWN)
 
 
-def _clock(gpu: Gpu) -> float | None:
+def _clock(gpu: GpuHistory) -> float | None:
     clocks = [sample.clock_mhz for sample in gpu.samples if sample.clock_mhz]
     return median(clocks) if clocks else None
 
 
-def _usual_clock(gpu: Gpu, every: list[Gpu]) -> float | None:
+def _usual_clock(gpu: GpuHistory, every: list[GpuHistory]) -> float | None:
     """Median clock of the job's other GPUs of its kind that are not held down; else its limit."""
     others = [
         clock

@@ -22,7 +22,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hanglab.harness.launchers.docker import container_paths
-from hanglab.harness.launchers.supervision.channel import Channel, ChannelClosed, Message, readable
+from hanglab.harness.launchers.supervision.channel import (
+    ChannelClosed,
+    Message,
+    MessageChannel,
+    readable,
+)
 from hanglab.harness.launchers.supervision.descendants import ChildSignal
 from hanglab.harness.launchers.supervision.supervisor import decode_status
 
@@ -35,7 +40,7 @@ _AGENT_S = 20.0
 class NodeProcesses:
     """Everything that runs in this container besides this process."""
 
-    def __init__(self, order: dict[str, Any], link: Channel) -> None:
+    def __init__(self, order: dict[str, Any], link: MessageChannel) -> None:
         self._order = order
         self._link = link
         self._woken = ChildSignal()
@@ -256,7 +261,7 @@ def main() -> None:
         order = json.load(file)
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     end.connect(container_paths.LINK)
-    link = Channel(end)
+    link = MessageChannel(end)
     link.send({"event": "hello", "node": order["number"]})
     try:
         NodeProcesses(order, link).run()

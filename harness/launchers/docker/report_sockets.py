@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from hanglab.harness.launchers.supervision.channel import Channel, ChannelClosed, Message
+from hanglab.harness.launchers.supervision.channel import ChannelClosed, Message, MessageChannel
 
 #: Called with a node's number and what it says, or None at its end; from a thread of its own.
 Taken = Callable[[int, Message | None], None]
@@ -22,10 +22,10 @@ class Links:
     def __init__(self, path: Path, user: tuple[int, int], taken: Taken) -> None:
         """Only ``user`` and root can connect.  Raises OSError."""
         self._taken = taken
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[int, MessageChannel] = {}
         self._sockets: dict[int, socket.socket] = {}
         #: Connections that have not said yet which node they are.
-        self._strangers: dict[int, tuple[socket.socket, Channel]] = {}
+        self._strangers: dict[int, tuple[socket.socket, MessageChannel]] = {}
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(os.fspath(path))
@@ -72,7 +72,7 @@ class Links:
             if self._listener.fileno() in ready:
                 end_, _ = self._listener.accept()
                 end_.settimeout(5.0)
-                self._strangers[end_.fileno()] = end_, Channel(end_)
+                self._strangers[end_.fileno()] = end_, MessageChannel(end_)
             for descriptor in ready & self._strangers.keys():
                 self._meet(descriptor)
             for number, end_ in list(self._sockets.items()):

@@ -32,7 +32,7 @@ def readable(*ends: _Descriptor | int | None, timeout: float) -> set[int]:
     return {descriptor for descriptor, _ in poll.poll(max(0.0, timeout) * 1000)}
 
 
-class Channel:
+class MessageChannel:
     """One end of a stream socket that carries one JSON object per line."""
 
     def __init__(self, end: socket.socket) -> None:

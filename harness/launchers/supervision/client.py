@@ -14,8 +14,8 @@ from pathlib import Path
 
 from hanglab.harness.launchers.protocol import LaunchError
 from hanglab.harness.launchers.supervision.channel import (
-    Channel,
     ChannelClosed,
+    MessageChannel,
     hand_over,
     readable,
     shut_down,
@@ -70,7 +70,7 @@ class GuardianClient:
             return False  # the end of the stream: after READY it never says anything
         return self._process.poll() is None
 
-    def adopt(self, runtime_dir: Path) -> Channel:
+    def adopt(self, runtime_dir: Path) -> MessageChannel:
         """Has a supervisor forked; returns the channel to it.
 
         Raises :class:`GuardianFailed`, or :class:`GuardianLost` where another might do.
@@ -85,7 +85,7 @@ class GuardianClient:
                     near.close()
                     self.kill()
                     raise self._failure(GuardianLost, "ended") from None
-        return Channel(near)
+        return MessageChannel(near)
 
     def _wait_until_ready(self) -> None:
         if self._ready:

@@ -20,7 +20,7 @@ from hanglab.harness.launchers.protocol import (
     SupervisorLost,
     SupervisorSilent,
 )
-from hanglab.harness.launchers.supervision.channel import Channel, ChannelClosed, Message
+from hanglab.harness.launchers.supervision.channel import ChannelClosed, Message, MessageChannel
 from hanglab.harness.launchers.supervision.descendants import watch_process
 from hanglab.harness.launchers.supervision.leftovers import remove_tree
 from hanglab.harness.recording.agent import Agent
@@ -36,7 +36,7 @@ _CLEAR_S = 30.0
 class SupervisedJob:
     """Implements :class:`~hanglab.harness.launchers.protocol.RunningJob`."""
 
-    def __init__(self, plan: JobPlan, runtime_dir: Path, channel: Channel) -> None:
+    def __init__(self, plan: JobPlan, runtime_dir: Path, channel: MessageChannel) -> None:
         self._plan = plan
         self._runtime_dir = runtime_dir
         self._channel = channel

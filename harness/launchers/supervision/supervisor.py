@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Protocol
 
 from hanglab.harness.launchers.supervision import leftovers
-from hanglab.harness.launchers.supervision.channel import Channel, ChannelClosed, Message, readable
+from hanglab.harness.launchers.supervision.channel import (
+    ChannelClosed,
+    Message,
+    MessageChannel,
+    readable,
+)
 from hanglab.harness.launchers.supervision.descendants import (
     ChildSignal,
     become_subreaper,
@@ -57,7 +62,7 @@ class Supervisor:
         os.setsid()
         become_subreaper()
         self._end = end
-        self.channel = Channel(end)
+        self.channel = MessageChannel(end)
         # Beside the channel, which a process that hanglab forked may hold open.
         self._hanglab = watch_process(hanglab)
         self.woken = ChildSignal()
