@@ -18,11 +18,12 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.cut_links import lossy_directions
 from hanglab.analyzer.facts.failures import failure_of
-from hanglab.analyzer.facts.loops import left_loops, steps_compared
+from hanglab.analyzer.facts.loops import iterations_ahead, left_loops, steps_compared
 from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.proposal import Order, Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
+from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backends_in
 
 _CYCLES = frozenset({Cause.GROUP_ORDER, Cause.P2P_DEADLOCK, Cause.P2P_UNMATCHED})
@@ -123,18 +124,68 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
         gone = [r for r in finding.culprits if r in facts.ranks and left_loops(facts, r)]
         if len(gone) == 1:
             finding = _past_the_loop(facts, finding, gone[0])
+    if finding.cause is Cause.COLLECTIVE_MISMATCH:
+        finding = _in_a_later_iteration(facts, finding)
     return finding
+
+
+def _in_a_later_iteration(facts: CaseFacts, finding: Finding) -> Finding:
+    """The difference as an omission, where peers did as much in fewer iterations as its culprits.
+
+    Peers that could finish the operation all the same may be further on.
+    """
+    at = finding.collective
+    if at is None or at.seq is None:
+        return finding
+    seq, culprits = at.seq, finding.culprits
+    peers = [
+        wait.call.rank
+        for wait in facts.graph.waits
+        if wait.call.group.name == at.group_id and (wait.call.seq or 0) >= seq
+    ]
+    compared = [
+        [
+            words
+            for peer in peers
+            if peer not in culprits and {rank, peer} <= facts.ranks.keys()
+            if (words := iterations_ahead(facts, rank, peer))
+        ]
+        for rank in culprits
+    ]
+    if not all(compared):
+        return finding
+    ahead = [words[0] for words in compared]
+    cause = Cause.SKIPPED_COLLECTIVE
+    who = name_ranks(culprits)
+    return msgspec.structs.replace(
+        finding,
+        cause=cause,
+        advice=cause.advice,
+        summary=f"{who.capitalize()} left an operation out and went on to a later iteration "
+        f"({ahead[0]}). {finding.summary}",
+        evidence=[
+            *(
+                Evidence("stack", rank, f"in a later iteration than its peers; {words}")
+                for rank, words in zip(culprits, ahead, strict=True)
+            ),
+            *finding.evidence,
+        ],
+    )
 
 
 def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     """The root of a difference, where the rank has left the loop that its peers are in."""
     loops = left_loops(facts, rank)
-    compared = steps_compared(facts, rank, loops) if loops else None
-    if compared is None or compared[0] > 0:
+    if not loops:
         return finding
-    fewer = compared[0] < 0
+    compared = steps_compared(facts, rank, loops)
+    if compared is not None and compared[0] > 0:
+        return finding
+    # Rarely does a rank whose steps nobody counts come to the end of them without one operation.
+    fewer = compared is None or compared[0] < 0
     cause = Cause.UNEVEN_INPUTS if fewer else Cause.SKIPPED_COLLECTIVE
     done = "after fewer steps" if fewer else "after as many steps but fewer operations"
+    words = compared[1] if compared is not None else "by the operations that it did there"
     return msgspec.structs.replace(
         finding,
         cause=cause,
@@ -142,12 +193,12 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
         culprits=[rank],
         victims=sorted({*finding.victims, *finding.culprits} - {rank}),
         location=_current_line(facts, rank) or finding.location,
-        confidence=max(finding.confidence, 0.8),
+        confidence=max(finding.confidence, 0.8) if compared is not None else 0.7,
         advice=cause.advice,
-        summary=f"Rank {rank} has left the loop that its peers are in, {done} ({compared[1]}); "
+        summary=f"Rank {rank} has left the loop that its peers are in, {done} ({words}); "
         "its next operation meets the wrong one of theirs.",
         evidence=[
-            Evidence("stack", rank, f"behind its peers' loop; {compared[1]}"),
+            Evidence("stack", rank, f"behind its peers' loop; {words}"),
             *finding.evidence,
         ],
     )

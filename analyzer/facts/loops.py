@@ -150,6 +150,22 @@ def together(view: RankView, peer: RankView, loop: Loop) -> bool:
     return mine is not None and mine == counter_of(peer, loop)
 
 
+def iterations_ahead(facts: CaseFacts, rank: int, peer: int) -> str | None:
+    """Words for the loop of which ``rank`` is in a later iteration than ``peer``.
+
+    None where it is not, or where the counter of a loop around is unknown.
+    """
+    around = loops_around(facts.ranks[peer])
+    for loop in reversed(loops_around(facts.ranks[rank])):
+        theirs = next((one.counter for one in around if same_loop(one, loop)), None)
+        if loop.counter is None or theirs is None:
+            return None
+        if loop.counter != theirs:
+            words = f"loop counter {loop.counter}, its peers' {theirs}"
+            return words if loop.counter > theirs else None
+    return None
+
+
 def _delivered(view: RankView) -> int | None:
     """Batches that the rank's loaders handed out; None where nobody counted them all."""
     progress = view.progress
@@ -197,10 +213,13 @@ def steps_compared(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> tuple[
         # From the outermost in, as epochs come before their steps.
         mine = counter_of(view, loop)
         peers = [c for v in others if (c := counter_of(v, loop)) is not None]
-        if mine is not None and peers:
-            counted = _compare(mine, peers), f"loop counter {mine}, its peers' {min(peers)}"
-            if counted[0]:
-                break
+        if mine is None or not peers:
+            # As many epochs say nothing of the steps in the last of them.
+            counted = None
+            continue
+        counted = _compare(mine, peers), f"loop counter {mine}, its peers' {min(peers)}"
+        if counted[0]:
+            break
     if counted is not None:
         return counted
     fetching = [v for v in others if any(_fetches_in(v, loop) for loop in loops)]
