@@ -14,13 +14,14 @@ import msgspec
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.causes.synchronization.divergence import undecided_differences
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
-from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.cut_links import lossy_directions
 from hanglab.analyzer.facts.failures import failure_of
-from hanglab.analyzer.facts.loops import iterations_ahead, left_loops, steps_compared
+from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
 from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Order, Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
 from hanglab.analyzer.wording import name_ranks
@@ -98,8 +99,24 @@ def _runs_on_the_host(facts: CaseFacts, sink: Sink) -> bool:
     view = facts.ranks.get(sink.rank)
     if view is None or view.ended is not None or view.state not in ("R", "S"):
         return False
-    backends = {group.backend for group in view.groups if group.id == sink.awaited.group.name}
+    return _is_blocking(view, sink.awaited.group.name)
+
+
+def _is_blocking(view: RankView, group: str) -> bool:
+    backends = {one.backend for one in view.groups if one.id == group}
     return bool(backends) and all(one.blocking for b in backends for one in backends_in(b))
+
+
+def _blocks_host(facts: CaseFacts, call: Call) -> bool:
+    """True if the rank's host is known to be in the call, so that its stack tells the place."""
+    view = facts.ranks.get(call.rank)
+    if view is None:
+        return False
+    lines = {(frame.file, frame.line) for frame in view.program_frames}
+    called = view.code.user_frames(call.stack)
+    return _is_blocking(view, call.group.name) and (
+        not called or (called[0].file, called[0].line) in lines
+    )
 
 
 def _failed_by_it(facts: CaseFacts, finding: Finding) -> frozenset[int]:
@@ -125,48 +142,44 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
         if len(gone) == 1:
             finding = _past_the_loop(facts, finding, gone[0])
     if finding.cause is Cause.COLLECTIVE_MISMATCH:
-        finding = _in_a_later_iteration(facts, finding)
+        finding = _further_than_peers(facts, finding)
     return finding
 
 
-def _in_a_later_iteration(facts: CaseFacts, finding: Finding) -> Finding:
-    """The difference as an omission, where peers did as much in fewer iterations as its culprits.
+def _further_than_peers(facts: CaseFacts, finding: Finding) -> Finding:
+    """The difference as an omission, where peers did as much in less of the program.
 
     Peers that could finish the operation all the same may be further on.
     """
     at = finding.collective
     if at is None or at.seq is None:
         return finding
-    seq, culprits = at.seq, finding.culprits
-    peers = [
-        wait.call.rank
+    blocked = {
+        wait.call.rank: wait.call.seq or 0
         for wait in facts.graph.waits
-        if wait.call.group.name == at.group_id and (wait.call.seq or 0) >= seq
+        if wait.call.group.name == at.group_id and _blocks_host(facts, wait.call)
+    }
+    peers = [r for r, seq in blocked.items() if seq >= at.seq and r not in finding.culprits]
+    places = [
+        [words for peer in peers if (words := further_on(facts.ranks[rank], facts.ranks[peer]))]
+        for rank in finding.culprits
+        if rank in blocked
     ]
-    compared = [
-        [
-            words
-            for peer in peers
-            if peer not in culprits and {rank, peer} <= facts.ranks.keys()
-            if (words := iterations_ahead(facts, rank, peer))
-        ]
-        for rank in culprits
-    ]
-    if not all(compared):
+    if len(places) < len(finding.culprits) or not all(places):
         return finding
-    ahead = [words[0] for words in compared]
+    culprits = finding.culprits
     cause = Cause.SKIPPED_COLLECTIVE
     who = name_ranks(culprits)
     return msgspec.structs.replace(
         finding,
         cause=cause,
         advice=cause.advice,
-        summary=f"{who.capitalize()} left an operation out and went on to a later iteration "
-        f"({ahead[0]}). {finding.summary}",
+        summary=f"{who.capitalize()} left an operation out and went on to {places[0][0]}. "
+        f"{finding.summary}",
         evidence=[
             *(
-                Evidence("stack", rank, f"in a later iteration than its peers; {words}")
-                for rank, words in zip(culprits, ahead, strict=True)
+                Evidence("stack", rank, f"after as many operations it is in {words[0]}")
+                for rank, words in zip(culprits, places, strict=True)
             ),
             *finding.evidence,
         ],

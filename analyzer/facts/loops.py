@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.code_order import comes_before
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout
@@ -150,19 +151,29 @@ def together(view: RankView, peer: RankView, loop: Loop) -> bool:
     return mine is not None and mine == counter_of(peer, loop)
 
 
-def iterations_ahead(facts: CaseFacts, rank: int, peer: int) -> str | None:
-    """Words for the loop of which ``rank`` is in a later iteration than ``peer``.
+def further_on(view: RankView, peer: RankView) -> str | None:
+    """Words for the place of a rank that is further on in the program than its peer.
 
-    None where it is not, or where the counter of a loop around is unknown.
+    None where it is not, or where the counter of a loop around both is unknown.
     """
-    around = loops_around(facts.ranks[peer])
-    for loop in reversed(loops_around(facts.ranks[rank])):
-        theirs = next((one.counter for one in around if same_loop(one, loop)), None)
-        if loop.counter is None or theirs is None:
+    around = loops_around(peer)
+    for loop in reversed(loops_around(view)):
+        other = next((one for one in around if same_loop(one, loop)), None)
+        if other is None:
+            continue
+        if loop.counter is None or other.counter is None:
             return None
-        if loop.counter != theirs:
-            words = f"loop counter {loop.counter}, its peers' {theirs}"
-            return words if loop.counter > theirs else None
+        if loop.counter != other.counter:
+            words = f"a later iteration (loop counter {loop.counter}, its peers' {other.counter})"
+            return words if loop.counter > other.counter else None
+    pairs = zip(reversed(view.program_frames), reversed(peer.program_frames), strict=False)
+    for mine, theirs in pairs:
+        if not _same_code(mine, theirs):
+            return None
+        if mine.line != theirs.line:
+            shapes = [shape for shape in view.shapes if _stands_in(mine, shape)]
+            later = any(comes_before(shape, theirs.line, mine.line) for shape in shapes)
+            return f"a later line (line {mine.line}, its peers {theirs.line})" if later else None
     return None
 
 

@@ -332,6 +332,16 @@ class CodeLoop(msgspec.Struct, frozen=True):
     counter: int | None = None
 
 
+class CodeBlock(msgspec.Struct, frozen=True, array_like=True):
+    """Lines that follow each other, and the numbers of the blocks that may come next.
+
+    Without the ways back to the start of a loop, and those of exceptions.
+    """
+
+    lines: list[int]
+    next: list[int]
+
+
 class CodeShape(msgspec.Struct):
     """``code.json`` holds a list of these: user code that stood on a stack, and its loops.
 
@@ -345,6 +355,7 @@ class CodeShape(msgspec.Struct):
     first_line: int
     last_line: int
     loops: list[CodeLoop] = []
+    blocks: list[CodeBlock] = []
 
     def encloses(self, line: int) -> bool:
         return self.first_line <= line <= self.last_line

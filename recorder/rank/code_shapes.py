@@ -1,4 +1,4 @@
-"""The extent and the loops of the code on this process's stacks, for ``code.json``.
+"""The extent, loops and order of the code on this process's stacks, for ``code.json``.
 
 Of the user's code and of packages' (a trainer's loop), not of torch's and Python's own.
 
@@ -23,6 +23,16 @@ class LoopLines(NamedTuple):
     #: Names that the loop assigns on each turn, in order.
     targets: tuple[str, ...]
 
+
+class Block(NamedTuple):
+    """Lines that follow each other, and the numbers of the later blocks that may follow them."""
+
+    lines: list[int]
+    next: list[int]
+
+
+#: Some thousand lines in one function, of which 64 KiB of JSON would tell.
+MOST_BLOCKS = 2000
 
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
@@ -81,6 +91,61 @@ def loops_of(code: CodeType) -> list[LoopLines]:
     return sorted(found.values(), key=lambda loop: (loop.first, -loop.last))
 
 
+def blocks_of(code: CodeType) -> list[Block]:
+    """Basic blocks of one code object, in the order of their instructions; [] for a huge one.
+
+    Ways that exceptions take are left out.
+    """
+    line_at = _line_at(code)
+    instructions = list(dis.get_instructions(code))
+    heads = {one.offset: one for one in instructions if one.opname == "FOR_ITER"}
+    starts = {0}
+    for one, following in zip(instructions, [*instructions[1:], None], strict=True):
+        target = _jump(one)
+        if target is not None:
+            starts.add(target)
+        if following is not None and (target is not None or _ends(one)):
+            starts.add(following.offset)
+    order = sorted(starts)
+    if len(order) > MOST_BLOCKS:
+        return []
+    place = {offset: i for i, offset in enumerate(order)}
+    blocks = [Block([], []) for _ in order]
+    at = 0
+    for i, one in enumerate(instructions):
+        at = place.get(one.offset, at)
+        block = blocks[at]
+        line = line_at.get(one.offset)
+        if line is not None and block.lines[-1:] != [line]:
+            block.lines.append(line)
+        target = _jump(one)
+        if target is not None and target <= one.offset and target in heads:
+            # A loop's last turn goes on behind it.
+            target = _jump(heads[target])
+        nexts = [target] if target is not None and target > one.offset else []
+        if i + 1 < len(instructions) and instructions[i + 1].offset in place and not _ends(one):
+            nexts.append(instructions[i + 1].offset)
+        block.next.extend(place[offset] for offset in nexts if place[offset] not in block.next)
+    return blocks
+
+
+def _jump(instruction: dis.Instruction) -> int | None:
+    """Offset to which an instruction may jump."""
+    jumps = instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
+    # In Python 3.10 such a one names the handler of exceptions.
+    if not jumps or instruction.opname.startswith("SETUP_"):
+        return None
+    return instruction.argval if isinstance(instruction.argval, int) else None
+
+
+def _ends(instruction: dis.Instruction) -> bool:
+    """True if the next instruction does not follow."""
+    name = instruction.opname
+    return name.startswith(("RETURN", "RAISE", "RERAISE")) or (
+        name.startswith("JUMP_") and "_IF_" not in name
+    )
+
+
 def _counter(loop: LoopLines, frame: FrameType) -> int | None:
     for name in loop.targets:
         with steady_frames:
@@ -101,6 +166,7 @@ def _shape(frame: FrameType) -> dict[str, Any]:
             {"first": loop.first, "last": loop.last, "counter": _counter(loop, frame)}
             for loop in loops_of(code)
         ],
+        "blocks": blocks_of(code),
     }
 
 

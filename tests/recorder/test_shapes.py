@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hanglab.recorder.rank.code_shapes import loops_of, standing_code
+from hanglab.recorder.rank.code_shapes import blocks_of, loops_of, standing_code
 
 
 def lines_of(function: object) -> tuple[int, list[tuple[int, int, tuple[str, ...]]]]:
@@ -43,6 +43,43 @@ def test_loops_span_their_bodies_outermost_first() -> None:
 
 def test_code_without_loops_has_none() -> None:
     assert lines_of(straight)[1] == []
+
+
+def branches(rank: int, rows: list[int]) -> int:
+    total = 1
+    for row in rows:
+        if rank == 1:
+            total += row
+        else:
+            total -= row
+        with open(__file__):
+            total += 2
+        for more in rows:
+            total += more
+        total *= 2
+    return total
+
+
+def test_blocks_say_which_line_may_follow_on_which() -> None:
+    from hanglab.analyzer.facts.code_order import comes_before
+    from hanglab.recorder.case.records import CodeBlock, CodeShape
+
+    code = branches.__code__
+    first = code.co_firstlineno
+    blocks = [CodeBlock(*block) for block in blocks_of(code)]
+    shape = CodeShape(__file__, "branches", first, first + 12, [], blocks)
+
+    def order(one: int, other: int) -> tuple[bool, bool]:
+        lines = first + one, first + other
+        return comes_before(shape, *lines), comes_before(shape, *reversed(lines))
+
+    # From one branch to what is behind both, through a loop, and out of a loop.
+    for one, other in [(1, 4), (4, 8), (6, 8), (8, 10), (10, 11), (4, 11), (11, 12), (10, 12)]:
+        assert order(one, other) == (True, False), (one, other)
+    # Two branches; a line that comes twice in an iteration.
+    assert order(4, 6) == (False, False)
+    assert order(7, 8) == (False, False)
+    assert max(max(block.next, default=0) for block in blocks) < len(blocks)
 
 
 def counting() -> list[dict[str, object]]:

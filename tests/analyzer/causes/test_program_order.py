@@ -1,4 +1,4 @@
-"""Differences of operations that the iterations of ranks' loops tell apart."""
+"""Differences of operations that the ranks' places in the program tell apart."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.verdict import Cause
-from hanglab.recorder.case.records import CodeLoop, CodeShape, StackFrame
+from hanglab.recorder.case.records import CodeBlock, CodeLoop, CodeShape, GroupRecord, StackFrame
+
+#: An if with lines 19 and 20 in one branch and 21 in the other one, and line 22 behind it.
+BLOCKS = [
+    CodeBlock([18], [1, 2]), CodeBlock([19, 20], [3]), CodeBlock([21], [3]), CodeBlock([22], [])
+]  # fmt: skip
 
 
-def at(rank: int, line: int, *counters: int | None) -> RankView:
+def at(rank: int, line: int, *counters: int | None, backend: str = "gloo") -> RankView:
     """In an operation at ``line`` of loops that lie in each other, with their counters."""
     one = view(rank, StackFrame("broadcast", C10D, 3245), user(line))
     loops = [CodeLoop(15 + i, 25 - i, counter) for i, counter in enumerate(counters)]
-    one.shapes = [CodeShape("/home/me/train.py", "train", 10, 40, loops)]
+    one.shapes = [CodeShape("/home/me/train.py", "train", 10, 40, loops, BLOCKS)]
+    one.groups = [
+        GroupRecord(id="0", ranks=[0, 1, 2, 3], backend=backend, description="default_pg")
+    ]
     return one
 
 
@@ -61,6 +69,27 @@ def test_who_did_as_much_in_more_iterations_left_something_out(
     verdict = conclude(differing([*views, at(3, 20, *mine)]))
     assert (verdict.cause, verdict.culprits) == (cause, [3])
     assert ("later iteration" in verdict.summary) is (cause is Cause.SKIPPED_COLLECTIVE)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "backend", "cause"),
+    [
+        (22, 20, "gloo", Cause.SKIPPED_COLLECTIVE),
+        (20, 19, "gloo", Cause.SKIPPED_COLLECTIVE),
+        (20, 22, "gloo", Cause.COLLECTIVE_MISMATCH),
+        # Two branches: one took the other's.
+        (21, 20, "gloo", Cause.COLLECTIVE_MISMATCH),
+        (20, 21, "gloo", Cause.COLLECTIVE_MISMATCH),
+        # Its host may have run on.
+        (22, 20, "nccl", Cause.COLLECTIVE_MISMATCH),
+    ],
+)
+def test_a_later_line_tells_an_omission_and_another_branch_does_not(
+    mine: int, theirs: int, backend: str, cause: Cause
+) -> None:
+    views = [at(r, theirs, 60, backend=backend) for r in range(3)]
+    verdict = conclude(differing([*views, at(3, mine, 60, backend=backend)]))
+    assert (verdict.cause, verdict.culprits) == (cause, [3])
 
 
 @pytest.mark.parametrize(
