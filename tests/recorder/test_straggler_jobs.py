@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -20,6 +21,13 @@ StartJob = Callable[..., Job]
 def told(job: Job, rank: int = 0) -> list[dict[str, Any]]:
     lines = job.printed(rank).splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def worked_ms(job: Job, rank: int) -> list[float]:
+    """How long each piece of a rank's work took, by its own clock."""
+    (line,) = [text for text in job.printed(rank).splitlines() if text.startswith("worked ")]
+    durations: list[float] = json.loads(line.removeprefix("worked "))
+    return durations
 
 
 #: So long a report waits for a rank that does not come; one that comes is not that late.
@@ -49,8 +57,10 @@ def test_four_ranks_scaled_by_rank_plus_one(
     ended_well(job)
     (report,) = told(job)
     scores = report["relative"]["sleep"]
+    usual = [median(worked_ms(job, rank)) for rank in range(4)]
+    assert usual == sorted(usual)
     for rank in range(4):
-        assert scores[str(rank)] == pytest.approx(1 / (rank + 1), abs=0.06)
+        assert scores[str(rank)] == pytest.approx(usual[0] / usual[rank], abs=0.03)
     assert report["below"] == {"sleep": [1, 2, 3]}
     # Nobody is slow where there is nothing to do, nor where one waits for the others.
     assert all(score > 0.9 for score in report["individual"]["empty"].values())
@@ -105,7 +115,7 @@ def test_a_rank_that_does_not_come_to_the_report(start_job: StartJob) -> None:
     assert text.startswith("rank 2 has not reported for")
     # It is not held against anybody, and costs no more than was allowed for.
     assert second["relative"]["work"]["2"] is None and second["relative"]["work"]["1"] is not None
-    assert second["below"] == {} and second["took_ms"] < PATIENCE_S * 1e3 + 1200
+    assert second["below"] == {} and second["took_ms"] < 2 * PATIENCE_S * 1e3
     go(job)
     ended_well(job)
     third = told(job)[-1]
@@ -113,7 +123,7 @@ def test_a_rank_that_does_not_come_to_the_report(start_job: StartJob) -> None:
 
 
 def test_a_frozen_rank_does_not_hold_the_report(start_job: StartJob) -> None:
-    job = start(start_job, "late", 3, patience_s=0.3)
+    job = start(start_job, "late", 3, patience_s=PATIENCE_S)
     try:
         wait_for(lambda: len(told(job)) >= 1, "the first report")
         job.kill(2, signal.SIGSTOP)
@@ -144,7 +154,11 @@ def test_the_ranks_agree_on_when_a_report_is_due(start_job: StartJob) -> None:
     steps = [report["step"] + 1 for report in reports]
     interval = steps[1] - steps[0]
     assert all(step % interval == 0 for step in steps)
-    assert reports[-1]["relative"]["work"]["2"] == pytest.approx(1 / 3, abs=0.1)
+    # Those of the last window, by each rank's own clock.
+    last = slice(steps[-2], steps[-1])
+    usual = [median(worked_ms(job, rank)[last]) for rank in range(3)]
+    expected = pytest.approx(min(usual) / usual[2], abs=0.03)
+    assert reports[-1]["relative"]["work"]["2"] == expected
 
 
 def test_without_gathering_nothing_is_exchanged(start_job: StartJob) -> None:
@@ -160,7 +174,9 @@ def test_without_gathering_nothing_is_exchanged(start_job: StartJob) -> None:
         first, second = told(job, rank)
         assert first["rank"] == rank and first["relative"] == {}
         assert first["individual"] == {"sleep": {str(rank): 1.0}}
-        assert second["individual"]["sleep"][str(rank)] == pytest.approx(1 / (rank + 1), abs=0.06)
+        took = worked_ms(job, rank)
+        expected = min(1.0, median(took[:10]) / median(took[10:]))
+        assert second["individual"]["sleep"][str(rank)] == pytest.approx(expected, abs=0.03)
 
 
 def test_reports_are_evidence_of_a_recorded_job(start_job: StartJob) -> None:
@@ -172,7 +188,7 @@ def test_reports_are_evidence_of_a_recorded_job(start_job: StartJob) -> None:
         assert window.number == 1 and window.rank == rank
         work = window.sections["sleep"].work
         assert work is not None and work.count == 10
-        assert work.median == pytest.approx(10 * (rank + 1), rel=0.2)
+        assert work.median == pytest.approx(median(worked_ms(job, rank)), rel=0.05)
         assert window.sections["reduce"].communication_ms > 0
         totals = {t.section: t.count for t in case.read(files.PROGRESS).section_totals}  # type: ignore[union-attr]
         assert totals["sleep"] == 10 and totals["empty"] == 10

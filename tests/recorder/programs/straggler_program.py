@@ -1,6 +1,7 @@
 """Ranks with sections and a straggler detector; MODE says what befalls them.
 
-What rank 0 is told goes to standard output, one JSON line for each report.
+What rank 0 is told goes to standard output, one JSON line for each report, and how long
+each rank was at work in truth: a crowded machine lets nobody sleep as briefly as asked for.
 """
 
 import json
@@ -60,6 +61,15 @@ def show(report):
     )
 
 
+worked = []
+
+
+def work(seconds):
+    began = time.perf_counter()
+    time.sleep(seconds)
+    worked.append((time.perf_counter() - began) * 1e3)
+
+
 def wait_for(path):
     while not os.path.exists(path):
         time.sleep(0.01)
@@ -70,7 +80,7 @@ go = os.environ["STORE"] + ".go"
 if mode == "scaled":
     for _ in range(10):
         with Detector.detection_section("sleep"):
-            time.sleep(0.01 * (rank + 1))
+            work(0.01 * (rank + 1))
         with Detector.detection_section("empty"):
             pass
         with Detector.detection_section("reduce"):
@@ -125,7 +135,7 @@ elif mode == "dies":
 elif mode == "interval":
     for step in range(60):
         with Detector.detection_section("work"):
-            time.sleep(0.002 * (rank + 1))
+            work(0.002 * (rank + 1))
         report = Detector.generate_report_if_interval_elapsed()
         due = torch.tensor([float(Detector.is_interval_elapsed())])
         same = due.clone()
@@ -147,7 +157,7 @@ elif mode == "alone":
     for half in range(2):
         for _ in range(10):
             with Detector.detection_section("sleep"):
-                time.sleep(0.01 * (rank * half + 1))
+                work(0.01 * (rank * half + 1))
         report = Detector.generate_report()
         print(
             json.dumps(
@@ -161,6 +171,7 @@ elif mode == "alone":
         )
 
 Detector.shutdown()
+print("worked", json.dumps(worked), flush=True)
 print("done", flush=True)
 if mode in ("dies",):
     os._exit(0)
