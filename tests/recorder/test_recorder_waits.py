@@ -70,7 +70,7 @@ def test_waits_are_told_apart(
         ]
 
     # On its way into the wait the thread is seen elsewhere.
-    wait_for(lambda: told() == [expected], f"{expected}, not {told()}", patience=20)
+    wait_for(lambda: told() == [expected], f"{expected}, not {told()}")
 
 
 def test_a_join_says_for_whom() -> None:

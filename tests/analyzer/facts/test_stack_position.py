@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import CodeType
 
 import pytest
 
@@ -23,19 +24,21 @@ def waiting(body: Callable[[], object]) -> Iterator[threading.Thread]:
     yield thread
 
 
-def stack_of(thread: threading.Thread, until: str) -> ThreadStack:
-    """The thread's stack, once a function named ``until`` is its innermost."""
-    deadline = time.monotonic() + 10
+def stack_of(thread: threading.Thread, until: CodeType) -> ThreadStack:
+    """The thread's stack, once ``until`` is its innermost function."""
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         frame = sys._current_frames().get(thread.ident or 0)
+        innermost = frame.f_code if frame is not None else None
         frames = []
         while frame is not None:
             code = frame.f_code
             frames.append(StackFrame(code.co_name, code.co_filename, frame.f_lineno))
             frame = frame.f_back
-        if frames and frames[0].function == until:
+        # Names do not tell: what calls the library's ``wait`` is called so as well.
+        if innermost is until:
             return ThreadStack(frames=frames)
-    raise AssertionError(f"the thread never came into {until}")
+    raise AssertionError(f"the thread never came into {until.co_name}")
 
 
 def test_queue_condition_join_and_a_bare_lock_are_told_apart() -> None:
@@ -54,14 +57,15 @@ def test_queue_condition_join_and_a_bare_lock_are_told_apart() -> None:
         lock.acquire()
         lock.release()
 
+    library = threading.Condition.wait.__code__
     with waiting(take) as a, waiting(wait) as b, waiting(hold) as c:
         try:
             code = CodeMap()
-            assert position_of(stack_of(a, "wait"), code).place is StackPlace.QUEUE
-            at_event = position_of(stack_of(b, "wait"), code)
+            assert position_of(stack_of(a, library), code).place is StackPlace.QUEUE
+            at_event = position_of(stack_of(b, library), code)
             assert at_event.place is StackPlace.CONDITION
             assert at_event.user is not None and at_event.user.function == "wait"
-            at_lock = position_of(stack_of(c, "hold"), code)
+            at_lock = position_of(stack_of(c, hold.__code__), code)
             assert at_lock.place is StackPlace.USER
             assert at_lock.innermost_is_user
         finally:
