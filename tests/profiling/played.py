@@ -34,11 +34,11 @@ class Played:
 
     def ask(self, idle: bool = True) -> str:
         """One look for something to do; the text that came back."""
-        until = time.monotonic() + 5.0
+        until = time.monotonic() + 60.0
         while True:
             self.send(idle)
             # Who is late answers nothing: Kineto would take it for the answer to its next request.
-            self.socket.settimeout(0.3)
+            self.socket.settimeout(1.0)
             try:
                 data, self.answered_by = self.socket.recvfrom(1 << 16)
             except TimeoutError:

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from played import played, write_trace
+from played import Played, played, write_trace
 
 from hanglab.recorder.profiling import client, wire
 from hanglab.recorder.profiling.client import AgentRefused, Endpoint
@@ -28,7 +28,7 @@ from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selecti
 from hanglab.recorder.profiling.service import ProfilingService
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -48,6 +48,15 @@ def work_until(done: Callable[[], bool]) -> None:
 def final(endpoint: Endpoint, order: str) -> Receipt:
     until(lambda: client.receipts(endpoint, order)[0].final)
     return client.receipts(endpoint, order)[0]
+
+
+def introduce(process: Played, endpoint: Endpoint) -> None:
+    """Its first question, asked once: from a second one a shorter period would be learnt."""
+    process.send()
+    until(lambda: bool(client.status(endpoint).processes))
+    process.socket.settimeout(0.3)
+    with contextlib.suppress(TimeoutError):
+        process.socket.recv(4096)
 
 
 def test_request_is_delivered_once_and_its_file_is_the_receipt(
@@ -111,7 +120,7 @@ def test_start_that_is_too_close_is_refused_with_the_earliest(
 ) -> None:
     # Kineto refuses it in its job's stderr only.
     with played(sockets, os.getpid()) as (process,):
-        process.ask()
+        introduce(process, endpoint)
         soon = TraceWindow(start_ms=int((time.time() + 2.0) * 1e3))
         with pytest.raises(AgentRefused, match=r"can begin in 6\.\d s at the earliest"):
             client.place(endpoint, ProfileRequest(window=soon))
@@ -131,10 +140,12 @@ def test_dropped_request_is_told_and_its_remains_removed(
         file = Path(values_of(process.ask())["ACTIVITIES_LOG_FILE"])
         own = file.name.replace(".pt", f"_{os.getpid()}.pt") + ".tmp"
         (file.parent / own).touch()
-        deadline = time.monotonic() + 10
-        while not client.receipts(endpoint, order)[0].final and time.monotonic() < deadline:
+
+        def told() -> bool:
             process.ask()
-            time.sleep(0.1)
+            return client.receipts(endpoint, order)[0].final
+
+        until(told)
         receipt = client.receipts(endpoint, order)[0]
         assert receipt.state == "failed"
         assert "torch.profiler" in receipt.reason
@@ -196,7 +207,7 @@ def test_start_behind_another_request_is_put_off(
     service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
     with played(sockets, os.getpid()) as (process,):
-        process.ask()
+        introduce(process, endpoint)
         client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=3000)))
         (found,) = client.status(endpoint).processes
         # 2 s until Kineto begins by itself, the trace, the turn in which it is written, and as
@@ -388,7 +399,7 @@ def test_dynolog_request_that_kineto_would_lose_is_refused(
     (sockets / "traces").mkdir()
     file = f"ACTIVITIES_LOG_FILE={sockets}/traces/a.json\n"
     with played(sockets, os.getpid()) as (process,):
-        process.ask()
+        introduce(process, endpoint)
         # 5 s between two looks, 1 s and the default warm-up of 5 s.
         soon = f"{file}PROFILE_START_TIME={int(time.time() * 1e3) + 9000}\n"
         message = {"fn": "setKinetOnDemandRequest", "config": soon, "job_id": 0, "pids": []}

@@ -135,7 +135,7 @@ def test_what_is_fetched_is_whole_or_not_there_and_overwrites_nothing(
         process.ask()
         order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=100)))
         write_trace(process.ask(), os.getpid())
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (receipt := client.receipts(endpoint, order)[0]).final:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -195,7 +195,7 @@ def test_garbage_giants_and_slow_clients_do_no_harm(
                     connection.sendall(struct.pack("@i", 100) + b"[" * 100)
                 # The rest says nothing, and stays.
         # Those that say nothing hold their places until their time is up.
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while True:
             try:
                 assert serves(endpoint)

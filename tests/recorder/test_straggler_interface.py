@@ -107,8 +107,9 @@ def test_guide_with_intervals(shared: None) -> None:
         if report is not None:
             handled.append(report)
     interval = straggler.Detector.report_interval_tracker.iter_interval
-    assert interval is not None and 1 < interval <= 10
-    assert len(handled) >= 3
+    # A step takes a millisecond at least, and longer where something else runs, too.
+    assert interval is not None and 1 <= interval <= 10
+    assert len(handled) == sum(step % interval == 0 for step in range(20, 61))
     assert counts(handled[1]) == {"step": interval}
 
 
@@ -399,8 +400,10 @@ def test_a_wall_clock_that_jumps(shared: None, monkeypatch: pytest.MonkeyPatch) 
         if report is not None:
             reports += 1
             longest = report.local_section_summaries["step"][Statistic.MAX]
-            assert longest is not None and 1 <= longest < 1000
-    assert 3 <= reports <= 40
+            assert longest is not None and 1 <= longest < 100_000
+    interval = Detector.report_interval_tracker.iter_interval
+    assert interval is not None and 1 <= interval <= 10
+    assert reports == sum(step % interval == 0 for step in range(20, 61))
 
 
 def test_no_torch_is_needed_to_import_it() -> None:
