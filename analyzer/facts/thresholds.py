@@ -50,10 +50,6 @@ LASTING_SHARE = 0.95
 #: Share of the host's memory below which it has hardly any left, so that a kill without a group of
 #: its own is believed.
 SCARCE_MEMORY_SHARE = 0.1
-#: Bytes of room below which a file system is full.
-FULL_DISK_BYTES = 1 << 18
-#: Share of its size below which a file system is full.
-FULL_DISK_SHARE = 0.001
 #: Retransmissions in a row, each twice as late as the one before: 1.4 s at the least.
 RETRANSMISSIONS = 3
 #: Characters at the end of a text that are compared; the beginning may have been cut off.
@@ -66,8 +62,6 @@ NAMED_PROCESSES = 3
 LISTED_SETTINGS = 8
 #: Seconds without progress after which a job is called hung, where its Case does not tell.
 DEFAULT_HANG_S = 5.0
-#: Bytes of room, one block, below which a file system of any size is full.
-FULL_DISK_LEAST_BYTES = 4096
 #: Samples of a host, the latest, in which memory may have been scarce when a rank was killed.
 SCARCE_MEMORY_SAMPLES = 5
 #: Samples of a host, the latest, in which a limit that was met still shows: what a process had

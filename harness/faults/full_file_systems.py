@@ -12,6 +12,7 @@ from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
 from hanglab.harness.launchers.host import Host, Hosts, HostSettings
 from hanglab.harness.system.namespaces import in_mounts
+from hanglab.recorder.system.mount_table import space_of
 
 _SHM = "/dev/shm"
 _PIECE = 1 << 20
@@ -74,8 +75,7 @@ class ShrinkShm(HostFault):
 
     def strike_host(self, hosts: Hosts) -> Undo:
         pid = hosts.of_rank(self.rank).pid
-        room = os.statvfs(f"/proc/{pid}/root{_SHM}")
-        before = room.f_blocks * room.f_frsize
+        before = space_of(f"/proc/{pid}/root{_SHM}").size_bytes
 
         def widen() -> None:
             in_mounts(pid, "/bin/mount", "-o", f"remount,size={before}", _SHM)

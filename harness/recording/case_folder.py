@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from hanglab.harness.errors import UsageError
+from hanglab.recorder.system.mount_table import space_of
 
 _ADVICE = "Name a new or empty folder with --out, or leave --out out."
 
@@ -34,10 +35,9 @@ _ROOM = 2 << 20
 def want_of_room(case: Path) -> str:
     """A sentence where the disk below the Case is all but full, and what to do; else ""."""
     try:
-        room = os.statvfs(case)
+        free = space_of(case).free_bytes or 0
     except OSError:
         return ""
-    free = room.f_bavail * room.f_frsize
     if free >= _ROOM:
         return ""
     return (

@@ -6,10 +6,11 @@ Looked at from inside, since only the rank sees the mounts of its namespace.
 from __future__ import annotations
 
 import errno
-import os
 import re
 import threading
 from typing import Any
+
+from hanglab.recorder.system.mount_table import read_mounts, space_of
 
 #: Errors of writing that do not give the reason, such as those of torch.save and sqlite.
 _FAILED_WRITE = re.compile(
@@ -20,8 +21,6 @@ _STORAGE = re.compile(
     r"ext[234]|xfs|btrfs|zfs|tmpfs|overlay|nfs4?|lustre|ceph|gpfs|beegfs|fuse.*|9p|virtiofs|f2fs"
     r"|cifs|smb3|wekafs|vfat|ramfs"
 )
-_LEFT = 1 << 18
-_SHARE = 0.001
 #: Mounts that are looked at, and seconds for all of them: one may not answer.
 _MOST = 64
 _PATIENCE_S = 0.2
@@ -58,32 +57,25 @@ def _look(found: list[dict[str, Any]]) -> None:
     try:
         # Of this thread, which has the namespace of the one that started it.
         with open("/proc/thread-self/mountinfo", encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
+            mounts = read_mounts(file.read())
     except OSError:
         return
     seen = set()
-    for line in lines[-_MOST:]:
-        left, _, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if len(fields) < 6 or not tail or not _STORAGE.fullmatch(tail[0]):
+    for mount in mounts[-_MOST:]:
+        if not _STORAGE.fullmatch(mount.filesystem) or mount.device in seen or mount.read_only:
             continue
-        if fields[2] in seen or "ro" in fields[5].split(","):
-            continue
-        seen.add(fields[2])
-        point = fields[4].replace("\\040", " ")
+        seen.add(mount.device)
         try:
-            room = os.statvfs(point)
+            space = space_of(mount.point)
         except OSError:
             continue
-        size, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
-        no_inodes = bool(room.f_files) and room.f_favail == 0
-        if no_inodes or (size and free <= min(_LEFT, max(_SHARE * size, 4096))):
+        if space.is_full:
             found.append(
                 {
-                    "path": point,
-                    "filesystem": tail[0],
-                    "size_bytes": size,
-                    "free_bytes": free,
-                    "no_inodes": no_inodes,
+                    "path": mount.point,
+                    "filesystem": mount.filesystem,
+                    "size_bytes": space.size_bytes,
+                    "free_bytes": space.free_bytes,
+                    "no_inodes": space.free_inodes == 0,
                 }
             )

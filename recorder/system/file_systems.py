@@ -15,8 +15,10 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from hanglab.recorder.case.file_system_space import Space
 from hanglab.recorder.case.host_records import FileSystem
 from hanglab.recorder.system.kernel_files import descriptors, read
+from hanglab.recorder.system.mount_table import Mount, read_mounts, space_of
 
 #: Seconds that a sample waits for answers.
 _PATIENCE_S = 0.1
@@ -38,27 +40,19 @@ class Place(NamedTuple):
     path: str
 
 
-class Mounted(NamedTuple):
-    device: tuple[int, int]
-    point: str
-    filesystem: str
-    #: False where it shows only a part of its file system, as a bind mount does.
-    whole: bool
-
-
 class _Question:
-    """One statvfs."""
+    """One question for the space that a folder's file system has left."""
 
     def __init__(self, path: str) -> None:
         self.asked = time.monotonic()
-        self.answer: tuple[os.statvfs_result, tuple[int, int]] | None = None
+        self.answer: tuple[Space, tuple[int, int]] | None = None
         self._path = path
         self._done = threading.Event()
 
     def ask(self) -> None:
         with contextlib.suppress(OSError):
             device = os.stat(self._path).st_dev
-            self.answer = os.statvfs(self._path), (os.major(device), os.minor(device))
+            self.answer = space_of(self._path), (os.major(device), os.minor(device))
         self._done.set()
 
     def wait(self, until: float) -> None:
@@ -119,13 +113,11 @@ class FileSystems:
                 through.setdefault(place, pid)
         questions = self._asked(through)
         self._pending = {place: q for place, q in questions.items() if q.pending}
-        mounted: dict[str, list[Mounted]] = {}
+        mounted: dict[str, list[Mount]] = {}
         found: dict[tuple[str, str, str], FileSystem] = {}
         for place, question in questions.items():
             if place.namespace not in mounted:
-                mounted[place.namespace] = mounts_of(
-                    read(f"/proc/{through[place]}/mountinfo") or ""
-                )
+                mounted[place.namespace] = _mounts_of(through[place])
             space = _file_system(place, question, mounted[place.namespace])
             if space is None or space.filesystem in _NOT_STORAGE:
                 continue
@@ -201,7 +193,7 @@ def _beside(
     stuck: Place, question: _Question, through: Mapping[Place, int]
 ) -> dict[Place, _Question]:
     """That place and those of ``through`` below the same mount, each with its question."""
-    mounted = mounts_of(read(f"/proc/{through[stuck]}/mountinfo") or "")
+    mounted = _mounts_of(through[stuck])
     mount = _above(stuck.path, mounted)
     # Below the root itself lie links to anywhere.
     if mount is None or mount.point == "/":
@@ -236,21 +228,12 @@ def _temporary(pid: int) -> str:
     return "/tmp"
 
 
-def mounts_of(mountinfo: str) -> list[Mounted]:
-    """The mounts that a process sees, by its /proc/PID/mountinfo; the latest first."""
-    found = []
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if len(fields) < 5 or not tail:
-            continue
-        major, _, minor = fields[2].partition(":")
-        point = fields[4].replace("\\040", " ")
-        found.append(Mounted((int(major), int(minor)), point, tail[0], fields[3] == "/"))
-    return found[::-1]
+def _mounts_of(pid: int) -> list[Mount]:
+    """The mounts that a process sees, the latest first."""
+    return read_mounts(read(f"/proc/{pid}/mountinfo") or "")[::-1]
 
 
-def _file_system(place: Place, question: _Question, mounted: list[Mounted]) -> FileSystem | None:
+def _file_system(place: Place, question: _Question, mounted: list[Mount]) -> FileSystem | None:
     if question.pending:
         mount = _above(place.path, mounted)
         return FileSystem(
@@ -262,22 +245,20 @@ def _file_system(place: Place, question: _Question, mounted: list[Mounted]) -> F
         )
     if question.answer is None:
         return None
-    room, device = question.answer
+    space, device = question.answer
     same = [m for m in mounted if m.device == device]
-    mount = min(same, key=lambda m: (not m.whole, len(m.point)), default=None)
+    # A bind mount shows only a part.
+    mount = min(same, key=lambda m: (m.root != "/", len(m.point)), default=None)
     return FileSystem(
         uses=[],
         path=mount.point if mount else place.path,
         ranks=[],
         filesystem=mount.filesystem if mount else "",
-        size_bytes=room.f_blocks * room.f_frsize,
-        free_bytes=room.f_bavail * room.f_frsize,
-        inodes=room.f_files or None,
-        free_inodes=room.f_favail if room.f_files else None,
+        **space._asdict(),
     )
 
 
-def _above(path: str, mounted: list[Mounted]) -> Mounted | None:
+def _above(path: str, mounted: list[Mount]) -> Mount | None:
     """The mount of a path, links aside; of several mounts at one point the latest."""
     above = [m for m in mounted if _below(path, m.point)]
     return max(above, key=lambda m: len(m.point), default=None)

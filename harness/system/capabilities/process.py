@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from hanglab.harness.system.capabilities.registry import Capability, probe
+from hanglab.recorder.system.mount_table import space_of
 
 
 @probe("root")
@@ -83,10 +84,9 @@ def _reads_file(pid: int, address: int) -> bool:
 def _shm() -> Capability:
     """Loader workers hand batches over in /dev/shm; Docker gives it 64 MiB."""
     try:
-        room = os.statvfs("/dev/shm")
+        mebibytes = (space_of("/dev/shm").free_bytes or 0) >> 20
     except OSError as failure:
         return Capability("shm", False, f"/dev/shm: {failure.strerror}", "mount a tmpfs there")
-    mebibytes = room.f_bavail * room.f_frsize >> 20
     if mebibytes < 32:
         return Capability(
             "shm",
