@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
 from hanglab.harness.launchers.host import Host, Hosts
-from hanglab.harness.system.cgroups import group_folder
+from hanglab.recorder.system.cgroups import group_of
+from hanglab.recorder.system.kernel_files import numbers, read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class FreezerProbe:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._folder, self._version = group_folder("freezer", host.pid)
+        self._group = group_of("freezer", host.pid)
 
     def struck(self) -> Reading:
         state = self._state()
@@ -41,7 +42,7 @@ class FreezerProbe:
         return Reading(state == "thawed", f"the freezer says {state}", {"freezer": state})
 
     def _state(self) -> str:
-        if self._version == 1:
-            return (self._folder / "freezer.state").read_text().strip().lower()
-        events = (self._folder / "cgroup.events").read_text().split("\n")
-        return "frozen" if "frozen 1" in events else "thawed"
+        if self._group.version == 1:
+            return (read(f"{self._group.folder}/freezer.state") or "").strip().lower()
+        frozen = numbers(f"{self._group.folder}/cgroup.events").get("frozen")
+        return "frozen" if frozen else "thawed"

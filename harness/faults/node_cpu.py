@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
 from hanglab.harness.launchers.host import Host, Hosts
-from hanglab.harness.system.cgroups import group_folder
-from hanglab.recorder.system.kernel_files import numbers, read
+from hanglab.recorder.system.cgroups import cpu_group, group_of
 
 #: Periods in which the quota was used up: fewer may be a start that took long.
 _FEWEST = 3
@@ -34,7 +33,7 @@ class QuotaProbe:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._folder, self._version = group_folder("cpu", host.pid)
+        self._level = group_of("cpu", host.pid)
         self._before = self._throttled()
 
     def struck(self) -> Reading:
@@ -49,11 +48,12 @@ class QuotaProbe:
         if gone := host_gone(self._host):
             return gone
         quota = self._quota()
-        return Reading(quota in ("-1", "max"), f"the quota is {quota}", {"quota": quota})
+        return Reading(quota is None, f"the quota is {quota} processors", {"quota": quota})
 
     def _throttled(self) -> int:
-        return numbers(f"{self._folder}/cpu.stat").get("nr_throttled", 0)
+        group = cpu_group(self._level, [])
+        return group.throttled_periods if group else 0
 
-    def _quota(self) -> str:
-        name = "cpu.cfs_quota_us" if self._version == 1 else "cpu.max"
-        return (read(f"{self._folder}/{name}") or "").split(" ")[0].strip()
+    def _quota(self) -> float | None:
+        group = cpu_group(self._level, [])
+        return group.quota_cpus if group else None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
 from hanglab.harness.launchers.host import Host, Hosts
-from hanglab.harness.system.cgroups import group_folder
-from hanglab.recorder.system.kernel_files import number, numbers
+from hanglab.recorder.case.host_records import MemoryGroup
+from hanglab.recorder.system.cgroups import group_of, memory_group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,53 +39,58 @@ class MemoryPressure(NodeMemory):
 _REREAD = 2000
 
 
-class _MemoryGroup:
-    """A host's memory group."""
+class _Memory:
+    """A host's memory group, as long as there is one."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self.folder, self._version = group_folder("memory", host.pid)
+        self._level = group_of("memory", host.pid)
         self._before = self.limit()
 
     def limit(self) -> int | None:
-        name = "memory.limit_in_bytes" if self._version == 1 else "memory.max"
-        return number(f"{self.folder}/{name}")
+        group = self._read()
+        return group.limit_bytes if group else None
 
     def tighter(self) -> bool:
         """True if the limit is below what it was."""
         now = self.limit()
         return now is not None and (self._before is None or now < self._before)
 
+    def gone(self) -> bool:
+        return self._read() is None
+
     def kills(self) -> int:
-        name = "memory.oom_control" if self._version == 1 else "memory.events"
-        return numbers(f"{self.folder}/{name}").get("oom_kill", 0)
+        group = self._read()
+        return (group.oom_kills if group else None) or 0
 
     def reread(self) -> int:
         """Pages of files that were read again soon after they had been dropped."""
-        stat = numbers(f"{self.folder}/memory.stat")
-        return stat.get("workingset_refault_file", stat.get("workingset_refault", 0))
+        group = self._read()
+        return (group.refaults if group else None) or 0
 
     def ended(self) -> Reading:
         if gone := host_gone(self._host):
             return gone
         now = self.limit()
-        # Version 1 writes "no limit" as a number that depends on the kernel's page size.
-        lifted = now == self._before or now is None or now >= 1 << 50
+        lifted = now is None or now == self._before
         return Reading(lifted, f"the limit is {now}", {"limit_bytes": now})
+
+    def _read(self) -> MemoryGroup | None:
+        return memory_group(self._level, [], own=True)
 
 
 class OomProbe:
     """The kernel's count of kills in the group, or what its maker heard of one."""
 
     def __init__(self, host: Host) -> None:
-        self._group = _MemoryGroup(host)
+        self._group = _Memory(host)
         self._host = host
         self._kills = self._group.kills()
 
     def struck(self) -> Reading:
         kills = self._group.kills() - self._kills
         told = False
-        if kills <= 0 and not self._group.folder.exists():
+        if kills <= 0 and self._group.gone():
             told = self._host.was_out_of_memory()
         words = f"{max(kills, 0)} kills for want of memory are counted"
         return Reading(
@@ -106,7 +111,7 @@ class PressureProbe:
     """Bytes that the group had to read again, as long as nobody in it was killed."""
 
     def __init__(self, host: Host) -> None:
-        self._group = _MemoryGroup(host)
+        self._group = _Memory(host)
         self._kills = self._group.kills()
         self._reread = self._group.reread()
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
 from hanglab.harness.launchers.host import Host, Hosts
-from hanglab.harness.system.cgroups import group_folder
-from hanglab.recorder.system.kernel_files import number, numbers
+from hanglab.recorder.system.cgroups import group_of, pids_group, refused_tasks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class NodeTasks(HostFault):
     needs = "outside_processes"
 
     def strike_host(self, hosts: Hosts) -> Undo:
-        folder, _ = group_folder("pids", hosts.of_rank(self.rank).pid)
+        folder = Path(group_of("pids", hosts.of_rank(self.rank).pid).folder)
 
         def lift() -> None:
             if folder.exists():
@@ -38,7 +38,7 @@ class TasksProbe:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._folder, _ = group_folder("pids", host.pid)
+        self._level = group_of("pids", host.pid)
         self._before = self._refused()
 
     def struck(self) -> Reading:
@@ -56,7 +56,8 @@ class TasksProbe:
         return Reading(limit is None, f"the limit is {limit}", {"limit": limit})
 
     def _refused(self) -> int:
-        return numbers(f"{self._folder}/pids.events").get("max", 0)
+        return refused_tasks(self._level) or 0
 
     def _limit(self) -> int | None:
-        return number(f"{self._folder}/pids.max")
+        group = pids_group(self._level, [])
+        return group.limit if group else None

@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from hanglab.recorder.system.cgroups import levels_of, mounts
+from hanglab.recorder.system.cgroups import group_of, mounts
 
 _NAME = re.compile(r"hanglab-(\d+)-[0-9a-f]+")
 
@@ -55,19 +55,17 @@ def make(controller: str, pid: int | None = None) -> Group:
     if mount is None:
         raise NoGroup("no control group file system is mounted")
     top = Path(mount.point)
-    if mount.version == 2:
+    version = 2 if mount.filesystem == "cgroup2" else 1
+    if version == 2:
         try:
             enabled = (top / "cgroup.subtree_control").read_text().split()
         except OSError as error:
             raise NoGroup(f"{top}: {error.strerror}") from None
         if controller not in enabled:
             raise NoGroup(f"the {controller} controller is not enabled in {top}")
-    if pid is not None and mount.version == 1:
-        own, its = (
-            levels_of(Path(f"/proc/{who}/cgroup").read_text(), mounted)[controller][0].folder
-            for who in (os.getpid(), pid)
-        )
-        if its != own:
+    if pid is not None and version == 1:
+        its = group_of(controller, pid).folder
+        if its != group_of(controller, os.getpid()).folder:
             top = Path(its)
     _sweep(top)
     folder = top / f"hanglab-{os.getpid()}-{secrets.token_hex(3)}"
@@ -75,7 +73,7 @@ def make(controller: str, pid: int | None = None) -> Group:
         folder.mkdir()
     except OSError as error:
         raise NoGroup(f"{top}: {error.strerror}") from None
-    return Group(folder, mount.version)
+    return Group(folder, version)
 
 
 def _sweep(top: Path) -> None:
@@ -85,26 +83,3 @@ def _sweep(top: Path) -> None:
             if match and not os.path.exists(f"/proc/{match[1]}"):
                 with contextlib.suppress(OSError):  # still in use
                     folder.rmdir()
-
-
-def group_folder(controller: str, pid: int) -> tuple[Path, int]:
-    """Folder of a process's control group, and its version (1 or 2).  Raises OSError."""
-    points: dict[str, Path] = {}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        kind, _, options = right.split(maxsplit=2)
-        if kind == "cgroup2":
-            points[""] = Path(left.split()[4])
-        elif kind == "cgroup":
-            for option in options.split(","):
-                points[option] = Path(left.split()[4])
-    paths: dict[str, str] = {}
-    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-        _, names, path = line.split(":", 2)
-        for name in names.split(","):
-            paths[name] = path.lstrip("/")
-    if controller in points and controller in paths:
-        return points[controller] / paths[controller], 1
-    if "" in points and "" in paths:
-        return points[""] / paths[""], 2
-    raise OSError(f"process {pid} is in no {controller} control group")

@@ -14,18 +14,13 @@ from typing import NamedTuple
 
 from hanglab.recorder.case.host_records import CpuGroup, MemoryGroup, PidsGroup
 from hanglab.recorder.system.kernel_files import number, numbers, read
+from hanglab.recorder.system.mount_table import Mount, read_mounts
 
-_CONTROLLERS = ("cpu", "memory", "pids")
-#: A page count that version 1 gives where there is no limit, rounded down to pages.
-_NO_LIMIT = 1 << 60
-
-
-class Mount(NamedTuple):
-    """A mounted hierarchy; ``root`` is the part of it that the mount shows."""
-
-    point: str
-    root: str
-    version: int
+_LIMITING = ("cpu", "memory", "pids")
+_CONTROLLERS = (*_LIMITING, "freezer")
+#: Bytes that no host has: version 1 gives a number of pages where there is no limit, and Docker
+#: sets one that nobody reaches where it takes a limit back.
+_NO_LIMIT = 1 << 50
 
 
 class Level(NamedTuple):
@@ -39,54 +34,79 @@ class Level(NamedTuple):
 def mounts(mountinfo: str) -> dict[str, Mount]:
     """Mount of each controller, by /proc/self/mountinfo; ``""`` is the unified hierarchy."""
     found: dict[str, Mount] = {}
-    for line in mountinfo.splitlines():
-        left, dash, right = line.partition(" - ")
-        fields, tail = left.split(), right.split()
-        if not dash or len(fields) < 5 or len(tail) < 3:
-            continue
-        if tail[0] == "cgroup2":
-            found.setdefault("", Mount(_unescaped(fields[4]), _unescaped(fields[3]), 2))
-        elif tail[0] == "cgroup":
-            for option in tail[2].split(","):
+    for mount in read_mounts(mountinfo):
+        if mount.filesystem == "cgroup2":
+            found.setdefault("", mount)
+        elif mount.filesystem == "cgroup":
+            for option in mount.options:
                 if option in _CONTROLLERS:
-                    mount = Mount(_unescaped(fields[4]), _unescaped(fields[3]), 1)
                     found.setdefault(option, mount)
     return found
 
 
 def levels_of(membership: str, mounted: Mapping[str, Mount]) -> dict[str, list[Level]]:
-    """Per controller the process's group and its ancestors, by /proc/PID/cgroup."""
+    """The process's group and its ancestors by /proc/PID/cgroup, per controller that limits.
+
+    Groups that cannot be seen from here are left out.
+    """
+    found = {}
+    places = _places(membership, mounted)
+    for controller in _LIMITING:
+        if controller not in places:
+            continue
+        path, mount = places[controller]
+        levels = _upwards(_below(path, mount) or "/", mount)
+        found[controller] = [level for level in levels if os.path.isdir(level.folder)]
+    return found
+
+
+def group_of(controller: str, pid: int) -> Level:
+    """A process's own group.  Raises OSError if it has none, or none that is seen from here."""
+    mounted = mounts(read("/proc/self/mountinfo") or "")
+    place = _places(read(f"/proc/{pid}/cgroup") or "", mounted).get(controller)
+    relative = place and _below(*place)
+    if place and relative:
+        own = _upwards(relative, place[1])[0]
+        if os.path.isdir(own.folder):
+            return own
+    raise OSError(f"no {controller} control group of process {pid} is seen from here")
+
+
+def _places(membership: str, mounted: Mapping[str, Mount]) -> dict[str, tuple[str, Mount]]:
+    """Per controller the path of a process's group, and the mount of its hierarchy."""
     paths: dict[str, str] = {}
     for line in membership.splitlines():
         number_, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
-        if number_ == "0" and not names:
-            paths[""] = path
         for name in names.split(","):
-            if name in _CONTROLLERS:
+            if name or number_ == "0":
                 paths[name] = path
     found = {}
     for controller in _CONTROLLERS:
         key = controller if controller in mounted and controller in paths else ""
         if key in mounted and key in paths:
-            found[controller] = _upwards(paths[key], mounted[key])
+            found[controller] = paths[key], mounted[key]
     return found
 
 
+def _below(path: str, mount: Mount) -> str | None:
+    """Path from the root of a mount on; None if the group lies outside of it.
+
+    In a container the mount shows its part only, while paths are the host's.
+    """
+    if ".." in path.split("/") or not f"{path}/".startswith(mount.root.rstrip("/") + "/"):
+        return None
+    return path.removeprefix(mount.root.rstrip("/")) or "/"
+
+
 def _upwards(path: str, mount: Mount) -> list[Level]:
-    """From the process's group up to the root of the mount."""
-    relative = path
-    if mount.root != "/":
-        # In a container the mount shows its part only, while paths are the host's.
-        relative = path[len(mount.root) :] if path.startswith(mount.root) else "/"
-    parts = [part for part in relative.split("/") if part and part != ".."]
-    levels = []
-    while True:
-        folder = os.path.join(mount.point, *parts)
-        levels.append(Level(folder, "/" + "/".join(parts), mount.version))
-        if not parts:
-            return [level for level in levels if os.path.isdir(level.folder)]
-        parts.pop()
+    """From a group up to the root of the mount."""
+    parts = [part for part in path.split("/") if part]
+    version = 2 if mount.filesystem == "cgroup2" else 1
+    return [
+        Level(os.path.join(mount.point, *parts[:end]), "/" + "/".join(parts[:end]), version)
+        for end in range(len(parts), -1, -1)
+    ]
 
 
 def cpu_group(level: Level, ranks: list[int]) -> CpuGroup | None:
@@ -120,15 +140,13 @@ def memory_group(level: Level, ranks: list[int], own: bool) -> MemoryGroup | Non
     """``own``: the process's own group, which is told of even without a limit."""
     folder = level.folder
     if level.version == 1:
-        limit = number(f"{folder}/memory.limit_in_bytes")
-        limit = None if limit is None or limit >= _NO_LIMIT else limit
         stat = numbers(f"{folder}/memory.stat")
         group = MemoryGroup(
             path=level.path,
             version=1,
             ranks=ranks,
             used_bytes=number(f"{folder}/memory.usage_in_bytes"),
-            limit_bytes=limit,
+            limit_bytes=_limit(f"{folder}/memory.limit_in_bytes"),
             refused=_refused_v1(folder),
             oom_kills=numbers(f"{folder}/memory.oom_control").get("oom_kill"),
             refaults=stat.get(
@@ -143,7 +161,7 @@ def memory_group(level: Level, ranks: list[int], own: bool) -> MemoryGroup | Non
             version=2,
             ranks=ranks,
             used_bytes=number(f"{folder}/memory.current"),
-            limit_bytes=number(f"{folder}/memory.max"),
+            limit_bytes=_limit(f"{folder}/memory.max"),
             high_bytes=number(f"{folder}/memory.high"),
             refused=events.get("max"),
             slowed=events.get("high"),
@@ -154,6 +172,11 @@ def memory_group(level: Level, ranks: list[int], own: bool) -> MemoryGroup | Non
         return None
     limited = group.limit_bytes is not None or group.high_bytes is not None
     return group if own or limited or group.oom_kills else None
+
+
+def _limit(path: str) -> int | None:
+    limit = number(path)
+    return None if limit is None or limit >= _NO_LIMIT else limit
 
 
 def _refused_v1(folder: str) -> int | None:
@@ -178,8 +201,13 @@ def pids_group(level: Level, ranks: list[int]) -> PidsGroup | None:
         ranks=ranks,
         count=number(f"{level.folder}/pids.current"),
         limit=limit,
-        refused=numbers(f"{level.folder}/pids.events").get("max"),
+        refused=refused_tasks(level),
     )
+
+
+def refused_tasks(level: Level) -> int | None:
+    """Number of processes and threads that were refused so far, whatever the limit is now."""
+    return numbers(f"{level.folder}/pids.events").get("max")
 
 
 class RankControlGroups:
@@ -194,7 +222,7 @@ class RankControlGroups:
     def missing(self) -> dict[str, str]:
         """Controllers that cannot be read at all, with the reason."""
         reasons = {}
-        for controller in _CONTROLLERS:
+        for controller in _LIMITING:
             if controller in self._mounted:
                 continue
             unified = self._mounted.get("")
@@ -244,8 +272,3 @@ class RankControlGroups:
 
     def _levels(self, controller: str) -> list[tuple[Level, set[int], bool]]:
         return list(self._known.get(controller, {}).values())
-
-
-def _unescaped(path: str) -> str:
-    """mountinfo writes spaces and tabs as octal numbers."""
-    return path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")

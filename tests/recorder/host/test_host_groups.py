@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from hanglab.harness.system.cgroups import make
 from hanglab.recorder.system import pressure
-from hanglab.recorder.system.cgroups import cpu_group, levels_of, memory_group, mounts, pids_group
+from hanglab.recorder.system.cgroups import (
+    Level,
+    cpu_group,
+    group_of,
+    levels_of,
+    memory_group,
+    mounts,
+    pids_group,
+)
 
 DATA = Path(__file__).parents[2] / "data" / "cgroup"
 POD = "0::/kubepods/pod7/trainer\n"
@@ -74,6 +85,47 @@ def test_the_unified_hierarchy_beside_version_1_serves_only_what_is_not_mounted_
     only_cpu = mounts(HOST_MOUNTS.splitlines()[0] + "\n" + POD_MOUNTS)
     mixed = levels_of("4:cpu:/docker/4f2a\n0::/kubepods/pod7/trainer\n", only_cpu)
     assert mixed["cpu"][0].version == 1 and mixed["memory"][0].version == 2
+
+
+def test_a_group_whose_name_only_begins_like_the_containers_is_not_below_it() -> None:
+    levels = levels_of(DOCKER.replace("4f2a", "4f2ab"), mounts(DOCKER_MOUNTS))
+    assert [level.path for level in levels["cpu"]] == ["/"]
+
+
+@pytest.mark.parametrize("file", ["memory.max", "memory.limit_in_bytes"])
+@pytest.mark.parametrize("told", ["9223372036854771712", "max", str(1 << 52)])
+def test_bytes_that_no_host_has_are_no_limit(tmp_path: Path, file: str, told: str) -> None:
+    version = 2 if file == "memory.max" else 1
+    used = "memory.current" if version == 2 else "memory.usage_in_bytes"
+    (tmp_path / file).write_text(f"{told}\n")
+    (tmp_path / used).write_text("4096\n")
+    level = Level(str(tmp_path), "/", version)
+    group = memory_group(level, [0], own=True)
+    assert group is not None and group.limit_bytes is None and group.used_bytes == 4096
+    assert memory_group(level, [0], own=False) is None
+
+
+def test_the_group_of_a_process_is_its_own_and_none_above_it() -> None:
+    try:
+        above = group_of("pids", os.getpid())
+        made = make("pids", os.getpid())
+    except OSError as failure:
+        pytest.skip(f"needs a control group of tasks: {failure}")
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        made.add(child.pid)
+        own = group_of("pids", child.pid)
+        assert (own.folder, own.version) == (str(made.folder), made.version)
+        made.set("pids.max", "7")
+        limited = pids_group(own, [0])
+        assert limited is not None and (limited.limit, limited.count) == (7, 1)
+        assert group_of("pids", os.getpid()) == above != own
+    finally:
+        child.kill()
+        child.wait()
+        made.remove()
+    with pytest.raises(OSError, match=f"pids control group of process {child.pid}"):
+        group_of("pids", child.pid)
 
 
 def test_pressure_of_a_group_and_text_that_is_none() -> None:
