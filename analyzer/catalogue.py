@@ -1,4 +1,4 @@
-"""The catalogue of causes: for each its name, its category, and what to do next.
+"""The catalogue of causes: for each its name, category, what to do next, and the usual status.
 
 A new cause is one row here and one detector, a file of its own below ``causes``.
 """
@@ -20,19 +20,41 @@ class Category(str, Enum):
     HARDWARE = "hardware"
 
 
+class Status(str, Enum):
+    HUNG = "hung"
+    SLOW = "slow"
+    FAILED = "failed"
+    CORRUPT = "corrupt"  # it ends or goes on, with results that are undefined
+    HEALTHY = "healthy"
+    INCONCLUSIVE = "inconclusive"
+
+
 class Cause(str, Enum):
     """Root causes.  Users' suites hang on these strings: add, never rename."""
 
     category: Category
     #: What to do next.
     advice: str
+    #: That of a job in which it struck, where a scenario does not say otherwise.
+    status: Status
+    #: The same on a backend that compares sizes and dtypes, and raises.
+    status_where_compared: Status
 
     # The defaults are for type checkers: ``Cause("crash")`` looks a row up and makes none.
-    def __new__(cls, name: str, category: Category = Category.SOFTWARE, advice: str = "") -> Cause:
+    def __new__(
+        cls,
+        name: str,
+        category: Category = Category.SOFTWARE,
+        advice: str = "",
+        status: Status = Status.HUNG,
+        status_where_compared: Status | None = None,
+    ) -> Cause:
         cause = str.__new__(cls, name)
         cause._value_ = name
         cause.category = category
         cause.advice = advice
+        cause.status = status
+        cause.status_where_compared = status_where_compared or status
         return cause
 
     COLLECTIVE_MISMATCH = (
@@ -64,17 +86,23 @@ class Cause(str, Enum):
         Category.SYNCHRONIZATION,
         "Print the tensor's shape on the culprit and on a peer before the operation; pad, or "
         "exchange the sizes first.",
+        Status.HUNG,
+        Status.FAILED,
     )
     DTYPE_MISMATCH = (
         "dtype_mismatch",
         Category.SYNCHRONIZATION,
         "Cast to one dtype on all ranks before the operation.",
+        Status.HUNG,
+        Status.FAILED,
     )
     REDUCTION_MISMATCH = (
         "reduction_mismatch",
         Category.SYNCHRONIZATION,
         "Pass the same reduce operation on every rank; where ranks take turns, choose it from "
         "data that all share.",
+        # Whatever the operation, as many bytes go the same ways.
+        Status.CORRUPT,
     )
     ROOT_MISMATCH = (
         "root_mismatch",
@@ -113,6 +141,7 @@ class Cause(str, Enum):
         Category.DATA_STARVATION,
         "Speed the input up: more loader workers, prefetching, faster storage, cheaper "
         "preprocessing.",
+        Status.SLOW,
     )
     LOADER_STUCK = (
         "loader_stuck",
@@ -125,52 +154,62 @@ class Cause(str, Enum):
         Category.DATA_STARVATION,
         "See why the worker died: memory, shared memory, or a crash in the dataset's code; "
         "run with num_workers=0 to get its traceback.",
+        Status.FAILED,
     )
     SLOW_INPUT = (
         "slow_input",
         Category.DATA_STARVATION,
         "Compare the culprit's storage, sampler and preprocessing with its peers'.",
+        Status.SLOW,
     )
 
     CPU_THROTTLED = (
         "cpu_throttled",
         Category.RESOURCE,
         "Raise the CPU limit, or lower the number of threads to fit it.",
+        Status.SLOW,
     )
     MEMORY_PRESSURE = (
         "memory_pressure",
         Category.RESOURCE,
         "Give the job more memory, or lower its batch and cache sizes.",
+        Status.SLOW,
     )
     OOM_KILLED = (
         "oom_killed",
         Category.RESOURCE,
         "Raise the memory limit, or lower batch size, workers and prefetching.",
+        Status.FAILED,
     )
     GPU_OOM = (
         "gpu_oom",
         Category.RESOURCE,
         "Lower the batch size or activation memory on the culprit.",
+        Status.FAILED,
     )
     SHM_EXHAUSTED = (
         "shm_exhausted",
         Category.RESOURCE,
         "Enlarge /dev/shm (docker --shm-size), or use fewer loader workers.",
+        Status.FAILED,
     )
     DISK_FULL = (
         "disk_full",
         Category.RESOURCE,
         "Free space on the disk that the traceback names.",
+        Status.FAILED,
     )
     FD_EXHAUSTED = (
         "fd_exhausted",
         Category.RESOURCE,
         "Raise ulimit -n, and look for files or sockets that are never closed.",
+        Status.FAILED,
     )
     PIDS_EXHAUSTED = (
         "pids_exhausted",
         Category.RESOURCE,
         "Raise the limit of processes and threads, or start fewer.",
+        Status.FAILED,
     )
     PROCESS_FROZEN = (
         "process_frozen",
@@ -193,6 +232,7 @@ class Cause(str, Enum):
         "slow_link",
         Category.NETWORK,
         "Check the link between the hosts named in the evidence.",
+        Status.SLOW,
     )
     RENDEZVOUS = (
         "rendezvous",
@@ -203,17 +243,20 @@ class Cause(str, Enum):
         "store_lost",
         Category.NETWORK,
         "Keep the process that hosts the store alive until all ranks are done.",
+        Status.FAILED,
     )
 
     EXCEPTION = (
         "exception",
         Category.SOFTWARE,
         "Fix the error in the culprit's traceback; the other ranks only wait for it.",
+        Status.FAILED,
     )
     CRASH = (
         "crash",
         Category.SOFTWARE,
         "See the culprit's exit code or signal and the end of its stderr; look for a core dump.",
+        Status.FAILED,
     )
     PYTHON_DEADLOCK = (
         "python_deadlock",
@@ -234,6 +277,7 @@ class Cause(str, Enum):
         "rank0_work",
         Category.SOFTWARE,
         "Let the other ranks wait with a longer timeout, or share the work out.",
+        Status.SLOW,
     )
     FORK_DEADLOCK = (
         "fork_deadlock",
@@ -255,21 +299,25 @@ class Cause(str, Enum):
         "slow_compute",
         Category.STRAGGLER,
         "Compare the culprit's work with its peers' in the section named.",
+        Status.SLOW,
     )
     SLOW_HOST = (
         "slow_host",
         Category.STRAGGLER,
         "Compare the culprit's host with the others: clocks, neighbours, cooling.",
+        Status.SLOW,
     )
     GC_PAUSE = (
         "gc_pause",
         Category.STRAGGLER,
         "Collect garbage on all ranks at the same step, or freeze long-lived objects.",
+        Status.SLOW,
     )
     IMBALANCE = (
         "imbalance",
         Category.STRAGGLER,
         "Balance the work: sort or pack by sequence length.",
+        Status.SLOW,
     )
 
     GPU_FAULT = (
@@ -281,6 +329,7 @@ class Cause(str, Enum):
         "gpu_throttled",
         Category.HARDWARE,
         "Check the GPU's power, temperature and clocks.",
+        Status.SLOW,
     )
     FABRIC_STALLED = (
         "fabric_stalled",

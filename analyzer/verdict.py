@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Literal
 
 import msgspec
 
 from hanglab.analyzer.catalogue import Category as Category
 from hanglab.analyzer.catalogue import Cause as Cause
+from hanglab.analyzer.catalogue import Status as Status
 
 SCHEMA: Literal["hanglab.verdict/1"] = "hanglab.verdict/1"
-
-
-class Status(str, Enum):
-    HUNG = "hung"
-    SLOW = "slow"
-    FAILED = "failed"
-    CORRUPT = "corrupt"  # it ends or goes on, with results that are undefined
-    HEALTHY = "healthy"
-    INCONCLUSIVE = "inconclusive"
 
 
 class CollectiveRef(msgspec.Struct, frozen=True):

@@ -18,49 +18,10 @@ DEFAULT_WORLD_SIZE: Final = 4
 #: Scenarios move all the time until their fault, so they need less patience than a user's script.
 DEFAULT_HANG_AFTER_S: Final = 1.5
 
-_SLOW = frozenset(
-    {
-        Cause.INPUT_STARVED,
-        Cause.SLOW_INPUT,
-        Cause.CPU_THROTTLED,
-        Cause.MEMORY_PRESSURE,
-        Cause.SLOW_LINK,
-        Cause.RANK0_WORK,
-        Cause.SLOW_COMPUTE,
-        Cause.SLOW_HOST,
-        Cause.GC_PAUSE,
-        Cause.IMBALANCE,
-        Cause.GPU_THROTTLED,
-    }
-)
-_FAILED = frozenset(
-    {
-        Cause.LOADER_WORKER_DIED,
-        Cause.OOM_KILLED,
-        Cause.GPU_OOM,
-        Cause.SHM_EXHAUSTED,
-        Cause.DISK_FULL,
-        Cause.FD_EXHAUSTED,
-        Cause.PIDS_EXHAUSTED,
-        Cause.STORE_LOST,
-        Cause.EXCEPTION,
-        Cause.CRASH,
-    }
-)
-#: Where a backend compares sizes; else ranks wait for ever.
-_FAILED_WHERE_COMPARED = frozenset({Cause.SIZE_MISMATCH, Cause.DTYPE_MISMATCH})
-
 
 def default_status(cause: Cause, backend: str) -> Status:
     """The status that belongs to a cause where the scenario does not say otherwise."""
-    if cause in _SLOW:
-        return Status.SLOW
-    if cause is Cause.REDUCTION_MISMATCH:
-        # Whatever the operation, as many bytes go the same ways.
-        return Status.CORRUPT
-    if cause in _FAILED or (backend_of(backend).compares_sizes and cause in _FAILED_WHERE_COMPARED):
-        return Status.FAILED
-    return Status.HUNG
+    return cause.status_where_compared if backend_of(backend).compares_sizes else cause.status
 
 
 @dataclass(frozen=True, init=False)

@@ -135,6 +135,8 @@ def test_status_by_cause_and_backend() -> None:
     assert default_status(Cause.SIZE_MISMATCH, "gloo") is Status.FAILED
     assert default_status(Cause.SIZE_MISMATCH, "nccl") is Status.HUNG
     assert default_status(Cause.SLOW_COMPUTE, "gloo") is Status.SLOW
+    assert default_status(Cause.REDUCTION_MISMATCH, "nccl") is Status.CORRUPT
+    assert default_status(Cause.EXCEPTION, "nccl") is Status.FAILED
     assert default_status(Cause.MISSING_RANK, "gloo") is Status.HUNG
     expect = Expect(Cause.CRASH, {0}, status={"nccl": Status.HUNG})
     assert expect.status_on("nccl") is Status.HUNG
