@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import pytest
 
 from hanglab.analyzer.verdict import (
     Alternative,
@@ -62,6 +63,16 @@ def test_verdicts_have_exactly_the_fixed_keys_and_satisfy_the_schema() -> None:
         assert list(document) == KEYS
         jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     assert json.loads(Verdict(status=Status.HEALTHY).to_json())["cause"] is None
+
+
+def test_the_schema_allows_causes_that_a_later_version_adds() -> None:
+    """Whoever keeps a copy of the schema goes on reading verdicts; a status is of a closed set."""
+    document = json.loads(FULL.to_json())
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.validate({**document, "cause": "cause_of_a_later_version"}, schema)
+    for wrong in ({"cause": 3}, {"status": "status_of_a_later_version"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**document, **wrong}, schema)
 
 
 def test_findings_carry_the_keys_from_status_to_effect() -> None:
