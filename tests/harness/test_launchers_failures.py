@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launcher_support import all_exits, exists, make_plan, wait_until
+from launcher_support import PROGRAMS, all_exits, exists, make_plan, wait_until
 
 from hanglab.harness.launchers import protocol
 from hanglab.harness.launchers.local import LocalLauncher
@@ -26,8 +26,9 @@ from hanglab.harness.launchers.protocol import (
 )
 from hanglab.harness.launchers.supervision import client, descendants, leftovers
 from hanglab.harness.launchers.supervision import job as supervised
-from hanglab.harness.launchers.supervision.channel import Message, MessageChannel
+from hanglab.harness.launchers.supervision.channel import MessageChannel
 from hanglab.harness.launchers.supervision.client import GuardianFailed
+from hanglab.harness.launchers.supervision.command_launcher import CommandLauncher
 from hanglab.harness.launchers.supervision.job import SupervisedJob
 from hanglab.harness.launchers.torchrun import TorchrunLauncher
 
@@ -212,8 +213,10 @@ def test_a_warm_process_that_never_comes_up_is_given_up(
 
 def test_a_torchrun_that_starts_no_ranks_says_why(waiting: JobPlan) -> None:
     class Broken(TorchrunLauncher):
-        def order(self, plan: JobPlan, environment: dict[str, str]) -> Message:
-            return {"command": [sys.executable, "-c", "raise SystemExit('no rendezvous')"]}
+        def start_command(
+            self, plan: JobPlan, environment: dict[str, str], program: list[str]
+        ) -> list[str]:
+            return [sys.executable, "-c", "raise SystemExit('no rendezvous')"]
 
     launcher = Broken()
     try:
@@ -226,13 +229,31 @@ def test_a_torchrun_that_starts_no_ranks_says_why(waiting: JobPlan) -> None:
         launcher.close()
 
 
+class SessionsLauncher(CommandLauncher):
+    """As somebody adds one: a class with a command, and nothing else."""
+
+    name = "sessions"
+
+    def start_command(
+        self, plan: JobPlan, environment: dict[str, str], program: list[str]
+    ) -> list[str]:
+        starter = PROGRAMS / "sessions_program.py"
+        logs = plan.log_dir.absolute() / "sessions"
+        return [sys.executable, str(starter), str(plan.world_size), str(logs), *program]
+
+
+@pytest.mark.parametrize("made", [TorchrunLauncher, SessionsLauncher])
 @pytest.mark.parametrize(
     ("way", "code", "number"), [("exit-3", 3, None), ("kill", None, signal.SIGKILL)]
 )
-def test_the_end_of_a_rank_below_torchrun_is_reported(
-    tmp_path: Path, way: str, code: int | None, number: int | None
+def test_the_end_of_a_rank_below_a_command_is_reported(
+    tmp_path: Path,
+    made: type[CommandLauncher],
+    way: str,
+    code: int | None,
+    number: int | None,
 ) -> None:
-    launcher = TorchrunLauncher()
+    launcher = made()
     plan = make_plan(tmp_path / "run", "endings_program.py", way, tmp_path / "trace")
     try:
         job = launcher.start(plan)

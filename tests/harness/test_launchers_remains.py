@@ -18,7 +18,10 @@ import psutil
 import pytest
 from launcher_support import PROGRAMS, exists, listening, segments_left, wait_until
 
-LAUNCHERS = ("local", "torchrun")
+from hanglab.harness.launchers.selection import LAUNCHERS
+
+#: Those whose ranks are processes of this machine; `containers` tests the others.
+HERE = [name for name, spec in LAUNCHERS.items() if not spec.own_hosts]
 
 
 @dataclass
@@ -97,7 +100,7 @@ def _logs(folder: Path) -> str:
     return "\n".join(path.read_text() for path in sorted(folder.glob("*.err")))
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", HERE)
 def test_nothing_remains_after_a_normal_end(start: Any, launcher: str) -> None:
     run = start(launcher, "end")
     output, _ = run.driver.communicate(timeout=60)
@@ -105,7 +108,7 @@ def test_nothing_remains_after_a_normal_end(start: Any, launcher: str) -> None:
     assert run.remains() == {}
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", HERE)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_remains_when_hanglab_is_ended(
     start: Any, launcher: str, number: signal.Signals
@@ -117,7 +120,7 @@ def test_nothing_remains_when_hanglab_is_ended(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", HERE)
 @pytest.mark.parametrize(
     "up",
     [
@@ -134,7 +137,7 @@ def test_nothing_remains_when_hanglab_is_killed_early(start: Any, launcher: str,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", HERE)
 def test_nothing_remains_when_the_supervisor_is_killed(start: Any, launcher: str) -> None:
     run = start(launcher, "wait")
     (guardian,) = psutil.Process(run.driver.pid).children()
@@ -146,7 +149,7 @@ def test_nothing_remains_when_the_supervisor_is_killed(start: Any, launcher: str
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", HERE)
 def test_nothing_remains_when_the_guardian_is_killed_and_then_hanglab(
     start: Any, launcher: str
 ) -> None:

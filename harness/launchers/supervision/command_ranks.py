@@ -21,7 +21,7 @@ from hanglab.harness.launchers.supervision.root import Guardian, SupervisionRequ
 from hanglab.harness.launchers.supervision.supervisor import Supervisor, decode_status
 from hanglab.recorder.system import procfs
 
-#: For torchrun to import torch, meet itself and start the ranks, on a busy machine.
+#: For the command to start the ranks, on a busy machine: torchrun imports torch and meets itself.
 _RANKS_S = 120.0
 #: Bytes of the command's own output that belong into an error.
 _TAIL = 2000
@@ -111,7 +111,7 @@ class CommandedCrew:
         if not self._failed:
             self._failed = True
             with suppress(OSError):
-                last = (self._log_dir / "torchrun.err").read_bytes()[-_TAIL:]
+                last = (self._log_dir / "command.err").read_bytes()[-_TAIL:]
                 error += "\n" + last.decode(errors="replace").rstrip()
             yield {"event": "failed", "error": error}
 
@@ -151,8 +151,8 @@ def _spawn(command: list[str], environment: dict[str, str], log_dir: Path) -> in
         environment,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log_dir / "torchrun.out"), flags, 0o600),
-            (os.POSIX_SPAWN_OPEN, 2, str(log_dir / "torchrun.err"), flags, 0o600),
+            (os.POSIX_SPAWN_OPEN, 1, str(log_dir / "command.out"), flags, 0o600),
+            (os.POSIX_SPAWN_OPEN, 2, str(log_dir / "command.err"), flags, 0o600),
         ],
         setsid=True,
         setsigmask=(),

@@ -9,13 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
-from hanglab.harness.launchers.local import LocalLauncher
 from hanglab.harness.launchers.protocol import JobPlan
-from hanglab.harness.launchers.torchrun import TorchrunLauncher
+from hanglab.harness.launchers.selection import make_launcher
 
 # As in a terminal's foreground, even if whoever runs the tests ignores Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-launcher = {"local": LocalLauncher, "torchrun": TorchrunLauncher}[sys.argv[1]]()
+launcher = make_launcher(sys.argv[1])
 run_dir = Path(sys.argv[2])
 job = launcher.start(
     JobPlan(
