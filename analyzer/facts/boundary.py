@@ -82,6 +82,8 @@ class _Row:
     duration_ms: float = float("nan")
     #: The rank started it and waits elsewhere, or for nothing.
     posted: bool = False
+    #: A thread stands in it, or in a wait for it.
+    held: bool = False
 
 
 def _site(call: OperationCall) -> tuple[Frame, ...]:
@@ -138,6 +140,12 @@ def _rows_of(entries: Entries) -> list[_Row]:
     return rows
 
 
+def _is_held(call: OperationCall) -> bool:
+    """True if a thread is in the call, or waits for it."""
+    waits = call.wait_entered_ns is not None and call.wait_returned_ns is None
+    return call.returned_ns is None or waits
+
+
 def _posted(calls: Sequence[OperationCall]) -> frozenset[int]:
     """Numbers of the operations that their rank started and does not wait for.
 
@@ -147,9 +155,7 @@ def _posted(calls: Sequence[OperationCall]) -> frozenset[int]:
     """
     held: dict[int, int] = {}
     for call in calls:
-        if call.returned_ns is None or (
-            call.wait_entered_ns is not None and call.wait_returned_ns is None
-        ):
+        if _is_held(call):
             held[call.thread_id] = call.index
     return frozenset(
         call.index
@@ -194,6 +200,7 @@ def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozense
         if not row.stack:
             row.stack = _site(call)
         row.posted = call.index in posted
+        row.held = _is_held(call)
         if _finished(call):
             row.retired = True
         elif call.failed:
@@ -238,6 +245,7 @@ def _row_of(
         stack=_site(call),
         thread=str(call.thread_id),
         posted=call.index in posted,
+        held=_is_held(call),
     )
 
 
@@ -370,6 +378,7 @@ def join(
     if rows:
         joined.entries = _columns(rows, joined.descriptions)
         joined.posted = frozenset(i for i, row in enumerate(rows) if row.posted)
+        joined.held = frozenset(i for i, row in enumerate(rows) if row.held)
     if dump is None:
         joined.partial = True
     return joined

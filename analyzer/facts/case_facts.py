@@ -331,10 +331,12 @@ class CaseFacts:
         view = self.ranks.get(rank)
         if view is None:
             return False
-        return not view.inside_operation and view.position.place not in (
-            StackPlace.COMMUNICATION,
-            StackPlace.GROUP_CREATION,
-        )
+        if view.position.place in (StackPlace.COMMUNICATION, StackPlace.GROUP_CREATION):
+            return False
+        sink = self.sink(rank)
+        # Another thread may be in one; a wait for a future of one is a call of the user's.
+        other = sink is not None and sink.elsewhere and not view.position.innermost_is_user
+        return other or not view.inside_operation
 
 
 def collective_ref(call: Call) -> CollectiveRef:

@@ -161,3 +161,5 @@ class RankDump:
     extra: dict[str, Any] = field(default_factory=dict)
     #: Indices of entries that were posted and that the rank provably does not wait for.
     posted: frozenset[int] = frozenset()
+    #: Indices of entries in which a thread of the rank is known to stand, or to wait for them.
+    held: frozenset[int] = frozenset()

@@ -298,6 +298,7 @@ class _Builder:
             victims=tuple(sorted(victims)),
             last=self._last(end.rank),
             hidden=end.hidden,
+            elsewhere=end.elsewhere,
         )
 
     def _settle_by_issue_order(self, divergence: Divergence) -> None:
@@ -409,7 +410,8 @@ class _Builder:
             stopped = host_that_stopped(owed)
             if stopped is not None:
                 awaited = [w for w in waits.operations.values() if stopped in w.absent]
-                self._stopped_hosts.append(WaitEnd(stopped, awaited, "outside"))
+                end = WaitEnd(stopped, awaited, "outside", elsewhere=True)
+                self._stopped_hosts.append(end)
                 important.add(stopped)
                 continue
             unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)

@@ -22,6 +22,8 @@ class WaitEnd:
     kind: str
     #: It may be in an operation that its dump does not show.
     hidden: bool = False
+    #: It has something open, which does not keep it away.
+    elsewhere: bool = False
 
 
 @dataclass
@@ -83,7 +85,8 @@ def _end_of(
     if rank in waits.stopped:
         return WaitEnd(rank, awaited, "stopped")
     if rank in waits.by_rank:
-        return None
+        elsewhere = [waiting for waiting in awaited if rank in waiting.elsewhere]
+        return WaitEnd(rank, elsewhere, "outside", elsewhere=True) if elsewhere else None
     strict = [waiting for waiting in awaited if rank in waiting.absent]
     if not strict:
         return WaitEnd(rank, awaited, "unknown")

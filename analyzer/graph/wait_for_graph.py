@@ -50,6 +50,8 @@ class Sink:
     #: It issued operations that its dump does not show (point-to-point on gloo), so it may
     #: be in one of them.
     hidden: bool = False
+    #: It has operations open that do not keep it from coming.
+    elsewhere: bool = False
 
 
 @dataclass

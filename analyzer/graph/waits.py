@@ -21,6 +21,8 @@ from hanglab.analyzer.operations import op_of
 
 #: (index of the group, sequence number), or (index of the group, rank, index of the entry).
 Key = tuple[int, ...]
+#: An operation, and whether the thread that issued it is the one that issues another.
+_Open = tuple[Key, bool]
 
 
 @dataclass
@@ -48,6 +50,9 @@ class OpenOperation:
     peer: int | None = None
     #: False where counts of sends and receives could only be guessed.
     certain: bool = True
+    #: Those absent that something else keeps away than what they have open: a waiter has gone
+    #: on from that, and come here.
+    elsewhere: frozenset[int] = frozenset()
     #: A divergence explains why it does not finish.
     explained: bool = False
 
@@ -105,6 +110,8 @@ class OpenOperations:
     #: Ranks that have gone on after each operation that they have not finished: their hosts
     #: wait for one of these by now, or for nothing of it.
     unsettled: set[int] = field(default_factory=set)
+    #: Rank -> operations that it has started and does not wait for.
+    posted: dict[int, set[Key]] = field(default_factory=dict)
 
     def first(self, rank: int) -> list[OpenOperation]:
         """Operations that hold the rank up: its oldest unfinished one (a batch as a whole).
@@ -164,6 +171,7 @@ def find_waits(
             _find_behind(waiting, waits, oldest)
     for waiting in waits.operations.values():
         _find_stopped(waiting, waits, oldest)
+        _find_elsewhere(waiting, waits, merged)
     return waits
 
 
@@ -183,20 +191,20 @@ def _collect(merged: MergedSummaries, group_table: GroupTable, waits: OpenOperat
             waiting.waiters[rank] = pending
             waits.by_rank.setdefault(rank, []).append((pending, waiting))
 
-    posted: set[tuple[int, int, int | None]] = set()
     for rank, summary in merged.ranks.items():
         for pending in summary.pending:
             place = group_table.places[rank, pending.part]
-            if pending.posted:
-                posted.add((rank, place, pending.seq))
-            else:
+            if not pending.posted:
                 enter(rank, place, pending)
+            elif pending.seq is not None:
+                waits.posted.setdefault(rank, set()).add((place, pending.seq))
     for place, group in enumerate(group_table.groups):
         for rank, progress in group.progress.items():
             for seq in sorted(progress.unfinished)[-UNFINISHED_BY_STATUS:]:
                 # Where only the rank's status tells of it, its peers know what it is.
                 known = waits.operations.get((place, seq))
-                if (known is not None and rank in known.waiters) or (rank, place, seq) in posted:
+                posted = (place, seq) in waits.posted.get(rank, ())
+                if posted or (known is not None and rank in known.waiters):
                     continue
                 op = known.op if known is not None else ""
                 enter(rank, place, Pending(ABSENT, UNORDERED, ABSENT, seq, op))
@@ -280,6 +288,63 @@ def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: dict[in
             for rank, pending in waiting.waiters.items()
             if pending.order == oldest[rank] or rank in waits.unordered
         )
+
+
+def _find_elsewhere(waiting: OpenOperation, waits: OpenOperations, merged: MergedSummaries) -> None:
+    """Absent ranks whose open operations one of the waiters had open, too, and came here.
+
+    Ranks run one program: what did not keep the one from going on does not keep the other,
+    unless the very thread that would have come is known to stand in it.
+    """
+    if waiting.seq is None or waiting.explained or waiting.group.doubtful:
+        return
+    busy = [rank for rank in waiting.absent if waits.by_rank.get(rank)]
+    if not busy:
+        return
+    passed = {_passed(rank, waiting, waits) for rank in waiting.leaders} - {frozenset()}
+    known: dict[frozenset[_Open], bool] = {}
+    found = set()
+    for rank in busy:
+        open_ = _open_besides(rank, waiting, waits, merged.ranks[rank])
+        if open_ is None:
+            continue
+        if open_ not in known:
+            known[open_] = any(open_ <= theirs for theirs in passed)
+        if known[open_]:
+            found.add(rank)
+    waiting.elsewhere = frozenset(found)
+
+
+def _open_besides(
+    rank: int, waiting: OpenOperation, waits: OpenOperations, summary: RankSummary
+) -> frozenset[_Open] | None:
+    """Operations that an absent rank has open; None where its thread may stand in one."""
+    progress = waiting.group.progress.get(rank)
+    thread = progress.part.thread if progress is not None and progress.part is not None else ""
+    found = set()
+    for pending, other in waits.by_rank[rank]:
+        own = pending.thread == thread
+        if other.seq is None or not other.absent or (own and pending.held):
+            return None
+        # A thread that works seldom may be one that the main thread has yet to start.
+        if not own and thread != summary.thread:
+            return None
+        found.add((other.key, own))
+    return frozenset(found)
+
+
+def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> frozenset[_Open]:
+    """Operations that a waiter has open and did not wait for before it came here."""
+    here = waiting.waiters[rank]
+    posted = {(key, True) for key in waits.posted.get(rank, ())}
+    earlier = (
+        (other.key, pending.thread == here.thread)
+        for pending, other in waits.by_rank[rank]
+        if other.seq is not None
+        and other is not waiting
+        and (pending.order < here.order or pending.thread != here.thread)
+    )
+    return frozenset({*earlier, *posted})
 
 
 class _Matcher:

@@ -14,7 +14,7 @@ from hanglab.analyzer.flight_recorder.columns import Entries, Operation
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
-from hanglab.analyzer.matching.summary import Pending
+from hanglab.analyzer.matching.summary import Pending, thread_of
 from hanglab.analyzer.matching.thresholds import PAST_ENTRIES
 
 #: Name of the group, operation, sizes and call site.
@@ -82,8 +82,8 @@ def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[lis
     if now is None:
         return None, []
     everything = list(range(max(0, index - PAST_ENTRIES), index))
-    mine = _thread(entries, index)
-    own = [row for row in everything if _thread(entries, row) == mine]
+    mine = thread_of(entries, index)
+    own = [row for row in everything if thread_of(entries, row) == mine]
     patterns = []
     for rows in [everything] if len(own) == len(everything) else [everything, own]:
         past = [_call(entries, row) for row in rows]
@@ -91,12 +91,6 @@ def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[lis
         if period is not None and now in past[-period:]:
             patterns.append(past[-period:])
     return now, patterns
-
-
-def _thread(entries: Entries, row: int) -> str:
-    """The number of the thread; a dump has its name before it, the boundary has not."""
-    number = int(entries.thread[row])
-    return entries.threads[number].rpartition(" ")[2] if 0 <= number < len(entries.threads) else ""
 
 
 def _call(entries: Entries, row: int) -> _Called | None:

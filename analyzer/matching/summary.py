@@ -62,6 +62,10 @@ class Pending:
     position: int = 0
     #: The rank has started it and does not wait for it.
     posted: bool = False
+    #: The thread that issued it, "" where the dump does not tell.
+    thread: str = ""
+    #: Its thread is known to stand in it, or in a wait for it.
+    held: bool = False
     #: An operation that the rank issued after it has finished: this one held up neither the host
     #: nor the device by then.  Whether the host waits for it now is not known.
     overtaken: bool = False
@@ -110,6 +114,8 @@ class GroupSummary:
     hidden: bool = False
     #: Finished operations were left out of the dump.
     active_only: bool = False
+    #: The thread that issued all collectives of the group, "" where there is no such one.
+    thread: str = ""
     #: How many members the group has by the shapes of its operations; 0 where none tells.
     size: int = 0
 
@@ -136,6 +142,8 @@ class RankSummary:
     table: UInt64 = field(default_factory=lambda: np.zeros((0, 5), dtype=np.uint64))
     #: The ring may have dropped operations that had not finished.
     history_truncated: bool = False
+    #: The thread that issued most of its operations, "" where the dump does not tell.
+    thread: str = ""
     #: Index of the rank's last entry, ABSENT without entries.
     last: int = ABSENT
     #: Ranks that the dump names without saying in which group.
@@ -289,6 +297,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
         and (not len(collectives) or int(collectives[0]) <= 1)
     )
     summary.last = count - 1
+    summary.thread = _busiest_thread(entries)
     sparse, active_only = completion.sparse, completion.active_only
     codes, summary.table = _codes(entries)
     parts = summary.parts[: len(by_name)]
@@ -307,6 +316,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
         if active_only:
             mine[in_unclosed_batch(entries, collective, completion.ends)] = GAP
         _read_collectives(part, entries.seq[collective], mine, done[collective])
+        part.thread = _only_thread(entries, collective)
         if not summary.gloo:
             part.counted = int(entries.op_id[rows[0]]) == 1 and not active_only
             if part.p2p and not active_only:
@@ -331,7 +341,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
             )
             for number, part in enumerate(parts)
         )
-    _read_pending(entries, summary, completion, dump.posted)
+    _read_pending(entries, summary, completion, dump)
 
 
 def _extend(part: GroupSummary, enqueued: int, completed: int) -> None:
@@ -379,6 +389,30 @@ def _size(entries: Entries, rows: Int64) -> int:
         if mine and all_of_it and all_of_it % mine == 0:
             found.add(all_of_it // mine)
     return found.pop() if len(found) == 1 else 0
+
+
+def thread_of(entries: Entries, row: int) -> str:
+    """The number of the thread; a dump has its name before it, the boundary has not."""
+    number = int(entries.thread[row])
+    return entries.threads[number].rpartition(" ")[2] if 0 <= number < len(entries.threads) else ""
+
+
+def _busiest_thread(entries: Entries) -> str:
+    known = entries.thread[entries.thread >= 0]
+    if len(entries.threads) < 2 or not len(known):
+        return thread_of(entries, 0)
+    return entries.threads[int(np.bincount(known).argmax())].rpartition(" ")[2]
+
+
+def _only_thread(entries: Entries, rows: Int64) -> str:
+    """The thread that issued all of ``rows``, "" where there is no such one."""
+    if not len(rows):
+        return ""
+    first = thread_of(entries, int(rows[0]))
+    if bool((entries.thread[rows] == entries.thread[rows[0]]).all()):
+        return first
+    _, kept = np.unique(entries.thread[rows], return_index=True)
+    return first if len({thread_of(entries, int(rows[at])) for at in kept}) == 1 else ""
 
 
 def _may_have_lost(part: GroupSummary) -> bool:
@@ -474,7 +508,7 @@ def _read_collectives(part: GroupSummary, seqs: Int64, codes: Int32, done: Bool)
 
 
 def _read_pending(
-    entries: Entries, summary: RankSummary, completion: Completion, posted: frozenset[int]
+    entries: Entries, summary: RankSummary, completion: Completion, dump: RankDump
 ) -> None:
     part_index, p2p, ends = completion.group, completion.p2p, completion.ends
     done = completion.done
@@ -504,7 +538,9 @@ def _read_pending(
                 src=operation.src if kind else ABSENT,
                 dst=operation.dst if kind else ABSENT,
                 position=int(positions[index]),
-                posted=index in posted,
+                posted=index in dump.posted,
+                thread=thread_of(entries, index),
+                held=index in dump.held,
                 overtaken=index < last_done,
             )
         )

@@ -55,7 +55,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
     going = [sink for sink in sinks if sink.outside and graph.unfinished.get(sink.rank)]
     words = [
         f"Rank {sink.rank} never entered {name_call(sink.awaited)}, which others wait in; what it "
-        "has underway never kept it from that before."
+        "has underway never kept it, or does not keep its peers, from that."
         for sink in going
     ]
     if outside:
