@@ -226,9 +226,9 @@ def _row_of(
     peer = ABSENT if call.peer is None else call.peer
     p2p = _is_p2p(call)
     if call.method == "send":
-        operation = Operation("gloo", "send", rank_in_group, peer)
+        operation = Operation("gloo", "send", rank_in_group, peer, call.tag or 0)
     elif p2p:
-        operation = Operation("gloo", "recv", peer, rank_in_group)
+        operation = Operation("gloo", "recv", peer, rank_in_group, call.tag or 0)
     else:
         spec = op_of_gloo_method(call.method)
         operation = Operation("gloo", spec.name if spec is not None else call.method)

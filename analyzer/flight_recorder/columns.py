@@ -48,13 +48,15 @@ class GroupName:
 class Operation:
     """Operation of an entry: ``nccl:send 0->1`` is backend nccl, op send, src 0, dst 1.
 
-    ``src`` and ``dst`` are ranks within the group, ABSENT where there is none.
+    ``src`` and ``dst`` are ranks within the group, ABSENT where there is none.  ``tag`` is that
+    of a send or receive, 0 where none is given or the backend has no tags.
     """
 
     backend: str
     op: str
     src: int = ABSENT
     dst: int = ABSENT
+    tag: int = 0
 
 
 @dataclass(frozen=True)

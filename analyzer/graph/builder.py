@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.graph.any_source import narrow_sources
+from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.owed_operations import (
     Owed,
     host_that_stopped,
@@ -23,7 +25,6 @@ from hanglab.analyzer.graph.roots import (
     reaching,
 )
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
-from hanglab.analyzer.graph.unmatched_receives import find_unmatched_receives, is_passed_over
 from hanglab.analyzer.graph.wait_for_graph import (
     Cycle,
     Sink,
@@ -117,6 +118,7 @@ class _Builder:
         merged, group_table = self._merged, self._group_table
         divergences, places, silent = self._divergences()
         waits = find_waits(merged, group_table, places)
+        narrow_sources(merged, waits)
         for divergence in divergences:
             _settle_by_other_groups(divergence, group_table, waits)
             if not divergence.deviating and len(divergence.candidates) == 2:
@@ -366,19 +368,18 @@ class _Builder:
         return Unmatched(calls[waiter], calls[rank_ahead], (rank_ahead,))
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
-        return Unmatched(
-            calls[owed.waiter], calls[owed.rank], (owed.rank,), omitted=owed.missed.seq is not None
-        )
+        return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
 
-    def _unmatched_receives(self, waits: OpenOperations) -> list[Unmatched]:
-        return [
-            Unmatched(
-                self._call(one.rank, one.waiting.waiters[one.rank], one.waiting.group.group, True),
-                self._call(one.rank_ahead, one.pending, one.instead.group.group, True),
-                (one.rank_ahead,),
-            )
-            for one in find_unmatched_receives(waits, self._lookup)
-        ]
+    def _miscounted(
+        self, cycle: WaitCycle, calls: dict[int, Call], waits: OpenOperations
+    ) -> Unmatched | None:
+        """The message of a ring that one rank sent, or waits for, other than it used to."""
+        found = find_miscount(cycle.places, waits, self._lookup)
+        if found is None:
+            return None
+        return Unmatched(
+            calls[found.rank], calls[found.peer], (found.deviating,), likely=found.likely
+        )
 
     def _cycles(
         self, roots: WaitRoots, important: set[int], waits: OpenOperations
@@ -402,7 +403,17 @@ class _Builder:
                 # ranks of which nothing is known may be what all wait for.
                 self._undecided.update(r for w in cycle.places.values() for r in w.unknown)
                 continue
-            owed = owed_operations(cycle, self._lookup) if full else []
+            owed = owed_operations(cycle, self._lookup) if full and not cycle.knot else []
+            miscounted = self._miscounted(cycle, calls, waits) if full and any(p2p) else None
+            if miscounted is not None:
+                unmatched.append(miscounted)
+                continue
+            if cycle.knot:
+                if all(p2p):
+                    cycles.append(Cycle(ranks, tuple(calls.values()), True))
+                else:
+                    self._undecided.update(ranks)
+                continue
             left_out = left_out_by_one(owed, waits, self._lookup)
             if left_out is not None:
                 unmatched.append(self._left_out(left_out, calls))
@@ -450,11 +461,8 @@ class _Builder:
                         continue
                     # In a longer ring the peer may be late because of others.
                     if len(ranks) == 2 or deviating == (peer,):
-                        omitted = is_passed_over(rank, cycle.places[rank], waits, self._lookup)
-                        unmatched.append(
-                            Unmatched(calls[rank], calls[peer], deviating, omitted=omitted)
-                        )
-        return cycles, unmatched + self._unmatched_receives(waits)
+                        unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
+        return cycles, unmatched
 
 
 def _idle_s(merged: MergedSummaries) -> float:

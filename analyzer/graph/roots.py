@@ -34,6 +34,8 @@ class WaitCycle:
     certain: bool
     #: Any one of them, had it gone on, would have freed all.
     keys: tuple[int, ...]
+    #: No ring: some of them may take from any of the others, none of whom can send.
+    knot: bool = False
 
 
 @dataclass
@@ -152,7 +154,7 @@ def _wait_cycles(merged: MergedSummaries, waits: OpenOperations, ends: set[int])
     for waiting in waits.operations.values():
         # Whoever is in an operation that is explained otherwise waits for no ring, nor does
         # anybody provably who waits for ranks that may have come.
-        anybody = waiting.seq is None and waiting.peer is None
+        anybody = waiting.any_source and not waiting.absent
         if waiting.explained or waiting.stalled or waiting.open or anybody:
             freed.update(waiting.leaders)
         freed.update(rank for rank in waiting.absent if rank not in waits.by_rank)
@@ -175,6 +177,10 @@ def _wait_cycles(merged: MergedSummaries, waits: OpenOperations, ends: set[int])
 def _wait_cycle(
     component: set[int], edges: dict[int, set[int]], waits: OpenOperations
 ) -> WaitCycle:
+    if any(waiting.any_source for rank in component for waiting in waits.first(rank)):
+        # Whoever any of them could free has to be in it.
+        knot = {rank: waits.first(rank)[0] for rank in sorted(component)}
+        return WaitCycle(knot, all(w.certain for w in knot.values()), (), knot=True)
     cycle = _shortest_cycle(edges)
     keys = [rank for rank in cycle if not _has_cycle(edges, rank)]
     if keys and keys[0] != cycle[0]:

@@ -17,8 +17,11 @@ CYCLE_STARTS = 256
 #: Members of the largest group whose sends and receives are compared: every member has to be read
 #: in full.
 COMPARED_MEMBERS = 64
-#: Others that have to serve a rank for the one that does not to be the odd one out.
-SERVING_OTHERS = 2
+#: Waiting ranks of the largest job in which a receive from any source is followed to who could
+#: serve it, which takes their square.
+RELEASED_RANKS = 512
+#: Others that have to count alike for the one that does not to be the odd one out.
+AGREEING_COUNTS = 2
 #: Messages after which a rank has a peer that it usually exchanges messages with.
 USUAL_MESSAGES = 2
 #: Others that have to keep to one distance for it to be the group's.

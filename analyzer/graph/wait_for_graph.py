@@ -87,9 +87,6 @@ class Unmatched:
     deviating: tuple[int, ...] = ()
     #: Calls that wait for what went to, or was taken from, another rank.
     missed: tuple[Call, ...] = ()
-    #: It is a receive of a rank that everybody else has served or is about to: the peer's send
-    #: was left out.
-    omitted: bool = False
     #: That those of ``deviating`` did is no more than likely.
     likely: bool = False
 

@@ -48,6 +48,8 @@ class OpenOperation:
     leaders: set[int] = field(default_factory=set)
     #: The other side of a send or receive; None for any source and for collectives.
     peer: int | None = None
+    #: It is a receive from any source: one of ``absent`` has to come, and not all.
+    any_source: bool = False
     #: False where counts of sends and receives could only be guessed.
     certain: bool = True
     #: Those absent that something else keeps away than what they have open: a waiter has gone
@@ -353,13 +355,29 @@ class _Matcher:
     def __init__(self, merged: MergedSummaries) -> None:
         self._merged = merged
 
+    def _complete_any_source(self, waiting: OpenOperation, rank: int, pending: Pending) -> None:
+        """Find who sends, in vain; else whoever of the group may send holds the receive up."""
+        members = waiting.group.members
+        for other in members:
+            progress = waiting.group.progress.get(other)
+            part = progress.part if progress is not None else None
+            if part is None or other == rank:
+                continue
+            for channel in part.channels:
+                if channel.sends and channel.dst == pending.dst and channel.tag == pending.tag:
+                    if channel.awaited:
+                        waiting.peer = other
+                        return
+        waiting.absent = [other for other in members if other != rank]
+
     def complete(self, waiting: OpenOperation) -> None:
         (rank, pending), *_ = waiting.waiters.items()
         members = waiting.group.members
         sends = pending.op.endswith("send")
         other = pending.dst if sends else pending.src
         if not 0 <= other < len(members):
-            # From any source: whoever may still send could be the one.
+            waiting.any_source = True
+            self._complete_any_source(waiting, rank, pending)
             return
         peer = members[other]
         waiting.peer = peer
@@ -380,15 +398,15 @@ class _Matcher:
         own_summary = self._merged.ranks[rank]
         counted = _counted(own_summary, mine) and _counted(summary, part)
         waiting.certain = counted or own_summary.gloo
-        if channel is None:
+        if channel is None or part is None:
             if part is None and not summary.whole and not summary.gloo:
                 waiting.certain = False
             waiting.absent.append(peer)
             return
-        if channel.src == ABSENT:
-            # It takes from anybody, so counts tell nothing: an open receive may be ours.
-            waiting.certain = False
-            if not channel.open:
+        if any(c.src == ABSENT and not c.sends for c in (*part.channels, *mine.channels)):
+            # Who took from whom is not told, so only what is open by now tells.  What its rank
+            # does not wait for may have arrived.
+            if not channel.awaited:
                 waiting.absent.append(peer)
             return
         if counted:
@@ -412,11 +430,13 @@ def _counted(summary: RankSummary, part: GroupSummary | None) -> bool:
 
 
 def _channel(channels: list[P2PChannel], pending: Pending, sends: bool) -> P2PChannel | None:
-    for channel in channels:
-        if channel.sends == sends and (channel.src, channel.dst) == (pending.src, pending.dst):
-            return channel
-    if not sends:
-        for channel in channels:
-            if not channel.sends and channel.src == ABSENT and channel.dst == pending.dst:
-                return channel
-    return None
+    """The channel of the other half: of the open ones, the one that names the peer comes first."""
+    fitting = [
+        channel
+        for channel in channels
+        if channel.sends == sends
+        and channel.tag == pending.tag
+        and channel.dst == pending.dst
+        and (channel.src == pending.src or (not sends and channel.src == ABSENT))
+    ]
+    return min(fitting, key=lambda c: (not c.awaited, c.src == ABSENT), default=None)

@@ -44,7 +44,7 @@ def find_wrong_peer(
         for rank, waiting in cycle.places.items()
         if waiting.peer is not None
         and waiting.peer in waiting.absent
-        and (missed := _missed(rank, waiting, waits))
+        and (missed := _missed(rank, waiting, waits, lookup))
     ]
     if not candidates:
         return None
@@ -76,18 +76,24 @@ def find_wrong_peer(
     (wrong_peer,) = misdirected
     return replace(
         wrong_peer,
-        sure=_against_usual_peers(wrong_peer, lookup) and _from_the_beginning(wrong_peer, lookup),
+        sure=_against_usual_peers(wrong_peer, lookup) and _is_whole(wrong_peer),
     )
 
 
-def _from_the_beginning(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
-    """True if the rank's buffer still holds all that it did: older messages may be lost."""
-    entries = lookup.entries(wrong_peer.rank)
-    return entries is not None and len(entries) > 0 and int(entries.record_id[0]) == 0
+def _is_whole(wrong_peer: WrongPeer) -> bool:
+    """True if all that the rank did in the group is known: older messages may be lost."""
+    progress = wrong_peer.waiting.group.progress.get(wrong_peer.rank)
+    return progress is not None and progress.part is not None and progress.part.counted
 
 
-def _missed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[OpenOperation, ...]:
+def _missed(
+    rank: int, waiting: OpenOperation, waits: OpenOperations, lookup: CallLookup
+) -> tuple[OpenOperation, ...]:
     """Calls that wait for ``rank`` to do with them what it does with another, by their rank."""
+    sends = waiting.op.endswith("send")
+    pending = waiting.waiters[rank]
+    # It exchanges messages both ways with that one: it has no more to do with those.
+    both = _uses(rank, waiting, lookup)[not sends, pending.dst if sends else pending.src] > 0
     found = [
         other
         for other in waits.operations.values()
@@ -95,7 +101,7 @@ def _missed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> tuple[O
         and other.group is waiting.group
         and other.peer == rank
         and rank in other.absent
-        and other.op.endswith("send") != waiting.op.endswith("send")
+        and (both or other.op.endswith("send") != sends)
     ]
     # In an order that is not that of the dumps.
     return tuple(sorted(found, key=_issued))

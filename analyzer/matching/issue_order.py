@@ -8,6 +8,7 @@ right, the one that jumped ahead in its own order is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 
 from hanglab.analyzer.flight_recorder.columns import Entries, Operation
@@ -99,7 +100,8 @@ def _call(entries: Entries, row: int) -> _Called | None:
     site = call_site(entries.stacks[stack]) if stack >= 0 else None
     if site is None:
         return None
-    operation = entries.operations[int(entries.operation[row])]
+    # A tag may count steps.
+    operation = replace(entries.operations[int(entries.operation[row])], tag=0)
     sizes = comparable_sizes(operation.op, entries.arguments[int(entries.argument[row])])
     name = entries.group_names[int(entries.group[row])].name
     return name, operation, sizes, site

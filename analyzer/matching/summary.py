@@ -58,6 +58,7 @@ class Pending:
     #: Ranks within the group, ABSENT where there is none.
     src: int = ABSENT
     dst: int = ABSENT
+    tag: int = 0
     #: Which one it is among the entries of its channel, from 0.
     position: int = 0
     #: The rank has started it and does not wait for it.
@@ -67,13 +68,16 @@ class Pending:
     #: Its thread is known to stand in it, or in a wait for it.
     held: bool = False
     #: An operation that the rank issued after it has finished: this one held up neither the host
-    #: nor the device by then.  Whether the host waits for it now is not known.
+    #: nor the device by then, and whether the host waits for it now is not known.
     overtaken: bool = False
 
 
 @dataclass
 class P2PChannel:
-    """Sends, or receives, of one rank with one peer of one group, as far as the ring has them."""
+    """Sends, or receives, of one rank with one peer of one group, as far as the ring has them.
+
+    Of one tag; the receives from any source are a channel of their own.
+    """
 
     src: int
     dst: int
@@ -82,6 +86,9 @@ class P2PChannel:
     done: int
     #: Positions of those that have not finished.
     open: tuple[int, ...] = ()
+    #: Positions of those of them that the rank waits for, as far as is known.
+    awaited: tuple[int, ...] = ()
+    tag: int = 0
 
 
 @dataclass
@@ -513,7 +520,7 @@ def _read_pending(
     part_index, p2p, ends = completion.group, completion.p2p, completion.ends
     done = completion.done
     positions: npt.NDArray[np.int64] = np.zeros(len(entries), dtype=np.int64)
-    _read_channels(entries, summary, part_index, p2p & ~ends, done, positions)
+    _read_channels(entries, summary, part_index, p2p & ~ends, done, positions, dump.posted)
     batches: dict[tuple[int, bool, int], int] = {}
     last_done = int(np.flatnonzero(done)[-1]) if done.any() else ABSENT
     for index in np.flatnonzero(~done & ~completion.undetermined).tolist():
@@ -537,11 +544,12 @@ def _read_pending(
                 op=operation.op,
                 src=operation.src if kind else ABSENT,
                 dst=operation.dst if kind else ABSENT,
+                tag=operation.tag,
                 position=int(positions[index]),
                 posted=index in dump.posted,
                 thread=thread_of(entries, index),
                 held=index in dump.held,
-                overtaken=index < last_done,
+                overtaken=index < last_done and index not in dump.held,
             )
         )
 
@@ -553,6 +561,7 @@ def _read_channels(
     chosen: Bool,
     done: Bool,
     positions: Int64,
+    posted: frozenset[int],
 ) -> None:
     rows = np.flatnonzero(chosen)
     if not len(rows):
@@ -572,5 +581,9 @@ def _read_channels(
                 posted=len(mine),
                 done=int(finished.sum()),
                 open=tuple(np.flatnonzero(~finished).tolist()),
+                awaited=tuple(
+                    at for at in np.flatnonzero(~finished).tolist() if int(mine[at]) not in posted
+                ),
+                tag=what.tag,
             )
         )

@@ -62,8 +62,7 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
     cause = Cause.P2P_UNMATCHED if unmatched.call.seq is None else Cause.SKIPPED_COLLECTIVE
     call, instead = unmatched.call, unmatched.instead
     sides = [call.rank] + ([instead.rank] if instead is not None else [])
-    omitted = instead is not None and unmatched.omitted
-    culprits = sorted(unmatched.deviating or (sides[1:] if omitted else sides))
+    culprits = sorted(unmatched.deviating or sides)
     where = f", which waits in {name_call(instead)}" if instead is not None else ""
     if call.seq is not None and instead is not None:
         where = f"; it waits in {name_call(instead)}"
@@ -77,7 +76,7 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
         victims=all_victims(graph, culprits),
         collective=collective_ref(call),
         location=location(first),
-        confidence=_unmatched_confidence(unmatched, omitted),
+        confidence=_unmatched_confidence(unmatched),
         summary=(
             f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"
             f"{_missed(unmatched)}."
@@ -91,10 +90,10 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
     )
 
 
-def _unmatched_confidence(unmatched: Unmatched, omitted: bool) -> float:
-    if unmatched.deviating:
-        return 0.6 if unmatched.likely else 0.8
-    return 0.6 if omitted else 0.5
+def _unmatched_confidence(unmatched: Unmatched) -> float:
+    if not unmatched.deviating:
+        return 0.5
+    return 0.6 if unmatched.likely else 0.8
 
 
 def _missed(unmatched: Unmatched) -> str:

@@ -1,0 +1,233 @@
+"""Sends and receives of each rank since its last round, held against earlier rounds and peers.
+
+Where a message has no other half, either its rank did one too many or the other side one too
+few.  A round is what a rank does between two collectives of the group that the one who is past
+the messages waits in: the side that kept to its own rounds is right, and without any, the side
+that counts as the rest of the group does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Bool, Entries
+from hanglab.analyzer.graph.thresholds import (
+    AGREEING_COUNTS,
+    COMPARED_MEMBERS,
+    COMPARED_ROUNDS,
+    KNOWN_ROUNDS,
+)
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
+
+#: Whether it is a send, and the other rank within the group; ABSENT for any source.
+_Use = tuple[bool, int]
+
+
+@dataclass(frozen=True)
+class Miscount:
+    """``rank`` sent or took one too many, or one too few: ``waiting`` has no other half."""
+
+    waiting: OpenOperation
+    #: The rank that waits in it, and the one that it waits for.
+    rank: int
+    peer: int
+    deviating: int
+    #: Only the rest of the group tells, not the earlier rounds of the two.
+    likely: bool
+
+
+@dataclass
+class _Messages:
+    """What one rank did since its last round."""
+
+    now: Counter[_Use]
+    #: It is past them: it waits in a collective.
+    final: bool
+    rounds: list[Counter[_Use]]
+
+    def most(self, use: _Use) -> int | None:
+        """The most of a kind in an earlier round; None where too few are known."""
+        known = [one[use] for one in self.rounds]
+        return max(known) if len(known) >= KNOWN_ROUNDS else None
+
+    def fewest(self, use: _Use) -> int | None:
+        known = [one[use] for one in self.rounds]
+        return min(known) if len(known) >= KNOWN_ROUNDS else None
+
+
+def find_miscount(
+    places: Mapping[int, OpenOperation], waits: OpenOperations, lookup: CallLookup
+) -> Miscount | None:
+    """The one rank of those in ``places`` that counted otherwise; None where nothing tells."""
+    for rank, waiting in places.items():
+        members = waiting.group.members
+        if waiting.seq is not None or len(members) > COMPARED_MEMBERS:
+            continue
+        past = [one for one in waiting.absent if one in places and places[one].seq is not None]
+        if not past:
+            continue
+        marks = places[past[0]].group.group.name
+        standing = {one: first[0] for one in members if (first := waits.first(one))}
+        messages = {
+            one: exchanged
+            for one, place in {**standing, **places}.items()
+            if one in members
+            and (exchanged := _messages_of(one, waiting, place, marks, lookup)) is not None
+        }
+        if rank not in messages:
+            continue
+        found = (
+            _of_any_source(rank, waiting, messages)
+            if waiting.any_source
+            else _of_pair(rank, past[0], waiting, messages, _waiting_for(rank, waiting, waits))
+        )
+        if found is not None:
+            return found
+    return None
+
+
+def _waiting_for(rank: int, waiting: OpenOperation, waits: OpenOperations) -> set[int]:
+    """Ranks that wait for a rank in the group to do with them what it does with another."""
+    return {
+        one
+        for other in waits.operations.values()
+        if other.group is waiting.group and other.seq is None and other.peer == rank
+        if rank in other.absent and other.op.endswith("send") != waiting.op.endswith("send")
+        for one in other.waiters
+    }
+
+
+def _of_pair(
+    rank: int,
+    peer: int,
+    waiting: OpenOperation,
+    messages: Mapping[int, _Messages],
+    missing: set[int],
+) -> Miscount | None:
+    members = waiting.group.members
+    sends = waiting.op.endswith("send")
+    use, counterpart = (sends, members.index(peer)), (not sends, members.index(rank))
+    mine, theirs = messages[rank], messages.get(peer)
+    if theirs is None:
+        return None
+    count, other = mine.now[use], theirs.now[counterpart]
+    if other >= count:
+        return None
+    most, fewest = mine.most(use), theirs.fewest(counterpart)
+    if most is not None and fewest is not None:
+        # Of what it never did before nobody knows how often it may.
+        if most and (count > most) != (other < fewest):
+            return Miscount(waiting, rank, peer, rank if count > most else peer, likely=False)
+        return None
+    if missing and not other:
+        # All others in turn, each once?
+        served = {members[place] for kind, place in mine.now if kind is sends} - {peer}
+        in_turn = mine.now.keys() == {(sends, members.index(one)) for one in (peer, *served)}
+        once = served and set(mine.now.values()) == {count} and served.isdisjoint(missing)
+        if in_turn and once and {rank, peer, *served, *missing} == set(members):
+            return Miscount(waiting, rank, peer, peer, likely=True)
+        return None
+    if not other and any(kind is not sends for kind, _ in theirs.now):
+        # It may have done its part with somebody else, as its rank should have.
+        return None
+    rest = [m for one, m in messages.items() if one not in (rank, peer)]
+    for_rank = sum(_agrees(one, count, other) for one in rest)
+    for_peer = sum(one.final and bool(other) and other in one.now.values() for one in rest)
+    if for_rank >= AGREEING_COUNTS and not for_peer:
+        return Miscount(waiting, rank, peer, peer, likely=True)
+    if for_peer >= AGREEING_COUNTS and not for_rank:
+        return Miscount(waiting, rank, peer, rank, likely=True)
+    return None
+
+
+def _agrees(messages: _Messages, count: int, other: int) -> bool:
+    """True if a rank did as many as the one that waits, or has not finished with them."""
+    if count in messages.now.values():
+        return True
+    return bool(other) and not messages.final and max(messages.now.values(), default=0) > count
+
+
+def _of_any_source(
+    rank: int, waiting: OpenOperation, messages: Mapping[int, _Messages]
+) -> Miscount | None:
+    members = waiting.group.members
+    use, counterpart = (False, ABSENT), (True, members.index(rank))
+    senders = {one: mine for one, mine in messages.items() if one != rank and one in waiting.absent}
+    if len(senders) < len(members) - 1 or not all(one.final for one in senders.values()):
+        return None
+    most = messages[rank].most(use)
+    fewest = {one: mine.fewest(counterpart) for one, mine in senders.items()}
+    if most is not None and all(known is not None for known in fewest.values()):
+        if not most:
+            return None
+        few = [one for one, known in fewest.items() if senders[one].now[counterpart] < (known or 0)]
+        if (messages[rank].now[use] > most) and not few:
+            return Miscount(waiting, rank, next(iter(senders)), rank, likely=False)
+        if len(few) == 1 and messages[rank].now[use] <= most:
+            return Miscount(waiting, rank, few[0], few[0], likely=False)
+        return None
+    counts = Counter(mine.now[counterpart] for mine in senders.values())
+    if len(counts) != 2:
+        return None
+    (usual, agreeing), (unusual, alone) = counts.most_common()
+    if agreeing < AGREEING_COUNTS or alone != 1 or unusual >= usual:
+        return None
+    few = [one for one, mine in senders.items() if mine.now[counterpart] == unusual]
+    return Miscount(waiting, rank, few[0], few[0], likely=True)
+
+
+def _messages_of(
+    rank: int, waiting: OpenOperation, place: OpenOperation, marks: str, lookup: CallLookup
+) -> _Messages | None:
+    """What a rank exchanged in the group of ``waiting``, round by round."""
+    entries = lookup.entries(rank)
+    progress = waiting.group.progress.get(rank)
+    if entries is None or progress is None or progress.part is None:
+        return None
+    rounds = list(
+        _rounds(entries, waiting.group.group.name, marks, place, rank, progress.part.counted)
+    )
+    return _Messages(rounds[0], place.seq is not None, rounds[1:]) if rounds else None
+
+
+def _rounds(
+    entries: Entries, group: str, marks: str, place: OpenOperation, rank: int, whole: bool
+) -> Iterator[Counter[_Use]]:
+    """Messages of a rank in ``group``, from one collective of ``marks`` to the next, latest first.
+
+    Only such as the ring still has from their beginning; ``whole`` if it has all of the group.
+    """
+    names = [name.name for name in entries.group_names]
+    collective = _of_group(entries, names, marks) & ~entries.is_p2p
+    # Where the rank waits in a collective, that one ends its round.
+    end = place.waiters[rank].index if place.seq is not None else len(entries)
+    if end == ABSENT:
+        return
+    ends = [end, *np.flatnonzero(collective[:end])[::-1].tolist()]
+    mine = _of_group(entries, names, group) & entries.is_p2p
+    for after, before in zip(ends[: COMPARED_ROUNDS + 1], [*ends[1:], ABSENT], strict=False):
+        if before == ABSENT and not whole:
+            return
+        yield _counted(entries, np.flatnonzero(mine[before + 1 : after]) + before + 1)
+
+
+def _of_group(entries: Entries, names: list[str], name: str) -> Bool:
+    found: Bool = np.isin(
+        entries.group, [number for number, one in enumerate(names) if one == name]
+    )
+    return found
+
+
+def _counted(entries: Entries, rows: Iterable[int]) -> Counter[_Use]:
+    found: Counter[_Use] = Counter()
+    for row in rows:
+        operation = entries.operations[int(entries.operation[row])]
+        if operation.op in ("send", "recv"):
+            sends = operation.op == "send"
+            found[sends, operation.dst if sends else operation.src] += 1
+    return found
