@@ -15,8 +15,6 @@ UNSETTLED = 0.5
 BARRIER_LABEL_SURE = 0.9
 #: Pieces into which gloo cuts a tensor at most, in multiples of the group's size (allreduce.cc).
 GLOO_PIECES = 64
-#: Operations that show what channel a rank usually uses.
-USUAL_CHANNEL = 4
 #: Seconds before a rank came to rest in which an error of the disk may be why.
 DISK_ERROR_S = 1.0
 #: Share of its limit from which on a control group is at it.

@@ -21,7 +21,8 @@ def name_call(call: Call) -> str:
         return f"{call.op or 'an operation'} ({group}, number {call.seq})"
     way = "to" if call.op.endswith("send") else "from"
     other = f"rank {call.peer}" if call.peer is not None else "any rank"
-    return f"{call.op} {way} {other} ({group})"
+    tag = f", tag {call.tag}" if call.tag else ""
+    return f"{call.op} {way} {other} ({group}{tag})"
 
 
 def _known_as(group: ProcessGroup) -> str:

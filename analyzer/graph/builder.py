@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
 from hanglab.analyzer.graph.message_counts import find_miscount
+from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves
 from hanglab.analyzer.graph.owed_operations import (
     Owed,
     host_that_stopped,
@@ -34,6 +35,7 @@ from hanglab.analyzer.graph.wait_for_graph import (
     WaitKind,
 )
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, find_waits
+from hanglab.analyzer.graph.wrong_group import find_wrong_group
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource, plain_call
@@ -404,9 +406,18 @@ class _Builder:
                 self._undecided.update(r for w in cycle.places.values() for r in w.unknown)
                 continue
             owed = owed_operations(cycle, self._lookup) if full and not cycle.knot else []
+            missing = find_mismatched_halves(cycle.places, self._lookup) if full else None
+            if missing is not None:
+                first, second = missing.ranks
+                by = () if missing.deviating is None else (missing.deviating,)
+                unmatched.append(Unmatched(calls[first], calls[second], by, missing=True))
+                continue
             miscounted = self._miscounted(cycle, calls, waits) if full and any(p2p) else None
             if miscounted is not None:
                 unmatched.append(miscounted)
+                if miscounted.likely and not cycle.knot:
+                    # Where the ranks stand in their loops may prove it.
+                    cycles.append(Cycle(ranks, tuple(calls.values()), all(p2p)))
                 continue
             if cycle.knot:
                 if all(p2p):
@@ -430,10 +441,6 @@ class _Builder:
                 # They may wait for what they have started, or do something else.
                 self._undecided.update(unsure)
                 continue
-            if _is_across_groups(cycle):
-                first, second = ranks if calls[ranks[0]].op.endswith("send") else ranks[::-1]
-                unmatched.append(Unmatched(calls[first], calls[second]))
-                continue
             deviating = cycle.keys if len(cycle.keys) == 1 else ()
             if not deviating and not all(p2p):
                 rank_ahead = find_rank_ahead(
@@ -441,6 +448,12 @@ class _Builder:
                     self._lookup,
                 )
                 deviating = (rank_ahead,) if rank_ahead is not None else ()
+            wrong_group = None
+            if full and not any(p2p):
+                indices = {rank: cycle.places[rank].waiters[rank].index for rank in ranks}
+                wrong_group = find_wrong_group(calls, indices, self._lookup)
+            if wrong_group is not None and wrong_group.deviating is not None:
+                deviating = (wrong_group.deviating,)
             misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
             if misdirected is not None:
                 unmatched.append(misdirected)
@@ -452,6 +465,7 @@ class _Builder:
                     deviating=deviating,
                     candidates=tuple(sorted(cycle.keys or ranks)),
                     certain=cycle.certain,
+                    wrong_group=wrong_group is not None,
                 )
             )
             if any(p2p) and not all(p2p) and misdirected is None:
@@ -471,19 +485,6 @@ def _idle_s(merged: MergedSummaries) -> float:
     if not summaries or not all(s.activity.idle(unseen=s.silent_p2p) for s in summaries):
         return 0.0
     return min(summary.activity.quiet_ns for summary in summaries) / 1e9
-
-
-def _is_across_groups(cycle: WaitCycle) -> bool:
-    """True if one sends what the other takes, in two groups: no order of them would match."""
-    if len(cycle.places) != 2:
-        return False
-    one, other = cycle.places.values()
-    return (
-        one.seq is None
-        and other.seq is None
-        and one.group is not other.group
-        and one.op.endswith("send") != other.op.endswith("send")
-    )
 
 
 def _lacks_somebody(group: ResolvedGroup) -> bool:

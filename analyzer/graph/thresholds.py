@@ -24,6 +24,8 @@ RELEASED_RANKS = 512
 AGREEING_COUNTS = 2
 #: Messages after which a rank has a peer that it usually exchanges messages with.
 USUAL_MESSAGES = 2
+#: Messages that show what channel (peer, group and tag) a rank usually uses.
+USUAL_CHANNEL = 4
 #: Others that have to keep to one distance for it to be the group's.
 AGREEING_DISTANCES = 3
 #: Order of an operation that only a status tells of: nobody knows what came before it.

@@ -71,6 +71,8 @@ class Cycle:
     candidates: tuple[int, ...] = ()
     #: False where sends and receives could not be counted from their beginning.
     certain: bool = True
+    #: All of them make the same call of the program, each on another group.
+    wrong_group: bool = False
 
 
 @dataclass
@@ -87,6 +89,8 @@ class Unmatched:
     deviating: tuple[int, ...] = ()
     #: Calls that wait for what went to, or was taken from, another rank.
     missed: tuple[Call, ...] = ()
+    #: The two miss each other: they would be one message but for a tag or a group.
+    missing: bool = False
     #: That those of ``deviating`` did is no more than likely.
     likely: bool = False
 

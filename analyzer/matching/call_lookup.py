@@ -83,6 +83,7 @@ class CallLookup:
             stack=entries.stacks[stack] if stack >= 0 else (),
             created_ns=created if created > 0 else None,
             peer=peer,
+            tag=operation.tag,
             completed=completed,
         )
 
@@ -118,4 +119,4 @@ def plain_call(rank: int, pending: Pending, group: ProcessGroup) -> Call:
     peer = None
     if pending.seq is None and 0 <= other < len(group.members):
         peer = group.members[other]
-    return Call(rank=rank, group=group, seq=pending.seq, op=pending.op, peer=peer)
+    return Call(rank, group, pending.seq, pending.op, peer=peer, tag=pending.tag)

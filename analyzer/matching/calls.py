@@ -35,6 +35,8 @@ class Call:
     created_ns: int | None = None
     #: Global rank of the other side of a send or receive, None for any source.
     peer: int | None = None
+    #: Tag of a send or receive; 0 without one.
+    tag: int = 0
     #: True once it is proved to have finished.
     completed: bool = False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
@@ -28,6 +30,11 @@ def unmatched_findings(graph: WaitForGraph) -> list[Finding]:
 
 def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
     cause = Cause.P2P_DEADLOCK if cycle.p2p else Cause.GROUP_ORDER
+    how = "wait for each other"
+    if cycle.wrong_group:
+        cause = Cause.COLLECTIVE_MISMATCH
+        groups = " and ".join(dict.fromkeys(call.group.name for call in cycle.calls))
+        how = f"make the same call of the program in different groups, {groups}"
     # A ring of sends and receives is nobody's fault alone.
     culprits = sorted(cycle.ranks if cycle.p2p else cycle.deviating or cycle.candidates)
     calls = {call.rank: call for call in cycle.calls}
@@ -42,7 +49,7 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
         collective=collective_ref(first),
         location=location(first),
         confidence=_confidence(cycle),
-        summary=f"{name_ranks(cycle.ranks).capitalize()} wait for each other: {chain}.",
+        summary=f"{name_ranks(cycle.ranks).capitalize()} {how}: {chain}.",
         evidence=[observation(call, "waits in") for call in cycle.calls[:LISTED_ROWS]],
         advice=cause.advice,
     )
@@ -63,11 +70,7 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
     call, instead = unmatched.call, unmatched.instead
     sides = [call.rank] + ([instead.rank] if instead is not None else [])
     culprits = sorted(unmatched.deviating or sides)
-    where = f", which waits in {name_call(instead)}" if instead is not None else ""
-    if call.seq is not None and instead is not None:
-        where = f"; it waits in {name_call(instead)}"
     first = instead if instead is not None and culprits == [instead.rank] else call
-    peer = call.peer if call.peer is not None or instead is None else instead.rank
     return Finding(
         status=Status.HUNG,
         category=cause.category,
@@ -77,22 +80,42 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
         collective=collective_ref(call),
         location=location(first),
         confidence=_unmatched_confidence(unmatched),
-        summary=(
-            f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"
-            f"{_missed(unmatched)}."
-            if call.seq is None
-            else f"{name_ranks(culprits).capitalize()} left out {name_call(call)}, in which rank "
-            f"{call.rank} waits, and has finished many later operations since{where}."
-        ),
+        summary=_unmatched_summary(unmatched, culprits),
         evidence=[observation(c, "waits in") for c in (call, instead) if c is not None]
         + [observation(c, "waits in") for c in unmatched.missed if c is not instead],
         advice=cause.advice,
     )
 
 
+def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
+    call, instead = unmatched.call, unmatched.instead
+    if call.seq is not None:
+        where = f"; it waits in {name_call(instead)}" if instead is not None else ""
+        return (
+            f"{name_ranks(culprits).capitalize()} left out {name_call(call)}, in which rank "
+            f"{call.rank} waits, and has finished many later operations since{where}."
+        )
+    if unmatched.missing and instead is not None:
+        halves = (("groups", call.group.name, instead.group.name), ("tags", call.tag, instead.tag))
+        unlike = [f"{what} {one} and {other}" for what, one, other in halves if one != other]
+        return (
+            f"{name_ranks([call.rank, instead.rank]).capitalize()} miss each other: rank "
+            f"{call.rank} in {name_call(call)}, rank {instead.rank} in {name_call(instead)}"
+            f": by {' and '.join(unlike)}."
+        )
+    peer = call.peer if call.peer is not None or instead is None else instead.rank
+    where = f", which waits in {name_call(instead)}" if instead is not None else ""
+    return (
+        f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"
+        f"{_missed(unmatched)}."
+    )
+
+
 def _unmatched_confidence(unmatched: Unmatched) -> float:
     if not unmatched.deviating:
         return 0.5
+    if unmatched.missing:
+        return 0.95
     return 0.6 if unmatched.likely else 0.8
 
 

@@ -166,6 +166,6 @@ def test_a_message_that_was_left_out_in_the_loop_is_no_uneven_input() -> None:
     (cycle,) = known.graph.cycles
     receive = Call(1, known.graph.groups[0], None, "recv", peer=3)
     known.graph.cycles = [Cycle((3, 1), (cycle.calls[0], receive), False)]
-    known.graph.unmatched = [Unmatched(receive, cycle.calls[0], omitted=True)]
+    known.graph.unmatched = [Unmatched(receive, cycle.calls[0], (3,), likely=True)]
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [3])

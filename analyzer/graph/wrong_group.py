@@ -1,0 +1,67 @@
+"""Ranks that make the same call of the program on different groups: one has taken the wrong group.
+
+That is no order of groups: each of them enters one there.  Where a call goes over several groups
+in a loop, it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hanglab.analyzer.flight_recorder.columns import Entries, Frame
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.signatures import CODE
+
+
+@dataclass(frozen=True)
+class WrongGroup:
+    #: The one rank that never made the call on its group before; None where nothing tells.
+    deviating: int | None
+
+
+def find_wrong_group(
+    calls: Mapping[int, Call], indices: Mapping[int, int], lookup: CallLookup
+) -> WrongGroup | None:
+    """The wrong group in a ring of collectives, each rank's at an index of its entries.
+
+    None unless all of them are the same call by all lines that lead to it.
+    """
+    sites = {_lines(call.stack) for call in calls.values()}
+    site = next(iter(sites))
+    if len(sites) > 1 or not site or len({call.op for call in calls.values()}) > 1:
+        return None
+    if any(call.seq is None or _may_be_a_helper(call.stack) for call in calls.values()):
+        return None
+    used = {}
+    for rank, index in indices.items():
+        entries = lookup.entries(rank)
+        if entries is None:
+            return None
+        used[rank] = _groups_at(entries, index, site)
+        if len(used[rank]) > 1:
+            return None
+    new = [rank for rank, call in calls.items() if used[rank] and call.group.name not in used[rank]]
+    usual = [rank for rank, call in calls.items() if call.group.name in used[rank]]
+    one = len(new) == 1 and len(usual) == len(calls) - 1
+    return WrongGroup(new[0] if one else None)
+
+
+def _lines(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    return tuple(CODE.user_frames(stack))
+
+
+def _may_be_a_helper(stack: tuple[Frame, ...]) -> bool:
+    """True where only the innermost line is known, and that may be called from several."""
+    return len(stack) == 1 and stack[0].function != "<module>"
+
+
+def _groups_at(entries: Entries, index: int, site: tuple[Frame, ...]) -> set[str]:
+    """Groups on which a rank made a call before."""
+    here = {number for number, stack in enumerate(entries.stacks) if _lines(stack) == site}
+    return {
+        entries.group_names[int(entries.group[row])].name
+        for row in range(index)
+        if int(entries.stack[row]) in here
+    }

@@ -1,0 +1,74 @@
+"""The same call of the program on different groups, which is no order of groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from graph_rows import Row, columns, line_frames
+
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.verdict import Cause, Finding
+
+Called = tuple[str, int]
+"""Group and line; the last of a rank's has not finished."""
+
+
+def finding(ranks: Sequence[Sequence[Called]], *, outer: Sequence[int] = ()) -> Finding:
+    """``outer``: for each rank the line from which the one with the call is called."""
+    dumps = []
+    for rank, calls in enumerate(ranks):
+        numbers = Counter[str]()
+        rows = []
+        for index, (group, line) in enumerate(calls):
+            numbers[group] += 1
+            frames = line_frames(line)
+            if outer:
+                frames[-1]["line"] = outer[rank]
+            done = index < len(calls) - 1
+            extra = {"frames": frames}
+            rows.append(Row("all_reduce", numbers[group], group, done, line=line, extra=extra))
+        everybody = list(range(len(ranks)))
+        members = dict.fromkeys(("0", "1", "2"), everybody)
+        dumps.append(columns(rank, rows, members=members))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    return found
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+@pytest.mark.parametrize("steps", [2, 9])
+def test_of_two_the_one_whose_group_is_new_to_the_call(wrong: int, steps: int) -> None:
+    ranks = [[("1", 7)] * (steps + 1), [("1", 7)] * (steps + 1)]
+    ranks[wrong][-1] = ("2", 7)
+    found = finding(ranks)
+    assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [wrong])
+    assert "in different groups" in found.summary
+    assert found.location is not None and found.location.line == 7
+
+
+@pytest.mark.parametrize("wrong", [0, 3])
+def test_without_a_past_the_one_that_is_alone(wrong: int) -> None:
+    found = finding([[("2" if rank == wrong else "1", 7)] for rank in range(4)])
+    assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [wrong])
+
+
+def test_of_two_without_a_past_either_may_be_wrong() -> None:
+    found = finding([[("1", 7)], [("2", 7)]])
+    assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [0, 1])
+    assert found.confidence <= 0.6
+
+
+def test_a_call_that_goes_over_several_groups_has_an_order_of_them() -> None:
+    past = [("1", 7), ("2", 7)] * 3
+    found = finding([[*past, ("1", 7)], [*past, ("2", 7)]])
+    assert found.cause is Cause.GROUP_ORDER
+
+
+@pytest.mark.parametrize("outer", [(30, 40), ()])
+def test_calls_on_two_lines_are_two_calls(outer: tuple[int, ...]) -> None:
+    """On lines of their own, or of one function that is called from two."""
+    lines = (7, 7) if outer else (7, 8)
+    found = finding([[("1", lines[0])], [("2", lines[1])]], outer=outer)
+    assert (found.cause, found.culprits) == (Cause.GROUP_ORDER, [0, 1])
