@@ -420,7 +420,7 @@ class _Builder:
                     cycles.append(Cycle(ranks, tuple(calls.values()), all(p2p)))
                 continue
             if cycle.knot:
-                if all(p2p):
+                if all(place.any_source for place in cycle.places.values()):
                     cycles.append(Cycle(ranks, tuple(calls.values()), True))
                 else:
                     self._undecided.update(ranks)

@@ -69,9 +69,13 @@ def find_miscount(
         if waiting.seq is not None or len(members) > COMPARED_MEMBERS:
             continue
         past = [one for one in waiting.absent if one in places and places[one].seq is not None]
-        if not past:
+        answered = waiting.any_source and all(
+            one in places and places[one].peer == rank and rank in places[one].absent
+            for one in waiting.absent
+        )
+        if not (past or answered):
             continue
-        marks = places[past[0]].group.group.name
+        marks = places[past[0]].group.group.name if past else None
         standing = {one: first[0] for one in members if (first := waits.first(one))}
         messages = {
             one: exchanged
@@ -82,7 +86,9 @@ def find_miscount(
         if rank not in messages:
             continue
         found = (
-            _of_any_source(rank, waiting, messages)
+            _of_those_in_debt(rank, waiting, messages)
+            if answered
+            else _of_any_source(rank, waiting, messages)
             if waiting.any_source
             else _of_pair(rank, past[0], waiting, messages, _waiting_for(rank, waiting, waits))
         )
@@ -181,8 +187,31 @@ def _of_any_source(
     return Miscount(waiting, rank, few[0], few[0], likely=True)
 
 
+def _of_those_in_debt(
+    rank: int, waiting: OpenOperation, messages: Mapping[int, _Messages]
+) -> Miscount | None:
+    """Of those who wait for the answer of a rank that takes from anybody, who did not ask for it.
+
+    It has sent less for what it takes than all the others, who agree.
+    """
+    place = waiting.group.members.index(rank)
+    balance = {
+        one: messages[one].now[True, place] - messages[one].now[False, place]
+        for one in waiting.absent
+        if one in messages
+    }
+    counts = Counter(balance.values())
+    if len(balance) < len(waiting.absent) or len(counts) != 2:
+        return None
+    (usual, agreeing), (less, alone) = counts.most_common()
+    if agreeing < AGREEING_COUNTS or alone != 1 or less >= usual:
+        return None
+    (debtor,) = (one for one, count in balance.items() if count == less)
+    return Miscount(waiting, rank, debtor, debtor, likely=True)
+
+
 def _messages_of(
-    rank: int, waiting: OpenOperation, place: OpenOperation, marks: str, lookup: CallLookup
+    rank: int, waiting: OpenOperation, place: OpenOperation, marks: str | None, lookup: CallLookup
 ) -> _Messages | None:
     """What a rank exchanged in the group of ``waiting``, round by round."""
     entries = lookup.entries(rank)
@@ -196,7 +225,7 @@ def _messages_of(
 
 
 def _rounds(
-    entries: Entries, group: str, marks: str, place: OpenOperation, rank: int, whole: bool
+    entries: Entries, group: str, marks: str | None, place: OpenOperation, rank: int, whole: bool
 ) -> Iterator[Counter[_Use]]:
     """Messages of a rank in ``group``, from one collective of ``marks`` to the next, latest first.
 
@@ -216,7 +245,7 @@ def _rounds(
         yield _counted(entries, np.flatnonzero(mine[before + 1 : after]) + before + 1)
 
 
-def _of_group(entries: Entries, names: list[str], name: str) -> Bool:
+def _of_group(entries: Entries, names: list[str], name: str | None) -> Bool:
     found: Bool = np.isin(
         entries.group, [number for number, one in enumerate(names) if one == name]
     )

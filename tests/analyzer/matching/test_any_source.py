@@ -161,3 +161,39 @@ def test_who_takes_one_more_than_in_each_round_before_took_too_many(size: int) -
 def test_without_rounds_one_receive_more_than_there_are_messages_accuses_nobody() -> None:
     graph = graph_of(round_of([1, 1], 3, done=False))
     assert synchronization_findings(graph) == []
+
+
+def served_round(size: int, *, ask: Sequence[int], answer: Sequence[int]) -> dict[int, Halves]:
+    """Workers of ``ask`` send to rank 0, which takes that, and answers those of ``answer``."""
+    ranks: dict[int, Halves] = {0: takes(0, len(ask), held=False)}
+    ranks[0] = [*ranks[0], *[(f"send 0->{rank}", True) for rank in answer]]
+    for rank in range(1, size):
+        sent = [(f"send {rank}->0", True)] if rank in ask else []
+        ranks[rank] = [*sent, (f"recv {rank}<-0", rank in answer)]
+    return ranks
+
+
+@pytest.mark.parametrize("rounds", [0, 4])
+@pytest.mark.parametrize("size", [4, 6])
+def test_the_worker_that_waits_for_the_answer_to_what_it_never_asked(
+    size: int, rounds: int
+) -> None:
+    workers = list(range(1, size))
+    whole = served_round(size, ask=workers, answer=workers)
+    last = served_round(size, ask=[one for one in workers if one != 2], answer=[])
+    last[0] = [*last[0], ("recv 0<--1", False)]
+    finding = only_finding(
+        graph_of({rank: [*whole[rank] * rounds, *last[rank]] for rank in range(size)})
+    )
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [2])
+
+
+def test_whom_nobody_answers_has_asked_as_all_others_have() -> None:
+    """Rank 0 forgot rank 2's answer, which stays one round behind: 2 owes nothing."""
+    whole = served_round(4, ask=[1, 2, 3], answer=[1, 2, 3])
+    last = served_round(4, ask=[1, 2, 3], answer=[1, 3])
+    for rank in (1, 3):
+        last[rank] = [*last[rank], (f"send {rank}->0", True), (f"recv {rank}<-0", False)]
+    last[0] = [*last[0], *takes(0, 3, held=True)]
+    graph = graph_of({rank: [*whole[rank] * 4, *last[rank]] for rank in range(4)})
+    assert synchronization_findings(graph) == []
