@@ -42,6 +42,9 @@ def find_wrong_group(
         used[rank] = _groups_at(entries, index, site)
         if len(used[rank]) > 1:
             return None
+    if not any(used.values()) and len({call.arguments.input_sizes for call in calls.values()}) > 1:
+        # Each comes with what belongs to its group: the first round of a loop over several.
+        return None
     new = [rank for rank, call in calls.items() if used[rank] and call.group.name not in used[rank]]
     usual = [rank for rank, call in calls.items() if call.group.name in used[rank]]
     one = len(new) == 1 and len(usual) == len(calls) - 1

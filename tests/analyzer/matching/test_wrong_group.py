@@ -16,8 +16,13 @@ Called = tuple[str, int]
 """Group and line; the last of a rank's has not finished."""
 
 
-def finding(ranks: Sequence[Sequence[Called]], *, outer: Sequence[int] = ()) -> Finding:
-    """``outer``: for each rank the line from which the one with the call is called."""
+def finding(
+    ranks: Sequence[Sequence[Called]], *, outer: Sequence[int] = (), sizes: Sequence[int] = ()
+) -> Finding:
+    """``outer``: for each rank the line from which the one with the call is called.
+
+    ``sizes``: for each rank the size of its last tensor.
+    """
     dumps = []
     for rank, calls in enumerate(ranks):
         numbers = Counter[str]()
@@ -29,7 +34,10 @@ def finding(ranks: Sequence[Sequence[Called]], *, outer: Sequence[int] = ()) -> 
                 frames[-1]["line"] = outer[rank]
             done = index < len(calls) - 1
             extra = {"frames": frames}
-            rows.append(Row("all_reduce", numbers[group], group, done, line=line, extra=extra))
+            size = [[4 if done or not sizes else sizes[rank]]]
+            rows.append(
+                Row("all_reduce", numbers[group], group, done, size, line=line, extra=extra)
+            )
         everybody = list(range(len(ranks)))
         members = dict.fromkeys(("0", "1", "2"), everybody)
         dumps.append(columns(rank, rows, members=members))
@@ -72,3 +80,8 @@ def test_calls_on_two_lines_are_two_calls(outer: tuple[int, ...]) -> None:
     lines = (7, 7) if outer else (7, 8)
     found = finding([[("1", lines[0])], [("2", lines[1])]], outer=outer)
     assert (found.cause, found.culprits) == (Cause.GROUP_ORDER, [0, 1])
+
+
+def test_the_first_round_of_a_loop_over_groups_comes_with_what_belongs_to_each() -> None:
+    found = finding([[("1", 7)], [("2", 7)]], sizes=[4, 64])
+    assert found.cause is Cause.GROUP_ORDER
