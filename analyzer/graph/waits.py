@@ -328,6 +328,9 @@ def _open_besides(
         own = pending.thread == thread
         if other.seq is None or not other.absent or (own and pending.held):
             return None
+        if other.group is waiting.group:
+            # A group's operations come one after the other: that one is what it waits for.
+            return None
         # A thread that works seldom may be one that the main thread has yet to start.
         if not own and thread != summary.thread:
             return None
@@ -338,10 +341,13 @@ def _open_besides(
 def _passed(rank: int, waiting: OpenOperation, waits: OpenOperations) -> frozenset[_Open]:
     """Operations that a waiter has open and did not wait for before it came here."""
     here = waiting.waiters[rank]
+    mine = waits.by_rank[rank]
+    if any(p.order < here.order and other.group is waiting.group for p, other in mine):
+        return frozenset()
     posted = {(key, True) for key in waits.posted.get(rank, ())}
     earlier = (
         (other.key, pending.thread == here.thread)
-        for pending, other in waits.by_rank[rank]
+        for pending, other in mine
         if other.seq is not None
         and other is not waiting
         and (pending.order < here.order or pending.thread != here.thread)

@@ -100,3 +100,22 @@ def test_groups_in_opposite_order_stay_that() -> None:
     )
     (finding,) = synchronization_findings(graph)
     assert finding.cause is Cause.GROUP_ORDER
+
+
+def test_what_is_queued_behind_the_same_open_operation_misses_nobody_else() -> None:
+    """All have a step open, for which rank 2 stopped, and issued different numbers of later ones.
+
+    Savers that finish meanwhile show that their devices went on, which is no proof that what is
+    queued behind the step has begun.
+    """
+    saves: list[Called] = [("barrier", "1", SAVER, True)]
+    queued: Called = ("all_reduce", "0", MAIN, False)
+    ranks = [
+        [*steps(3), *[queued] * 4, *saves],
+        [*steps(3), *[queued] * 2, *saves],
+        [*steps(3), *saves],
+        [*steps(3), *[queued] * 3, *saves],
+    ]
+    graph = build_wait_for_graph([dump_of(r, calls, 4, "nccl") for r, calls in enumerate(ranks)])
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
