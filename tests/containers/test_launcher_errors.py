@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import secrets
 import select
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -191,18 +193,21 @@ def test_a_name_that_is_taken(
     engine: DockerClient,
     launcher: DockerLauncher,
 ) -> None:
-    tokens = ["aaaa0000", "aaaa0000", "bbbb0000"]
-    monkeypatch.setattr(containers.secrets, "token_hex", lambda size: tokens.pop(0))
+    # Another run of the tests may have the same engine, and other threads draw tokens, too.
+    first, other = secrets.token_hex(4), secrets.token_hex(4)
+    tokens = [first, first, other]
+    drawn = SimpleNamespace(token_hex=lambda size: tokens.pop(0))
+    monkeypatch.setattr(containers, "secrets", drawn)
     monkeypatch.setattr(
         "hanglab.harness.launchers.docker.launcher.new_runtime_dir",
         lambda: tmp_path / f"shared-{len(tokens)}",
     )
-    taken = engine.containers.create(image_name(), name="hanglab-program-aaaa0000-node1")
+    taken = engine.containers.create(image_name(), name=f"hanglab-program-{first}-node1")
     try:
         with running(launcher, make_plan(tmp_path, TELLS)) as job:
-            assert job.hosts.network.name == "hanglab-program-bbbb0000"
+            assert job.hosts.network.name == f"hanglab-program-{other}"
             all_exits(job)
-        tokens[:] = ["aaaa0000"] * 3
+        tokens[:] = [first] * 3
         with pytest.raises(errors.ContainerNameTaken, match="already in use") as raised:
             launcher.start(make_plan(tmp_path, TELLS))
         assert "hanglab clean" in raised.value.advice
