@@ -66,7 +66,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[[int], Agent]]:
 
 def test_questions_to_a_file_server_below_a_rank_are_no_movement(reader, watch):
     agent = watch(reader().pid)
-    captured = agent.wait("captured", patience=20)
+    captured = agent.wait("captured")
     assert captured["trigger"]["kind"] == "no_progress"
     agent.finish()
 
