@@ -65,7 +65,11 @@ def conclude(facts: CaseFacts) -> Verdict:
             proposals += _run(heuristic, facts)
         except Exception as error:
             failed.append(Unusable(f"heuristic {name}", f"{type(error).__name__}: {error}"))
-    facts.inputs.unusable += [one for one in failed if one not in facts.inputs.unusable]
+    unusable = facts.inputs.unusable
+    unusable += [one for one in failed if one not in unusable]
+    known = {one.file for one in unusable}
+    # Of files that only a heuristic reads.
+    unusable += [Unusable(str(file), why) for file, why in facts.problems if str(file) not in known]
     _, verdict = decide(facts, check_hypotheses(facts, proposals))
     verdict = verdict or healthy(facts) or undecided(facts)
     if verdict.status is Status.CORRUPT and _hangs(facts):

@@ -174,7 +174,9 @@ def _view(rank: RankCase, job: JobRecord | None) -> RankView:
 
 def _hosts(reader: CaseReader) -> dict[str, HostView]:
     return {
-        name: HostView(name, host.samples, host.read(files.NCCL_RAS), host.read(files.CONTAINER))
+        name: HostView(
+            name, host.samples, host.read(files.NCCL_RAS), host.read(files.CONTAINER), host
+        )
         for name, host in reader.hosts.items()
     }
 
@@ -226,6 +228,7 @@ def from_case(path: Path) -> CaseFacts:
         dumps={dump.rank: dump for dump in dumps},
         case=True,
         inputs=_inputs(list(views), list(expected), unusable),
+        problems=reader.problems,
     )
 
 

@@ -22,6 +22,7 @@ from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import CollectiveRef, Inputs, Location
 from hanglab.recorder.case.file_kinds import EvidenceFile
+from hanglab.recorder.case.folders import Problems
 from hanglab.recorder.case.host_records import ConnectionSample, RankLoad
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.case.reader import RankCase
@@ -233,6 +234,8 @@ class CaseFacts:
     #: True if this is a Case; a bare folder of dumps has no host, stack or exit evidence.
     case: bool = False
     inputs: Inputs = field(default_factory=Inputs)
+    #: What could not be used of files of the Case; it grows with each that is read.
+    problems: Problems = field(default_factory=list)
 
     @property
     def stuck(self) -> bool:

@@ -12,6 +12,7 @@ from hanglab.analyzer.facts.thresholds import (
     SCARCE_MEMORY_SAMPLES,
     SCARCE_MEMORY_SHARE,
 )
+from hanglab.recorder.case.file_kinds import EvidenceFile
 from hanglab.recorder.case.host_records import (
     CpuGroup,
     FileSystem,
@@ -20,8 +21,10 @@ from hanglab.recorder.case.host_records import (
     PidsGroup,
     RankLoad,
 )
+from hanglab.recorder.case.reader import HostCase
 from hanglab.recorder.case.records import Container
 
+Content = TypeVar("Content")
 ControlGroup = TypeVar("ControlGroup", CpuGroup, MemoryGroup, PidsGroup)
 
 
@@ -53,6 +56,12 @@ class HostView:
     nccl: dict[str, Any] | None = None
     #: What the container engine said of it at the capture, where it is a container.
     container: Container | None = None
+    #: The host in its Case; None for a bare folder of dumps.
+    case: HostCase | None = None
+
+    def read(self, file: EvidenceFile[Content]) -> Content:
+        """A file of the host's that nothing here stands for; empty without a Case."""
+        return file.empty if self.case is None else self.case.read(file)
 
     @property
     def latest(self) -> HostSample | None:

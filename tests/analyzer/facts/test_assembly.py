@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.assembly import from_case
+from hanglab.analyzer.facts.host import HostView
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.records import (
     Clock,
     Exit,
+    HostRecord,
     JobRecord,
     ProcessSample,
     Python,
@@ -37,6 +40,25 @@ def rank(tmp_path: Path) -> Path:
 
 def view_of(rank: Path):  # type: ignore[no-untyped-def]
     return from_case(rank.parents[3]).ranks[0]
+
+
+def test_a_file_that_only_a_heuristic_reads_is_unusable_where_damaged(rank: Path) -> None:
+    (rank / files.FILE_LOCKS.name).write_text('{"pid": 7}\nno JSON\n')
+    facts = from_case(rank.parents[3])
+    assert not facts.inputs.unusable
+    for verdict in (conclude(facts), conclude(facts)):
+        first, second = verdict.inputs.unusable
+        assert first.file == second.file == str(rank / files.FILE_LOCKS.name)
+        assert (first.reason[:17], second.reason[:17]) == ("line 1 is damaged", "line 2 is damaged")
+
+
+def test_detectors_read_the_files_of_ranks_and_of_hosts(rank: Path) -> None:
+    write(rank.parents[1], files.HOST, HostRecord("host", 2, 1 << 30, "6.1", Clock(1_000, 1_000)))
+    facts = from_case(rank.parents[3])
+    host = facts.host_of(0).read(files.HOST)
+    assert host is not None and host.cpus == 2
+    assert facts.ranks[0].read(files.EXIT) is None
+    assert HostView().read(files.HOST) is None
 
 
 @pytest.mark.parametrize(("at", "count"), [(4_000, 1), (6_000, 0)])
