@@ -23,6 +23,8 @@ from hanglab.analyzer.operations import op_of
 Key = tuple[int, ...]
 #: An operation, and whether the thread that issued it is the one that issues another.
 _Open = tuple[Key, bool]
+#: Rank -> thread -> order of its oldest operation that none of its later ones has overtaken.
+_Oldest = dict[int, dict[str, int]]
 
 
 @dataclass
@@ -124,12 +126,21 @@ class OpenOperations:
         mine = self.held(rank)
         if rank in self.unordered or rank in self.unsettled:
             return [waiting for _, waiting in mine]
-        return [waiting for pending, waiting in mine if pending.order == mine[0][0].order]
+        oldest = oldest_of(mine)
+        return [waiting for pending, waiting in mine if pending.order == oldest[pending.thread]]
 
     def held(self, rank: int) -> list[tuple[Pending, OpenOperation]]:
         """The rank's unfinished operations that none of its later ones has overtaken, if any."""
         mine = self.by_rank.get(rank, [])
         return [one for one in mine if not one[0].overtaken] or mine
+
+
+def oldest_of(mine: list[tuple[Pending, OpenOperation]]) -> dict[str, int]:
+    """The order of each thread's oldest operation: threads of a rank do not queue."""
+    found: dict[str, int] = {}
+    for pending, _ in mine:
+        found[pending.thread] = min(pending.order, found.get(pending.thread, pending.order))
+    return found
 
 
 def find_waits(
@@ -145,7 +156,7 @@ def find_waits(
         for rank, mine in waits.by_rank.items()
         if all(pending.overtaken for pending, _ in mine)
     }
-    oldest = {rank: waits.held(rank)[0][0].order for rank in waits.by_rank}
+    oldest = {rank: oldest_of(waits.held(rank)) for rank in waits.by_rank}
     # gloo has no streams: operations that overlap do not hold each other up.
     unordered = {rank for rank in waits.by_rank if merged.ranks[rank].gloo}
     waits.unordered = unordered
@@ -163,7 +174,7 @@ def find_waits(
             rank
             for rank, pending in waiting.waiters.items()
             if (
-                pending.order == oldest[rank]
+                pending.order == oldest[rank].get(pending.thread)
                 or (rank in unordered and not pending.overtaken)
                 or rank in waits.unsettled
             )
@@ -234,13 +245,13 @@ def _complete_collective(waiting: OpenOperation) -> None:
         waiting.absent = []
 
 
-def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: dict[int, int]) -> None:
+def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: _Oldest) -> None:
     if waiting.seq is not None:
         if len(waiting.waiters) > 1 and not waiting.finished:
             waiting.behind = [
                 rank
                 for rank, pending in waiting.waiters.items()
-                if oldest[rank] < pending.order < UNORDERED
+                if oldest[rank].get(pending.thread, UNORDERED) < pending.order < UNORDERED
             ]
         return
     peer = waiting.peer
@@ -266,7 +277,7 @@ def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: dict[int
             return
 
 
-def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: dict[int, int]) -> None:
+def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: _Oldest) -> None:
     """A peer finished it and everybody has entered it: what holds a rank up is its own.
 
     Unless that is queued behind an older operation that it has not finished.
@@ -288,7 +299,7 @@ def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: dict[in
         waits.stopped.update(
             rank
             for rank, pending in waiting.waiters.items()
-            if pending.order == oldest[rank] or rank in waits.unordered
+            if pending.order == oldest[rank].get(pending.thread) or rank in waits.unordered
         )
 
 

@@ -119,3 +119,18 @@ def test_what_is_queued_behind_the_same_open_operation_misses_nobody_else() -> N
     graph = build_wait_for_graph([dump_of(r, calls, 4, "nccl") for r, calls in enumerate(ranks)])
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_operations_of_two_threads_do_not_queue_behind_each_other(first: int) -> None:
+    """Everybody has entered both; on one rank the saver was sooner than the main thread."""
+    both: list[Called] = [("all_reduce", "0", MAIN, False), ("barrier", "1", SAVER, False)]
+    ranks = [[*steps(3), *both] for _ in range(3)]
+    ranks[first] = [*steps(3), *both[::-1]]
+    graph = build_wait_for_graph([dump_of(r, calls, 3, "nccl") for r, calls in enumerate(ranks)])
+    assert synchronization_findings(graph) == []
+    # Of one thread that is what swapped them.
+    alone = [[(op, group, MAIN, done) for op, group, _, done in calls] for calls in ranks]
+    graph = build_wait_for_graph([dump_of(r, calls, 3, "nccl") for r, calls in enumerate(alone)])
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.GROUP_ORDER, [first])
