@@ -11,6 +11,7 @@ from hanglab.analyzer.causes.synchronization.divergence import (
 )
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED, UNSETTLED
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
+from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.stack_position import StackPlace
@@ -275,7 +276,13 @@ def _a_later_look(facts: CaseFacts) -> str:
 
 def _stalled(facts: CaseFacts) -> str:
     graph = facts.graph
-    op = graph.stalled[0].call.op
+    first = graph.stalled[0].call
+    op = first.op
+    if first.seq is None:
+        return (
+            f"Rank {first.rank}'s {name_call(first)} has its other half and does not finish; what "
+            "either of them is queued behind, the network, or a device cannot be told apart."
+        )
     if any(view.failed for view in facts.ranks.values()):
         return (
             f"All ranks were inside the same {op} when the job failed, and nothing that they left "

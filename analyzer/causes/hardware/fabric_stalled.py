@@ -31,6 +31,8 @@ def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
     if not facts.stuck or not facts.graph.stalled or facts.graph.sinks:
         return
     call = facts.graph.stalled[0].call
+    if call.seq is None:
+        return  # two are in it, and others elsewhere
     members = [facts.ranks.get(rank) for rank in call.group.members]
     backends = {g.backend for v in members if v for g in v.groups if g.id == call.group.name}
     enqueued = [any(one.enqueued for one in backends_in(setting)) for setting in backends]

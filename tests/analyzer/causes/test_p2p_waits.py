@@ -153,3 +153,14 @@ def test_a_message_to_the_wrong_neighbour_is_unmatched() -> None:
     ]
     verdict = judged(views)
     assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [2])
+
+
+def test_a_message_that_has_both_halves_is_no_operation_of_everybody() -> None:
+    views = [
+        issue(waiting(0), held=("send", 1, 0)),
+        issue(waiting(1), held=("recv", 0, 0)),
+        issue(waiting(2), held=("recv", 1, 0)),
+    ]
+    verdict = judged(views)
+    assert verdict.status is Status.INCONCLUSIVE
+    assert verdict.summary.startswith("Rank 0's send to rank 1 (default_pg) has its other half")
