@@ -17,7 +17,7 @@ from hanglab.harness import Cause, Expect, scenario
 )
 def stopped_beside_saver(job):
     savers = dist.new_group(list(range(job.world_size)), group_desc="savers")
-    uploads = queue.Queue()
+    uploads: queue.Queue[str] = queue.Queue()
     saver = None
     for step in job.steps(21):
         with job.section("compute"):
