@@ -1,60 +1,79 @@
-"""Share of random trials on which the analyzer is right, inconclusive or wrong.
+"""How often the analyzer is right, inconclusive or wrong on trials.
 
-    python benchmarks/oracle.py [--cases 10000] [--seed 0] [--largest 64] [--jobs 2]
+    python benchmarks/oracle.py [--cases 10000] [--seed 0] [--jobs 2] [--by shape fault]
 
-Prints the shares; of the inconclusive ones those that name candidates, the culprit
-among them, and those that the oracle says could have been decided.  Exit code 1
-if any is wrong, or if more than 0.1 % of the decidable are inconclusive.
+Trials are programs of threads on NCCL and gloo, played by a player of its own, with faults and
+losses (tests/trials); their truth says which are decidable.  Prints a table by shape and fault,
+or by loss, and the first seeds of what is not right: `python -m tests.trials.judging --show SEED`.
+Exit code 1 if a verdict is wrong, or if over 1 % of the decidable are inconclusive.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from os import cpu_count
-from random import Random
+from pathlib import Path
+from time import process_time
+from typing import NamedTuple
 
-from hanglab.analyzer.causes.graph_findings import synchronization_findings
-from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.program.oracle import TrialJudgement, decidable, judge
-from hanglab.analyzer.program.trials import random_trial
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-#: (kind, judgement, something was found, decidable, seed)
-Result = tuple[str, str, bool, bool, int]
+from tests.trials.judging import Judgement, describe, try_seed
 
-
-def try_seed(seed: int, largest: int) -> Result | None:
-    trial = random_trial(Random(seed), largest=largest)
-    if trial is None:
-        return None
-    graph = build_wait_for_graph(trial.dumps(), expected=range(trial.run.program.world_size))
-    findings = synchronization_findings(graph)
-    judgement = judge(trial, findings)
-    kind = trial.fault.kind if trial.fault is not None else "healthy"
-    return kind, judgement.value, bool(findings), decidable(trial), seed
+#: Judgements that no verdict may get.
+FALSE = (Judgement.WRONG, Judgement.CAUSE, Judgement.GUESS, Judgement.INNOCENT)
 
 
-def try_seeds(seeds: range, largest: int) -> list[Result]:
-    return [result for seed in seeds if (result := try_seed(seed, largest)) is not None]
+class Result(NamedTuple):
+    seed: int
+    shape: str
+    fault: str
+    loss: str
+    decidable: bool
+    judgement: Judgement
+    #: Truth and verdict in one line, where the judgement is not good.
+    text: str
+    #: The cause that the verdict names.
+    cause: str
 
 
-def results(cases: int, first: int, largest: int, jobs: int) -> Iterator[Result]:
-    """The first ``cases`` trials that there are from seed ``first`` on."""
-    block, found = 50, 0
+def judge_seeds(seeds: range) -> tuple[list[Result], float]:
+    """Results, and the processor time that they took, in seconds."""
+    found, began = [], process_time()
+    for seed in seeds:
+        result = try_seed(seed)
+        if result is None:
+            continue
+        trial, verdict, judgement = result
+        good = judgement in (Judgement.RIGHT, Judgement.INCONCLUSIVE)
+        found.append(
+            Result(
+                seed, trial.shape, trial.fault if len(trial.faults) < 2 else "two",
+                "+".join(sorted(trial.loss.kinds)) or "none", trial.decidable, judgement,
+                "" if good else describe(*result), verdict.cause.value if verdict.cause else "",
+            )
+        )  # fmt: skip
+    return found, process_time() - began
+
+
+def results(cases: int, first: int, jobs: int) -> Iterator[tuple[list[Result], float]]:
+    """Blocks of results, until there are that many cases."""
+    block, found, following = 50, 0, first
     with ProcessPoolExecutor(jobs) as pool:
         running = []
-        following = first
         while found < cases:
             while len(running) < 4 * jobs:
-                seeds = range(following, following + block)
-                running.append(pool.submit(try_seeds, seeds, largest))
+                running.append(pool.submit(judge_seeds, range(following, following + block)))
                 following += block
-            for result in running.pop(0).result():
-                if found < cases:
-                    found += 1
-                    yield result
+            made, took = running.pop(0).result()
+            kept = made[: cases - found]
+            found += len(kept)
+            yield kept, took
         for future in running:
             future.cancel()
 
@@ -63,39 +82,44 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--largest", type=int, default=64, help="largest world size")
     parser.add_argument("--jobs", type=int, default=cpu_count() or 1, help="processes")
+    parser.add_argument("--by", nargs="+", default=["shape", "fault"], choices=Result._fields)
+    parser.add_argument("--examples", type=int, default=20, help="seeds shown a judgement")
+    parser.add_argument("--false", type=Path, help="file for a line of each that is not right")
     options = parser.parse_args()
-    table: dict[str, Counter[str]] = {}
-    examples: dict[str, list[int]] = {"wrong": [], "missed": []}
-    trials = results(options.cases, options.seed, options.largest, options.jobs)
-    for kind, judgement, found, could, seed in trials:
-        counts = table.setdefault(kind, Counter())
-        counts[judgement] += 1
-        counts["decidable"] += could
-        counts["candidates"] += found and judgement == TrialJudgement.INCONCLUSIVE
-        if judgement == TrialJudgement.WRONG:
-            examples["wrong"].append(seed)
-        if could and judgement == TrialJudgement.INCONCLUSIVE:
-            counts["missed"] += 1
-            examples["missed"].append(seed)
-    columns = ("right", "inconclusive", "wrong", "candidates", "decidable", "missed")
-    print(f"{'fault':16}" + "".join(f"{name:>14}" for name in ("cases", *columns)))
-    total: Counter[str] = Counter()
-    for kind, counts in sorted(table.items()):
-        total += counts
-        cases = sum(counts[name] for name in columns[:3])
-        print(f"{kind:16}{cases:14}" + "".join(f"{counts[name]:14}" for name in columns))
-    cases = sum(total[name] for name in columns[:3])
-    print(f"{'all':16}{cases:14}" + "".join(f"{total[name]:14}" for name in columns))
-    for name in columns[:3]:
-        print(f"{name}: {total[name] / cases:.2%}")
-    missed = total["missed"] / max(1, total["decidable"])
+    table: dict[tuple[str, ...], Counter[str]] = {}
+    bad: list[Result] = []
+    seconds = 0.0
+    for block, took in results(options.cases, options.seed, options.jobs):
+        seconds += took
+        for result in block:
+            key = tuple(str(getattr(result, name)) for name in options.by)
+            counts = table.setdefault(key, Counter())
+            counts[result.judgement.value] += 1
+            counts["decidable"] += result.decidable
+            if result.text:
+                bad.append(result)
+    print_table(table)
+    total = sum(table.values(), Counter())
+    cases = sum(total[j.value] for j in Judgement)
+    for judgement in (*FALSE, Judgement.MISSED):
+        texts = [result.text for result in bad if result.judgement is judgement]
+        print(*texts[: options.examples], sep="\n")
+    if options.false:
+        options.false.write_text("".join(json.dumps(r._asdict()) + "\n" for r in bad))
+    missed = total[Judgement.MISSED.value] / max(1, total["decidable"])
     print(f"inconclusive although decidable: {missed:.3%} of {total['decidable']}")
-    for name, seeds in examples.items():
-        if seeds:
-            print(f"{name} seeds: {seeds[:20]}")
-    return 1 if total["wrong"] or missed > 0.001 else 0
+    print(f"{cases} cases, {seconds / max(1, cases) * 1e3:.0f} ms of processor time each")
+    return 1 if any(total[j.value] for j in FALSE) or missed > 0.01 else 0
+
+
+def print_table(table: dict[tuple[str, ...], Counter[str]]) -> None:
+    columns = [*(judgement.value for judgement in Judgement), "decidable"]
+    print(f"{'':34}" + "".join(f"{name:>13}" for name in ("cases", *columns)))
+    rows = [(" ".join(key), counts) for key, counts in sorted(table.items())]
+    for name, counts in [*rows, ("all", sum(table.values(), Counter()))]:
+        cases = sum(counts[judgement.value] for judgement in Judgement)
+        print(f"{name:34}{cases:13}" + "".join(f"{counts[c]:13}" for c in columns))
 
 
 if __name__ == "__main__":

@@ -1,82 +1,249 @@
-"""Flight Recorder dumps of a play, as torch pickles them on NCCL (format 2.10)."""
+"""Flight Recorder dumps of a play, as torch writes them: on NCCL, on gloo, by version."""
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
-from math import inf
+from dataclasses import dataclass
+from math import ceil, inf
 from pathlib import Path
 
-from .player import Play
+from .losses import Loss
+from .player import Play, Played
+from .programs import Group, Issue, Program, issues_of
 
 START_NS = 1_795_222_000_000_000_000
-#: After which NCCL's watchdog gives up, and has dumps written.
-TIMEOUT_S = 600.0
+#: Milliseconds between two looks of NCCL's watchdog, which retires what has ended.
+WATCHDOG_MS = 100.0
+#: How long after the job its files were copied, where they lost their times.
+COPIED_S = 86_400.0
 
 
-def write_dumps(play: Play, folder: Path, moment: float = inf) -> None:
-    """One file a rank, of the state at ``moment`` (milliseconds after the start).
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a ring; ``part`` is None for the end of a batch."""
 
-    Without a moment they are written ten minutes after anything happened, as by a watchdog.
-    """
-    events = [t for mine in play.operations for one in mine for t in (one.created, one.done)]
-    last = max((t for t in events if t < inf), default=0.0)
-    written_s = START_NS / 1e9 + (last / 1e3 + TIMEOUT_S if moment == inf else moment / 1e3)
-    for rank in range(len(play.program.ranks)):
-        path = folder / f"rank_{rank}"
-        path.write_bytes(pickle.dumps(dump(play, rank, moment), 2))
+    played: Played
+    part: Issue | None
+    group: str
+    collective: int
+    p2p: int
+    operation: int
+    state: str
+    retired: bool
+
+    @property
+    def name(self) -> str:
+        return "coalesced" if self.part is None else self.part.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    entries: list[Entry]  # those that are left
+    dropped: int
+    #: For each group: collectives issued, and those that the watchdog saw end.
+    status: dict[str, tuple[int, int]]
+
+
+def moment_of(play: Play, rank: int, loss: Loss) -> float:
+    """Milliseconds after the start at which the rank was dumped, never ``inf``."""
+    return min(loss.moments[rank], play.last_event + loss.waited_s * 1e3)
+
+
+def is_visible(program: Program, issue: Issue, loss: Loss) -> bool:
+    """Buffers hold the operation at all."""
+    if program.groups[issue.group].backend == "nccl":
+        return True
+    if issue.peer is not None:
+        return False  # Gloo's buffers have no point-to-point; only the numbers show it.
+    nccl = any(group.backend == "nccl" for group in program.groups.values())
+    return not nccl or loss.gloo_beside
+
+
+def ring_of(play: Play, rank: int, loss: Loss) -> Ring:
+    """What the rank's buffer holds at its moment."""
+    program, moment = play.program, moment_of(play, rank, loss)
+    counts: dict[str, list[int]] = {}
+    ended: dict[str, int] = {}
+    entries: list[Entry] = []
+    nccl = any(group.backend == "nccl" for group in program.groups.values())
+    for played in play.operations[rank]:
+        if played.created > moment:
+            break
+        group = played.group
+        gloo = program.groups[group].backend == "gloo"
+        if gloo and nccl and not loss.gloo_beside:
+            continue
+        count = counts.setdefault(group, [0, 0, 0])
+        parts = issues_of(played.step)
+        p2p = parts[0].peer is not None
+        batch = played.step is not parts[0]
+        count[1 if p2p else 0] += 1
+        done = played.done <= moment
+        seen = ceil(played.done / WATCHDOG_MS) * WATCHDOG_MS <= moment if done else False
+        if gloo:
+            seen = done
+        if not p2p:
+            ended[group] = ended.get(group, 0) + seen
+        state = "scheduled"
+        if done and not gloo:
+            state = "completed"
+        elif not gloo and loss.timing and played.started <= moment:
+            state = "started"
+        for part in parts:
+            count[2] += 1
+            if not is_visible(program, part, loss):
+                continue
+            entries.append(
+                Entry(
+                    played, part, group, count[0], count[1] if p2p else 0, count[2],
+                    "scheduled" if batch else state, seen and not batch,
+                )
+            )  # fmt: skip
+        if batch and not gloo:
+            entries.append(Entry(played, None, group, count[0], count[1], count[2], state, seen))
+    size = loss.rings[rank]
+    kept = entries[-size:]
+    if loss.active_only:
+        kept = [entry for entry in kept if not (entry.state == "completed" or entry.retired)]
+    status = {group: (count[0], ended.get(group, 0)) for group, count in counts.items()}
+    return Ring(kept, max(0, len(entries) - size), status)
+
+
+def write_dumps(
+    play: Play, folder: Path, loss: Loss, *, prefix: str = "rank_", later_s: float = 0
+) -> None:
+    """One file a rank; ``later_s`` shifts all times, for jobs that ran after another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(play.program.size):
+        if rank in loss.missing:
+            continue
+        in_json = rank in loss.json
+        path = folder / f"{prefix}{rank}{'.json' if in_json else ''}"
+        value = dump(play, rank, loss, start_ns=START_NS + int(later_s * 1e9))
+        path.write_bytes(json.dumps(as_json(value)).encode() if in_json else pickle.dumps(value, 2))
+        written_s = START_NS / 1e9 + later_s + moment_of(play, rank, loss) / 1e3
+        if not loss.file_times:
+            written_s = START_NS / 1e9 + COPIED_S + rank / 100
         os.utime(path, (written_s, written_s))
 
 
-def dump(play: Play, rank: int, moment: float = inf) -> dict[str, object]:
-    groups = {name: members for name, members in play.program.groups.items() if rank in members}
-    ids = {name: number for number, name in enumerate(sorted(play.program.groups))}
-    counts = {name: [0, 0, 0] for name in groups}  # collectives, point-to-point, all
-    done = dict.fromkeys(groups, 0)
-    entries: list[dict[str, object]] = []
-    for played in sorted(play.operations[rank], key=lambda played: played.created):
-        if played.created > moment:
-            continue
-        issue, ended = played.issue, played.done < inf and played.done <= moment
-        p2p, count = issue.peer is not None, counts[issue.group]
-        count[1 if p2p else 0] += 1
-        count[2] += 1
-        name = f"nccl:{issue.kind}"
-        if issue.peer is not None:
-            members = groups[issue.group]
-            arrow = "->" if issue.kind == "send" else "<-"
-            name += f" {members.index(rank)}{arrow}{members.index(issue.peer)}"
-        elif ended:
-            done[issue.group] = count[0]
-        frames = [
-            {"name": f"part_{played.thread}", "filename": "/job/train.py", "line": issue.line}
-        ]
-        entries.append({
-            "frames": frames, "record_id": len(entries), "pg_id": ids[issue.group],
-            "process_group": (issue.group, play.program.descriptions.get(issue.group, "group")),
-            "thread_name": "python", "thread_id": str(140704563600256 + played.thread),
-            "collective_seq_id": count[0], "p2p_seq_id": count[1] if p2p else 0,
-            "op_id": count[2], "profiling_name": name,
-            "time_created_ns": START_NS + int(played.created * 1e6),
-            "input_sizes": [[issue.numel]], "input_dtypes": ["Float"],
-            "output_sizes": [[issue.numel]], "output_dtypes": ["Float"],
-            "state": "completed" if ended else "scheduled",
-            "time_discovered_started_ns": None,
-            "time_discovered_completed_ns": START_NS + int(played.done * 1e6) if ended else None,
-            "retired": ended, "timeout_ms": 600_000, "is_p2p": p2p,
-        })  # fmt: skip
-    return {
-        "version": "2.10", "comm_lib_version": "2.27.3", "nccl_comm_state": {},
-        "pg_config": {
-            name: {"name": name, "desc": play.program.descriptions.get(name, "group"),
-                   "ranks": str(list(members))}
-            for name, members in groups.items()
-        },
-        "pg_status": {
-            str(ids[name]): {"last_enqueued_collective": counts[name][0],
-                             "last_started_collective": -1,
-                             "last_completed_collective": done[name]}
-            for name in groups
-        },
-        "entries": entries,
-    }  # fmt: skip
+def dump(play: Play, rank: int, loss: Loss, *, start_ns: int = START_NS) -> dict[str, object]:
+    program, ring, moment = play.program, ring_of(play, rank, loss), moment_of(play, rank, loss)
+    version = loss.versions[rank]
+    nccl = any(group.backend == "nccl" for group in program.groups.values())
+    mine = program.groups_of(rank)
+    ids = {group: number for number, group in enumerate(mine)}  # each process counts its own
+    entries = []
+    for number, entry in enumerate(ring.entries):
+        played, group = entry.played, program.groups[entry.group]
+        done = played.done if entry.state == "completed" else inf
+        seen = min(ceil(done / WATCHDOG_MS) * WATCHDOG_MS, moment) if done < inf else None
+        started = played.started if entry.state in ("completed", "started") else None
+        inputs, outputs = sizes(entry.part, rank, group) if entry.part else ([], [])
+        dtype = entry.part.dtype if entry.part else ""
+        one: dict[str, object] = {
+            "record_id": ring.dropped + number,
+            "pg_id": ids[entry.group],
+            "process_group": (program.name(rank, entry.group), group.description),
+            "collective_seq_id": entry.collective,
+            "p2p_seq_id": entry.p2p,
+            "op_id": entry.operation,
+            "profiling_name": profiling_name(entry, rank, group.members, group.backend),
+            "time_created_ns": start_ns + int(played.created * 1e6),
+            "input_sizes": inputs,
+            "input_dtypes": [dtype] * len(inputs),
+            "output_sizes": outputs,
+            "output_dtypes": [dtype] * len(outputs),
+            "state": entry.state,
+            "time_discovered_started_ns": None
+            if started is None or not loss.timing
+            else start_ns + int(started * 1e6),
+            "time_discovered_completed_ns": None if seen is None else start_ns + int(seen * 1e6),
+            "retired": entry.retired,
+            "timeout_ms": 600_000 if group.backend == "nccl" else 1_800_000,
+            "is_p2p": entry.p2p > 0,
+        }
+        if version != "2.4":
+            one |= {"thread_name": "python", "thread_id": str(140704563600256 + played.thread)}
+        if loss.frames:
+            frame = {"name": f"part_{played.thread}", "filename": "/job/train.py"}
+            one = {"frames": [{**frame, "line": played.step.line}], **one}
+        entries.append(one)
+    config: dict[str, object]
+    if nccl:
+        config = {
+            name: {"name": name, "desc": program.groups[g].description,
+                   "ranks": str(list(program.groups[g].members))}
+            for g in mine if program.groups[g].backend == "nccl"
+            for name in (program.name(rank, g),)
+        }  # fmt: skip
+    else:
+        config = {"": {"name": "", "desc": "", "ranks": "[]"}}
+    status = {
+        str(ids[group]): {
+            "last_enqueued_collective": issued if issued else -1,
+            "last_started_collective": -1,
+            "last_completed_collective": ended if ended else -1,
+        }
+        for group, (issued, ended) in ring.status.items()
+    }
+    library = "nccl_version" if version in ("2.4", "2.9") else "comm_lib_version"
+    top = {"version": version, library: "2.27.3" if nccl else "", "pg_config": config}
+    top |= {"pg_status": status, "entries": entries}
+    return top if version == "2.4" or not nccl else {**top, "nccl_comm_state": {}}
+
+
+def profiling_name(entry: Entry, rank: int, members: tuple[int, ...], backend: str) -> str:
+    part = entry.part
+    if part is None:
+        return f"{backend}:coalesced"
+    if part.peer is not None:
+        arrow = "->" if part.kind == "send" else "<-"
+        return f"{backend}:{part.kind} {members.index(rank)}{arrow}{members.index(part.peer)}"
+    return f"{backend}:{_NAMES[backend].get(part.kind, part.kind)}"
+
+
+_NAMES = {
+    "nccl": {
+        "all_gather": "_all_gather_base",
+        "reduce_scatter": "_reduce_scatter_base",
+        "barrier": "all_reduce_barrier",
+    },
+    "gloo": {"reduce_scatter": "all_reduce"},
+}
+
+Sizes = list[list[int]]
+
+
+def sizes(part: Issue, rank: int, group: Group) -> tuple[Sizes, Sizes]:
+    """Shapes of inputs and outputs, as torch records them."""
+    n, every = part.numel, part.numel * len(group.members)
+    if part.gives:
+        return [[sum(part.gives)]], [[sum(part.takes)]]
+    if part.kind == "barrier":
+        return ([[1]], [[1]]) if group.backend == "nccl" else ([], [])
+    if part.kind == "all_gather":
+        return [[n]], [[every]]
+    if part.kind == "reduce_scatter":
+        return [[every]], [[n]]
+    if part.kind == "gather":
+        return [[n]], [[n] for _ in group.members] if part.root == rank else []
+    return [[n]], [[n]]
+
+
+def as_json(dumped: dict[str, object]) -> dict[str, object]:
+    """The form that ``_dump_fr_trace_json`` writes."""
+    value = json.loads(json.dumps(dumped))
+    for entry in value["entries"]:
+        entry.pop("frames", None)
+        for key in ("time_discovered_started_ns", "time_discovered_completed_ns"):
+            entry[key] = entry[key] or 0
+    value["pg_status"] = {
+        group: {key: str(number) for key, number in status.items()}
+        for group, status in value["pg_status"].items()
+    }
+    if not value["entries"]:
+        del value["entries"]
+    return dict(value)

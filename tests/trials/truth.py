@@ -1,78 +1,293 @@
-"""The fault of a trial, and the truth that follows from having put it there."""
+"""Trials: a program, what was put into it, what is left of it, and what may be concluded.
+
+**Decidable.**  The program is played with each other single fault that could be told from
+outside: each host stopped where it stands, each device stopped before what it has open, the
+next operation of each thread left out, roots and split lists (which no buffer holds) changed,
+on each transport, and with no fault at all.  Those that leave the same dumps after the same
+losses (times apart: they differ from run to run) explain them as well as the truth does.  Where
+buffers do not hold an operation (gloo's point-to-point), whoever has nothing open to see does.  If ranks besides the culprits explain them, they are its *rivals*: a verdict
+that names all of them, or nobody, or ``inconclusive``, is right, and one that accuses one alone
+guesses.  If nobody else does, the trial is decidable, with two exceptions: dumps that were taken
+while something moved, or whose files lost their times, cannot prove that it stopped moving.
+
+*Partners* are ranks that may be named beside the culprit because another program, as good as
+this one, has the opposite fault at them: of two who disagree nobody knows which is odd.
+All others are innocent, and no verdict may name them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
+from itertools import zip_longest
+from math import inf
 from random import Random
 
-from .player import Play, play
-from .programs import SHAPES, Issue, Program, Wait
+from .dumps import is_visible, ring_of, sizes
+from .faults import CAUSES, Fault, partners, play_with, random_fault
+from .losses import KINDS, Loss, random_loss
+from .player import Play, Played
+from .programs import Program, Step, Transport, issues_of
+from .shapes import SHAPES
+
+#: Within which a job that ended may be called healthy by the times of its files, in seconds.
+RECENT_S = 30.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trial:
     seed: int
+    program: Program
+    faults: tuple[Fault, ...]
     play: Play
-    fault: str
-    #: The rank that the fault was put into, None in a healthy job.
-    culprit: int | None
-    #: Ranks that a verdict may not accuse.
-    innocent: frozenset[int]
+    loss: Loss
 
     @property
     def shape(self) -> str:
-        return self.play.program.shape
+        return self.program.shape
+
+    @property
+    def fault(self) -> str:
+        return "+".join(sorted(fault.kind for fault in self.faults)) or "none"
+
+    @property
+    def culprits(self) -> frozenset[int]:
+        return frozenset(fault.rank for fault in self.faults)
+
+    @property
+    def stuck(self) -> bool:
+        return bool(self.play.unfinished) or self.play.open
+
+    @cached_property
+    def partners(self) -> frozenset[int]:
+        found = frozenset(m for fault in self.faults for m in partners(self.program, fault))
+        return found - self.culprits
+
+    @cached_property
+    def observed(self) -> list[object]:
+        return [observe(self.play, rank, self.loss) for rank in range(self.program.size)]
+
+    @property
+    def corrupt(self) -> bool:
+        """Operations ended although their arguments differ."""
+        return bool(self.faults) and not self.stuck
+
+    @cached_property
+    def healthy_too(self) -> bool:
+        """The program without a fault leaves the same dumps."""
+        return not self.faults or self._same(play_with(self.program, ()))
+
+    @cached_property
+    def rivals(self) -> frozenset[int]:
+        """Ranks besides the culprits that would leave the same dumps by a fault of their own."""
+        if not self.faults or self._told_by_its_ring():
+            return frozenset()
+        others = set(range(self.program.size)) - self.culprits
+        return self._out_of_sight() | {rank for rank in others if self._explained_by(rank)}
+
+    def _out_of_sight(self) -> frozenset[int]:
+        """Ranks without an open operation to see, where some operations are not to be seen.
+
+        Who waits for whom there is known to the program alone, which nobody has who analyzes.
+        """
+        program, found = self.program, set()
+        for rank, mine in enumerate(self.play.operations):
+            seen = [o for o in mine if is_visible(program, issues_of(o.step)[0], self.loss)]
+            hidden = any(
+                not is_visible(program, issue, self.loss)
+                for steps in program.ranks[rank] for step in steps for issue in issues_of(step)
+            )  # fmt: skip
+            if hidden and all(o.done < inf for o in seen):
+                found.add(rank)
+        return frozenset(found) - self.culprits
+
+    @property
+    def decidable(self) -> bool:
+        if (
+            self.loss.company == "earlier_moment"
+            or not self.loss.settled
+            or not self.loss.file_times
+        ):
+            return False
+        if not self.faults:
+            return not self.loss.missing and self.loss.waited_s <= RECENT_S
+        return not self.rivals and not self.healthy_too
+
+    @property
+    def innocent(self) -> frozenset[int]:
+        everybody = frozenset(range(self.program.size))
+        return everybody - self.culprits - self.partners - self.rivals
+
+    @property
+    def causes(self) -> frozenset[str]:
+        return frozenset().union(*(CAUSES[fault.kind] for fault in self.faults))
+
+    def _same(self, other: Play) -> bool:
+        return all(
+            observe(other, rank, self.loss) == mine for rank, mine in enumerate(self.observed)
+        )
+
+    def _told_by_its_ring(self) -> bool:
+        """A culprit's ring holds what no rank does without a fault of its own."""
+        return any(
+            fault.kind not in ("host_stop", "device_stop")
+            and self.observed[fault.rank] is not None
+            and not self._begins_alike(fault.rank)
+            for fault in self.faults
+        )
+
+    def _begins_alike(self, rank: int) -> bool:
+        """What is left of the rank's buffer is as its program, as far as it came, writes it."""
+        kept = {entry.played for entry in ring_of(self.play, rank, self.loss).entries}
+        for thread, steps in enumerate(self.program.ranks[rank]):
+            planned = [step for step in steps if self._in_sight(step)]
+            mine = [
+                o
+                for o in self.play.operations[rank]
+                if o.thread == thread and self._in_sight(o.step)
+            ]
+            for plan, one in zip_longest(planned, mine):
+                if one in kept and (plan is None or self._seen(plan) != self._seen(one.step)):
+                    return False
+        return not any(named == rank for named, _ in self.play.program.names)
+
+    def _in_sight(self, step: Step) -> bool:
+        return any(is_visible(self.program, issue, self.loss) for issue in issues_of(step))
+
+    def _seen(self, step: Step) -> object:
+        """What a buffer holds of a step: no roots, reductions or split lists."""
+        return step.line, tuple(
+            (i.group, i.kind, i.peer, i.dtype, i.numel, sum(i.gives), sum(i.takes))
+            for i in issues_of(step)
+        )  # fmt: skip
+
+    def _explained_by(self, rank: int) -> bool:
+        return any(
+            self._same(play_with(replace(self.program, transport=transport), (fault,)))
+            for fault in self._hypotheses(rank)
+            for transport in self._transports()
+        )
+
+    def _transports(self) -> list[Transport]:
+        """That of the job, and others, as dumps do not tell which it had."""
+        own = self.program.transport
+        return list(dict.fromkeys((own, Transport(), Transport(eager=True))))
+
+    def _hypotheses(self, rank: int) -> Iterator[Fault]:
+        mine = self.play.operations[rank]
+        for thread, steps in enumerate(self.program.ranks[rank]):
+            issued = [o.at for o in mine if o.thread == thread]
+            at = 1 + max(issued, default=-1)
+            if at < len(steps):
+                yield Fault("host_stop", rank, thread, at)
+                following = next((i for i in range(at, len(steps)) if issues_of(steps[i])), None)
+                if following is not None:
+                    yield Fault("skip", rank, thread, following)
+                    if self.program.groups[issues_of(steps[following])[0].group].backend == "gloo":
+                        yield Fault("host_stop", rank, thread, following + 1)
+        device = [o for o in mine if self.program.groups[o.group].backend == "nccl"]
+        if any(o.done == inf for o in device):
+            done = [o.number for o in device if o.done < inf]
+            yield Fault("device_stop", rank, at=1 + max(done, default=-1))
+        for played in mine:
+            if played.done == inf and played.at < len(self.program.ranks[rank][played.thread]):
+                yield from self._unseen_arguments(played)
+
+    def _unseen_arguments(self, played: Played) -> Iterator[Fault]:
+        """Another root or split list, of which buffers know nothing."""
+        issues = issues_of(self.program.ranks[played.rank][played.thread][played.at])
+        if not issues or (issues[0].root is None and not issues[0].gives):
+            return
+        for place, member in enumerate(self.program.groups[issues[0].group].members):
+            if issues[0].root is not None and member != issues[0].root:
+                yield Fault("root", played.rank, played.thread, played.at, value=member)
+            if issues[0].gives and member != played.rank:
+                yield Fault("splits", played.rank, played.thread, played.at, value=place)
+
+
+def observe(play: Play, rank: int, loss: Loss) -> object:
+    """What one rank's file tells, without times and without the interleaving of its threads."""
+    if rank in loss.missing:
+        return None
+    ring = ring_of(play, rank, loss)
+    threads: dict[object, list[object]] = {}
+    known = loss.versions[rank] != "2.4"
+    program = play.program
+    for entry in ring.entries:
+        played, part = entry.played, entry.part
+        key = played.thread if known else entry.group
+        line = played.step.line if loss.frames and rank not in loss.json else 0
+        shape = part and (
+            part.kind,
+            part.peer,
+            part.dtype,
+            sizes(part, rank, program.groups[entry.group]),
+        )
+        threads.setdefault(key, []).append((
+            program.name(rank, entry.group), shape, line, entry.collective, entry.p2p,
+            entry.operation, entry.state, entry.retired,
+        ))  # fmt: skip
+    return threads, ring.dropped + len(ring.entries), ring.status
+
+
+FAULTS = (
+    "none", "host_stop", "host_stop", "device_stop", "skip", "extra", "size", "dtype", "kind",
+    "root", "splits", "peer", "order", "wrong_group", "drift", "two",
+)  # fmt: skip
+_SINGLE = tuple(kind for kind in CAUSES)
+
+
+def random_transport(random: Random) -> Transport:
+    return Transport(
+        eager=random.random() < 0.3,
+        tolerant=random.random() < 0.2,
+        lanes=1 if random.random() < 0.15 else 1_000_000,
+        queue=random.randint(4, 16) if random.random() < 0.15 else 1024,
+    )
 
 
 def make_trial(seed: int) -> Trial | None:
-    """The trial of that seed; None if its fault does no harm."""
+    """The trial of that seed; None if its fault has no place, or leaves nothing open."""
     random = Random(seed)
     program = random.choice(SHAPES)(random)
-    everybody = frozenset(range(len(program.ranks)))
-    fault = random.choice(("none", "host_stop", "host_stop", "device_stop", "skip", "swap"))
-    if fault == "none":
-        return Trial(seed, play(program), fault, None, everybody)
-    rank = random.randrange(len(program.ranks))
-    thread = random.randrange(len(program.ranks[rank]))
-    steps = program.ranks[rank][thread]
-    issues = [i for i, step in enumerate(steps) if isinstance(step, Issue)]
-    guilty = frozenset({rank})
-    if fault == "host_stop":
-        played = play(program, host_stops={(rank, thread): random.randrange(len(steps))})
-    elif fault == "device_stop":
-        played = play(program, device_stops={rank: random.randrange(len(issues))})
-    elif fault == "skip":
-        at = random.choice(issues)
-        played = play(program.with_thread(rank, thread, [*steps[:at], *steps[at + 1 :]]))
-        guilty |= _partners(program, rank, steps[at])
-    else:
-        pairs = [(a, b) for a, b in pairwise(issues) if _differ(steps[a], steps[b])]
-        if not pairs:
+    kind = random.choice(FAULTS)
+    program = replace(program, transport=random_transport(random))
+    return assemble(seed, random, program, kind)
+
+
+def _shows(program: Program, played: Play, faults: tuple[Fault, ...]) -> bool:
+    """All ended, and yet a buffer holds arguments that differ."""
+    ended = not played.open and not played.unfinished and program.transport.tolerant
+    return ended and all(fault.kind in ("size", "dtype") for fault in faults)
+
+
+def assemble(seed: int, random: Random, program: Program, kind: str) -> Trial | None:
+    healthy = play_with(program, ())
+    if healthy.open or healthy.unfinished:
+        return None  # Not legal with so few lanes.
+    if kind == "none":
+        faults: tuple[Fault, ...] = ()
+    elif kind == "two":
+        kinds = [random.choice(_SINGLE) for _ in range(2)]
+        made = [random_fault(random, program, one) for one in kinds]
+        found = [fault for fault in made if fault is not None]
+        if len({fault.rank for fault in found}) < 2:
             return None
-        a, b = random.choice(pairs)
-        changed = list(steps)
-        changed[a], changed[b] = steps[b], steps[a]
-        # A Wait that stands right behind one of the two goes with it.
-        for at, now in ((a + 1, steps[b]), (b + 1, steps[a])):
-            step = steps[at] if at < len(steps) else None
-            if isinstance(step, Wait) and isinstance(now, Issue):
-                changed[at] = replace(step, work=now.work)
-        played = play(program.with_thread(rank, thread, changed))
-        guilty |= _partners(program, rank, steps[a]) | _partners(program, rank, steps[b])
-    if not played.open:
+        faults = tuple(found)
+    else:
+        fault = random_fault(random, program, kind)
+        if fault is None:
+            return None
+        faults = (fault,)
+    played = play_with(program, faults)
+    if faults and not played.open and not _shows(program, played, faults):
         return None  # No operation shows it, so no dump can.
-    return Trial(seed, played, fault, rank, everybody - guilty)
-
-
-def _differ(one: object, other: object) -> bool:
-    return isinstance(one, Issue) and isinstance(other, Issue) and one.group != other.group
-
-
-def _partners(program: Program, rank: int, step: object) -> frozenset[int]:
-    """Who may be named with the culprit: in a pair nothing tells which of the two is odd."""
-    assert isinstance(step, Issue)
-    if step.peer is not None:
-        return frozenset({step.peer})
-    members = program.groups[step.group]
-    return frozenset(members) if len(members) == 2 else frozenset()
+    count = random.choice((0, 0, 1, 1, 2))
+    kinds_of_loss = tuple(random.sample(KINDS, count))
+    if program.size == 2:
+        kinds_of_loss = tuple(one for one in kinds_of_loss if one != "missing")
+    loss = random_loss(random, played, kinds_of_loss)
+    if not faults and random.random() < 0.5:
+        loss = replace(loss, waited_s=random.uniform(0.05, 10))
+    return Trial(seed, program, faults, played, loss)

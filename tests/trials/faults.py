@@ -1,0 +1,278 @@
+"""Faults of trials: each a change of a program, or a host or device that stops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from random import Random
+
+from .player import Play, Stops, play
+from .programs import ANY, Batch, Issue, Program, Step, Wait, issues_of
+
+#: What may go wrong, and the causes by which a verdict may call it.  Dumps seldom tell why a
+#: rank stopped, so a stop has no list of its own: it may be called all but what it cannot be.
+CAUSES: dict[str, frozenset[str]] = {
+    "host_stop": frozenset({"missing_rank", "p2p_unmatched", "uneven_inputs", "rank0_work"}),
+    "device_stop": frozenset({"gpu_fault", "fabric_stalled", "host_sync", "missing_rank"}),
+    "skip": frozenset({
+        "skipped_collective", "collective_mismatch", "missing_rank", "uneven_inputs",
+        "p2p_unmatched", "p2p_deadlock", "size_mismatch", "split_mismatch",
+    }),
+    "extra": frozenset({
+        "collective_mismatch", "skipped_collective", "missing_rank", "uneven_inputs",
+        "p2p_unmatched", "p2p_deadlock", "size_mismatch", "split_mismatch",
+    }),
+    "size": frozenset({"size_mismatch", "split_mismatch", "p2p_unmatched"}),
+    "dtype": frozenset({"dtype_mismatch", "p2p_unmatched"}),
+    "kind": frozenset({"collective_mismatch"}),
+    "root": frozenset({"root_mismatch", "fabric_stalled"}),
+    "splits": frozenset({"split_mismatch", "size_mismatch", "fabric_stalled"}),
+    "peer": frozenset({"p2p_unmatched", "p2p_deadlock", "missing_rank", "skipped_collective"}),
+    "order": frozenset({"group_order", "p2p_deadlock", "collective_mismatch"}),
+    "wrong_group": frozenset({
+        "collective_mismatch", "skipped_collective", "p2p_unmatched", "group_order", "missing_rank",
+    }),
+    "drift": frozenset({"group_creation", "group_order", "collective_mismatch"}),
+}  # fmt: skip
+
+#: Found only in what dumps do not hold, or not at all: they are played for what must stay silent.
+_STOPS = ("host_stop", "device_stop")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``at`` counts the steps of the thread; for a device, the operations of the rank."""
+
+    kind: str
+    rank: int
+    thread: int = 0
+    at: int = 0
+    #: Which of a batch's operations.
+    part: int = 0
+    #: Another step, rank, group or amount, by kind.
+    value: int = 0
+
+
+def play_with(program: Program, faults: Sequence[Fault]) -> Play:
+    """Play a program with faults, of different ranks or threads."""
+    stops = Stops()
+    for fault in faults:
+        if fault.kind == "host_stop":
+            stops.hosts[fault.rank, fault.thread] = fault.at
+        elif fault.kind == "device_stop":
+            stops.devices[fault.rank] = fault.at
+        else:
+            program = change(program, fault)
+    return play(program, stops)
+
+
+def change(program: Program, fault: Fault) -> Program:
+    if fault.kind == "drift":
+        return _drift(program, fault.rank, fault.value)
+    steps = list(program.ranks[fault.rank][fault.thread])
+    if fault.kind == "order":
+        _swap(steps, fault.at, fault.value)
+    elif fault.kind == "extra":
+        steps.insert(fault.at, _copy(steps[fault.value]))
+    else:
+        step = steps[fault.at]
+        parts = list(issues_of(step))
+        changed = _change_issue(program, fault, parts[fault.part])
+        parts[fault.part : fault.part + 1] = [] if changed is None else [changed]
+        if isinstance(step, Batch):
+            steps[fault.at : fault.at + 1] = [replace(step, issues=tuple(parts))] if parts else []
+        else:
+            steps[fault.at : fault.at + 1] = parts
+    return program.with_thread(fault.rank, fault.thread, tuple(steps))
+
+
+def _change_issue(program: Program, fault: Fault, issue: Issue) -> Issue | None:
+    members = program.groups[issue.group].members
+    if fault.kind == "skip":
+        return None
+    if fault.kind == "size":
+        return replace(issue, numel=issue.numel + 1 + fault.value)
+    if fault.kind == "dtype":
+        return replace(issue, dtype="Half" if issue.dtype == "Float" else "Float")
+    if fault.kind == "kind":
+        kind = "broadcast" if issue.kind == "all_reduce" else "all_reduce"
+        return replace(issue, kind=kind, root=members[0] if kind == "broadcast" else None)
+    if fault.kind == "root":
+        return replace(issue, root=fault.value)
+    if fault.kind == "peer":
+        return replace(issue, peer=fault.value)
+    if fault.kind == "splits":
+        gives = list(issue.gives)
+        gives[fault.value] += 1
+        return replace(issue, gives=tuple(gives))
+    assert fault.kind == "wrong_group", fault.kind
+    return replace(issue, group=list(program.groups)[fault.value])
+
+
+def _copy(step: Step) -> Step:
+    assert isinstance(step, Issue | Batch)
+    return replace(step, work="again")
+
+
+def _swap(steps: list[Step], a: int, b: int) -> None:
+    steps[a], steps[b] = steps[b], steps[a]
+    # A Wait that stands right behind one of the two goes with it.
+    for at in (a, b):
+        wait, now = (steps[at + 1] if at + 1 < len(steps) else None), steps[at]
+        if isinstance(wait, Wait) and isinstance(now, Issue | Batch):
+            other = steps[a + b - at]
+            if isinstance(other, Issue | Batch) and wait.work == other.work:
+                steps[at + 1] = replace(wait, work=now.work)
+
+
+def _drift(program: Program, rank: int, first: int) -> Program:
+    """The rank made one group more before its group ``first``: later ones bear the next name."""
+    order = list(program.groups)
+    names = dict(program.names)
+    for place, group in enumerate(order):
+        if place >= first and rank in program.groups[group].members:
+            names[rank, group] = str(place + 1)
+    return replace(program, names=names)
+
+
+def random_fault(random: Random, program: Program, kind: str) -> Fault | None:
+    """A fault of that kind, None if the program has no place for it."""
+    rank = random.randrange(program.size)
+    thread = random.randrange(len(program.ranks[rank]))
+    steps = program.ranks[rank][thread]
+    if kind == "host_stop":
+        return Fault(kind, rank, thread, random.randrange(len(steps)))
+    if kind == "device_stop":
+        return Fault(kind, rank, at=random.randrange(sum(map(len, _issues(program, rank)))))
+    if kind == "drift":
+        return (
+            Fault(kind, rank, value=random.randint(1, len(program.groups) - 1))
+            if len(program.groups) > 1
+            else None
+        )
+    places = [
+        (at, part) for at, step in enumerate(steps) for part in range(len(issues_of(step)))
+        if _fits(program, rank, kind, issues_of(step)[part])
+        and (kind != "wrong_group" or len(issues_of(step)) == 1)  # A batch has one group.
+    ]  # fmt: skip
+    if kind == "order":
+        return _random_order(random, rank, thread, steps)
+    if not places:
+        return None
+    at, part = random.choice(places)
+    issue = issues_of(steps[at])[part]
+    members = program.groups[issue.group].members
+    value = random.randint(0, 3)
+    if kind == "extra":
+        return Fault(kind, rank, thread, random.choice((at, at + 1)), value=at)
+    if kind == "peer":
+        value = random.choice([m for m in members if m not in (rank, issue.peer)])
+    elif kind == "root":
+        value = random.choice([m for m in members if m != issue.root])
+    elif kind == "splits":
+        value = random.choice([i for i, m in enumerate(members) if m != rank])
+    elif kind == "wrong_group":
+        value = random.choice(_twins(program, rank, issue.group))
+    return Fault(kind, rank, thread, at, part, value)
+
+
+def _issues(program: Program, rank: int) -> list[list[Step]]:
+    return [[s for s in steps if issues_of(s)] for steps in program.ranks[rank]]
+
+
+def _twins(program: Program, rank: int, group: str) -> list[int]:
+    """Other groups that have all members of that one on the same backend."""
+    mine = program.groups[group]
+    return [
+        place for place, (name, other) in enumerate(program.groups.items())
+        if name != group and rank in other.members and other.backend == mine.backend
+        and set(mine.members) <= set(other.members)
+    ]  # fmt: skip
+
+
+def _fits(program: Program, rank: int, kind: str, issue: Issue) -> bool:
+    members = program.groups[issue.group].members
+    gloo = program.groups[issue.group].backend == "gloo"
+    if kind in (
+        "size",
+        "dtype",
+    ):  # Gloo aborts on these; without a size there is nothing to differ.
+        return not gloo and issue.kind != "barrier" and not issue.gives
+    if kind == "kind":
+        return issue.kind in ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
+    if kind == "root":
+        return issue.root is not None and len(members) > 1
+    if kind == "splits":
+        return bool(issue.gives) and len(members) > 1
+    if kind == "peer":
+        return issue.peer is not None and issue.peer != ANY and len(members) > 2
+    if kind == "wrong_group":
+        return bool(_twins(program, rank, issue.group)) and issue.peer != ANY
+    return True
+
+
+def _random_order(random: Random, rank: int, thread: int, steps: tuple[Step, ...]) -> Fault | None:
+    issues = [at for at, step in enumerate(steps) if issues_of(step)]
+    pairs = [(a, b) for a, b in pairwise(issues) if _differ(steps[a], steps[b])]
+    if not pairs:
+        return None
+    a, b = random.choice(pairs)
+    return Fault("order", rank, thread, a, value=b)
+
+
+def _differ(one: Step, other: Step) -> bool:
+    """Whether their order is no matter of one queue alone."""
+    return {(i.group, i.peer) for i in issues_of(one)} != {
+        (i.group, i.peer) for i in issues_of(other)
+    }
+
+
+def partners(program: Program, fault: Fault) -> frozenset[int]:
+    """Who may be named beside the culprit: nothing tells which of the two is odd.
+
+    In a group of two, and between the ends of a send and a receive, the opposite fault of
+    the other side would be a fault of an equally good program.
+    """
+    if fault.kind in _STOPS:
+        return frozenset()
+    if fault.kind == "drift":
+        drifted = list(program.groups)[fault.value :]
+        mine = [
+            program.groups[g].members for g in drifted if fault.rank in program.groups[g].members
+        ]
+        if any(len(members) > 2 for members in mine):
+            return frozenset()
+        return frozenset(m for members in mine for m in members) - {fault.rank}
+    steps = program.ranks[fault.rank][fault.thread]
+    if fault.kind == "order":
+        return _crossed(program, steps[fault.at], steps[fault.value]) - {fault.rank}
+    step = steps[fault.value if fault.kind == "extra" else fault.at]
+    parts = issues_of(step) if fault.kind == "extra" else issues_of(step)[fault.part :][:1]
+    found: set[int] = set()
+    for issue in parts:
+        members = program.groups[issue.group].members
+        if issue.peer is not None:
+            found |= set(members) if issue.peer == ANY else {issue.peer}
+        elif len(members) == 2:
+            found |= set(members)
+        if fault.kind == "peer":
+            found.add(fault.value)
+        elif fault.kind == "splits":
+            found.add(members[fault.value])
+        elif fault.kind == "wrong_group":
+            other = list(program.groups.values())[fault.value].members
+            found |= set(other) if len(other) == 2 else set()
+    return frozenset(found) - {fault.rank}
+
+
+def _crossed(program: Program, one: Step, other: Step) -> frozenset[int]:
+    """Of two groups with three members or more in common most tell the order; of others nobody."""
+    sets = []
+    for step in (one, other):
+        sets.append({
+            m
+            for i in issues_of(step)
+            for m in ((i.peer,) if i.peer is not None else program.groups[i.group].members)
+        })  # fmt: skip
+    return frozenset() if len(sets[0] & sets[1]) > 2 else frozenset(sets[0] | sets[1])

@@ -1,0 +1,48 @@
+"""Folders as people hand them over: the dumps of a trial, and what else came along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from .dumps import write_dumps
+from .faults import play_with
+from .losses import no_loss
+from .shapes import SHAPES
+from .truth import Trial
+
+#: Seconds between the starts of two attempts.
+_LATER_S = 3_600.0
+
+
+def write_folder(trial: Trial, folder: Path) -> None:
+    """``another_job`` healthy beside it, ``earlier_attempt`` that ended, or ``earlier_moment``."""
+    company = trial.loss.company
+    if not company:
+        write_dumps(trial.play, folder, trial.loss)
+        return
+    random = Random(trial.seed)
+    split = random.random() < 0.5  # in folders of their own, else told apart by their names
+
+    def place(name: str) -> tuple[Path, str]:
+        return (folder / name, "rank_") if split else (folder, f"{name}_rank_")
+
+    later_s = 0.0
+    if company == "earlier_moment":
+        early = random.uniform(0, trial.play.last_event)
+        loss = replace(trial.loss, moments=(early,) * trial.program.size, missing=frozenset())
+        into, prefix = place("first")
+        write_dumps(trial.play, into, loss, prefix=prefix)
+    elif company == "earlier_attempt":
+        later_s = _LATER_S
+        healthy = play_with(trial.program, ())
+        into, prefix = place("attempt_0")
+        write_dumps(healthy, into, no_loss(healthy, 1.0), prefix=prefix)
+    else:
+        other = play_with(random.choice(SHAPES)(random), ())
+        into, prefix = place("rollout")
+        write_dumps(other, into, no_loss(other, 1.0), prefix=prefix, later_s=random.uniform(0, 60))
+    names = {"earlier_moment": "second", "earlier_attempt": "attempt_1", "another_job": "actor"}
+    into, prefix = place(names[company])
+    write_dumps(trial.play, into, trial.loss, prefix=prefix, later_s=later_s)

@@ -1,0 +1,44 @@
+"""Shapes that communication takes in training jobs, each legal by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from ..programs import Program
+from .data_parallel import (
+    any_source,
+    checkpoint_thread,
+    ddp,
+    fsdp2,
+    gloo_loop,
+    hsdp,
+    mixed_backends,
+    unwaited,
+)
+from .layouts import (
+    context_ring,
+    experts,
+    halo,
+    rank_dependent_order,
+    subsets,
+    tensor_and_data,
+    threads_of_a_rank,
+)
+from .pipelines import (
+    early_receive,
+    gpipe,
+    interleaved,
+    layout_3d,
+    one_forward_one_backward,
+    overlap,
+)
+
+Shape = Callable[[Random], Program]
+
+SHAPES: tuple[Shape, ...] = (
+    ddp, checkpoint_thread, unwaited, fsdp2, hsdp, gloo_loop, any_source, mixed_backends,
+    gpipe, overlap, early_receive, one_forward_one_backward, interleaved, layout_3d,
+    tensor_and_data, experts, halo, context_ring, rank_dependent_order, subsets,
+    threads_of_a_rank,
+)  # fmt: skip
