@@ -15,7 +15,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from os import cpu_count
 from pathlib import Path
 from time import process_time
@@ -65,7 +65,7 @@ def results(cases: int, first: int, jobs: int) -> Iterator[tuple[list[Result], f
     """Blocks of results, until there are that many cases."""
     block, found, following = 50, 0, first
     with ProcessPoolExecutor(jobs) as pool:
-        running = []
+        running: list[Future[tuple[list[Result], float]]] = []
         while found < cases:
             while len(running) < 4 * jobs:
                 running.append(pool.submit(judge_seeds, range(following, following + block)))

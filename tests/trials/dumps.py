@@ -190,7 +190,11 @@ def dump(play: Play, rank: int, loss: Loss, *, start_ns: int = START_NS) -> dict
         for group, (issued, ended) in ring.status.items()
     }
     library = "nccl_version" if version in ("2.4", "2.9") else "comm_lib_version"
-    top = {"version": version, library: "2.27.3" if nccl else "", "pg_config": config}
+    top: dict[str, object] = {
+        "version": version,
+        library: "2.27.3" if nccl else "",
+        "pg_config": config,
+    }
     top |= {"pg_status": status, "entries": entries}
     return top if version == "2.4" or not nccl else {**top, "nccl_comm_state": {}}
 

@@ -228,51 +228,53 @@ def _differ(one: Step, other: Step) -> bool:
     }
 
 
-def partners(program: Program, fault: Fault) -> frozenset[int]:
+def partners(program: Program, fault: Fault, seen: frozenset[int]) -> frozenset[int]:
     """Who may be named beside the culprit: nothing tells which of the two is odd.
 
-    In a group of two, and between the ends of a send and a receive, the opposite fault of
-    the other side would be a fault of an equally good program.
+    In a group of which only two members are ``seen``, and between the ends of a send and a
+    receive, the opposite fault of the other side would be one of an equally good program.
     """
     if fault.kind in _STOPS:
         return frozenset()
+
+    def undecided(members: tuple[int, ...]) -> set[int]:
+        voting = (set(members) & seen) - {fault.rank}
+        return voting if len(voting) < 2 else set()
+
+    groups = program.groups
     if fault.kind == "drift":
-        drifted = list(program.groups)[fault.value :]
-        mine = [
-            program.groups[g].members for g in drifted if fault.rank in program.groups[g].members
-        ]
-        if any(len(members) > 2 for members in mine):
-            return frozenset()
-        return frozenset(m for members in mine for m in members) - {fault.rank}
+        drifted = [groups[name].members for name in list(groups)[fault.value :]]
+        mine = [undecided(members) for members in drifted if fault.rank in members]
+        return frozenset().union(*mine) if all(mine) else frozenset()
     steps = program.ranks[fault.rank][fault.thread]
     if fault.kind == "order":
-        return _crossed(program, steps[fault.at], steps[fault.value]) - {fault.rank}
+        return _crossed(program, steps[fault.at], steps[fault.value], seen) - {fault.rank}
     step = steps[fault.value if fault.kind == "extra" else fault.at]
     parts = issues_of(step) if fault.kind == "extra" else issues_of(step)[fault.part :][:1]
     found: set[int] = set()
     for issue in parts:
-        members = program.groups[issue.group].members
+        members = groups[issue.group].members
         if issue.peer is not None:
             found |= set(members) if issue.peer == ANY else {issue.peer}
-        elif len(members) == 2:
-            found |= set(members)
+        else:
+            found |= undecided(members)
         if fault.kind == "peer":
             found.add(fault.value)
         elif fault.kind == "splits":
             found.add(members[fault.value])
         elif fault.kind == "wrong_group":
-            other = list(program.groups.values())[fault.value].members
-            found |= set(other) if len(other) == 2 else set()
+            found |= undecided(list(groups.values())[fault.value].members)
     return frozenset(found) - {fault.rank}
 
 
-def _crossed(program: Program, one: Step, other: Step) -> frozenset[int]:
+def _crossed(program: Program, one: Step, other: Step, seen: frozenset[int]) -> frozenset[int]:
     """Of two groups with three members or more in common most tell the order; of others nobody."""
-    sets = []
-    for step in (one, other):
-        sets.append({
-            m
+    sets = [
+        {
+            member
             for i in issues_of(step)
-            for m in ((i.peer,) if i.peer is not None else program.groups[i.group].members)
-        })  # fmt: skip
-    return frozenset() if len(sets[0] & sets[1]) > 2 else frozenset(sets[0] | sets[1])
+            for member in ((i.peer,) if i.peer is not None else program.groups[i.group].members)
+        }
+        for step in (one, other)
+    ]
+    return frozenset() if len(sets[0] & sets[1] & seen) > 2 else frozenset(sets[0] | sets[1])

@@ -230,8 +230,9 @@ class _Player:
         name = self.program.name(played.rank, part.group)
         members = self.program.groups[part.group].members
         key = (name, members)
-        count = self.counts.get((played.rank, *key), 0)
-        self.counts[played.rank, *key] = count + 1
+        mine = (played.rank, *key)
+        count = self.counts.get(mine, 0)
+        self.counts[mine] = count + 1
         slots = self.slots.setdefault(key, [])
         while len(slots) <= count:
             slots.append(

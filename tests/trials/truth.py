@@ -5,10 +5,11 @@ outside: each host stopped where it stands, each device stopped before what it h
 next operation of each thread left out, roots and split lists (which no buffer holds) changed,
 on each transport, and with no fault at all.  Those that leave the same dumps after the same
 losses (times apart: they differ from run to run) explain them as well as the truth does.  Where
-buffers do not hold an operation (gloo's point-to-point), whoever has nothing open to see does.  If ranks besides the culprits explain them, they are its *rivals*: a verdict
-that names all of them, or nobody, or ``inconclusive``, is right, and one that accuses one alone
-guesses.  If nobody else does, the trial is decidable, with two exceptions: dumps that were taken
-while something moved, or whose files lost their times, cannot prove that it stopped moving.
+buffers do not hold an operation (gloo's point-to-point), whoever has nothing open to see does.
+If ranks besides the culprits explain the dumps, they are its *rivals*: a verdict that names all
+of them, or nobody, or ``inconclusive``, is right, and one that accuses one alone guesses.  If
+nobody else does, the trial is decidable, with two exceptions: dumps that were taken while
+something moved, or whose files lost their times, cannot prove that it stopped moving.
 
 *Partners* are ranks that may be named beside the culprit because another program, as good as
 this one, has the opposite fault at them: of two who disagree nobody knows which is odd.
@@ -24,11 +25,11 @@ from itertools import zip_longest
 from math import inf
 from random import Random
 
-from .dumps import is_visible, ring_of, sizes
+from .dumps import is_visible, moment_of, ring_of, sizes
 from .faults import CAUSES, Fault, partners, play_with, random_fault
 from .losses import KINDS, Loss, random_loss
 from .player import Play, Played
-from .programs import Program, Step, Transport, issues_of
+from .programs import Batch, Issue, Program, Step, Transport, issues_of
 from .shapes import SHAPES
 
 #: Within which a job that ended may be called healthy by the times of its files, in seconds.
@@ -61,8 +62,26 @@ class Trial:
 
     @cached_property
     def partners(self) -> frozenset[int]:
-        found = frozenset(m for fault in self.faults for m in partners(self.program, fault))
+        found = frozenset(
+            m for f in self.faults for m in partners(self.program, f, self._seen_at(f))
+        )
         return found - self.culprits
+
+    def _seen_at(self, fault: Fault) -> frozenset[int]:
+        """Ranks whose dumps hold what they did when the fault struck."""
+        struck = [
+            o.created for o in self.play.operations[fault.rank]
+            if o.thread == fault.thread and o.at >= fault.at
+        ]  # fmt: skip
+        when = min(struck, default=inf)
+        return frozenset(
+            rank for rank in range(self.program.size)
+            if rank not in self.loss.missing
+            and moment_of(self.play, rank, self.loss) >= when
+            and any(
+                e.played.done >= when for e in ring_of(self.play, rank, self.loss).entries
+            )
+        )  # fmt: skip
 
     @cached_property
     def observed(self) -> list[object]:
@@ -141,7 +160,9 @@ class Trial:
         """What is left of the rank's buffer is as its program, as far as it came, writes it."""
         kept = {entry.played for entry in ring_of(self.play, rank, self.loss).entries}
         for thread, steps in enumerate(self.program.ranks[rank]):
-            planned = [step for step in steps if self._in_sight(step)]
+            planned = [
+                step for step in steps if isinstance(step, Issue | Batch) and self._in_sight(step)
+            ]
             mine = [
                 o
                 for o in self.play.operations[rank]
@@ -155,7 +176,7 @@ class Trial:
     def _in_sight(self, step: Step) -> bool:
         return any(is_visible(self.program, issue, self.loss) for issue in issues_of(step))
 
-    def _seen(self, step: Step) -> object:
+    def _seen(self, step: Issue | Batch) -> object:
         """What a buffer holds of a step: no roots, reductions or split lists."""
         return step.line, tuple(
             (i.group, i.kind, i.peer, i.dtype, i.numel, sum(i.gives), sum(i.takes))

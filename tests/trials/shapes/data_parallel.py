@@ -98,7 +98,8 @@ def _fsdp(random: Random, shard: str, across: str | None, shared: Random) -> Thr
     thread = Thread(random)
     for _ in range(steps):
         for way in (range(layers), reversed(range(layers))):
-            order, works = list(way), []
+            order = list(way)
+            works: list[str] = []
             backward = order[0] != 0
             for place, layer in enumerate(order):
                 while len(works) <= min(place + ahead, layers - 1):
