@@ -16,9 +16,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from math import inf
 from os import cpu_count
 from pathlib import Path
-from time import process_time
+from time import monotonic, process_time
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -66,16 +67,18 @@ def results(cases: int, first: int, jobs: int) -> Iterator[tuple[list[Result], f
     block, found, following = 50, 0, first
     with ProcessPoolExecutor(jobs) as pool:
         running: list[Future[tuple[list[Result], float]]] = []
-        while found < cases:
-            while len(running) < 4 * jobs:
-                running.append(pool.submit(judge_seeds, range(following, following + block)))
-                following += block
-            made, took = running.pop(0).result()
-            kept = made[: cases - found]
-            found += len(kept)
-            yield kept, took
-        for future in running:
-            future.cancel()
+        try:
+            while found < cases:
+                while len(running) < 4 * jobs:
+                    running.append(pool.submit(judge_seeds, range(following, following + block)))
+                    following += block
+                made, took = running.pop(0).result()
+                kept = made[: cases - found]
+                found += len(kept)
+                yield kept, took
+        finally:
+            for future in running:
+                future.cancel()
 
 
 def main() -> int:
@@ -83,6 +86,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=cpu_count() or 1, help="processes")
+    parser.add_argument("--seconds", type=float, default=inf, help="end after so long all the same")
     parser.add_argument("--by", nargs="+", default=["shape", "fault"], choices=Result._fields)
     parser.add_argument("--examples", type=int, default=20, help="seeds shown a judgement")
     parser.add_argument("--false", type=Path, help="file for a line of each that is not right")
@@ -90,6 +94,7 @@ def main() -> int:
     table: dict[tuple[str, ...], Counter[str]] = {}
     bad: list[Result] = []
     seconds = 0.0
+    began = monotonic()
     for block, took in results(options.cases, options.seed, options.jobs):
         seconds += took
         for result in block:
@@ -99,6 +104,8 @@ def main() -> int:
             counts["decidable"] += result.decidable
             if result.text:
                 bad.append(result)
+        if monotonic() - began > options.seconds:
+            break
     print_table(table)
     total = sum(table.values(), Counter())
     cases = sum(total[j.value] for j in Judgement)

@@ -56,22 +56,22 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 @st.composite
-def losses(draw: st.DrawFn, trial: Trial) -> Loss:
-    """What is kept of the trial's dumps; little is lost where Hypothesis may choose."""
+def losses(draw: st.DrawFn, trial: Trial, stale: bool) -> Loss:
+    """What is kept of the trial's dumps; ``stale``: one rank may have been dumped earlier."""
     size = trial.program.size
     values: dict[str, Any] = dict(vars(no_loss(trial.play)))
     values["missing"] = frozenset(draw(st.sets(st.integers(0, size - 1), max_size=size // 3)))
     values["rings"] = (draw(st.sampled_from((2000, 8, 4))),) * size
     values["active_only"] = draw(st.booleans())
     values["file_times"] = not draw(st.booleans())
-    early = draw(st.sets(st.integers(0, size - 1), max_size=1))
-    when = draw(st.floats(0, 1)) * trial.play.last_event
+    early = draw(st.sets(st.integers(0, size - 1), max_size=1)) if stale else set()
+    when = draw(st.floats(0, 1)) * trial.play.last_event if early else 0.0
     values["moments"] = tuple(when if rank in early else inf for rank in range(size))
     return Loss(**values)
 
 
 @st.composite
-def trials(draw: st.DrawFn) -> Trial:
+def trials(draw: st.DrawFn, *, stale: bool = False) -> Trial:
     """A drawn program with one fault or none, of which some dumps may be lost."""
     drawn = draw(programs())
     healthy = play_with(drawn, ())
@@ -86,4 +86,4 @@ def trials(draw: st.DrawFn) -> Trial:
     played = play_with(drawn, faults)
     assume(not faults or played.open)
     whole = Trial(0, drawn, faults, played, no_loss(played))
-    return replace(whole, loss=draw(losses(whole)))
+    return replace(whole, loss=draw(losses(whole, stale)))
