@@ -141,6 +141,8 @@ def random_fault(random: Random, program: Program, kind: str) -> Fault | None:
     rank = random.randrange(program.size)
     thread = random.randrange(len(program.ranks[rank]))
     steps = program.ranks[rank][thread]
+    if not steps:
+        return None  # Of none of the groups in use.
     if kind == "host_stop":
         return Fault(kind, rank, thread, random.randrange(len(steps)))
     if kind == "device_stop":
