@@ -20,6 +20,7 @@ from hanglab.analyzer.facts.aligned_collectives import AlignedCollectives, Bool,
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host_clocks import HostClocks, host_clocks, on_common_clocks
 from hanglab.analyzer.facts.thresholds import ALIGNED_CLOCK_NS, EXACT_MEDIAN_MEMBERS
+from hanglab.recorder.case.operations import op_of_method
 from hanglab.recorder.slowness.job_window import Lateness
 from hanglab.recorder.slowness.thresholds import STRETCH_PART
 
@@ -148,7 +149,8 @@ def _part(view: RankView) -> tuple[str, int, int]:
     """The rank's part in point-to-point traffic: what it began with, and how much of each."""
     if view.progress is None:
         return "", 0, 0
-    kinds = [o.method for o in view.progress.operations if o.method in ("send", "recv")]
+    specs = (op_of_method(o.method) for o in view.progress.operations)
+    kinds = [spec.half for spec in specs if spec is not None and spec.p2p]
     # The ring may have lost the oldest: only the proportion is comparable.
     sends = kinds.count("send")
     return (kinds[0] if kinds else ""), round(8 * sends / max(1, len(kinds))), bool(kinds)

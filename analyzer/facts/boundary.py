@@ -28,13 +28,10 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
     State,
 )
-from hanglab.analyzer.operations import op_of_gloo_method
 from hanglab.recorder.case.backends import backend_of, backends_in
+from hanglab.recorder.case.operations import METHODS, MONITORED_BARRIER, op_of_method
 from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
-
-#: Operations whose first tensor is the whole input on every rank.
-_PLAIN_INPUT = frozenset({"allreduce", "broadcast", "reduce"})
 
 
 def parse_shape(text: str) -> tuple[int, ...] | None:
@@ -49,12 +46,12 @@ def parse_shape(text: str) -> tuple[int, ...] | None:
 
 
 def is_collective(call: OperationCall) -> bool:
-    spec = op_of_gloo_method(call.method)
+    spec = op_of_method(call.method)
     return spec is not None and not spec.p2p
 
 
 def _is_p2p(call: OperationCall) -> bool:
-    spec = op_of_gloo_method(call.method)
+    spec = op_of_method(call.method)
     return spec is not None and spec.p2p
 
 
@@ -98,7 +95,8 @@ def _finished(call: OperationCall) -> bool:
 
 def _boundary_arguments(call: OperationCall) -> Arguments:
     shape = parse_shape(call.shape)
-    known = call.method in _PLAIN_INPUT or _is_p2p(call)
+    method = METHODS.get(call.method)
+    known = method is not None and method.whole_input
     sizes = (shape,) if known and shape is not None else ()
     dtypes = (call.dtype,) if known and call.dtype else ()
     return Arguments(
@@ -186,7 +184,7 @@ def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozense
         call = ops[at]
         if call.returned_ns is not None and row.created_ns > call.returned_ns:
             continue
-        spec = op_of_gloo_method(call.method)
+        spec = op_of_method(call.method)
         named = spec is not None and spec.name == row.operation.op
         if backend_of(row.operation.backend).named_by_method and not named:
             continue
@@ -213,7 +211,7 @@ def _p2p_before(call: OperationCall, ranks_in_group: int, rank_in_group: int) ->
     """Steps that a call moves gloo's counter of operations beyond that of collectives."""
     if _is_p2p(call):
         return 1
-    if call.method == "monitored_barrier" and rank_in_group == 0:
+    if call.method == MONITORED_BARRIER.name and rank_in_group == 0:
         # It exchanges two messages with everybody, the others with it alone; two are
         # counted as collectives on each.
         return 2 * (ranks_in_group - 1) - 2
@@ -224,18 +222,20 @@ def _row_of(
     call: OperationCall, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
 ) -> _Row:
     peer = ABSENT if call.peer is None else call.peer
-    p2p = _is_p2p(call)
-    if call.method == "send":
-        operation = Operation("gloo", "send", rank_in_group, peer, call.tag or 0)
-    elif p2p:
-        operation = Operation("gloo", "recv", peer, rank_in_group, call.tag or 0)
-    else:
-        spec = op_of_gloo_method(call.method)
-        operation = Operation("gloo", spec.name if spec is not None else call.method)
+    spec = op_of_method(call.method)
+    p2p = spec is not None and spec.p2p
+    ends: tuple[int, ...] = ()
+    if spec is not None and p2p:
+        ends = (rank_in_group, peer) if spec.sends else (peer, rank_in_group)
     return _Row(
         created_ns=call.entered_ns,
         group=call.group,
-        operation=operation,
+        operation=Operation(
+            "gloo",
+            spec.name if spec is not None else call.method,
+            *ends,
+            tag=(call.tag or 0) if p2p else 0,
+        ),
         arguments=_boundary_arguments(call),
         seq=seq,
         op_id=op_id,

@@ -8,6 +8,7 @@ from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.matching.signatures import call_site
 from hanglab.analyzer.verdict import Evidence, Location
 from hanglab.analyzer.wording import name_ranks
+from hanglab.recorder.case.operations import op_of
 
 SOURCE = "flight_recorder"
 #: What torch calls a group that was given no description.
@@ -19,7 +20,7 @@ def name_call(call: Call) -> str:
     group = _known_as(call.group)
     if call.seq is not None:
         return f"{call.op or 'an operation'} ({group}, number {call.seq})"
-    way = "to" if call.op.endswith("send") else "from"
+    way = "to" if op_of(call.op).sends else "from"
     other = f"rank {call.peer}" if call.peer is not None else "any rank"
     tag = f", tag {call.tag}" if call.tag else ""
     return f"{call.op} {way} {other} ({group}{tag})"

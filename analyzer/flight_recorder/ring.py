@@ -31,7 +31,7 @@ from hanglab.analyzer.flight_recorder.columns import (
 from hanglab.analyzer.flight_recorder.interning import intern
 from hanglab.analyzer.flight_recorder.tracebacks import stacks
 from hanglab.analyzer.flight_recorder.values import as_bool, as_float, as_int, as_operation, as_text
-from hanglab.analyzer.operations import op_of
+from hanglab.recorder.case.operations import op_of
 
 #: Beyond these, the rest of one entry's tensors or dimensions is left out.
 MAX_TENSORS = 1 << 16

@@ -47,7 +47,7 @@ from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.sequences import sequences_of
 from hanglab.analyzer.matching.signatures import difference
 from hanglab.analyzer.matching.summary import Pending, summarise
-from hanglab.analyzer.operations import op_of
+from hanglab.recorder.case.operations import op_of
 
 
 def build_wait_for_graph(
@@ -577,7 +577,7 @@ def _next_awaited(end: WaitEnd) -> OpenOperation:
 
 def _other_half(call: Call) -> str:
     if call.seq is None:
-        return "recv" if call.op.endswith("send") else "send"
+        return op_of(call.op).other_half
     return call.op
 
 

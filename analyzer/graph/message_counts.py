@@ -23,6 +23,7 @@ from hanglab.analyzer.graph.thresholds import (
 )
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.recorder.case.operations import op_of
 
 #: Whether it is a send, and the other rank within the group; ABSENT for any source.
 _Use = tuple[bool, int]
@@ -103,7 +104,7 @@ def _waiting_for(rank: int, waiting: OpenOperation, waits: OpenOperations) -> se
         one
         for other in waits.operations.values()
         if other.group is waiting.group and other.seq is None and other.peer == rank
-        if rank in other.absent and other.op.endswith("send") != waiting.op.endswith("send")
+        if rank in other.absent and op_of(other.op).sends != op_of(waiting.op).sends
         for one in other.waiters
     }
 
@@ -116,7 +117,7 @@ def _of_pair(
     missing: set[int],
 ) -> Miscount | None:
     members = waiting.group.members
-    sends = waiting.op.endswith("send")
+    sends = op_of(waiting.op).sends
     use, counterpart = (sends, members.index(peer)), (not sends, members.index(rank))
     mine, theirs = messages[rank], messages.get(peer)
     if theirs is None:

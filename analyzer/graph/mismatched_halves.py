@@ -17,6 +17,7 @@ from hanglab.analyzer.graph.thresholds import USUAL_CHANNEL
 from hanglab.analyzer.graph.waits import OpenOperation
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.summary import Pending
+from hanglab.recorder.case.operations import op_of
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,13 @@ def find_mismatched_halves(
 ) -> MismatchedHalves | None:
     """The first two of those in ``places`` whose messages miss each other; None without any."""
     for sender, sent in places.items():
-        if sent.seq is not None or not sent.op.endswith("send"):
+        if sent.seq is not None or not op_of(sent.op).sends:
             continue
         receiver = sent.peer
         taken = places.get(receiver) if receiver is not None else None
         if receiver is None or taken is None or receiver not in sent.absent:
             continue
-        if taken.seq is not None or taken.op.endswith("send") or sender not in taken.absent:
+        if taken.seq is not None or op_of(taken.op).sends or sender not in taken.absent:
             continue
         if taken.peer not in (sender, None):
             continue

@@ -21,6 +21,7 @@ from hanglab.analyzer.graph.thresholds import (
 )
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.recorder.case.operations import op_of
 
 
 class OwedOrder(Enum):
@@ -146,7 +147,7 @@ def _rows(
     groups = [number for number, group in enumerate(entries.group_names) if group.name == name]
     op = pending.op
     if operation.seq is None and counterpart:
-        op = "recv" if op.endswith("send") else "send"
+        op = op_of(op).other_half
     ends = (pending.src, pending.dst)
     fitting = [
         number

@@ -15,6 +15,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
 from hanglab.analyzer.graph.waits import OpenOperation
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.summary import Pending
+from hanglab.recorder.case.operations import op_of
 
 
 @dataclass
@@ -35,9 +36,9 @@ def posted_by_counts(waiting: OpenOperation, lookup: CallLookup) -> bool | None:
     (rank, pending), *_ = waiting.waiters.items()
     if waiting.peer is None:
         return None
-    sends = pending.op.endswith("send")
-    mine = _channel_half(lookup.entries(rank), waiting, pending, sends)
-    theirs = _channel_half(lookup.entries(waiting.peer), waiting, pending, not sends)
+    op = op_of(pending.op)
+    mine = _channel_half(lookup.entries(rank), waiting, pending, op.half)
+    theirs = _channel_half(lookup.entries(waiting.peer), waiting, pending, op.other_half)
     if mine is None or theirs is None:
         return None
     common = sorted(mine.marks.keys() & theirs.marks.keys(), key=lambda mark: mine.marks[mark])
@@ -52,7 +53,7 @@ def posted_by_counts(waiting: OpenOperation, lookup: CallLookup) -> bool | None:
 
 
 def _channel_half(
-    entries: Entries | None, waiting: OpenOperation, pending: Pending, sends: bool
+    entries: Entries | None, waiting: OpenOperation, pending: Pending, half: str
 ) -> _ChannelHalf | None:
     if entries is None or pending.index == ABSENT:
         return None
@@ -60,7 +61,7 @@ def _channel_half(
     fitting = [
         number
         for number, operation in enumerate(entries.operations)
-        if operation.op.endswith("send" if sends else "recv")
+        if op_of(operation.op).half == half
         and (operation.src, operation.dst) == (pending.src, pending.dst)
     ]
     groups = [number for number, name in enumerate(names) if name == waiting.group.group.name]

@@ -15,7 +15,7 @@ from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
 from hanglab.analyzer.matching.summary import GAP
-from hanglab.analyzer.operations import OPERATIONS
+from hanglab.recorder.case.operations import OPERATIONS
 
 #: Of operations that no member finishes before all have entered them.
 _HASHES = frozenset(operation_hash(op.name) for op in OPERATIONS.values() if op.synchronizing)

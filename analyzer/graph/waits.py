@@ -17,7 +17,7 @@ from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import GroupSummary, P2PChannel, Pending, RankSummary
 from hanglab.analyzer.matching.thresholds import UNFINISHED_BY_STATUS
-from hanglab.analyzer.operations import op_of
+from hanglab.recorder.case.operations import op_of
 
 #: (index of the group, sequence number), or (index of the group, rank, index of the entry).
 Key = tuple[int, ...]
@@ -259,11 +259,10 @@ def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: _Oldest)
         return
     rank = waiting.key[1]
     src, dst = waiting.waiters[rank].src, waiting.waiters[rank].dst
-    opposite = "recv" if waiting.op.endswith("send") else "send"
     for pending, other in waits.by_rank.get(peer, []):
         if (
             other.group is waiting.group
-            and pending.op.endswith(opposite)
+            and op_of(pending.op).half == op_of(waiting.op).other_half
             and (pending.src, pending.dst) in ((src, dst), (ABSENT, dst))
         ):
             # Each group has a stream of its own: what is older in another one holds nothing up.
@@ -390,7 +389,7 @@ class _Matcher:
     def complete(self, waiting: OpenOperation) -> None:
         (rank, pending), *_ = waiting.waiters.items()
         members = waiting.group.members
-        sends = pending.op.endswith("send")
+        sends = op_of(pending.op).sends
         other = pending.dst if sends else pending.src
         if not 0 <= other < len(members):
             waiting.any_source = True

@@ -19,6 +19,7 @@ from hanglab.analyzer.graph.thresholds import AGREEING_DISTANCES, COMPARED_MEMBE
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.signatures import call_site
+from hanglab.recorder.case.operations import op_of
 
 #: Whether it is a send, and the other rank within the group.
 _Use = tuple[bool, int]
@@ -90,7 +91,7 @@ def _missed(
     rank: int, waiting: OpenOperation, waits: OpenOperations, lookup: CallLookup
 ) -> tuple[OpenOperation, ...]:
     """Calls that wait for ``rank`` to do with them what it does with another, by their rank."""
-    sends = waiting.op.endswith("send")
+    sends = op_of(waiting.op).sends
     pending = waiting.waiters[rank]
     # It exchanges messages both ways with that one: it has no more to do with those.
     both = _uses(rank, waiting, lookup)[not sends, pending.dst if sends else pending.src] > 0
@@ -101,7 +102,7 @@ def _missed(
         and other.group is waiting.group
         and other.peer == rank
         and rank in other.absent
-        and (both or other.op.endswith("send") != sends)
+        and (both or op_of(other.op).sends != sends)
     ]
     # In an order that is not that of the dumps.
     return tuple(sorted(found, key=_issued))
@@ -127,7 +128,7 @@ def _uses(
     for number, count in zip(*np.unique(mine, return_counts=True), strict=True):
         operation = entries.operations[int(number)]
         if operation.src != ABSENT and operation.dst != ABSENT:
-            sends = operation.op.endswith("send")
+            sends = op_of(operation.op).sends
             used[sends, operation.dst if sends else operation.src] += int(count)
     return used
 
@@ -139,12 +140,12 @@ def _place(rank: int, waiting: OpenOperation) -> int:
 def _own(rank: int, waiting: OpenOperation) -> _Use:
     """The rank's use of a peer in ``waiting``; it may be from any source."""
     pending = waiting.waiters[rank]
-    sends = waiting.op.endswith("send")
+    sends = op_of(waiting.op).sends
     return sends, pending.dst if sends else pending.src
 
 
 def _expected(wrong_peer: WrongPeer) -> list[_Use]:
-    sends = wrong_peer.waiting.op.endswith("send")
+    sends = op_of(wrong_peer.waiting.op).sends
     return [(sends, _place(missed.key[1], missed)) for missed in wrong_peer.missed]
 
 
@@ -177,15 +178,13 @@ def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
         return False
     place = call_site(entries.stacks[int(entries.stack[index])])
-    sends, expected = (
-        wrong_peer.waiting.op.endswith("send"),
-        {use[1] for use in _expected(wrong_peer)},
-    )
+    waiting = op_of(wrong_peer.waiting.op)
+    sends, expected = waiting.sends, {use[1] for use in _expected(wrong_peer)}
     for row in range(index):
         operation = entries.operations[int(entries.operation[row])]
         stack = int(entries.stack[row])
         other = operation.dst if sends else operation.src
-        if stack >= 0 and other in expected and operation.op.endswith("send" if sends else "recv"):
+        if stack >= 0 and other in expected and op_of(operation.op).half == waiting.half:
             if call_site(entries.stacks[stack]) == place:
                 return True
     return False

@@ -27,9 +27,9 @@ from hanglab.analyzer.hypotheses.thresholds import SIMULATED_OPERATIONS
 from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.matching.completion import completed
 from hanglab.analyzer.matching.signatures import comparable_dtypes, comparable_sizes
-from hanglab.analyzer.operations import op_of
-from hanglab.analyzer.program.program import P2P, UNKNOWN, Action, Program, ProgramGroup
+from hanglab.analyzer.program.program import UNKNOWN, Action, Program, ProgramGroup
 from hanglab.analyzer.program.simulation import Backend
+from hanglab.recorder.case.operations import op_of
 
 
 class NoProgram(Exception):
@@ -187,7 +187,7 @@ class _Reader:
         assert entries is not None
         numbers = [self._named.get((rank, g.name), ABSENT) for g in entries.group_names]
         groups = np.array([*numbers, ABSENT], dtype=np.int32)[entries.group]
-        skipped = [op_of(o.op).batch_end or o.op in P2P for o in entries.operations]
+        skipped = [op_of(o.op).batch_end or op_of(o.op).p2p for o in entries.operations]
         plain = ~np.array([*skipped, True], dtype=np.bool_)[entries.operation]
         return entries, groups, plain & ~entries.is_p2p & (entries.seq >= 0) & (groups >= 0)
 
@@ -201,7 +201,7 @@ class _Reader:
     ) -> Iterator[Step]:
         done = self._done[rank]
         begins = np.array([first.get(n, 0) for n in range(len(self._known))] + [0])[groups]
-        p2p = np.array([o.op in P2P for o in entries.operations] + [False])[entries.operation]
+        p2p = np.array([op_of(o.op).p2p for o in entries.operations] + [False])[entries.operation]
         rows = np.flatnonzero((collective & (entries.seq >= begins)) | (p2p & ~done)).tolist()
         if len(rows) > SIMULATED_OPERATIONS:
             raise NoProgram(f"rank {rank} made {len(rows)} operations since")
@@ -241,8 +241,8 @@ class _Reader:
         sizes, dtypes = comparable_sizes(operation.op, given), comparable_dtypes(given)
         members = self._members[number]
         peer: int | None = None
-        if operation.op in P2P:
-            other = operation.dst if operation.op == "send" else operation.src
+        if op_of(operation.op).p2p:
+            other = operation.dst if op_of(operation.op).sends else operation.src
             everybody = self._known[number].members
             if other >= len(everybody):
                 raise NoProgram(f"rank {rank} names a peer that is no member")

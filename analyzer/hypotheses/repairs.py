@@ -14,6 +14,7 @@ from hanglab.analyzer.hypotheses.frontier import Frontier
 from hanglab.analyzer.hypotheses.last_operations import LastOperations, Step
 from hanglab.analyzer.hypotheses.thresholds import TRIED_PROGRAMS
 from hanglab.analyzer.program.program import Action
+from hanglab.recorder.case.operations import op_of
 
 
 class CandidateFault(str, Enum):
@@ -227,7 +228,7 @@ def _with_its_parts(
 def _other_half(last: LastOperations, rank: int, step: Step) -> Step:
     action = step.action
     me = last.groups[action.group].members.index(rank)
-    op = "recv" if action.op == "send" else "send"
+    op = op_of(action.op).other_half
     return Step(replace(action, op=op, peer=me, overlap=True, batch=0), None, True)
 
 

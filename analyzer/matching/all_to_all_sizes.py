@@ -10,7 +10,7 @@ from hanglab.analyzer.matching.calls import Call, Difference, Divergence, Unknow
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.signatures import splits_of
 from hanglab.analyzer.matching.thresholds import COMPARED_SPLITS
-from hanglab.analyzer.operations import op_of
+from hanglab.recorder.case.operations import op_of
 from hanglab.recorder.case.progress_records import SplitLists
 
 

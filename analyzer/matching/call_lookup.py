@@ -11,7 +11,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.matching.groups import GroupProgress, ResolvedGroup
 from hanglab.analyzer.matching.summary import Pending
-from hanglab.analyzer.operations import op_of
+from hanglab.recorder.case.operations import op_of
 
 
 class DumpSource(Protocol):
@@ -72,7 +72,7 @@ class CallLookup:
         p2p = bool(entries.is_p2p[index]) or op_of(operation.op).p2p
         peer: int | None = None
         if p2p:
-            other = operation.dst if operation.op.endswith("send") else operation.src
+            other = operation.dst if op_of(operation.op).sends else operation.src
             peer = group.members[other] if 0 <= other < len(group.members) else None
         return Call(
             rank=rank,
@@ -115,7 +115,7 @@ class CallLookup:
 
 def plain_call(rank: int, pending: Pending, group: ProcessGroup) -> Call:
     """A call without arguments and stack, from what the summary has."""
-    other = pending.dst if pending.op.endswith("send") else pending.src
+    other = pending.dst if op_of(pending.op).sends else pending.src
     peer = None
     if pending.seq is None and 0 <= other < len(group.members):
         peer = group.members[other]

@@ -23,8 +23,8 @@ from hanglab.analyzer.flight_recorder.columns import (
     State,
 )
 from hanglab.analyzer.matching.thresholds import FREED_SHARE
-from hanglab.analyzer.operations import op_of
 from hanglab.recorder.case.backends import backend_of
+from hanglab.recorder.case.operations import op_of
 
 
 @dataclass

@@ -17,6 +17,7 @@ from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
 from hanglab.analyzer.matching.summary import Pending, thread_of
 from hanglab.analyzer.matching.thresholds import PAST_ENTRIES
+from hanglab.recorder.case.operations import op_of
 
 #: Name of the group, operation, sizes and call site.
 _Called = tuple[str, Operation, object, object]
@@ -63,11 +64,10 @@ def jumps_over(entries: Entries | None, index: int, group: str, other: Pending) 
     if entries is None or issue_order_at(entries, index) is not IssueOrder.AHEAD:
         return False
     now, (pattern, *_) = _patterns_at(entries, index)
-    sends = other.op.endswith("send")
     return any(
         call is not None
         and call[0] == group
-        and call[1].op.endswith("recv" if sends else "send")
+        and op_of(call[1].op).half == op_of(other.op).other_half
         and (call[1].src, call[1].dst) == (other.src, other.dst)
         for call in pattern[: pattern.index(now)]
     )

@@ -21,7 +21,7 @@ from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.flight_recorder.columns import Arguments, Frame, Operation
 from hanglab.analyzer.matching.calls import Call, Difference
 from hanglab.analyzer.matching.thresholds import REMEMBERED_SIGNATURES
-from hanglab.analyzer.operations import EqualSizes, op_of
+from hanglab.recorder.case.operations import EqualSizes, op_of
 from hanglab.recorder.case.progress_records import SplitLists
 
 UInt64 = npt.NDArray[np.uint64]

@@ -31,8 +31,8 @@ from hanglab.analyzer.matching.thresholds import (
     REMEMBERED_MEMBERS,
     UNFINISHED_BY_STATUS,
 )
-from hanglab.analyzer.operations import op_of
 from hanglab.analyzer.worlds.activity import Activity, activity_of
+from hanglab.recorder.case.operations import op_of
 
 #: Members of a group: a range where they are evenly spaced, which they nearly always are.
 Members = range | tuple[int, ...]
@@ -577,7 +577,7 @@ def _read_channels(
             P2PChannel(
                 src=what.src,
                 dst=what.dst,
-                sends=what.op.endswith("send"),
+                sends=op_of(what.op).sends,
                 posted=len(mine),
                 done=int(finished.sum()),
                 open=tuple(np.flatnonzero(~finished).tolist()),

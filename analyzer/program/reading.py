@@ -10,23 +10,8 @@ from hanglab.analyzer.matching.groups import resolve
 from hanglab.analyzer.matching.merging import merge_all
 from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.matching.summary import summarise
-from hanglab.analyzer.operations import op_of
-from hanglab.analyzer.program.program import P2P, Action, Program, ProgramGroup
-
-#: What backends call the operations of Programs; what is not here keeps its name.
-_OPERATIONS = {
-    "_all_gather_base": "all_gather",
-    "all_gather_into_tensor": "all_gather",
-    "all_gather_single": "all_gather",
-    "_reduce_scatter_base": "reduce_scatter",
-    "reduce_scatter_tensor": "reduce_scatter",
-    "reduce_scatter_single": "reduce_scatter",
-    "all_reduce_barrier": "barrier",
-    "all_to_all_single": "all_to_all",
-    "alltoall_base": "all_to_all",
-    "_broadcast_oop": "broadcast",
-    "_reduce_oop": "reduce",
-}
+from hanglab.analyzer.program.program import Action, Program, ProgramGroup
+from hanglab.recorder.case.operations import OpSpec, op_of
 
 
 def read_program(dumps: Iterable[RankDump], *, expected: Sequence[int] | None = None) -> Program:
@@ -65,38 +50,38 @@ def _actions(
             counts[key] = counts.get(key, 0) + 1
     for index in range(len(entries)):
         operation = entries.operations[int(entries.operation[index])]
-        if op_of(operation.op).batch_end:
+        spec = op_of(operation.op)
+        if spec.batch_end:
             continue
         place = places[entries.group_names[int(entries.group[index])].name]
         arguments = entries.arguments[int(entries.argument[index])]
-        op = _OPERATIONS.get(operation.op, operation.op)
         stack = int(entries.stack[index])
         frame = CODE.innermost_user(entries.stacks[stack]) if stack >= 0 else None
         key = int(entries.group[index]), int(entries.p2p_seq[index])
         batch = 0
-        if op in P2P and counts.get(key, 0) > 1:
+        if spec.p2p and counts.get(key, 0) > 1:
             batch = batches.setdefault(key, len(batches) + 1)
-        other = operation.dst if op == "send" else operation.src
+        other = operation.dst if spec.sends else operation.src
         yield Action(
-            op=op,
+            op=spec.program_name,
             group=place,
             site=frame.line if frame is not None else 0,
-            numel=_numel(op, arguments, len(groups[place].members)),
+            numel=_numel(spec, arguments, len(groups[place].members)),
             dtype=next(iter(arguments.input_dtypes + arguments.output_dtypes), "Float"),
             root=arguments.root,
-            peer=other if op in P2P and other >= 0 else None,
+            peer=other if spec.p2p and other >= 0 else None,
             batch=batch,
         )
 
 
-def _numel(op: str, arguments: Arguments, members: int) -> int:
+def _numel(spec: OpSpec, arguments: Arguments, members: int) -> int:
     """Elements of the rank's own tensor."""
     inputs = sum(prod(shape) for shape in arguments.input_sizes)
     outputs = sum(prod(shape) for shape in arguments.output_sizes)
-    if op == "barrier":
+    if spec.dataless:
         return 0
-    if op in ("reduce_scatter", "scatter"):
+    if spec.scatters:
         return outputs if outputs else inputs // max(1, members)
-    if op == "all_to_all":
+    if spec.splits:
         return inputs // max(1, members)
     return inputs if inputs else outputs

@@ -1,8 +1,4 @@
-"""Arguments of process-group methods, by method and position.
-
-torch calls these methods with positional arguments, and options last; the
-bindings' other overloads pass root and reduce operation directly.
-"""
+"""Arguments of process-group methods, by method and position."""
 
 from __future__ import annotations
 
@@ -11,57 +7,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from hanglab.recorder.case.layout import NONE
+from hanglab.recorder.case.operations import Method
 from hanglab.recorder.rank.error_guard import is_the_jobs
-
-
-class Method(NamedTuple):
-    """Reads the calls of one method; ``args`` come without the group itself."""
-
-    #: Position of the tensor whose shape stands for the operation, or of a list that
-    #: begins with it; -1 if there is none.
-    tensor: int
-    #: Position of the options object, -1 if there is none.
-    options: int = -1
-    rooted: bool = False
-    reduces: bool = False
-    peer: int = -1
-    tag: int = -1
-    #: Position of the output's split list; that of the input follows.
-    splits: int = -1
-    #: True where nothing is returned and the call itself waits.
-    waits: bool = False
-    any_source: bool = False
-
-
-#: By name.  Where a method has an input of the same size on every rank, that is
-#: the tensor; else the output.
-METHODS: dict[str, Method] = {
-    "allreduce": Method(0, 1, reduces=True),
-    "allreduce_coalesced": Method(0, 1, reduces=True),
-    "broadcast": Method(0, 1, rooted=True),
-    "reduce": Method(0, 1, rooted=True, reduces=True),
-    "allgather": Method(1, 2),
-    "allgather_coalesced": Method(1, 2),
-    "_allgather_base": Method(1, 2),
-    "all_gather_single": Method(1, 2),
-    "allgather_into_tensor_coalesced": Method(1, 2),
-    "all_gather_single_coalesced": Method(1, 2),
-    "gather": Method(1, 2, rooted=True),
-    "scatter": Method(0, 2, rooted=True),
-    "reduce_scatter": Method(0, 2, reduces=True),
-    "_reduce_scatter_base": Method(1, 2, reduces=True),
-    "reduce_scatter_single": Method(1, 2, reduces=True),
-    "reduce_scatter_tensor_coalesced": Method(1, 2, reduces=True),
-    "reduce_scatter_single_coalesced": Method(1, 2, reduces=True),
-    "alltoall": Method(1, 2),
-    "alltoall_base": Method(1, 4, splits=2),
-    "all_to_all_single": Method(1, 4, splits=2),
-    "barrier": Method(-1, 0),
-    "monitored_barrier": Method(-1, waits=True),
-    "send": Method(0, peer=1, tag=2),
-    "recv": Method(0, peer=1, tag=2),
-    "recv_anysource": Method(0, tag=1, any_source=True),
-}
 
 
 def root_of(method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

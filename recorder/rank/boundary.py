@@ -22,10 +22,9 @@ from typing import Any
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import COMPLETED, FAILED, NONE, Slot
+from hanglab.recorder.case.operations import METHODS, Method
 from hanglab.recorder.rank.arguments import (
-    METHODS,
     CallArguments,
-    Method,
     read,
     rest_of,
     takes_a_timeout,
@@ -169,7 +168,7 @@ class Boundary:
         # is rare stands in functions of its own, what is common in none.  CallArguments that
         # are named one by one need not be packed and unpacked.
         general = self._general_wrapper(name, method, original)
-        tensor_at, options_at, _, reduces, *_ = method
+        tensor_at, options_at, reduces = method.tensor, method.options, method.reduces
         if tensor_at < 0 or method.splits >= 0:
             return general
         clock = time.time_ns

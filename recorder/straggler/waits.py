@@ -17,7 +17,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
-from hanglab.recorder.rank.arguments import METHODS
+from hanglab.recorder.case.operations import METHODS, MONITORED_BARRIER
 from hanglab.recorder.rank.hooks import Hooks
 from hanglab.recorder.rank.imports import AfterImport
 
@@ -27,8 +27,7 @@ from hanglab.recorder.rank.imports import AfterImport
 COMMUNICATION, INPUT, OPERATIONS, SINCE, WHAT = range(5)
 Record = list[int]
 
-#: Raises a group's sequence number by more than one; such a call may stand for any number.
-_MANY = {"monitored_barrier"}
+#: What a monitored barrier adds to a group's sequence number: it may stand for any number.
 _ANY_NUMBER = 1 << 32
 
 
@@ -79,7 +78,8 @@ class Waits:
 
         for name in METHODS:
             if name in ProcessGroup.__dict__:
-                self._wrap(ProcessGroup, name, COMMUNICATION, _ANY_NUMBER if name in _MANY else 1)
+                counts = _ANY_NUMBER if name == MONITORED_BARRIER.name else 1
+                self._wrap(ProcessGroup, name, COMMUNICATION, counts)
         self._wrap(Work, "wait", COMMUNICATION, 0)
 
     def _wrap_functional(self, module: ModuleType) -> None:

@@ -13,10 +13,10 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.device_progress import all_started
 from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.links import latest
-from hanglab.analyzer.operations import op_of
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.case.backends import backends_in
+from hanglab.recorder.case.operations import op_of
 
 _SAID = texts_of(Cause.FABRIC_STALLED, Kind.ROOT)
 

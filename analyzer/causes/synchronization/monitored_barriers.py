@@ -18,9 +18,8 @@ from hanglab.analyzer.facts.error_texts import AT_BARRIER, MISSED_BARRIER
 from hanglab.analyzer.proposal import Order, Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
+from hanglab.recorder.case.operations import MONITORED_BARRIER
 from hanglab.recorder.case.progress_records import OperationCall
-
-_METHOD = "monitored_barrier"
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,11 @@ def _said(facts: CaseFacts, view: RankView) -> _Barrier | None:
 def _failed(view: RankView) -> OperationCall | None:
     """The call in which the rank gave up: the barrier, or what one precedes."""
     operations = view.progress.operations if view.progress else []
-    return next((o for o in reversed(operations) if o.failed or o.method == _METHOD), None)
+    return next((o for o in reversed(operations) if o.failed or _is_barrier(o)), None)
+
+
+def _is_barrier(operation: OperationCall) -> bool:
+    return operation.method == MONITORED_BARRIER.name
 
 
 def _group_of(facts: CaseFacts, view: RankView) -> tuple[str, tuple[int, ...]]:
@@ -103,7 +106,7 @@ def _entered(view: RankView, group: str) -> int | None:
     progress = view.progress
     if progress is None or progress.operations_total > len(progress.operations):
         return None
-    return sum(1 for o in progress.operations if o.method == _METHOD and o.group == group)
+    return sum(1 for o in progress.operations if _is_barrier(o) and o.group == group)
 
 
 def _roots(facts: CaseFacts, barrier: _Barrier) -> list[int] | None:
@@ -186,7 +189,7 @@ def _proposal(facts: CaseFacts, barrier: _Barrier, rank: int, victims: Sequence[
             group_id=barrier.group,
             ranks=list(barrier.members),
             seq=None,
-            op=_METHOD,
+            op=MONITORED_BARRIER.name,
         ),
         victims=victims,
         excludes=raised,
