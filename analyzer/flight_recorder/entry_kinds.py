@@ -124,9 +124,6 @@ class Ring:
     def kinds(self) -> tuple[Int64, list[EntryKind]] | None:
         """For each entry but the first and the last the index of its kind; None if too many."""
         bulk, ends = self.starts[:-1], self.starts[1:]
-        d = np.frombuffer(self.data, dtype=np.uint8)
-        blank = bytearray(self.data)
-        view, text = np.frombuffer(blank, dtype=np.uint8), memoryview(blank)
         numbers: defaultdict[bytes, int] = defaultdict(count().__next__)
         kind: Int64 = np.empty(len(bulk), dtype=np.int64)
         lengths = ends - bulk
@@ -137,6 +134,10 @@ class Ring:
         for rows in np.split(order, bounds):
             size = int(lengths[rows[0]])
             known = _LAYOUTS.setdefault((self.keys, size), [])
+            stretches: npt.NDArray[np.uint8] = np.ndarray(
+                (len(self.data) - size + 1, size), np.uint8, self.data, 0, (1, 1)
+            )
+            entries = stretches[bulk[rows]]
             tried = 0
             while len(rows):
                 if tried == len(known):
@@ -147,24 +148,23 @@ class Ring:
                     known.append(_Layout.of(like))
                 layout = known[tried]
                 tried += 1
-                starts = bulk[rows]
-                alike = (d[starts[:, None] + layout.places] == layout.opcodes).all(axis=1)
+                alike = (entries[:, layout.places] == layout.opcodes).all(axis=1)
                 fit = np.flatnonzero(alike)
                 if not len(fit):
                     continue
-                spots = starts[fit][:, None] + layout.mask
-                view[spots] = 0
-                pieces = [bytes(text[s : s + size]) for s in starts[fit].tolist()]
+                blank = entries[fit]
+                blank[:, layout.mask] = 0
+                pieces = blank.view(f"V{size}").ravel().tolist()
                 fits = {piece: _fits(piece, self.keys, layout) for piece in set(pieces)}
-                mine = np.fromiter(map(fits.__getitem__, pieces), np.bool_, len(pieces))
-                if not mine.all():
-                    view[spots[~mine]] = d[spots[~mine]]
+                if not all(fits.values()):
+                    fit = fit[[fits[piece] for piece in pieces]]
                     pieces = [piece for piece in pieces if fits[piece]]
-                    fit = fit[mine]
                 kind[rows[fit]] = np.fromiter(
                     map(numbers.__getitem__, pieces), np.int64, len(pieces)
                 )
-                rows = np.delete(rows, fit)
+                left = np.ones(len(rows), dtype=np.bool_)
+                left[fit] = False
+                rows, entries = rows[left], entries[left]
         if len(numbers) * 2 > len(bulk):
             return None
         found = [kind_of(piece, self.keys) for piece in numbers]
@@ -239,13 +239,14 @@ class Ring:
         which = np.repeat(begins[like], each) + within
         at, size = np.array(every or [(0, 1)], dtype=np.int64).T
         places = np.repeat(self.starts[:-1], each) + at[which]
-        short = np.frombuffer(self.data, dtype=np.uint8)[places]
-        long = _everywhere(self.data, "<u4")[np.minimum(places, len(self.data) - 4)]
+        # The last entry follows: there are four bytes from each place on.
+        bits = np.where(size == 1, 0xFF, 0xFFFF_FFFF).astype(np.uint32)
+        bulk = _everywhere(self.data, "<u4")[places] & bits[which]
         indices = np.concatenate(
             (
                 _puts(self.data, 2, self.prefix),
                 _puts(self.data, self.begin, self.first),
-                np.where(size[which] == 1, short, long),
+                bulk,
                 _puts(self.data, int(self.starts[-1]), self.last),
             )
         )
@@ -263,24 +264,23 @@ class Ring:
                 by_column[n.column].append((index, n.at, n.opcode, n.size))
         firsts = {n.column: n.at + self.begin for n in self.first.numbers}
         for column, found in by_column.items():
-            table = np.zeros((len(kinds), 3), dtype=np.int64)
-            table[:, 0] = -1
-            for index, *entry in found:
-                table[index] = entry
-            at, opcode, size = table[like].T
-            there = at >= 0
-            opcodes = np.where(there, self.starts[:-1] + at, 0)
+            forms = sorted({(opcode, size) for _, _, opcode, size in found})
+            table = np.full((2, len(kinds)), -1, dtype=np.int64)
+            for index, place, opcode, size in found:
+                table[:, index] = place, forms.index((opcode, size))
+            at, form = table[:, like]
+            opcodes = np.where(form >= 0, self.starts[:-1] + at, 0)
             spots[column] = np.concatenate(([firsts.get(column, 0)], opcodes))
             values: Int64 | Float64
             if column == "duration_ms":
                 values = np.full(len(like) + 2, np.nan)
             else:
                 values = np.full(len(like) + 2, ABSENT, dtype=np.int64)
-            for code, width in {(o, s) for _, _, o, s in found}:
+            for number, (code, width) in enumerate(forms):
                 if (code == _FLOAT) != (column == "duration_ms"):
                     return {}, {}
                 if width:
-                    rows = np.flatnonzero((opcode == code) & (size == width) & there)
+                    rows = np.flatnonzero(form == number)
                     values[rows + 1] = self._read(opcodes[rows], code, width)
             numbers[column] = values
         return spots, numbers
@@ -345,8 +345,10 @@ class _Layout:
 
 def _starts(data: bytes, opening: bytes, begin: int) -> Int64:
     """Places of dictionaries whose first key is got, by what may stand before ``opening``."""
-    found = [m.start() for m in re.compile(re.escape(opening)).finditer(data, begin + 6)]
-    at = np.array(found, dtype=np.int64)
+    pieces = data[begin + 6 :].split(opening)[:-1]
+    # Behind each piece but the last there is one.
+    behind = np.cumsum(np.array([len(piece) + len(opening) for piece in pieces], dtype=np.int64))
+    at = behind - len(opening) + begin + 6
     d = np.frombuffer(data, dtype=np.uint8)
     starts: Int64 = np.full(len(at), -1, dtype=np.int64)
     for put, ahead in ((None, 1), (0x94, 2), (ord("q"), 3), (ord("r"), 6)):

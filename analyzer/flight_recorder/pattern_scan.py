@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_ENTRIES = re.compile(rb"X\x07\0{3}entries(?:q.|r.{4})\]\((?=\}\(X(.)\0{3})", re.DOTALL)
+_NAME = b"X\x07\0\0\0entries"
+_ENTRIES = re.compile(_NAME + rb"(?:q.|r.{4})\]\((?=\}\(X(.)\0{3})", re.DOTALL)
 #: Operations of plain data that have a length of their own and leave the memo alone.
 PLAIN = rb"(?:h.|j.{4}|K.|M.{2}|J.{4}|\x8a\x08.{8}|G.{8}|[](})eutNa\x85\x86\x87\x88\x89])"
 RUN = re.compile(PLAIN + b"*", re.DOTALL)
@@ -12,8 +13,10 @@ RUN = re.compile(PLAIN + b"*", re.DOTALL)
 
 def find_entries(data: bytes) -> int | None:
     """Place at which the first entry begins, if that can be seen."""
-    found = _ENTRIES.search(data)
-    return None if found is None or data[:2] != b"\x80\x02" else found.end()
+    # Python's pickler remembers the list too: the rest of such a file need not be searched.
+    at = data.find(_NAME) if data[:2] == b"\x80\x02" else -1
+    found = _ENTRIES.match(data, at) if at >= 0 else None
+    return None if found is None else found.end()
 
 
 def written(data: bytes, text: bytes, begin: int, end: int) -> int:

@@ -272,3 +272,13 @@ def test_damaged_bytes_never_say_something_else() -> None:
             data[at : at + 8] = struct.pack("<Q", random.getrandbits(64))
         if thin(bytes(data)) is not None:
             agree(bytes(data))
+
+
+@pytest.mark.parametrize("protocol", [None, 2, 3, 4, 5])
+def test_a_group_that_is_called_entries_is_not_taken_for_them(protocol: int | None) -> None:
+    made = dump(rows(200)) | {"pg_config": {"0": {"name": "0", "desc": "entries", "ranks": "[0]"}}}
+    made = {"pg_config": made.pop("pg_config"), **made}
+    data = torch_pickle(made) if protocol is None else pickle.dumps(made, protocol)
+    for _ in range(3):  # what was learned of one serves the next
+        agree(data)
+    assert len(read_dump(data, rank=0, source="x", contained=True).entries or ()) == 200
