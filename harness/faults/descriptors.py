@@ -10,7 +10,8 @@ from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading
 from hanglab.harness.launchers.host import Hosts
 from hanglab.harness.system.namespaces import tool
-from hanglab.recorder.system.kernel_files import count_descriptors, read
+from hanglab.recorder.system.kernel_files import count_descriptors
+from hanglab.recorder.system.procfs import soft_limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +95,4 @@ class FilesProbe:
 
 def resource_limit(pid: int) -> int | None:
     """Number of files that a process may have open; None where it has gone."""
-    for line in (read(f"/proc/{pid}/limits") or "").splitlines():
-        if line.startswith("Max open files"):
-            return int(line.split()[3])
-    return None
+    return soft_limits(pid).get("Max open files")

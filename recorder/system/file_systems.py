@@ -19,6 +19,7 @@ from hanglab.recorder.case.file_system_space import Space
 from hanglab.recorder.case.host_records import FileSystem
 from hanglab.recorder.system.kernel_files import descriptors, read
 from hanglab.recorder.system.mount_table import Mount, read_mounts, space_of
+from hanglab.recorder.system.procfs import environment
 
 #: Seconds that a sample waits for answers.
 _PATIENCE_S = 0.1
@@ -217,15 +218,8 @@ def _folders_of_open_files(pid: int) -> list[str]:
 
 
 def _temporary(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            words = file.read(1 << 20).split(b"\0")
-    except OSError:
-        return "/tmp"
-    for word in words:
-        if word.startswith(b"TMPDIR=/"):
-            return os.fsdecode(word[7:])
-    return "/tmp"
+    told = environment(pid).get("TMPDIR", "")
+    return told if told.startswith("/") else "/tmp"
 
 
 def _mounts_of(pid: int) -> list[Mount]:

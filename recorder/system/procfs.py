@@ -92,6 +92,22 @@ def environment(pid: int) -> dict[str, str]:
     return {os.fsdecode(name): os.fsdecode(value) for name, mark, value in pairs if mark}
 
 
+def status(pid: int) -> dict[str, str]:
+    """Fields of its /proc/PID/status; empty where it has gone."""
+    lines = (_read(f"/proc/{pid}/status") or "").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def soft_limits(pid: int) -> dict[str, int]:
+    """Soft limits; those without a limit are left out."""
+    found = {}
+    for line in (_read(f"/proc/{pid}/limits") or "").splitlines()[1:]:
+        soft = line[26:].split()[:1]
+        if soft and soft[0].isdecimal():
+            found[line[:26].strip()] = int(soft[0])
+    return found
+
+
 def wanted_s(pid: int) -> float | None:
     """Seconds that the process's main thread has run or waited for a processor to run on.
 

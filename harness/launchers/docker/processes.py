@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from hanglab.harness.launchers.supervision.descendants import descendants_of
+from hanglab.recorder.system.procfs import status
 
 
 def process_inside(first: int, pid: int) -> int:
@@ -23,11 +24,7 @@ def process_inside(first: int, pid: int) -> int:
 
 def _numbers(pid: int) -> list[int]:
     """A process's numbers, from the outermost namespace to its own."""
-    with suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-        for line in file:
-            if line.startswith("NSpid:"):
-                return [int(number) for number in line.split()[1:]]
-    return []
+    return [int(number) for number in status(pid).get("NSpid", "").split()]
 
 
 def _namespace(pid: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hanglab.harness.system.capabilities.registry import Capability, probe
 from hanglab.recorder.system.mount_table import space_of
+from hanglab.recorder.system.procfs import status
 
 
 @probe("root")
@@ -41,10 +42,7 @@ def _ptrace() -> Capability:
 
 
 def _has_cap_sys_ptrace() -> bool:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> 19 & 1)
-    return False
+    return bool(int(status(os.getpid()).get("CapEff", "0"), 16) >> 19 & 1)
 
 
 def _reads_a_child() -> bool:

@@ -54,8 +54,8 @@ def load_of(rank: int, attempt: int, pid: int, sleeping: bool) -> RankLoad | Non
     stat = procfs.stat(pid)
     if stat is None:
         return None
-    status = _status(pid)
-    limits = _limits(pid)
+    status = procfs.status(pid)
+    limits = procfs.soft_limits(pid)
     run_s, wait_s = _turns(pid)
     return RankLoad(
         rank=rank,
@@ -128,21 +128,6 @@ def _text_at(pid: int, address: int) -> str:
 def _is_file(target: str) -> bool:
     """True if a call's target is a file, or unknown to be anything else; pipes may wait long."""
     return target.startswith("/") and not target.startswith(("/dev/", "/proc/"))
-
-
-def _status(pid: int) -> dict[str, str]:
-    lines = (read(f"/proc/{pid}/status") or "").splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-
-def _limits(pid: int) -> dict[str, int]:
-    """Soft limits; those without a limit are left out."""
-    found = {}
-    for line in (read(f"/proc/{pid}/limits") or "").splitlines()[1:]:
-        soft = line[26:].split()[:1]
-        if soft and soft[0].isdecimal():
-            found[line[:26].strip()] = int(soft[0])
-    return found
 
 
 def _turns(pid: int) -> tuple[float | None, float | None]:
