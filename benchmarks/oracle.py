@@ -1,4 +1,4 @@
-"""How often the analyzer is right, inconclusive or wrong on trials.
+"""Share of trials on which the analyzer is right, inconclusive or wrong.
 
     python benchmarks/oracle.py [--cases 10000] [--seed 0] [--jobs 2] [--by shape fault]
 

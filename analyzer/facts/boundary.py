@@ -224,18 +224,14 @@ def _row_of(
     peer = ABSENT if call.peer is None else call.peer
     spec = op_of_method(call.method)
     p2p = spec is not None and spec.p2p
-    ends: tuple[int, ...] = ()
+    operation = Operation("gloo", spec.name if spec is not None else call.method)
     if spec is not None and p2p:
-        ends = (rank_in_group, peer) if spec.sends else (peer, rank_in_group)
+        src, dst = (rank_in_group, peer) if spec.sends else (peer, rank_in_group)
+        operation = Operation("gloo", spec.name, src, dst, call.tag or 0)
     return _Row(
         created_ns=call.entered_ns,
         group=call.group,
-        operation=Operation(
-            "gloo",
-            spec.name if spec is not None else call.method,
-            *ends,
-            tag=(call.tag or 0) if p2p else 0,
-        ),
+        operation=operation,
         arguments=_boundary_arguments(call),
         seq=seq,
         op_id=op_id,
