@@ -37,6 +37,9 @@ class Owner(str, Enum):
 _PACKAGE_PARTS = ("/site-packages/", "/dist-packages/")
 #: Where hanglab's own scenarios lie once they are installed: they stand for the user's scripts.
 _SCENARIOS = "hanglab/scenarios/"
+#: Code of the recorder that runs inside ranks, wherever hanglab is installed from: an editable
+#: installation lies in no folder of packages.
+_IN_RANKS = "/hanglab/recorder/rank/"
 
 
 def _below(path: str, folders: Iterable[str]) -> bool:
@@ -79,6 +82,8 @@ class CodeMap:
                 return Owner.STDLIB
         if any(part in path for part in _PACKAGE_PARTS):
             return self._package(path)
+        if _IN_RANKS in path:
+            return Owner.RECORDER
         if _in_standard_library(path):
             return Owner.STDLIB
         return Owner.USER

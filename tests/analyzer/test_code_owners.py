@@ -52,3 +52,12 @@ def test_packages_stand_in_only_where_no_user_code_is_on_the_stack() -> None:
     assert code.innermost_user([torch, package, user]) == user
     assert code.innermost_user([torch, package]) == package
     assert code.innermost_user([torch]) is None
+
+
+@pytest.mark.parametrize("place", ["", "/work/hanglab/build/namespace"])
+def test_the_recorder_is_no_users_code_where_nothing_says_whence_it_runs(place: str) -> None:
+    """As in dumps of an editable installation that lie in a folder without the rest of the Case."""
+    wrapper = StackFrame("wrapper", f"{place}/hanglab/recorder/rank/boundary.py", 273)
+    user = StackFrame("step", "/home/me/recorder/rank/train.py", 3)
+    assert CodeMap().owner(wrapper.file) is Owner.RECORDER
+    assert CodeMap().innermost_user([wrapper, user]) == user
