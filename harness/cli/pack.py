@@ -19,8 +19,10 @@ def pack(
     ] = False,
 ) -> int:
     """Pack a Case into a single file, to be sent to somebody; see also `hanglab redact`."""
+    from rich.filesize import decimal
+
     from hanglab.harness.recording import archives
 
     path, size = archives.pack(case, out, damaged)
-    print(f"{path}: {size / 1e6:.1f} MB")
+    print(f"{path}: {decimal(size)}")
     return 0

@@ -125,6 +125,13 @@ def test_case_of_a_newer_format(tmp_path, command):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["case"]
 
 
+def test_a_small_archive_has_a_size(tmp_path):
+    done = hanglab("pack", a_case(tmp_path / "case"), "-o", "x.tar.gz", cwd=tmp_path)
+    size = (tmp_path / "x.tar.gz").stat().st_size
+    assert done.returncode == 0 and 0 < size < 50_000
+    assert "0.0" not in done.stdout and done.stdout.rstrip().endswith(("bytes", "kB"))
+
+
 @pytest.mark.parametrize("how", ["missing", "altered", "longer", "a folder"])
 def test_case_with_files_missing_or_altered(tmp_path, how):
     case = a_case(tmp_path / "case")
