@@ -67,6 +67,11 @@ def _makes_progress(facts: CaseFacts) -> bool:
     movements = [v.movement for v in facts.ranks.values() if v.ended is None]
     if not any(m is not None and m.quiet_s < facts.hang_after_s for m in movements):
         return False
+    # A rank that looks for the store tries again and again: that is movement, and no progress.
+    if any(
+        v.ended is None and v.position.place is StackPlace.RENDEZVOUS for v in facts.ranks.values()
+    ):
+        return False
     return unusual_idle_time(facts) is None
 
 

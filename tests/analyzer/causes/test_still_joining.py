@@ -8,7 +8,7 @@ from views import C10D, ended, job, user, view
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.verdict import Status
-from hanglab.recorder.case.records import StackFrame
+from hanglab.recorder.case.records import Movement, StackFrame
 
 
 def joining(rank: int) -> RankView:
@@ -50,3 +50,15 @@ def test_not_where_one_is_elsewhere(elsewhere: str) -> None:
         views.append(view(2, user(30)))
     verdict = conclude(unformed(views, 3))
     assert "All ranks" not in verdict.summary
+
+
+def test_retries_are_no_progress() -> None:
+    views = [joining(rank) for rank in range(3)]
+    for mine in views:
+        mine.movement = Movement(quiet_s=0.1, longest_pause_s=0.1, cpu_share=0.0)
+    known = job(views, trigger="request")
+    known.graph.groups.clear()
+    known.graph.waits.clear()
+    known.graph.sinks.clear()
+    assert not known.stuck
+    assert conclude(known).status is Status.INCONCLUSIVE
