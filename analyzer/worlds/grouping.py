@@ -17,7 +17,7 @@ from hanglab.analyzer.flight_recorder.assignment import Claim
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.flight_recorder.discovery import name_without_rank
 from hanglab.analyzer.flight_recorder.moments import Moments
-from hanglab.analyzer.worlds.thresholds import AGREEING_SHARE
+from hanglab.analyzer.worlds.thresholds import AGREEING_SHARE, COPIED_LATER_NS
 
 #: Files by number, as the loader counts them.
 Claims = Mapping[int, Claim]
@@ -219,10 +219,22 @@ def _restart_of(claims: Claims, worlds: Sequence[Sequence[int]], index: int) -> 
         began = _window(theirs)
         if other == index or ended is None or began is None or began[0] <= ended[1]:
             continue
+        if _written_ns(claims, worlds[index]) > began[0]:
+            # It was there still when the other began.
+            continue
         # Where the ring has lost its beginning, it may have run beside the first all the time.
         if all(one.first_record == 0 for one in theirs if one.records) and _same_job(mine, theirs):
             later.append((began[0], other))
     return max(later)[1] if later else None
+
+
+def _written_ns(claims: Claims, files: Sequence[int]) -> float:
+    """When most of a world's files were written; ABSENT where only copies' times are known."""
+    known = [claims[number].written_ns for number in files]
+    last = _window([claims[number].moments for number in files])
+    if ABSENT in known or last is None or median(known) - last[1] > COPIED_LATER_NS:
+        return ABSENT
+    return median(known)
 
 
 def _same_job(one: Sequence[Moments], other: Sequence[Moments]) -> bool:

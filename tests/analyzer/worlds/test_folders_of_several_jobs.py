@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -190,3 +191,18 @@ def test_many_ranks_are_parted_where_they_are_loaded(tmp_path: Path) -> None:
     verdict = analyze(tmp_path)
     assert (verdict.status, verdict.culprits) == (Status.HUNG, [33])
     assert len(verdict.inputs.set_aside) == 40
+
+
+def test_a_job_that_was_dumped_after_another_began_is_no_earlier_attempt_of_it(
+    tmp_path: Path,
+) -> None:
+    """It hung, a second job of the same program began beside it and ended well."""
+    layout = LAYOUTS["prefixes"]
+    write(tmp_path, layout, "actor", hung(4, 2), began_s=0)
+    write(tmp_path, layout, "rollout", healthy(4, 80), began_s=100)
+    for path in tmp_path.iterdir():
+        written_s = START_NS / SECOND_NS + (600 if "actor" in path.name else 101)
+        os.utime(path, (written_s, written_s))
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.HUNG, [2])
+    assert files_of("rollout", (one.file for one in verdict.inputs.set_aside))
