@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.causes.thresholds import CANDIDATES
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.proposal import Order, Proposal
+from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
 
 
 def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """Unite proposals of one cause and order: their culprits are found by one mechanism."""
-    merged: dict[tuple[Order, Cause | None, str, bool], Proposal] = {}
+    """Unite proposals of one cause and stage: their culprits are found by one mechanism."""
+    merged: dict[tuple[Stage, Cause | None, str, bool], Proposal] = {}
     for proposal in proposals:
         finding = proposal.finding
         # One that names all who could be meant gains no confidence from one that proves.
         proved = finding.confidence > CANDIDATES
-        key = (proposal.order, finding.cause, finding.status.value, proved)
+        key = (proposal.stage, finding.cause, finding.status.value, proved)
         earlier = merged.get(key)
         if earlier is None:
             merged[key] = proposal
@@ -44,7 +45,7 @@ def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
                 advice=first.advice,
                 effect=first.effect or second.effect,
             ),
-            order=proposal.order,
+            failure_on_record=earlier.failure_on_record or proposal.failure_on_record,
             excludes=earlier.excludes | proposal.excludes,
             alternatives=[*earlier.alternatives, *proposal.alternatives],
         )
@@ -61,9 +62,9 @@ def decide(
     """
     accepted: list[Proposal] = []
     explained: set[int] = set()
-    for proposal in sorted(_merge(proposals), key=lambda p: (p.order, -p.finding.confidence)):
+    for proposal in sorted(_merge(proposals), key=lambda p: (p.stage, -p.finding.confidence)):
         culprits = set(proposal.finding.culprits)
-        if proposal.order is Order.CORRUPT:
+        if proposal.stage is Stage.CORRUPT:
             # Wrong results are a fault of their own, whoever else holds the job up.
             if not any(_covers(earlier.finding, proposal.finding) for earlier in accepted):
                 accepted.append(proposal)
@@ -72,7 +73,7 @@ def decide(
             continue
         if (
             accepted
-            and proposal.order >= Order.DIVERGENCE
+            and proposal.stage >= Stage.DIVERGENCE
             and _is_symptom(facts, proposal, accepted)
         ):
             continue

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from types import FunctionType
 
+from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import (
     Cause,
@@ -19,32 +19,33 @@ from hanglab.analyzer.verdict import (
 )
 
 
-class Order(IntEnum):
-    """The order in which causes are decided: the first that is proved wins."""
-
-    EXIT = 1
-    PROCESS = 2
-    DIVERGENCE = 3
-    CYCLE = 4
-    OUTSIDE = 5
-    STALLED = 6
-    CORRUPT = 7
-    SLOW = 8
-
-
 @dataclass
 class Proposal:
-    """A finding, and where it stands in the order.
+    """A finding, and what the decision has to know besides.
 
     ``excludes`` are ranks whose own failure this one explains although they
     are no culprits: a rank that raised because its peer was gone, say.
     """
 
     finding: Finding
-    order: Order
     excludes: frozenset[int] = frozenset()
+    #: Read from an end, an error or a device, not inferred from where ranks stand.
+    failure_on_record: bool = False
     #: Ranks that could be meant as well; they become alternatives.
     alternatives: list[tuple[Cause, list[int], float]] = field(default_factory=list)
+
+    @property
+    def stage(self) -> Stage:
+        """The stage at which it is decided: its cause's, unless what it tells of has one."""
+        finding = self.finding
+        if self.failure_on_record:
+            return Stage.EXIT
+        if finding.status is Status.CORRUPT:
+            return Stage.CORRUPT
+        if finding.status is Status.SLOW or finding.cause is None:
+            return Stage.SLOW
+        # Who names nobody comes after all that name somebody.
+        return finding.cause.stage if finding.culprits else max(finding.cause.stage, Stage.STALLED)
 
 
 Heuristic = Callable[[CaseFacts], Iterable[Proposal]]
@@ -64,7 +65,6 @@ def is_detector(value: object) -> bool:
 
 def propose(
     facts: CaseFacts,
-    order: Order,
     cause: Cause,
     culprits: Sequence[int],
     *,
@@ -77,6 +77,7 @@ def propose(
     victims: Sequence[int] | None = None,
     effect: Effect | None = None,
     excludes: Iterable[int] = (),
+    failure_on_record: bool = False,
     alternatives: Sequence[tuple[Cause, list[int], float]] = (),
 ) -> Proposal:
     """A proposal whose victims are, unless said otherwise, all other ranks."""
@@ -97,7 +98,7 @@ def propose(
             advice=cause.advice,
             effect=effect,
         ),
-        order=order,
+        failure_on_record=failure_on_record,
         excludes=frozenset(excludes),
         alternatives=list(alternatives),
     )

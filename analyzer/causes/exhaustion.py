@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.resource_failures import failed_in_consequence
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -36,9 +36,9 @@ def resource_proposal(
         )
     return propose(
         facts,
-        Order.EXIT,
         cause,
         ranks,
+        failure_on_record=True,
         status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=confidence,
         summary=f"{name_ranks(ranks).capitalize()} {what}{name_line(location)}; its peers "

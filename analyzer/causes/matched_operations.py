@@ -22,12 +22,11 @@ from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
 from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Order, Proposal, detector
+from hanglab.analyzer.proposal import Proposal, detector
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backends_in
 
-_CYCLES = frozenset({Cause.GROUP_ORDER, Cause.P2P_DEADLOCK, Cause.P2P_UNMATCHED})
 _OUTSIDE = frozenset({Cause.MISSING_RANK})
 #: Differences after which a rank may be found to have left its peers' loop.
 _MAY_BE_UNEVEN = frozenset({Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE})
@@ -44,14 +43,9 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
         if cause in _OUTSIDE:
             if facts.case and not _still_unexplained(facts, finding):
                 continue
-            order = Order.OUTSIDE
-        elif cause in _CYCLES:
-            order = Order.CYCLE
-        else:
-            order = Order.DIVERGENCE
         if facts.case:
             finding = _sharpen(facts, finding)
-        yield Proposal(finding=finding, order=order, excludes=_failed_by_it(facts, finding))
+        yield Proposal(finding=finding, excludes=_failed_by_it(facts, finding))
     if facts.case:
         yield from _decided_by_loops(facts)
 
@@ -66,9 +60,7 @@ def _decided_by_loops(facts: CaseFacts) -> Iterator[Proposal]:
         if len(gone) == 1 and gone[0] in finding.culprits:
             told = _past_the_loop(facts, finding, gone[0])
             if told is not finding:
-                yield Proposal(
-                    finding=told, order=Order.DIVERGENCE, excludes=_failed_by_it(facts, told)
-                )
+                yield Proposal(finding=told, excludes=_failed_by_it(facts, told))
 
 
 def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:

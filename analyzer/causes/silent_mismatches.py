@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.causes.synchronization.divergence import silent_findings
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.proposal import Order, Proposal, detector
+from hanglab.analyzer.proposal import Proposal, detector
 
 
 @detector
 def silent_mismatches(facts: CaseFacts) -> Iterator[Proposal]:
     """Status ``corrupt`` with the cause of the mismatch, whatever else is wrong with the job."""
     for finding in silent_findings(facts.graph):
-        yield Proposal(finding=finding, order=Order.CORRUPT)
+        yield Proposal(finding=finding)

@@ -44,7 +44,7 @@ class Miscount:
 
 @dataclass
 class _Messages:
-    """What one rank did since its last round."""
+    """Operations of one rank since its last round."""
 
     now: Counter[_Use]
     #: It is past them: it waits in a collective.
@@ -214,7 +214,7 @@ def _of_those_in_debt(
 def _messages_of(
     rank: int, waiting: OpenOperation, place: OpenOperation, marks: str | None, lookup: CallLookup
 ) -> _Messages | None:
-    """What a rank exchanged in the group of ``waiting``, round by round."""
+    """Messages that a rank exchanged in the group of ``waiting``, round by round."""
     entries = lookup.entries(rank)
     progress = waiting.group.progress.get(rank)
     if entries is None or progress is None or progress.part is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.causes.thresholds import CANDIDATES, LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location
 from hanglab.analyzer.facts.case_facts import CaseFacts
@@ -27,7 +28,7 @@ from hanglab.analyzer.hypotheses.thresholds import (
     TRIED_NUMBERS,
 )
 from hanglab.analyzer.matching.calls import Divergence
-from hanglab.analyzer.proposal import Order, Proposal
+from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -52,7 +53,7 @@ _WAITS: Mapping[Cause, tuple[CandidateFault, ...]] = {
 }
 #: All that a rank may have done, asked before it is said that it did none of it.
 _ANY = tuple(fault for fault in _Fault if fault is not _Fault.DEVICE_STOPPED)
-_ORDERS = frozenset({Order.DIVERGENCE, Order.CYCLE, Order.OUTSIDE})
+_STAGES = frozenset({Stage.DIVERGENCE, Stage.CYCLE, Stage.OUTSIDE})
 _WORDS = {
     _Fault.LATE: "not doing its part of what the others wait in",
     _Fault.LEFT_OUT: "leaving the operation out",
@@ -72,7 +73,7 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
     finding = proposal.finding
     cause = finding.cause
     if (
-        proposal.order not in _ORDERS
+        proposal.stage not in _STAGES
         or finding.status is not Status.HUNG
         or cause is None
         or not finding.culprits

@@ -90,7 +90,7 @@ class OpSpec(NamedTuple):
 
     @property
     def other_half(self) -> str:
-        """What takes the message of a send, or sends that of a receive."""
+        """Operation that takes the message of a send, or sends that of a receive."""
         return "recv" if self.sends else "send"
 
     @property

@@ -14,7 +14,7 @@ import pytest
 
 from hanglab.analyzer import engine
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.agent import snapshots
 from hanglab.recorder.archive.packing import pack, unpack
@@ -80,7 +80,7 @@ def held_too_long(facts: CaseFacts) -> list[Proposal]:
     held = [rank for rank, view in facts.ranks.items() if view.read(LOCKS)]
     return [
         propose(
-            facts, Order.OUTSIDE, Cause.PYTHON_DEADLOCK, held,
+            facts, Cause.PYTHON_DEADLOCK, held,
             status=Status.HUNG, confidence=0.9, summary="It holds a lock.",
         )
     ]  # fmt: skip

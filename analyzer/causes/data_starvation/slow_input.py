@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.sampled_lines import input_line
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.slowness.batch_waits import (
@@ -85,7 +85,6 @@ def input_starved(known: CaseFacts, waits: Mapping[int, BatchWait]) -> Iterator[
     share = starved_share(waits, waiting)
     yield propose(
         known,
-        Order.SLOW,
         Cause.INPUT_STARVED,
         sorted(known.ranks),
         status=Status.SLOW,
@@ -124,7 +123,6 @@ def slow_input(timing: JobTiming, waits: Mapping[int, BatchWait]) -> Iterator[Pr
         times = wait.wait_ms / max(wait.wait_ms - excess, 1e-3)
         yield propose(
             timing.known,
-            Order.SLOW,
             Cause.SLOW_INPUT,
             [rank],
             status=Status.SLOW,

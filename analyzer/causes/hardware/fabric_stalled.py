@@ -13,7 +13,7 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.device_progress import all_started
 from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.links import latest
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.case.backends import backends_in
 from hanglab.recorder.case.operations import op_of
@@ -52,7 +52,6 @@ def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
         return
     yield propose(
         facts,
-        Order.STALLED,
         Cause.FABRIC_STALLED,
         [],
         status=Status.HUNG,
@@ -105,9 +104,9 @@ def fabric_errors(facts: CaseFacts) -> Iterator[Proposal]:
     first = min(said)
     yield propose(
         facts,
-        Order.EXIT,
         Cause.FABRIC_STALLED,
         [],
+        failure_on_record=True,
         status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=0.85,
         summary=f"What NCCL talks over gave rank {first}'s work back undone: {said[first]}",

@@ -10,7 +10,7 @@ from hanglab.analyzer.facts.device_progress import unstarted_ranks
 from hanglab.analyzer.facts.gpus import XidEvent, gpus_of, ras_cuda_errors, xid_events
 from hanglab.analyzer.facts.kernel_sleeps import in_gpu_driver, main_sleep
 from hanglab.analyzer.facts.thresholds import END_BLUR_NS
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -37,10 +37,10 @@ def gpu_messages(facts: CaseFacts) -> Iterator[Proposal]:
     where = name_ranks(known).capitalize() if known else f"A rank of host {events[0].host}"
     yield propose(
         facts,
-        # Whose GPU it is must be known to go before what is proved of ranks.
-        Order.EXIT if known else Order.STALLED,
         Cause.GPU_FAULT,
         known,
+        # Whose GPU it is must be known to go before what is proved of ranks.
+        failure_on_record=bool(known),
         status=_status(facts),
         confidence=CONFIRMED if known else 0.6,
         summary=f"{where} met a fault of the GPU (Xid {events[0].number}): {events[0].line[:160]}",
@@ -72,9 +72,9 @@ def ecc_errors(facts: CaseFacts) -> Iterator[Proposal]:
             words = f"GPU {gpu.last.index} counted {gpu.ecc_errors} uncorrected memory errors"
             yield propose(
                 facts,
-                Order.EXIT,
                 Cause.GPU_FAULT,
                 ranks,
+                failure_on_record=True,
                 status=_status(facts),
                 confidence=CONFIRMED,
                 summary=f"The GPU of {name_ranks(ranks)} has lost data: {words} (ECC).",
@@ -94,9 +94,9 @@ def nccl_cuda_errors(facts: CaseFacts) -> Iterator[Proposal]:
             continue
         yield propose(
             facts,
-            Order.EXIT,
             Cause.GPU_FAULT,
             [rank],
+            failure_on_record=True,
             status=Status.HUNG,
             confidence=0.85,
             summary=f"NCCL met a CUDA error in rank {rank}{name_line(view.location())}, which goes "
@@ -120,9 +120,9 @@ def driver_waits(facts: CaseFacts) -> Iterator[Proposal]:
         awaited = facts.awaited(view.rank)
         yield propose(
             facts,
-            Order.PROCESS,
             Cause.GPU_FAULT,
             [view.rank],
+            failure_on_record=True,
             status=Status.HUNG,
             confidence=0.9,
             summary=f"Rank {view.rank} is kept by the GPU's driver{name_line(view.location())} "
@@ -156,7 +156,6 @@ def device_not_started(facts: CaseFacts) -> Iterator[Proposal]:
         whose = "its device has" if len(ranks) == 1 else "their devices have"
         yield propose(
             facts,
-            Order.STALLED,
             Cause.GPU_FAULT,
             ranks,
             status=Status.HUNG,

@@ -14,7 +14,7 @@ from hanglab.analyzer.causes.thresholds import (
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.gpus import GpuHistory, gpus_of
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
@@ -49,7 +49,6 @@ def gpu_throttled(facts: CaseFacts) -> Iterator[Proposal]:
         )
         yield propose(
             facts,
-            Order.SLOW,
             Cause.GPU_THROTTLED,
             ranks,
             status=Status.SLOW,

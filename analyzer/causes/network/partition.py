@@ -9,7 +9,7 @@ from hanglab.analyzer.facts.cut_links import cut_off_ranks, lossy_directions
 from hanglab.analyzer.facts.links import SocketEnd, links_of
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -34,7 +34,6 @@ def partition(facts: CaseFacts) -> Iterator[Proposal]:
     apart = " from each other" if among or not others else f" from {name_ranks(others)}"
     yield propose(
         facts,
-        Order.STALLED,
         Cause.PARTITION,
         culprits,
         status=Status.HUNG,

@@ -19,7 +19,7 @@ from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.resource_failures import location_of, text_of
 from hanglab.analyzer.facts.stack_position import StackPlace
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -100,9 +100,9 @@ def _proposal(
     location = here.location() if here is not None else None
     return propose(
         facts,
-        Order.EXIT,
         Cause.RENDEZVOUS,
         culprits,
+        failure_on_record=True,
         status=Status.HUNG,
         confidence=CONFIRMED - 0.03,
         summary=summary + (f" It is{name_line(location)}." if location else ""),
@@ -169,9 +169,9 @@ def _failed_joining(facts: CaseFacts) -> Iterator[Proposal]:
         location = location_of(mine[0])
         yield propose(
             facts,
-            Order.EXIT,
             Cause.RENDEZVOUS,
             ranks,
+            failure_on_record=True,
             status=Status.FAILED,
             confidence=CONFIRMED,
             summary=f"{name_ranks(ranks).capitalize()} {what}{name_line(location)}.",
@@ -204,9 +204,9 @@ def _at_loopback(facts: CaseFacts) -> Iterator[Proposal]:
     location = facts.ranks[culprit].location()
     yield propose(
         facts,
-        Order.EXIT,
         Cause.RENDEZVOUS,
         [culprit],
+        failure_on_record=True,
         status=Status.FAILED,
         confidence=CONFIRMED - 0.03,
         summary=f"Rank {culprit} tells its peers to reach it at a loopback address, where "

@@ -18,7 +18,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.cut_links import cut_off_ranks
 from hanglab.analyzer.facts.links import Link, SocketEnd, links_of
 from hanglab.analyzer.facts.resource_failures import size
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
@@ -51,7 +51,6 @@ def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
     rate = min(rate for _, _, rate in slow)
     yield propose(
         facts,
-        Order.SLOW,
         Cause.SLOW_LINK,
         culprits,
         status=Status.SLOW,

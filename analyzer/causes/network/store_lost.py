@@ -10,7 +10,7 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.resource_failures import text_of
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -41,9 +41,9 @@ def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
     ranks = sorted(t.view.rank for t in lost)
     yield propose(
         facts,
-        Order.EXIT,
         Cause.STORE_LOST,
         [keeper.rank],
+        failure_on_record=True,
         status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=CONFIRMED,
         summary=f"Rank {keeper.rank} kept the store of the job and came to its end while "
@@ -72,9 +72,9 @@ def _keeper_child_ended(facts: CaseFacts, lost: list[Failure]) -> Iterator[Propo
     how = f"signal {child.signal}" if child.signal is not None else f"code {child.code}"
     yield propose(
         facts,
-        Order.EXIT,
         Cause.STORE_LOST,
         [keeper.rank],
+        failure_on_record=True,
         status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=CONFIRMED - 0.05,
         summary=f"A process that rank {keeper.rank} had started kept the store of the job and was "

@@ -13,7 +13,7 @@ from hanglab.analyzer.causes.thresholds import (
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import Span
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import CpuGroup
@@ -38,7 +38,6 @@ def cpu_throttled(facts: CaseFacts) -> Iterator[Proposal]:
             limit = f"a quota of {quota:g} processors" if quota else "its quota"
             yield propose(
                 facts,
-                Order.SLOW,
                 Cause.CPU_THROTTLED,
                 ranks,
                 status=Status.SLOW,

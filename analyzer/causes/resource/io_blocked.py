@@ -13,7 +13,7 @@ from hanglab.analyzer.facts.kernel_sleeps import (
     wait_channels,
 )
 from hanglab.analyzer.facts.wait_channels import Channel
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.host_records import FileSystem, SleepingThread
@@ -77,7 +77,6 @@ def _proposal(
     awaited = facts.awaited(view.rank)
     return propose(
         facts,
-        Order.PROCESS,
         Cause.IO_BLOCKED,
         [view.rank],
         status=Status.HUNG,
@@ -110,7 +109,6 @@ def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
         has_gpu = sample is not None and bool(sample.gpus)
         yield propose(
             facts,
-            Order.PROCESS,
             Cause.IO_BLOCKED,
             [view.rank],
             status=Status.HUNG,

@@ -16,7 +16,7 @@ from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import HostView, Span
 from hanglab.analyzer.facts.resource_failures import size
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import MemoryGroup
@@ -39,7 +39,6 @@ def memory_pressure(facts: CaseFacts) -> Iterator[Proposal]:
                 continue
             yield propose(
                 facts,
-                Order.SLOW,
                 Cause.MEMORY_PRESSURE,
                 ranks,
                 status=Status.SLOW,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -52,7 +52,6 @@ def stopped_processes(facts: CaseFacts) -> Iterator[Proposal]:
     first = facts.ranks[min(ranks)]
     yield propose(
         facts,
-        Order.PROCESS,
         Cause.PROCESS_FROZEN,
         ranks,
         status=Status.HUNG,

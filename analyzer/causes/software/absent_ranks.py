@@ -12,7 +12,7 @@ from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, 
 from hanglab.analyzer.facts.python_waits import nobody_works
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.facts.thresholds import PAUSES
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line
 
@@ -81,7 +81,6 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
         place = f" but{name_line(location)}" if location is not None else ""
         yield propose(
             facts,
-            Order.OUTSIDE,
             cause,
             [rank],
             status=status,

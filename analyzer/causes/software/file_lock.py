@@ -8,7 +8,7 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.file_lock_waits import file_lock_waits, final_holder, lock_evidence
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.records import FileLockWait
@@ -57,7 +57,6 @@ def _proposal(
     call = next((w.call for w in facts.graph.waits if w.call.rank in culprits), None)
     return propose(
         facts,
-        Order.CYCLE,
         Cause.PYTHON_DEADLOCK,
         culprits,
         status=Status.HUNG,

@@ -12,7 +12,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.device_waits import device_wait
 from hanglab.analyzer.graph.wait_for_graph import Wait
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -31,7 +31,6 @@ def host_sync(facts: CaseFacts) -> Iterator[Proposal]:
         line = name_line(view.location())
         yield propose(
             facts,
-            Order.DIVERGENCE,
             Cause.HOST_SYNC,
             [view.rank],
             status=Status.HUNG,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.causes.thresholds import LONG_WORK_DIVISOR, LONG_WORK_NS, LONG_WORK_PATIENCE
 from hanglab.analyzer.facts.sampled_lines import busiest_line
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_line
 
@@ -24,7 +24,6 @@ def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
         location = known.ranks[rank].location(line) if line else None
         yield propose(
             known,
-            Order.SLOW,
             Cause.RANK0_WORK,
             [rank],
             status=Status.SLOW,

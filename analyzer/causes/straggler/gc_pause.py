@@ -10,7 +10,7 @@ from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Bool, Times
 from hanglab.analyzer.facts.arrival_lag import GroupLag, OwnTime
 from hanglab.analyzer.facts.time_breakdown import collector_runs
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import (
@@ -50,7 +50,6 @@ def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
         return
     yield propose(
         timing.known,
-        Order.SLOW,
         Cause.GC_PAUSE,
         culprits,
         status=Status.SLOW,

@@ -10,7 +10,7 @@ import numpy as np
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Times
 from hanglab.analyzer.facts.sampled_lines import busiest_line
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import (
@@ -44,7 +44,6 @@ def _persistent(timing: JobTiming, culprits: list[int]) -> Proposal:
     line = busiest_line(timing.known, worst)
     return propose(
         timing.known,
-        Order.SLOW,
         Cause.IMBALANCE,
         culprits,
         status=Status.SLOW,
@@ -92,7 +91,6 @@ def _in_turns(timing: JobTiming) -> Iterator[Proposal]:
     culprits = sorted(r for r in lost if lost[r] >= TURNS_PART * total)
     yield propose(
         timing.known,
-        Order.SLOW,
         Cause.IMBALANCE,
         culprits,
         status=Status.SLOW,

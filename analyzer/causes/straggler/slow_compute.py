@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line, time_at_own_lines
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.records import StackFrame
@@ -53,7 +53,6 @@ def _computing(timing: JobTiming, culprits: list[int]) -> Proposal:
     cost = max(window.lateness[worst].excess_ns, excess)
     return propose(
         timing.known,
-        Order.SLOW,
         Cause.SLOW_COMPUTE,
         culprits,
         status=Status.SLOW,
@@ -86,7 +85,6 @@ def _blocked(timing: JobTiming, lines: dict[int, StackFrame]) -> Proposal:
     takes, its, it = ("takes", "its", "it") if len(culprits) == 1 else ("take", "their", "them")
     return propose(
         known,
-        Order.SLOW,
         Cause.SLOW_COMPUTE,
         culprits,
         status=Status.SLOW,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.straggler.lost_time import JobTiming
-from hanglab.analyzer.proposal import Order, Proposal, propose
+from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -30,7 +30,6 @@ def slow_host(timing: JobTiming) -> Iterator[Proposal]:
     cost = window.lateness[worst].excess_ns
     yield propose(
         timing.known,
-        Order.SLOW,
         Cause.SLOW_HOST,
         culprits,
         status=Status.SLOW,

@@ -8,7 +8,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failures
 from hanglab.analyzer.facts.departure_calls import describe_departure
 from hanglab.analyzer.facts.loops import classify_left_loop
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -19,9 +19,9 @@ def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) ->
     location = first.location(first.user_frames[0]) if first.user_frames else None
     return propose(
         facts,
-        Order.EXIT,
         Cause.COLLECTIVE_MISMATCH,
         culprits,
+        failure_on_record=True,
         status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=0.85,
         summary=f"{name_ranks(culprits).capitalize()} issued more operations than "
@@ -65,9 +65,9 @@ def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
     words = f"; rank {early[0]} left{by}" if by else ""
     yield propose(
         facts,
-        Order.EXIT,
         cause,
         early,
+        failure_on_record=True,
         status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=confidence,
         summary=f"{name_ranks(early).capitalize()} came to the end of the program after fewer "

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import StackPlace
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -119,7 +119,6 @@ def _proposal(
     elsewhere = [r for r, v in facts.ranks.items() if v.ended is None and r not in creating]
     return propose(
         facts,
-        Order.OUTSIDE,
         Cause.GROUP_CREATION,
         culprits,
         status=Status.HUNG,

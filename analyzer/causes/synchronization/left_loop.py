@@ -23,7 +23,7 @@ from hanglab.analyzer.facts.loops import (
     together,
 )
 from hanglab.analyzer.graph.wait_for_graph import Cycle
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -112,7 +112,6 @@ def _proposal(
     when = "after as many steps as the others" if skipped else "sooner than the others"
     return propose(
         facts,
-        Order.DIVERGENCE,
         cause,
         culprits,
         status=Status.HUNG,

@@ -15,7 +15,7 @@ from hanglab.analyzer.causes.thresholds import BARRIER_LABEL_SURE
 from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.error_texts import AT_BARRIER, MISSED_BARRIER
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.operations import MONITORED_BARRIER
@@ -171,9 +171,9 @@ def _proposal(facts: CaseFacts, barrier: _Barrier, rank: int, victims: Sequence[
     group = next((g for g in facts.graph.groups if g.name == barrier.group), None)
     return propose(
         facts,
-        Order.EXIT,
         cause,
         [rank],
+        failure_on_record=True,
         status=Status.HUNG if facts.stuck else Status.FAILED,
         # Ahead of what those say who merely gave up waiting.
         confidence=max(confidence, 0.98),

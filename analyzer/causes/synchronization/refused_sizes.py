@@ -19,7 +19,7 @@ from hanglab.analyzer.causes.thresholds import GLOO_PIECES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 
 _ITEM_BYTES = {
@@ -55,7 +55,6 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
         call = calls[0]
         yield propose(
             facts,
-            Order.DIVERGENCE,
             Cause.SIZE_MISMATCH,
             [rank],
             status=Status.HUNG if facts.stuck else Status.FAILED,
@@ -97,7 +96,6 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
         return None
     return propose(
         facts,
-        Order.DIVERGENCE,
         Cause.COLLECTIVE_MISMATCH,
         [view.rank],
         status=Status.HUNG if facts.stuck else Status.FAILED,

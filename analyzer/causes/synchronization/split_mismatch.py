@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.split_lists import Disagreement, first_disagreement
 from hanglab.analyzer.flight_recorder.columns import Frame
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import StackFrame
@@ -24,13 +24,13 @@ def split_lists(facts: CaseFacts) -> Iterator[Proposal]:
     found = first_disagreement(facts)
     if found is not None:
         status = Status.HUNG if facts.stuck else Status.FAILED
-        yield _proposal(facts, found, Order.DIVERGENCE, status)
+        yield _proposal(facts, found, status)
     found = first_disagreement(facts, finished=True)
     if found is not None:
-        yield _proposal(facts, found, Order.CORRUPT, Status.CORRUPT)
+        yield _proposal(facts, found, Status.CORRUPT)
 
 
-def _proposal(facts: CaseFacts, found: Disagreement, order: Order, status: Status) -> Proposal:
+def _proposal(facts: CaseFacts, found: Disagreement, status: Status) -> Proposal:
     calls, members, suspects = found.calls, found.members, found.suspects
     first = facts.ranks[suspects[0]]
     words = "; ".join(
@@ -40,7 +40,6 @@ def _proposal(facts: CaseFacts, found: Disagreement, order: Order, status: Statu
     )
     return propose(
         facts,
-        order,
         Cause.SPLIT_MISMATCH,
         suspects,
         status=status,

@@ -14,7 +14,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_re
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Order, Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -53,7 +53,6 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
     doing = ", being at work that only it does" if busy else ""
     yield propose(
         facts,
-        Order.OUTSIDE,
         cause,
         sorted(late),
         status=Status.FAILED,

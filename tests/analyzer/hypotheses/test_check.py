@@ -51,7 +51,7 @@ def renamed(proposal: Proposal, *culprits: int, confidence: float) -> Proposal:
     finding = msgspec.structs.replace(
         proposal.finding, culprits=list(culprits), confidence=confidence
     )
-    return Proposal(finding, proposal.order)
+    return Proposal(finding, failure_on_record=proposal.failure_on_record)
 
 
 def program_of(*ranks: tuple[Action, ...]) -> Program:
