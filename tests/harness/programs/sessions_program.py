@@ -18,7 +18,7 @@ for rank in range(world_size):
     ranks.append(
         os.posix_spawn(
             sys.executable,
-            [sys.executable, *program],
+            [sys.executable, "-u", *program],
             {**os.environ, **rank_environment(rank, world_size, "sessions")},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 1, str(logs / f"{rank}.a"), os.O_WRONLY | os.O_CREAT, 0o600),
