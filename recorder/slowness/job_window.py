@@ -210,8 +210,11 @@ class JobWindow:
         if own is None or work is None or not self.is_late(rank, CERTAIN):
             return False
         late = self.lateness[rank]
+        # Its main thread waits for others of its own (autograd's, a loader's), and these for a
+        # processor, as main threads do on this machine: nobody counts it.
+        unseen = self.usual("waited_ns", rank)
         return (
-            own >= LOSS_SHARE * self.span_ns
+            own - unseen >= LOSS_SHARE * self.span_ns
             and own * late.certainty >= CERTAIN * late.excess_ns
             and own - max(0.0, work) >= MAIN_PART * own
         )

@@ -107,6 +107,18 @@ def test_a_rank_that_is_blocked_on_its_own(
     assert [r for r in window.times if window.is_blocked(r)] == [2] * blocked
 
 
+@pytest.mark.parametrize(("usual_s", "blocked"), [(0.05, [2]), (0.3, [])])
+def test_on_a_crowded_machine_threads_of_its_own_may_lack_a_processor(
+    usual_s: float, blocked: list[int]
+) -> None:
+    """Seen: a sound rank 0.16 of the time behind where main threads waited for 0.17 of it."""
+    late = replace(LATE, excess_ns=0.16 * LATE.span_ns)
+    window = job(late, cpu=0.8, waited=0.0)
+    for times in window.times.values():
+        times.waited_ns = usual_s * LATE.span_ns
+    assert [r for r in window.times if window.is_blocked(r)] == blocked
+
+
 def test_steps_of_a_few_milliseconds_count_by_their_share() -> None:
     """0.9 ms of 5 ms are as much of the time as 9 of 50; what clocks blur is not."""
     short = replace(LATE, span_ns=SECOND, excess_ns=0.09e9, late_ns=int(0.09e9), longest_ns=0)
