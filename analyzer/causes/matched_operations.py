@@ -186,6 +186,8 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     compared = steps_compared(facts, rank, loops)
     if compared is not None and compared[0] > 0:
         return finding
+    if compared is None and finding.cause is Cause.SKIPPED_COLLECTIVE:
+        return finding  # its later operations prove more than a place behind the loop
     # Rarely does a rank whose steps nobody counts come to the end of them without one operation.
     fewer = compared is None or compared[0] < 0
     cause = Cause.UNEVEN_INPUTS if fewer else Cause.SKIPPED_COLLECTIVE

@@ -54,7 +54,7 @@ def test_packages_stand_in_only_where_no_user_code_is_on_the_stack() -> None:
     assert code.innermost_user([torch]) is None
 
 
-@pytest.mark.parametrize("place", ["", "/work/hanglab/build/namespace"])
+@pytest.mark.parametrize("place", ["", "/home/me/hanglab/build/namespace"])
 def test_the_recorder_is_no_users_code_where_nothing_says_whence_it_runs(place: str) -> None:
     """As in dumps of an editable installation that lie in a folder without the rest of the Case."""
     wrapper = StackFrame("wrapper", f"{place}/hanglab/recorder/rank/boundary.py", 273)

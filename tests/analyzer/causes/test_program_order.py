@@ -29,7 +29,7 @@ def at(rank: int, line: int, *counters: int | None, backend: str = "gloo") -> Ra
     return one
 
 
-def differing(views: list[RankView]) -> CaseFacts:
+def differing(views: list[RankView], *, skipped: bool = False) -> CaseFacts:
     """Rank 3 called an all_reduce under the number under which its peers called a broadcast."""
     facts = job(views)
     (group,) = facts.graph.groups
@@ -42,6 +42,7 @@ def differing(views: list[RankView]) -> CaseFacts:
             calls=calls,
             deviating=(3,),
             candidates=(),
+            skipped=skipped,
         )
     )
     # A broadcast lets go of rank 2, which waits in its next operation.
@@ -100,3 +101,10 @@ def test_as_many_epochs_say_nothing_of_their_steps(inner: int | None, cause: Cau
     views = [at(r, 20, 1, inner) for r in range(3)]
     verdict = conclude(differing([*views, at(3, 30, 1, inner)]))
     assert (verdict.cause, verdict.culprits) == (cause, [3])
+
+
+def test_what_later_operations_prove_is_not_given_up_for_a_place_behind_the_loop() -> None:
+    """Its operations go on as its peers' with one left out, and nobody counts the steps."""
+    views = [at(r, 20, None) for r in range(3)]
+    verdict = conclude(differing([*views, at(3, 30, None)], skipped=True))
+    assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [3])
