@@ -19,7 +19,7 @@ import numpy.typing as npt
 from hanglab.analyzer.facts.aligned_collectives import AlignedCollectives, Bool, Times, timeline
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host_clocks import HostClocks, host_clocks, on_common_clocks
-from hanglab.analyzer.facts.thresholds import ALIGNED_CLOCK_NS, EXACT_MEDIAN_MEMBERS
+from hanglab.analyzer.facts.thresholds import ALIGNED_CLOCK_NS, EXACT_MEDIAN_MEMBERS, PARTS
 from hanglab.recorder.case.operations import op_of_method
 from hanglab.recorder.slowness.job_window import Lateness
 from hanglab.recorder.slowness.thresholds import STRETCH_PART
@@ -269,7 +269,8 @@ def _sum_up(group_lags: list[GroupLag], origin_ns: int, clocks: HostClocks) -> A
     end = max(float(s.entered.max()) for s in group_lags)
     span_ns = int(end - begin)
     ranks = sorted({r for s in group_lags for r in s.members})
-    lateness = {rank: _lateness(group_lags, rank, span_ns) for rank in ranks}
+    edges = np.linspace(begin, end, PARTS + 1)
+    lateness = {rank: _lateness(group_lags, rank, edges) for rank in ranks}
     return Arrivals(
         operations=sum(len(s.own) for s in group_lags),
         span_ns=span_ns,
@@ -294,14 +295,15 @@ def _stretches(group_lags: list[GroupLag], rank: int) -> int:
     return max(1, int((own >= STRETCH_PART * usual).sum()))
 
 
-def _lateness(group_lags: list[GroupLag], rank: int, span_ns: int) -> Lateness:
+def _lateness(group_lags: list[GroupLag], rank: int, edges: Times) -> Lateness:
     places = [(s, s.members.index(rank)) for s in group_lags if rank in s.members]
     excess = np.concatenate([s.excess[:, j] for s, j in places])
+    entered = np.concatenate([s.entered[:, j] for s, j in places])
     lost = np.concatenate([s.lost[s.last == j] for s, j in places])
     kept = np.sort(excess)[:-1] if len(excess) > 1 else excess
     error = float(kept.std()) / max(1.0, np.sqrt(len(kept))) + 1.0
     return Lateness(
-        span_ns=span_ns,
+        span_ns=int(edges[-1] - edges[0]),
         compared=len(excess),
         last=len(lost),
         lost_ns=int(lost.sum()),
@@ -309,4 +311,5 @@ def _lateness(group_lags: list[GroupLag], rank: int, span_ns: int) -> Lateness:
         late_ns=sum(int(s.late[:, j].sum()) for s, j in places),
         excess_ns=float(kept.sum()),
         certainty=float(kept.mean()) / error,
+        excess_parts=np.histogram(entered, edges, weights=excess)[0].tolist(),
     )

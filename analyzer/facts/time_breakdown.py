@@ -82,13 +82,13 @@ def _add_usage(facts: CaseFacts, found: Arrivals, result: dict[int, TimeBreakdow
     if end - begin < SHORTEST_USAGE_NS:
         return
     scale = found.span_ns / (end - begin)
-    edges = np.array([begin, end])
     inner = np.linspace(begin, end, PARTS + 1)
     for rank, ((at, cpu), *rest) in looks.items():
         result[rank].cpu_parts = (np.diff(np.interp(inner, at, cpu)) * scale).tolist()
         result[rank].cpu_ns = sum(result[rank].cpu_parts)
         for told, waited in rest:
-            result[rank].waited_ns = float(np.diff(np.interp(edges, told, waited))[0]) * scale
+            result[rank].waited_parts = (np.diff(np.interp(inner, told, waited)) * scale).tolist()
+            result[rank].waited_ns = sum(result[rank].waited_parts)
 
 
 def _usage_series(

@@ -64,6 +64,8 @@ class Lateness:
     excess_ns: float = 0.0
     #: Mean of that over its standard error.
     certainty: float = 0.0
+    #: Its own time beyond its peers' in each of several equal parts of the window.
+    excess_parts: Sequence[float] = ()
 
     @property
     def share(self) -> float:
@@ -104,8 +106,9 @@ class TimeBreakdown:
     collections: int = 0
     cpu_ns: float | None = None
     waited_ns: float | None = None
-    #: ``cpu_ns`` in each of several equal parts of the window.
+    #: ``cpu_ns`` and ``waited_ns`` in each of several equal parts of the window.
     cpu_parts: Sequence[float] = field(default_factory=list)
+    waited_parts: Sequence[float] = field(default_factory=list)
     #: Elements of the batches that it drew, on average, and their number.
     elements: float | None = None
     batches: int = 0
@@ -217,6 +220,22 @@ class JobWindow:
             own - unseen >= LOSS_SHARE * self.span_ns
             and own * late.certainty >= CERTAIN * late.excess_ns
             and own - max(0.0, work) >= MAIN_PART * own
+            and self._tenths_blocked(rank) >= ALL_TENTHS
+        )
+
+    def _tenths_blocked(self, rank: int) -> int:
+        """Number of tenths of the window that lost as much to it, waits for a processor taken off.
+
+        Steps are not independent of each other: a machine that disturbs one rank for half a
+        second makes dozens of them late, and the mean of all as certain as if it were the rank's.
+        """
+        excess = self.lateness[rank].excess_parts
+        own = self.times[rank].waited_parts
+        peers = [t.waited_parts for r, t in self.times.items() if r != rank and t.waited_parts]
+        least = LOSS_SHARE * self.span_ns / max(1, len(excess))
+        return sum(
+            late - max(0.0, waited - median(peer[i] for peer in peers)) >= least
+            for i, (late, waited) in enumerate(zip(excess, own, strict=False))
         )
 
     def computes_more(self, rank: int) -> bool:

@@ -96,7 +96,7 @@ def test_verdicts_survive_another_name_rank_and_step(
         said = [verdict["status"], *map(cause_of, verdict["findings"])]
         if result["variant"] == "control":
             if verdict["status"] != "healthy":
-                wrong.append(f"{title}: {said}")
+                wrong.append(f"{title}: {said}: {verdict['findings']}")
             continue
         expected = result["expected"]
         wanted = {cause_of(one) for one in (expected, *expected["also"])}
@@ -108,7 +108,7 @@ def test_verdicts_survive_another_name_rank_and_step(
         elif found <= wanted | absent and (found or verdict["status"] == "inconclusive"):
             weaker.append(f"{title}: {said}")
         else:
-            wrong.append(f"{title}: {said}, expected {expected}")
+            wrong.append(f"{title}: {said}, expected {expected}: {verdict['findings']}")
     assert not wrong, "\n".join(wrong)
     assert len(weaker) <= 2, "\n".join(weaker)
     assert same

@@ -18,7 +18,9 @@ from hanglab.recorder.slowness.section_costs import SectionCost, Typical, heavie
 
 SECOND = 1_000_000_000
 #: Rank 2 works 8 ms longer in each of 100 operations, and its peers wait for it.
-LATE = Lateness(2 * SECOND, 100, 99, int(0.8e9), int(8e6), int(0.8e9), 0.8e9, 50.0)
+LATE = Lateness(
+    2 * SECOND, 100, 99, int(0.8e9), int(8e6), int(0.8e9), 0.8e9, 50.0, excess_parts=[0.08e9] * 10
+)
 
 
 def job(
@@ -32,7 +34,10 @@ def job(
 
     def breakdown(seconds: float, waits: float) -> TimeBreakdown:
         ns = seconds * SECOND
-        return TimeBreakdown(cpu_ns=ns, cpu_parts=[ns / 10] * 10, waited_ns=waits * SECOND)
+        parts = [waits * SECOND / 10] * 10
+        return TimeBreakdown(
+            cpu_ns=ns, cpu_parts=[ns / 10] * 10, waited_ns=sum(parts), waited_parts=parts
+        )
 
     of_rank = {rank: breakdown(usual, 0.0) for rank in range(4)}
     of_rank[2] = replace(breakdown(cpu, waited), **times)
@@ -117,6 +122,16 @@ def test_on_a_crowded_machine_threads_of_its_own_may_lack_a_processor(
     for times in window.times.values():
         times.waited_ns = usual_s * LATE.span_ns
     assert [r for r in window.times if window.is_blocked(r)] == blocked
+
+
+def test_what_disturbs_a_rank_for_half_the_time_is_no_blocking_of_its_own() -> None:
+    late = replace(LATE, excess_parts=[0.2e9] * 4 + [0.0] * 6)
+    assert not job(late, cpu=0.8).is_blocked(2)
+    assert job(cpu=0.8).is_blocked(2)
+    # Nor what it waited for a processor in most tenths.
+    times = job(cpu=0.8, waited=0.3)
+    times.times[2].waited_parts = [0.07e9] * 4 + [0.003e9] * 6
+    assert not times.is_blocked(2)
 
 
 def test_steps_of_a_few_milliseconds_count_by_their_share() -> None:
