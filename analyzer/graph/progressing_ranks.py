@@ -46,7 +46,7 @@ def _proved(group: ResolvedGroup, merged: MergedSummaries, table: UInt64) -> int
     for rank, progress in group.progress.items():
         if progress.entered is None or progress.entered <= max(lowest, found):
             continue
-        if merged.ranks[rank].gloo:
+        if progress.part is not None and progress.part.gloo:
             # It calls finished what timed out or failed.
             continue
         highest = min(progress.unfinished, default=progress.entered + 1) - 1

@@ -413,7 +413,7 @@ class _Matcher:
         channel = _channel(part.channels, pending, not sends) if part is not None else None
         own_summary = self._merged.ranks[rank]
         counted = _counted(own_summary, mine) and _counted(summary, part)
-        waiting.certain = counted or own_summary.gloo
+        waiting.certain = counted or mine.gloo
         if channel is None or part is None:
             if part is None and not summary.whole and not summary.gloo:
                 waiting.certain = False
@@ -442,7 +442,7 @@ def _counted(summary: RankSummary, part: GroupSummary | None) -> bool:
     if part is not None and part.counted:
         return True
     # On gloo the ring may be whole, but has no point-to-point.
-    return summary.whole and not summary.gloo
+    return summary.whole and not (summary.gloo if part is None else part.gloo)
 
 
 def _channel(channels: list[P2PChannel], pending: Pending, sends: bool) -> P2PChannel | None:

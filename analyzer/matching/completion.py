@@ -41,12 +41,12 @@ class Completion:
     done: Bool
     #: The file breaks off behind it, and what would tell whether it has finished is gone.
     undetermined: Bool
-    #: Some entry is gloo's.
-    gloo: bool
     #: What had finished was left out of the dump, as far as can be seen.
     active_only: bool
     #: Entries are missing between others.
     sparse: bool
+    #: Some entry of the group is gloo's: groups of one job may have different backends.
+    gloo: list[bool] = field(default_factory=list)
     #: The group's status may count sends and receives, too.
     mixed: list[bool] = field(default_factory=list)
     pg_ids: list[int] = field(default_factory=list)
@@ -79,14 +79,14 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         ends=ends,
         done=done,
         undetermined=np.zeros(len(entries), dtype=np.bool_),
-        gloo=bool(gloo.any()),
         active_only=_shows_active_only(entries, dump, sparse),
         sparse=sparse,
     )
     for number in range(int(group.max()) + 1):
         rows = np.flatnonzero(group == number)
+        found.gloo.append(bool(gloo[rows].any()))
         mixed = bool(p2p[rows].any()) or (
-            not found.gloo and bool((entries.p2p_seq[rows] > 0).any())
+            not found.gloo[-1] and bool((entries.p2p_seq[rows] > 0).any())
         )
         found.mixed.append(mixed)
         found.pg_ids.append(int(entries.pg_id[rows].max()))
@@ -112,7 +112,7 @@ def _complete_group(
     collective = rows[~p2p[rows] & (entries.seq[rows] >= 0)]
     status = dump.status.get(found.pg_ids[-1])
     ended = collective[ended_early[collective]]
-    if status is not None and not found.gloo and not found.mixed[-1]:
+    if status is not None and not found.gloo[-1] and not found.mixed[-1]:
         limit = status.completed or 0
         if len(ended):
             limit = min(limit, int(entries.seq[ended].min()) - 1)
@@ -123,7 +123,7 @@ def _complete_group(
     if found.active_only:
         # It was left out, since it had finished.
         done[collective[in_unclosed_batch(entries, collective, found.ends)]] = True
-    if not found.gloo:
+    if not found.gloo[-1]:
         _close_silent_batches(entries, rows, p2p, found.ends, done, status, found.active_only)
 
 

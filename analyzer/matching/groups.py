@@ -116,7 +116,7 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
         group = group_table.groups[place]
         summary = merged.ranks[rank]
         # A status that can be read says all; without one, a cut file hides the rest.
-        sure = summary.has_status and not summary.gloo and not part.p2p
+        sure = summary.has_status and not part.gloo and not part.p2p
         group.progress[rank] = (
             GroupProgress(
                 part.entered, frozenset(part.unfinished), part, summary.truncated and not sure
@@ -163,9 +163,7 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
         members = everybody if default else tuple(sorted({rank for rank, _ in left}))
         place = create(name, members, not default or expected is None)
         # A gloo dump never gives members, but its groups do not share names.
-        group_table.groups[place].doubtful = not default and not all(
-            merged.ranks[rank].gloo for rank, _ in left
-        )
+        group_table.groups[place].doubtful = not default and not all(part.gloo for part in parts)
         for (rank, number), part in zip(left, parts, strict=True):
             enter(rank, number, part, place)
     _find_possible_members(merged, group_table)

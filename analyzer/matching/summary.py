@@ -111,6 +111,8 @@ class GroupSummary:
     #: Sequence numbers of collectives that have not finished.
     unfinished: tuple[int, ...] = ()
     channels: list[P2PChannel] = field(default_factory=list)
+    #: Some operation of the group is gloo's.
+    gloo: bool = False
     #: Point-to-point operations were seen, so the group's status may count them.
     p2p: bool = False
     #: Below ``base`` the ring may have dropped operations that had not finished.
@@ -132,6 +134,7 @@ class RankSummary:
     """One rank.  ``table`` has shape ``(k, 5)``, see :func:`signatures.signature_table`."""
 
     rank: int
+    #: Some operation of it is gloo's.
     gloo: bool = False
     #: The ring still holds the first operation that the rank ever made.
     whole: bool = False
@@ -292,7 +295,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
         to_part[index] = by_name.setdefault(group.name, len(by_name))
     completion = complete(entries, dump, to_part[entries.group])
     part_index, p2p, done = completion.group, completion.p2p, completion.done
-    summary.gloo = completion.gloo
+    summary.gloo = any(completion.gloo)
     known_ids = entries.record_id[entries.record_id >= 0]
     collectives = entries.seq[~p2p & (entries.seq >= 0)]
     summary.whole = (
@@ -311,6 +314,7 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
     boundary = _has_boundary(dump)
     for number, part in enumerate(parts):
         rows = np.flatnonzero(part_index == number)
+        part.gloo = completion.gloo[number]
         part.p2p = completion.mixed[number]
         part.pg_id = completion.pg_ids[number]
         part.active_only = active_only
@@ -324,17 +328,17 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
             mine[in_unclosed_batch(entries, collective, completion.ends)] = GAP
         _read_collectives(part, entries.seq[collective], mine, done[collective])
         part.thread = _only_thread(entries, collective)
-        if not summary.gloo:
+        if not part.gloo:
             part.counted = int(entries.op_id[rows[0]]) == 1 and not active_only
             if part.p2p and not active_only:
                 # A send or receive carries the number of the last collective before it.
                 part.entered = max(part.entered or 0, int(entries.seq[rows].max()))
-        if summary.gloo:
+        if part.gloo:
             _read_gaps(part, entries, rows, collective, boundary)
         elif status is not None and not part.p2p:
             _extend(part, status.enqueued or 0, status.completed or 0)
         if not sparse and _may_have_lost(part):
-            part.history_truncated = not _accounted(part, entries, rows, status, done, summary.gloo)
+            part.history_truncated = not _accounted(part, entries, rows, status, done)
     # The oldest entry that there is has not finished, so neither may older ones.
     if not (summary.whole or sparse or bool(done[0])):
         summary.history_truncated = not all(
@@ -344,7 +348,6 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
                 np.flatnonzero(part_index == number),
                 dump.status.get(part.pg_id),
                 done,
-                summary.gloo,
             )
             for number, part in enumerate(parts)
         )
@@ -436,7 +439,6 @@ def _accounted(
     rows: Int64,
     status: GroupStatus | None,
     done: Bool,
-    gloo: bool,
 ) -> bool:
     """True if the group's status proves that nothing older than its first entry is unfinished."""
     if part.counted:
@@ -448,7 +450,7 @@ def _accounted(
         return status is not None and status.enqueued == status.completed
     first = int(still_open[0])
     number = int((entries.p2p_seq if bool(entries.is_p2p[first]) else entries.seq)[first])
-    if gloo or status is None:
+    if part.gloo or status is None:
         return number == 1 and not part.p2p
     completed = status.completed or 0
     if part.p2p:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from graph_rows import Row, columns, world
 
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.verdict import Cause
 
 
 def open_(seq: int, group: str = "0") -> Row:
@@ -103,3 +105,25 @@ def test_members_are_learned_from_peers() -> None:
     graph = build_wait_for_graph(dumps)
     assert len(graph.groups) == 1
     assert [finding.culprits for finding in synchronization_findings(graph)] == [[2]]
+
+
+@pytest.mark.parametrize("beside", [(), (0,), (0, 1, 3), (0, 1, 2, 3)])
+def test_a_group_on_gloo_takes_no_status_from_the_groups_on_nccl(beside: tuple[int, ...]) -> None:
+    """Entries that never changed their state, so that only statuses tell what has finished."""
+    done = [Row("all_reduce", seq, state="scheduled", retired=False) for seq in range(1, 11)]
+    last = Row("all_reduce", 11, done=False)
+    barrier = Row("barrier", 1, group="1", extra={"profiling_name": "gloo:barrier"})
+    dumps = []
+    for rank in range(4):
+        rows = done if rank == 2 else [*done, last]
+        side = [barrier] if rank in beside else []
+        dumps.append(
+            columns(
+                rank,
+                [*rows[:3], *side, *rows[3:]],
+                members={"0": range(4), "1": range(4)},
+                status={0: (len(rows), 10), 1: (1, 1)},
+            )
+        )
+    (finding,) = synchronization_findings(build_wait_for_graph(dumps, expected=range(4)))
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [2])
