@@ -85,6 +85,13 @@ AT_BARRIER = _row(
     Kind.CONSEQUENCE, None, r"monitoredBarrier|Monitored Barrier",
     "Original exception: monitoredBarrier failed", "torch ProcessGroupGloo: any word on a barrier",
 )  # fmt: skip
+#: Ranks within the group that saves or loads; each rank of it raises the same.
+RANKS_THAT_FAILED = _row(
+    Kind.CONSEQUENCE, None,
+    r"CheckpointException ranks:dict_keys\(\[(\d+(?:, \d+)*)\]\)",
+    "CheckpointException ranks:dict_keys([2])",
+    "torch.distributed.checkpoint, api.py: the tracebacks of those that failed follow",
+)  # fmt: skip
 #: The port of a peer that had told a loopback address.
 PEER_AT_LOOPBACK = _row(
     Kind.HINT, Cause.RENDEZVOUS,
@@ -258,6 +265,7 @@ ROWS: tuple[ErrorText, ...] = (
     REFUSED_SIZE,
     MISSED_BARRIER,
     AT_BARRIER,
+    RANKS_THAT_FAILED,
     MESH_FAILED,
     _row(
         Kind.CONSEQUENCE, None,
@@ -350,5 +358,9 @@ def texts_of(cause: Cause, *kinds: Kind) -> re.Pattern[str]:
 
 
 def matching_line(lines: Iterable[str], pattern: re.Pattern[str]) -> str:
-    """The first line that matches, at most 300 characters; "" if none does."""
-    return next((line.strip()[:300] for line in lines if pattern.search(line)), "")
+    """The first line that matches, at most 300 characters; "" if none does.
+
+    Of a traceback's lines those of source code, which are indented, come last.
+    """
+    matching = [line for line in lines if pattern.search(line)]
+    return min(matching, key=lambda line: line.startswith("    "), default="").strip()[:300]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.error_texts import (
     JOIN_FAILED,
+    RANKS_THAT_FAILED,
     ErrorText,
     Kind,
     classify,
@@ -21,7 +22,11 @@ from hanglab.analyzer.facts.error_texts import (
     matching_line,
 )
 from hanglab.analyzer.facts.printed_errors import PrintedError, sticky_error
-from hanglab.analyzer.facts.tracebacks import fatal_error, printed_tracebacks
+from hanglab.analyzer.facts.tracebacks import (
+    fatal_error,
+    printed_tracebacks,
+    tracebacks_of_ranks,
+)
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.records import StackFrame
 
@@ -49,6 +54,8 @@ class Failure:
     collateral: bool = False
     #: True where it is of a kind that no process survives: a CUDA error, memory overwritten.
     sticky: bool = False
+    #: All that the error says, and those that led to it; "" where it is no exception.
+    text: str = ""
 
 
 def from_text(
@@ -63,18 +70,38 @@ def from_text(
 ) -> Failure:
     """The failure that an exception is; ``because`` are the errors that led to it."""
     text = f"{type_}: {message}"
+    listed = RANKS_THAT_FAILED.pattern.search(text)
+    if listed:
+        theirs = tracebacks_of_ranks("\n".join([text, view.stderr])).get(view.rank)
+        if theirs is not None and str(view.rank) in listed[1].split(", "):
+            return from_text(
+                view, theirs.type, theirs.message, list(theirs.frames), at_ns, source, confidence
+            )
+        detail, frame = _first_line(text), view.code.innermost_user(frames)
+        return Failure(view, Cause.EXCEPTION, detail, frame, at_ns, True, source, confidence)
     frame = view.code.innermost_user(frames)
     said = "\n".join([text, *because])
     row = _telling_row(text, said)
     if row is not None and row.kind is Kind.ROOT and not row.between_ranks:
         detail, cause = _quote(said, row), row.cause or Cause.EXCEPTION
         return Failure(
-            view, cause, detail, frame, at_ns, False, source, confidence, sticky=row.sticky
+            view,
+            cause,
+            detail,
+            frame,
+            at_ns,
+            False,
+            source,
+            confidence,
+            sticky=row.sticky,
+            text=said,
         )
     detail = _first_line(text)
     joining = any(f.function in _JOINING for f in frames)
     if joining and JOIN_FAILED.pattern.search(text):
-        return Failure(view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source, confidence)
+        return Failure(
+            view, Cause.RENDEZVOUS, detail, frame, at_ns, False, source, confidence, text=said
+        )
     return Failure(
         view,
         Cause.EXCEPTION,
@@ -85,6 +112,7 @@ def from_text(
         source,
         confidence,
         gave_up=gave_up(said),
+        text=said,
     )
 
 

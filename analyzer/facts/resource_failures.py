@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from hanglab.analyzer.facts import error_texts
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.failures import Failure, failure_of
 from hanglab.analyzer.verdict import Location
@@ -27,16 +28,12 @@ def raised_by(failure: Failure) -> Raised | None:
 
 def text_of(failure: Failure) -> str:
     """All that the error says: its whole message, and those of the errors that led to it."""
-    raised = raised_by(failure)
-    if raised is None:
-        return failure.detail
-    return "\n".join([f"{raised.type}: {raised.message}", *raised.because])
+    return failure.text or failure.detail
 
 
 def matching_line(failure: Failure, pattern: re.Pattern[str]) -> str:
     """The line of the error, or of what led to it, that matches; else its first."""
-    lines = text_of(failure).splitlines()
-    return next((line.strip()[:300] for line in lines if pattern.search(line)), failure.detail)
+    return error_texts.matching_line(text_of(failure).splitlines(), pattern) or failure.detail
 
 
 def failed_in_consequence(facts: CaseFacts, culprits: Iterable[int]) -> list[int]:

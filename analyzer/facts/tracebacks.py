@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from hanglab.recorder.case.records import StackFrame
 
 _HEAD = "Traceback (most recent call last):"
+#: What torch.distributed.checkpoint writes above the traceback of another rank (api.py,
+#: CheckpointException); the number is that within the group that it saves in.
+_OF_RANK = re.compile(re.escape(_HEAD) + r" \(RANK (\d+)\)")
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
 _ERROR = re.compile(
     r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|\w*))"
@@ -67,6 +70,16 @@ def printed_tracebacks(text: str) -> list[Traceback]:
                 message = match["message"] or ""
                 found.append(Traceback(match["type"], message, tuple(reversed(frames)), led))
                 chained = False
+    return found
+
+
+def tracebacks_of_ranks(text: str) -> dict[int, Traceback]:
+    """The first traceback of each rank in an error that lists those of the ranks that failed."""
+    _, *rest = _OF_RANK.split(text)
+    found: dict[int, Traceback] = {}
+    for rank, body in zip(map(int, rest[::2]), rest[1::2], strict=True):
+        for traceback in printed_tracebacks(_HEAD + body)[:1]:
+            found.setdefault(rank, traceback)
     return found
 
 

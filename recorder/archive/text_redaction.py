@@ -50,6 +50,7 @@ PHRASES = (
     r"double free or corruption", r"(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupt)",
     r"corrupted size", r"stack smashing detected", r"std::bad_alloc", r"Pair is not connected",
     r"state_ >= CONNECTED", r"monitoredBarrier", r"Monitored Barrier", r"connectFullMesh",
+    r"CheckpointException ranks:dict_keys",
 )  # fmt: skip
 _PHRASE = re.compile("|".join(PHRASES))
 
@@ -65,7 +66,7 @@ send reduce gather scatter allreduce allgather tensor tensors shape dtype shapes
 got bytes device memory worker workers DataLoader pid pids killed exited unexpectedly dev unknown
 none None nothing moved wrote dump itself hanglab sent could read written had its torch wrote
 Errno limit higher open files bus out-of-memory RAM manager shared
-with Rank Ranks ms pass prev vs hca vendor opcode len status CUDA HIP
+dict_keys with Rank RANK Ranks ms pass prev vs hca vendor opcode len status CUDA HIP
 """.split()
 _WORDS = frozenset(_EXTRA) | frozenset(
     word
@@ -88,6 +89,8 @@ _PUNCTUATION = frozenset(" \t\n()[]{}:;,.!?'\"=<>-+*/|#&%")
 _FRAME = re.compile(
     r'^(?P<before>\s*)File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+))?$'
 )
+#: What torch.distributed.checkpoint writes above another rank's traceback has its number behind.
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):(?: \(RANK \d+\))?")
 _PREFIX = re.compile(r"^\[[^\]]*?rank(?P<rank>\d+)\]:\s?")
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?P<rest>: .*)?$", re.DOTALL)
 _BUILTIN = re.compile(r"[A-Z]\w*(Error|Exception|Warning|Interrupt|Exit|Iteration)")
@@ -102,7 +105,14 @@ class TextRedaction:
         self._names = names
 
     def phrase(self, text: str) -> str:
-        """One message: public words and small numbers, the rest as dots."""
+        """One message: public words and small numbers, the rest as dots; tracebacks as printed."""
+        traceback = _TRACEBACK.search(text)
+        if traceback is not None:
+            said = self._words(text[: traceback.start()])
+            return (said + self.lines(text[traceback.start() :]))[:4096]
+        return self._words(text)
+
+    def _words(self, text: str) -> str:
         parts: list[str] = []
         at = 0
         for whole in _VERBATIM.finditer(text):
@@ -142,9 +152,9 @@ class TextRedaction:
             prefix = _PREFIX.match(line)
             before = f"[rank{prefix['rank']}]: " if prefix else ""
             body = line[prefix.end() :] if prefix else line
-            if body.startswith("Traceback (most recent call last)"):
+            if (head := _TRACEBACK.match(body)) is not None:
                 in_traceback = True
-                kept.append(before + "Traceback (most recent call last):")
+                kept.append(before + head[0])
             elif (frame := _FRAME.match(body)) is not None:
                 kept.append(before + self._frame(frame))
             elif in_traceback and body.startswith("  "):

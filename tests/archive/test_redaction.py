@@ -13,6 +13,7 @@ import pytest
 from installed import needs_torch
 
 from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.facts.tracebacks import tracebacks_of_ranks
 from hanglab.harness.recording import archives
 from hanglab.recorder.archive.buffer_redaction import UnsafeBuffer, redact_buffer
 from hanglab.recorder.archive.pseudonyms import Pseudonyms
@@ -216,3 +217,18 @@ def test_same_thing_gets_the_same_name():
     assert names.function("f", "/a/x.py") == names.function("C.f", "/a/x.py")
     assert names.address("10.0.0.7:80").rpartition(":")[0] == "192.0.2.1"
     assert names.address("127.0.0.1:80") == "127.0.0.1:80"
+
+
+def test_tracebacks_of_other_ranks_within_a_message_keep_their_ranks_and_frames() -> None:
+    message = (
+        "CheckpointException ranks:dict_keys([2])\n"
+        "Traceback (most recent call last): (RANK 2)\n"
+        '  File "/srv/secret/train.py", line 12, in write_data\n'
+        "    raise OSError(28, secret)\n"
+        "OSError: [Errno 28] No space left on device: '/srv/secret'\n"
+    )
+    said = TextRedaction(Pseudonyms()).phrase(message)
+    assert "secret" not in said
+    theirs = tracebacks_of_ranks(said)[2]
+    assert theirs.type == "OSError" and "No space left on device" in theirs.message
+    assert [frame.line for frame in theirs.frames] == [12]

@@ -273,3 +273,41 @@ def test_more_words_never_weaken_or_move_a_root(
     assert short.culprits == long.culprits == [culprit]
     assert (short.cause, short.status) == (long.cause, long.status)
     assert long.confidence >= short.confidence
+
+
+SAVING_FAILED = (
+    "CheckpointException ranks:dict_keys([{0}])\n"
+    "Traceback (most recent call last): (RANK {0})\n"
+    '  File "/v/site-packages/torch/distributed/checkpoint/utils.py", line 241, in all_reduce\n'
+    "    local_data = map_fun()\n"
+    "                 ^^^^^^^^^\n"
+    '  File "/srv/train.py", line 12, in write_data\n'
+    '    raise OSError(28, "No space left on device")\n'
+    "OSError: [Errno 28] No space left on device\n"
+)
+
+
+@pytest.mark.parametrize("printed", [False, True], ids=["caught", "printed"])
+@pytest.mark.parametrize("culprit", [0, 2])
+def test_an_error_that_every_rank_raises_over_one_of_them_is_that_one_s(
+    culprit: int, printed: bool
+) -> None:
+    """Seen: a checkpoint that one rank failed to write; all raise what lists its traceback."""
+    text = SAVING_FAILED.format(culprit)
+    type_ = "torch.distributed.checkpoint.api.CheckpointException"
+    views = []
+    for rank in range(4):
+        one = ended(view(rank), code=1)
+        if printed:
+            frame = '  File "/srv/train.py", line 26, in <module>\n'
+            head = f"Traceback (most recent call last):\n{frame}    fut.result()\n"
+            one.stderr = f"{head}{type_}: {text}"
+        else:
+            raised(one, type_, text, user(26), at=1_000 + rank)
+        views.append(one)
+    verdict = conclude(job(views, trigger="exit"))
+    (finding,) = verdict.findings
+    assert (verdict.status, finding.cause) == (Status.FAILED, Cause.DISK_FULL)
+    assert finding.culprits == [culprit]
+    assert finding.location is not None and finding.location.line == 12
+    assert "OSError: [Errno 28] No space left on device" in finding.summary
