@@ -14,6 +14,7 @@ from functools import partial
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.failures import Failure, failure_of
 from hanglab.analyzer.facts.thresholds import END_BLUR_NS
+from hanglab.analyzer.verdict import Cause
 
 #: Signals by which launchers end the ranks that are left.
 _SENT = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -32,7 +33,19 @@ def mark_collateral(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
             replace(t, consequence=True, collateral=True) if t.view.rank in ranks else t
             for t in found
         ]
-    return _after_first_sticky(found)
+    return _after_first_sticky(_left_within_operations(facts, found))
+
+
+def _left_within_operations(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
+    """Aborts at the end of a rank whose thread still waits in an operation for a peer.
+
+    The interpreter cannot end beside it: what holds the operation up is the reason.
+    """
+    waiting = {wait.call.rank for wait in facts.graph.waits if wait.on}
+    return [
+        replace(t, consequence=True) if t.cause is Cause.TEARDOWN and t.view.rank in waiting else t
+        for t in found
+    ]
 
 
 def _after_first_sticky(found: list[Failure]) -> list[Failure]:

@@ -180,6 +180,17 @@ def test_a_signal_past_the_script_is_no_crash_but_teardown() -> None:
     assert verdict.culprits == [2]
 
 
+def test_who_aborts_at_its_end_within_an_operation_is_a_victim_of_whoever_is_not_in_it() -> None:
+    """Seen: a thread that saves waits for rank 2, which skipped it, while the scripts end."""
+    facts = job([view(r) for r in range(4)], outside=[2], trigger=None)
+    for rank, one in facts.ranks.items():
+        progress(ended(one, 0) if rank == 2 else ended(one, None, signal.SIGABRT), 9)
+        assert one.progress is not None
+        one.progress.phase = "exiting"
+    verdict = conclude(facts)
+    assert verdict.cause is not Cause.TEARDOWN and verdict.culprits == [2]
+
+
 def test_a_launcher_ends_the_others_of_a_rank_that_was_killed() -> None:
     killed = ended(view(0), code=None, signal=signal.SIGKILL)
     views = [killed, *(ended(view(r), code=None, signal=signal.SIGTERM) for r in (1, 2, 3))]
