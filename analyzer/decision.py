@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.causes.thresholds import CANDIDATES
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
 
@@ -46,7 +47,6 @@ def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
                 effect=first.effect or second.effect,
             ),
             failure_on_record=earlier.failure_on_record or proposal.failure_on_record,
-            excludes=earlier.excludes | proposal.excludes,
             alternatives=[*earlier.alternatives, *proposal.alternatives],
         )
     return list(merged.values())
@@ -58,7 +58,7 @@ def decide(
     """The proposals that stand, and the verdict that they make; None where none stands.
 
     A later proposal falls where an earlier one names its culprits already or
-    explains their failure.
+    explains why they failed or wait.
     """
     accepted: list[Proposal] = []
     explained: set[int] = set()
@@ -77,8 +77,12 @@ def decide(
             and _is_symptom(facts, proposal, accepted)
         ):
             continue
+        if not accepted:
+            # Whoever lost a peer, gave up or was ended did so for want of the first.
+            explained |= {one.view.rank for one in failures(facts) if one.consequence}
         accepted.append(proposal)
-        explained |= culprits | proposal.excludes
+        # What is nobody's fault holds up all who wait.
+        explained |= culprits or set(proposal.finding.victims)
     if not accepted:
         return [], None
     first = accepted[0].finding

@@ -21,14 +21,9 @@ from hanglab.analyzer.verdict import (
 
 @dataclass
 class Proposal:
-    """A finding, and what the decision has to know besides.
-
-    ``excludes`` are ranks whose own failure this one explains although they
-    are no culprits: a rank that raised because its peer was gone, say.
-    """
+    """A finding, and what the decision has to know besides."""
 
     finding: Finding
-    excludes: frozenset[int] = frozenset()
     #: Read from an end, an error or a device, not inferred from where ranks stand.
     failure_on_record: bool = False
     #: Ranks that could be meant as well; they become alternatives.
@@ -76,7 +71,6 @@ def propose(
     collective: CollectiveRef | None = None,
     victims: Sequence[int] | None = None,
     effect: Effect | None = None,
-    excludes: Iterable[int] = (),
     failure_on_record: bool = False,
     alternatives: Sequence[tuple[Cause, list[int], float]] = (),
 ) -> Proposal:
@@ -99,6 +93,5 @@ def propose(
             effect=effect,
         ),
         failure_on_record=failure_on_record,
-        excludes=frozenset(excludes),
         alternatives=list(alternatives),
     )

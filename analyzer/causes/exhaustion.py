@@ -45,5 +45,4 @@ def resource_proposal(
         f"{'wait for it' if facts.stuck else 'failed because it was gone'}.",
         evidence=rows,
         location=location,
-        excludes=after,
     )

@@ -45,7 +45,7 @@ def synchronization(facts: CaseFacts) -> Iterator[Proposal]:
                 continue
         if facts.case:
             finding = _sharpen(facts, finding)
-        yield Proposal(finding=finding, excludes=_failed_by_it(facts, finding))
+        yield Proposal(finding=finding)
     if facts.case:
         yield from _decided_by_loops(facts)
 
@@ -60,7 +60,7 @@ def _decided_by_loops(facts: CaseFacts) -> Iterator[Proposal]:
         if len(gone) == 1 and gone[0] in finding.culprits:
             told = _past_the_loop(facts, finding, gone[0])
             if told is not finding:
-                yield Proposal(finding=told, excludes=_failed_by_it(facts, told))
+                yield Proposal(finding=told)
 
 
 def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:
@@ -109,11 +109,6 @@ def _blocks_host(facts: CaseFacts, call: Call) -> bool:
     return _is_blocking(view, call.group.name) and (
         not called or (called[0].file, called[0].line) in lines
     )
-
-
-def _failed_by_it(facts: CaseFacts, finding: Finding) -> frozenset[int]:
-    """Ranks that failed in the operation which the finding is about, or for want of it."""
-    return frozenset(r for r, v in facts.ranks.items() if v.failed)
 
 
 def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:

@@ -112,5 +112,4 @@ def fabric_errors(facts: CaseFacts) -> Iterator[Proposal]:
         summary=f"What NCCL talks over gave rank {first}'s work back undone: {said[first]}",
         evidence=[Evidence("stderr", rank, line) for rank, line in sorted(said.items())],
         victims=sorted(facts.ranks),
-        excludes=facts.ranks,
     )

@@ -177,7 +177,6 @@ def _failed_joining(facts: CaseFacts) -> Iterator[Proposal]:
             summary=f"{name_ranks(ranks).capitalize()} {what}{name_line(location)}.",
             evidence=[Evidence(t.source, t.view.rank, t.detail) for t in mine],
             location=location,
-            excludes=facts.others(*ranks),
         )
         return
 
@@ -213,7 +212,6 @@ def _at_loopback(facts: CaseFacts) -> Iterator[Proposal]:
         f"{name_ranks(sorted(sought))} found nobody.",
         evidence=[row, *(Evidence(t.source, t.view.rank, t.detail) for t in failed)],
         location=location,
-        excludes=facts.others(culprit),
     )
 
 

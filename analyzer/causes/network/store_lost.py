@@ -51,7 +51,6 @@ def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
         evidence=[Evidence("exit", keeper.rank, "ended with code 0, and the store with it")]
         + [_row(failure) for failure in lost],
         victims=ranks,
-        excludes=ranks,
     )
 
 
@@ -88,7 +87,6 @@ def _keeper_child_ended(facts: CaseFacts, lost: list[Failure]) -> Iterator[Propo
             *(_row(failure) for failure in lost),
         ],
         victims=facts.others(keeper.rank),
-        excludes=facts.others(keeper.rank),
     )
 
 

@@ -105,5 +105,4 @@ def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
             f"{name_line(location)}{_effect_on_peers(facts, ranks)}.",
             evidence=evidence,
             location=location,
-            excludes=consequences,
         )

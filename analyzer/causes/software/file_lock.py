@@ -68,5 +68,4 @@ def _proposal(
         evidence=lock_evidence(waits, waiters[:LISTED_ROWS]),
         location=location,
         collective=collective_ref(call) if call is not None else None,
-        excludes=frozenset(waiters),
     )

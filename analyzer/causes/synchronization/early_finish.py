@@ -77,6 +77,5 @@ def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
             for r in early
         ],
         location=location,
-        excludes=failed,
         alternatives=alternatives,
     )

@@ -134,5 +134,4 @@ def _proposal(
             for r in sorted([*creating, *elsewhere])
         ],
         location=facts.ranks[culprits[0]].location(),
-        excludes=[*creating, *elsewhere],
     )

@@ -131,7 +131,6 @@ def _proposal(
         ],
         location=_line(facts.ranks[first]),
         collective=collective_ref(calls[first]),
-        excludes=[view.rank for view in views],
         alternatives=[]
         if counted
         else [

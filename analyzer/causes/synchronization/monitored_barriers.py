@@ -167,7 +167,6 @@ def _came(view: RankView) -> bool:
 def _proposal(facts: CaseFacts, barrier: _Barrier, rank: int, victims: Sequence[int]) -> Proposal:
     view = facts.ranks[rank]
     cause, confidence, words, location = _label(facts, view, barrier.at_ns)
-    raised = [r for r, v in facts.ranks.items() if r != rank and (v.failed or v.exceptions)]
     group = next((g for g in facts.graph.groups if g.name == barrier.group), None)
     return propose(
         facts,
@@ -192,7 +191,6 @@ def _proposal(facts: CaseFacts, barrier: _Barrier, rank: int, victims: Sequence[
             op=MONITORED_BARRIER.name,
         ),
         victims=victims,
-        excludes=raised,
     )
 
 

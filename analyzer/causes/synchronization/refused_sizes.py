@@ -72,7 +72,6 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
             ],
             collective=collective_ref(call),
             location=_line(facts.graph.last_calls.get(rank)),
-            excludes=[r for r, v in facts.ranks.items() if v.failed],
             # What it was in instead is not known: its buffer has gone.
             alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], 0.2)],
         )
@@ -114,7 +113,6 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
         ],
         collective=collective_ref(own),
         location=line,
-        excludes=[rank for rank, other in facts.ranks.items() if other.failed],
         # One operation may have two lines, by a branch on the rank.
         alternatives=[(Cause.SIZE_MISMATCH, [view.rank], 0.3)],
     )

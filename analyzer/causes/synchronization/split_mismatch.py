@@ -62,7 +62,6 @@ def _proposal(facts: CaseFacts, found: Disagreement, status: Status) -> Proposal
             seq=found.seq,
             op="all_to_all",
         ),
-        excludes=[r for r, v in facts.ranks.items() if v.failed],
     )
 
 

@@ -65,7 +65,6 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
             *(Evidence(t.source, t.view.rank, t.detail) for t in found if t.gave_up),
         ],
         collective=collective_ref(call),
-        excludes=[failure.view.rank for failure in found],
         alternatives=[(Cause.MISSING_RANK, sorted(late), 0.15)] if busy else [],
     )
 
