@@ -1,11 +1,12 @@
-"""The catalogue of causes: for each its name, category, stage, advice, and the usual status.
+"""The catalogue of causes: one row each, with all that the decision knows of it.
 
 A new cause is one row here and one detector, a file of its own below ``causes``.
 """
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from dataclasses import dataclass, fields
+from enum import Enum, Flag, IntEnum, auto
 
 
 class Category(str, Enum):
@@ -42,359 +43,399 @@ class Stage(IntEnum):
     SLOW = 8
 
 
-class Cause(str, Enum):
-    """Root causes.  Users' suites hang on these strings: add, never rename."""
+class Observation(Flag):
+    """Observations of a job as a whole, which allow some causes and rule others out."""
 
+    NONE = 0
+    #: The recorder captured it because nothing moved any more, and it did not end well.
+    STANDSTILL = auto()
+    #: A rank ended badly by itself.
+    FAILURE = auto()
+    #: Every rank came to its end, and well.
+    GOOD_END = auto()
+    #: Members of a group do not call the same under one number.
+    DIVERGENCE = auto()
+
+
+#: Observations that no job of a status shows.
+_FORBIDDEN = {
+    Status.SLOW: Observation.STANDSTILL | Observation.FAILURE,
+    Status.HUNG: Observation.GOOD_END,
+    Status.FAILED: Observation.GOOD_END,
+}
+
+
+@dataclass(frozen=True)
+class CauseRow:
+    """One row: a cause's name, and what the decision goes by."""
+
+    name: str
     category: Category
     #: Where it is decided, unless its status or how a rank ended says otherwise.
     stage: Stage
     #: What to do next.
     advice: str
     #: That of a job in which it struck, where a scenario does not say otherwise.
-    status: Status
-    #: The same on a backend that compares sizes and dtypes, and raises.
-    status_where_compared: Status
+    status: Status = Status.HUNG
+    #: The same on a backend that compares sizes and dtypes, and raises, where it differs.
+    status_where_compared: Status | None = None
+    #: Observations of which one must have been made; NONE where it needs no one in particular.
+    requires: Observation = Observation.NONE
+    #: Observations that rule it out.
+    forbids: Observation = Observation.NONE
 
-    # The defaults are for type checkers: ``Cause("crash")`` looks a row up and makes none.
-    def __new__(
-        cls,
-        name: str,
-        category: Category = Category.SOFTWARE,
-        stage: Stage = Stage.OUTSIDE,
-        advice: str = "",
-        status: Status = Status.HUNG,
-        status_where_compared: Status | None = None,
-    ) -> Cause:
-        cause = str.__new__(cls, name)
-        cause._value_ = name
-        cause.category = category
-        cause.stage = stage
-        cause.advice = advice
-        cause.status = status
-        cause.status_where_compared = status_where_compared or status
+
+class Cause(str, Enum):
+    """Root causes.  Users' suites hang on these strings: add, never rename."""
+
+    category: Category
+    stage: Stage
+    advice: str
+    status: Status
+    status_where_compared: Status
+    requires: Observation
+    forbids: Observation
+
+    # A text is for type checkers: ``Cause("crash")`` looks a row up and makes none.
+    def __new__(cls, row: CauseRow | str) -> Cause:
+        assert isinstance(row, CauseRow)
+        cause = str.__new__(cls, row.name)
+        cause._value_ = row.name
+        for column in fields(row)[1:]:
+            setattr(cause, column.name, getattr(row, column.name))
+        cause.status_where_compared = row.status_where_compared or row.status
         return cause
 
-    COLLECTIVE_MISMATCH = (
+    def fits(self, observed: Observation, status: Status | None = None) -> bool:
+        """True if it may lie behind what was observed, with its usual status or another."""
+        forbidden = self.forbids | _FORBIDDEN.get(status or self.status, Observation.NONE)
+        met = not self.requires or bool(self.requires & observed)
+        return met and not forbidden & observed
+
+    COLLECTIVE_MISMATCH = CauseRow(
         "collective_mismatch",
         Category.SYNCHRONIZATION,
         Stage.DIVERGENCE,
         "Compare the culprit's line with its peers': all ranks must issue the same operations "
         "in the same order; look for a branch on rank, data or time.",
     )
-    SKIPPED_COLLECTIVE = (
+    SKIPPED_COLLECTIVE = CauseRow(
         "skipped_collective",
         Category.SYNCHRONIZATION,
         Stage.DIVERGENCE,
         "Find the branch that lets the culprit leave the operation out, and make every rank "
         "take part, with a neutral value where it has nothing to give.",
     )
-    UNEVEN_INPUTS = (
+    UNEVEN_INPUTS = CauseRow(
         "uneven_inputs",
         Category.SYNCHRONIZATION,
         Stage.DIVERGENCE,
         "Give every rank the same number of batches (drop_last, padding, a "
         "DistributedSampler), or wrap the loop in DistributedDataParallel.join().",
     )
-    MISSING_RANK = (
+    MISSING_RANK = CauseRow(
         "missing_rank",
         Category.SYNCHRONIZATION,
         Stage.OUTSIDE,
         "Look at the line that the culprit is at; take a stack of it (py-spy dump) if none "
         "was captured.",
     )
-    SIZE_MISMATCH = (
+    SIZE_MISMATCH = CauseRow(
         "size_mismatch",
         Category.SYNCHRONIZATION,
         Stage.DIVERGENCE,
         "Print the tensor's shape on the culprit and on a peer before the operation; pad, or "
         "exchange the sizes first.",
-        Status.HUNG,
-        Status.FAILED,
+        status_where_compared=Status.FAILED,
     )
-    DTYPE_MISMATCH = (
+    DTYPE_MISMATCH = CauseRow(
         "dtype_mismatch",
         Category.SYNCHRONIZATION,
         Stage.DIVERGENCE,
         "Cast to one dtype on all ranks before the operation.",
-        Status.HUNG,
-        Status.FAILED,
+        status_where_compared=Status.FAILED,
     )
-    REDUCTION_MISMATCH = (
+    REDUCTION_MISMATCH = CauseRow(
         "reduction_mismatch",
         Category.SYNCHRONIZATION,
         Stage.DIVERGENCE,
         "Pass the same reduce operation on every rank; where ranks take turns, choose it from "
         "data that all share.",
         # Whatever the operation, as many bytes go the same ways.
-        Status.CORRUPT,
+        status=Status.CORRUPT,
     )
-    ROOT_MISMATCH = (
+    ROOT_MISMATCH = CauseRow(
         "root_mismatch",
         Category.SYNCHRONIZATION,
         Stage.DIVERGENCE,
         "Pass the same root on every rank; compute it from data that all share.",
     )
-    SPLIT_MISMATCH = (
+    SPLIT_MISMATCH = CauseRow(
         "split_mismatch",
         Category.SYNCHRONIZATION,
         Stage.DIVERGENCE,
         "Exchange the split sizes first, so that what one rank sends is what the other expects.",
     )
-    GROUP_ORDER = (
+    GROUP_ORDER = CauseRow(
         "group_order",
         Category.SYNCHRONIZATION,
         Stage.CYCLE,
         "Let all ranks enter the groups in one fixed order.",
     )
-    GROUP_CREATION = (
+    GROUP_CREATION = CauseRow(
         "group_creation",
         Category.SYNCHRONIZATION,
         Stage.OUTSIDE,
         "Call new_group on every rank of the job, in the same order and with the same ranks, "
         "members or not.",
+        requires=Observation.STANDSTILL,
     )
-    P2P_DEADLOCK = (
+    P2P_DEADLOCK = CauseRow(
         "p2p_deadlock",
         Category.SYNCHRONIZATION,
         Stage.CYCLE,
         "Break the cycle: let one side receive first, or use batch_isend_irecv.",
     )
-    P2P_UNMATCHED = (
+    P2P_UNMATCHED = CauseRow(
         "p2p_unmatched",
         Category.SYNCHRONIZATION,
         Stage.CYCLE,
         "Pair every send with a receive from the same peer, in the same order.",
     )
 
-    INPUT_STARVED = (
+    INPUT_STARVED = CauseRow(
         "input_starved",
         Category.DATA_STARVATION,
         Stage.SLOW,
         "Speed the input up: more loader workers, prefetching, faster storage, cheaper "
         "preprocessing.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    LOADER_STUCK = (
+    LOADER_STUCK = CauseRow(
         "loader_stuck",
         Category.DATA_STARVATION,
         Stage.OUTSIDE,
         "Look at the loader worker's stack in the evidence; set timeout= on the DataLoader so "
         "that it fails instead of waiting.",
     )
-    LOADER_WORKER_DIED = (
+    LOADER_WORKER_DIED = CauseRow(
         "loader_worker_died",
         Category.DATA_STARVATION,
         Stage.EXIT,
         "See why the worker died: memory, shared memory, or a crash in the dataset's code; "
         "run with num_workers=0 to get its traceback.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    SLOW_INPUT = (
+    SLOW_INPUT = CauseRow(
         "slow_input",
         Category.DATA_STARVATION,
         Stage.SLOW,
         "Compare the culprit's storage, sampler and preprocessing with its peers'.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
 
-    CPU_THROTTLED = (
+    CPU_THROTTLED = CauseRow(
         "cpu_throttled",
         Category.RESOURCE,
         Stage.SLOW,
         "Raise the CPU limit, or lower the number of threads to fit it.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    MEMORY_PRESSURE = (
+    MEMORY_PRESSURE = CauseRow(
         "memory_pressure",
         Category.RESOURCE,
         Stage.SLOW,
         "Give the job more memory, or lower its batch and cache sizes.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    OOM_KILLED = (
+    OOM_KILLED = CauseRow(
         "oom_killed",
         Category.RESOURCE,
         Stage.EXIT,
         "Raise the memory limit, or lower batch size, workers and prefetching.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    GPU_OOM = (
+    GPU_OOM = CauseRow(
         "gpu_oom",
         Category.RESOURCE,
         Stage.EXIT,
         "Lower the batch size or activation memory on the culprit.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    SHM_EXHAUSTED = (
+    SHM_EXHAUSTED = CauseRow(
         "shm_exhausted",
         Category.RESOURCE,
         Stage.EXIT,
         "Enlarge /dev/shm (docker --shm-size), or use fewer loader workers.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    DISK_FULL = (
+    DISK_FULL = CauseRow(
         "disk_full",
         Category.RESOURCE,
         Stage.EXIT,
         "Free space on the disk that the traceback names.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    FD_EXHAUSTED = (
+    FD_EXHAUSTED = CauseRow(
         "fd_exhausted",
         Category.RESOURCE,
         Stage.EXIT,
         "Raise ulimit -n, and look for files or sockets that are never closed.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    PIDS_EXHAUSTED = (
+    PIDS_EXHAUSTED = CauseRow(
         "pids_exhausted",
         Category.RESOURCE,
         Stage.EXIT,
         "Raise the limit of processes and threads, or start fewer.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    PROCESS_FROZEN = (
+    PROCESS_FROZEN = CauseRow(
         "process_frozen",
         Category.RESOURCE,
         Stage.PROCESS,
         "Find who stopped the process (debugger, job control, freezer) and continue it with "
         "SIGCONT.",
     )
-    IO_BLOCKED = (
+    IO_BLOCKED = CauseRow(
         "io_blocked",
         Category.RESOURCE,
         Stage.PROCESS,
         "Check the file system that the process waits for.",
+        requires=Observation.STANDSTILL,
     )
 
-    PARTITION = (
+    PARTITION = CauseRow(
         "partition",
         Category.NETWORK,
         Stage.STALLED,
         "Check routes and firewalls between the hosts named in the evidence.",
+        requires=Observation.STANDSTILL,
     )
-    SLOW_LINK = (
+    SLOW_LINK = CauseRow(
         "slow_link",
         Category.NETWORK,
         Stage.SLOW,
         "Check the link between the hosts named in the evidence.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    RENDEZVOUS = (
+    RENDEZVOUS = CauseRow(
         "rendezvous",
         Category.NETWORK,
         Stage.EXIT,
         "Check MASTER_ADDR, MASTER_PORT and WORLD_SIZE, and whether every rank was started.",
     )
-    STORE_LOST = (
+    STORE_LOST = CauseRow(
         "store_lost",
         Category.NETWORK,
         Stage.EXIT,
         "Keep the process that hosts the store alive until all ranks are done.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
 
-    EXCEPTION = (
+    EXCEPTION = CauseRow(
         "exception",
         Category.SOFTWARE,
         Stage.EXIT,
         "Fix the error in the culprit's traceback; the other ranks only wait for it.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    CRASH = (
+    CRASH = CauseRow(
         "crash",
         Category.SOFTWARE,
         Stage.EXIT,
         "See the culprit's exit code or signal and the end of its stderr; look for a core dump.",
-        Status.FAILED,
+        status=Status.FAILED,
     )
-    PYTHON_DEADLOCK = (
+    PYTHON_DEADLOCK = CauseRow(
         "python_deadlock",
         Category.SOFTWARE,
         Stage.OUTSIDE,
         "See who holds the lock that the culprit waits for, in the stacks of its other threads.",
     )
-    GIL_HELD = (
+    GIL_HELD = CauseRow(
         "gil_held",
         Category.SOFTWARE,
         Stage.OUTSIDE,
         "The C code on the culprit's stack must release the GIL while it waits.",
     )
-    BUSY_LOOP = (
+    BUSY_LOOP = CauseRow(
         "busy_loop",
         Category.SOFTWARE,
         Stage.OUTSIDE,
         "See why the condition that the culprit polls never comes true.",
     )
-    RANK0_WORK = (
+    RANK0_WORK = CauseRow(
         "rank0_work",
         Category.SOFTWARE,
         Stage.OUTSIDE,
         "Let the other ranks wait with a longer timeout, or share the work out.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    FORK_DEADLOCK = (
+    FORK_DEADLOCK = CauseRow(
         "fork_deadlock",
         Category.SOFTWARE,
         Stage.OUTSIDE,
         "Start the child with spawn or forkserver, or before threads and locks.",
     )
-    TEARDOWN = (
+    TEARDOWN = CauseRow(
         "teardown",
         Category.SOFTWARE,
         Stage.OUTSIDE,
         "See what the culprit waits for at its exit: a thread to join, a process group to destroy.",
     )
-    HOST_SYNC = (
+    HOST_SYNC = CauseRow(
         "host_sync",
         Category.SOFTWARE,
         Stage.DIVERGENCE,
         "Do not wait for the device between launches that depend on each other.",
+        requires=Observation.STANDSTILL,
+        forbids=Observation.DIVERGENCE,
     )
 
-    SLOW_COMPUTE = (
+    SLOW_COMPUTE = CauseRow(
         "slow_compute",
         Category.STRAGGLER,
         Stage.SLOW,
         "Compare the culprit's work with its peers' in the section named.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    SLOW_HOST = (
+    SLOW_HOST = CauseRow(
         "slow_host",
         Category.STRAGGLER,
         Stage.SLOW,
         "Compare the culprit's host with the others: clocks, neighbours, cooling.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    GC_PAUSE = (
+    GC_PAUSE = CauseRow(
         "gc_pause",
         Category.STRAGGLER,
         Stage.SLOW,
         "Collect garbage on all ranks at the same step, or freeze long-lived objects.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    IMBALANCE = (
+    IMBALANCE = CauseRow(
         "imbalance",
         Category.STRAGGLER,
         Stage.SLOW,
         "Balance the work: sort or pack by sequence length.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
 
-    GPU_FAULT = (
+    GPU_FAULT = CauseRow(
         "gpu_fault",
         Category.HARDWARE,
         Stage.STALLED,
         "Drain the host and check the GPU's Xid messages.",
     )
-    GPU_THROTTLED = (
+    GPU_THROTTLED = CauseRow(
         "gpu_throttled",
         Category.HARDWARE,
         Stage.SLOW,
         "Check the GPU's power, temperature and clocks.",
-        Status.SLOW,
+        status=Status.SLOW,
     )
-    FABRIC_STALLED = (
+    FABRIC_STALLED = CauseRow(
         "fabric_stalled",
         Category.HARDWARE,
         Stage.STALLED,

@@ -57,9 +57,11 @@ def decide(
 ) -> tuple[list[Proposal], Verdict | None]:
     """The proposals that stand, and the verdict that they make; None where none stands.
 
-    A later proposal falls where an earlier one names its culprits already or
-    explains why they failed or wait.
+    One falls where the catalogue rules its cause or status out, a later one where an
+    earlier one names its culprits already or explains why they failed or wait.
     """
+    observed = facts.observed
+    proposals = [one for one in proposals if one.fits(observed)]
     accepted: list[Proposal] = []
     explained: set[int] = set()
     for proposal in sorted(_merge(proposals), key=lambda p: (p.stage, -p.finding.confidence)):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from types import FunctionType
 
-from hanglab.analyzer.catalogue import Stage
+from hanglab.analyzer.catalogue import Observation, Stage
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import (
     Cause,
@@ -42,6 +43,11 @@ class Proposal:
         # Who names nobody comes after all that name somebody.
         return finding.cause.stage if finding.culprits else max(finding.cause.stage, Stage.STALLED)
 
+    def fits(self, observed: Observation) -> bool:
+        """False where the catalogue rules its cause or its status out."""
+        cause = self.finding.cause
+        return cause is None or cause.fits(observed, self.finding.status)
+
 
 Heuristic = Callable[[CaseFacts], Iterable[Proposal]]
 _DETECTORS: set[Heuristic] = set()
@@ -51,6 +57,20 @@ def detector(heuristic: Heuristic) -> Heuristic:
     """Marks a function below ``causes`` as a heuristic of hanglab's own."""
     _DETECTORS.add(heuristic)
     return heuristic
+
+
+def detector_of(*causes: Cause) -> Callable[[Heuristic], Heuristic]:
+    """Marks one that looks at a job only where the catalogue allows one of these causes."""
+
+    def mark(heuristic: Heuristic) -> Heuristic:
+        @wraps(heuristic)
+        def where_allowed(facts: CaseFacts) -> Iterable[Proposal]:
+            observed = facts.observed
+            return heuristic(facts) if any(cause.fits(observed) for cause in causes) else ()
+
+        return detector(where_allowed)
+
+    return mark
 
 
 def is_detector(value: object) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import TypeVar
 
+from hanglab.analyzer.catalogue import Observation
 from hanglab.analyzer.code_owners import CodeMap, Owner
 from hanglab.analyzer.facts.host import HostView
 from hanglab.analyzer.facts.stack_position import (
@@ -242,6 +244,17 @@ class CaseFacts:
         """True where the recorder captured because nothing moved, and it did not end well."""
         trigger = self.job.trigger if self.job else None
         return trigger is not None and trigger.kind == "no_progress" and not self.all_succeeded
+
+    @property
+    def observed(self) -> Observation:
+        """Observations that rows of the catalogue require or forbid."""
+        made = {
+            Observation.STANDSTILL: self.stuck,
+            Observation.FAILURE: any(view.failed for view in self.ranks.values()),
+            Observation.GOOD_END: self.all_succeeded,
+            Observation.DIVERGENCE: bool(self.graph.divergences),
+        }
+        return reduce(or_, (one for one, seen in made.items() if seen), Observation.NONE)
 
     @property
     def hang_after_s(self) -> float:

@@ -14,7 +14,7 @@ from hanglab.analyzer.causes.thresholds import (
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.gpus import GpuHistory, gpus_of
-from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector_of, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
@@ -26,11 +26,9 @@ _HELD_DOWN = frozenset(
 )
 
 
-@detector
+@detector_of(Cause.GPU_THROTTLED)
 def gpu_throttled(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks whose GPU was held down most of the time, at a clock below its peers'."""
-    if facts.stuck or any(v.failed for v in facts.ranks.values()):
-        return
     every = [gpu for host in facts.hosts.values() for gpu in gpus_of(host) if gpu.ranks]
     for gpu in every:
         reasons = _reasons(gpu)

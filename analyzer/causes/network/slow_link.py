@@ -18,17 +18,15 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.cut_links import cut_off_ranks
 from hanglab.analyzer.facts.links import Link, SocketEnd, links_of
 from hanglab.analyzer.facts.resource_failures import size
-from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector_of, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 
 
-@detector
+@detector_of(Cause.SLOW_LINK)
 def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
     """A link that always has something to send and gets little through, by nobody's doing."""
-    if facts.stuck or any(v.failed for v in facts.ranks.values()):
-        return
     slow: list[tuple[Link, SocketEnd, float]] = []
     rates: dict[frozenset[int], float] = {}
     for link in links_of(facts.ranks):

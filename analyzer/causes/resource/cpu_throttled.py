@@ -13,18 +13,16 @@ from hanglab.analyzer.causes.thresholds import (
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import Span
-from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector_of, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import CpuGroup
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 
 
-@detector
+@detector_of(Cause.CPU_THROTTLED)
 def cpu_throttled(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks in a group that is stopped again and again, and a job that loses time by it."""
-    if facts.stuck or any(v.failed for v in facts.ranks.values()):
-        return
     for host in facts.hosts.values():
         for span in host.cpu:
             ranks = [rank for rank in span.last.ranks if rank in facts.ranks]

@@ -13,17 +13,15 @@ from hanglab.analyzer.facts.kernel_sleeps import (
     wait_channels,
 )
 from hanglab.analyzer.facts.wait_channels import Channel
-from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector_of, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.host_records import FileSystem, SleepingThread
 
 
-@detector
+@detector_of(Cause.IO_BLOCKED)
 def io_blocked(facts: CaseFacts) -> Iterator[Proposal]:
     """The rank's main thread is in a call on a file: in state D, or on a disk without an answer."""
-    if not facts.stuck:
-        return
     for view in facts.ranks.values():
         if view.ended is not None or view.state in ("T", "t"):
             continue
@@ -89,14 +87,12 @@ def _proposal(
     )
 
 
-@detector
+@detector_of(Cause.IO_BLOCKED)
 def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
     """``io_blocked``: uninterruptible (state D) in every sample at capture, without progress.
 
     Where the kernel does not say what for, storage is only the most likely.
     """
-    if not facts.stuck:
-        return
     for view in facts.ranks.values():
         if view.ended is not None or not is_uninterruptible(view):
             continue

@@ -16,18 +16,16 @@ from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import HostView, Span
 from hanglab.analyzer.facts.resource_failures import size
-from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector_of, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import MemoryGroup
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
 
 
-@detector
+@detector_of(Cause.MEMORY_PRESSURE)
 def memory_pressure(facts: CaseFacts) -> Iterator[Proposal]:
     """A job that moves, whose ranks stand at their limit and read again what they had dropped."""
-    if facts.stuck or any(v.failed for v in facts.ranks.values()):
-        return
     for host in facts.hosts.values():
         for span in host.memory:
             words = _short_of_memory(host, span)

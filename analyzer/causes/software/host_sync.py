@@ -12,16 +12,14 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.device_waits import device_wait
 from hanglab.analyzer.graph.wait_for_graph import Wait
 from hanglab.analyzer.matching.calls import Call
-from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.proposal import Proposal, detector_of, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
 
-@detector
+@detector_of(Cause.HOST_SYNC)
 def host_sync(facts: CaseFacts) -> Iterator[Proposal]:
     """Ranks in a device synchronisation whose next launch is what their own device waits for."""
-    if not facts.stuck or facts.graph.divergences:
-        return
     for view in facts.ranks.values():
         waits_in = device_wait(view) if view.ended is None else ""
         closed = _closed_by(facts, view.rank) if waits_in else None

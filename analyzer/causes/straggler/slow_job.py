@@ -17,13 +17,22 @@ from hanglab.analyzer.causes.straggler.slow_compute import slow_compute
 from hanglab.analyzer.causes.straggler.slow_host import slow_host
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.proposal import Proposal, detector
+from hanglab.analyzer.proposal import Proposal, detector_of
+from hanglab.analyzer.verdict import Cause
 
 
-@detector
+@detector_of(
+    Cause.INPUT_STARVED,
+    Cause.SLOW_INPUT,
+    Cause.RANK0_WORK,
+    Cause.GC_PAUSE,
+    Cause.SLOW_HOST,
+    Cause.IMBALANCE,
+    Cause.SLOW_COMPUTE,
+)
 def slow_job(known: CaseFacts) -> Iterator[Proposal]:
     """The causes of a job that moves or has ended well."""
-    if known.stuck or not known.case or any(v.failed for v in known.ranks.values()):
+    if not known.case:
         return
     waits = all_waits(known)
     starved = list(input_starved(known, waits))
