@@ -1,12 +1,20 @@
 """The catalogue of causes: one row each, with all that the decision knows of it.
 
-A new cause is one row here and one detector, a file of its own below ``causes``.
+A new cause is one row here and one detector, a file of its own below ``causes``.  Another
+distribution's heuristic brings its row with it (:func:`register`).
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from enum import Enum, Flag, IntEnum, auto
+from functools import cache
+from importlib.metadata import entry_points
+from typing import get_type_hints
+
+#: Entry points by which other distributions bring heuristics: ``name = "package.module:function"``.
+HEURISTICS = "hanglab.heuristics"
 
 
 class Category(str, Enum):
@@ -98,13 +106,20 @@ class Cause(str, Enum):
 
     # A text is for type checkers: ``Cause("crash")`` looks a row up and makes none.
     def __new__(cls, row: CauseRow | str) -> Cause:
-        assert isinstance(row, CauseRow)
+        if not isinstance(row, CauseRow):
+            raise TypeError(f"a row of the catalogue is a CauseRow, not {row!r}")
         cause = str.__new__(cls, row.name)
         cause._value_ = row.name
         for column in fields(row)[1:]:
             setattr(cause, column.name, getattr(row, column.name))
         cause.status_where_compared = row.status_where_compared or row.status
         return cause
+
+    @classmethod
+    def _missing_(cls, value: object) -> Cause | None:
+        if value not in _REGISTERED:
+            _load_heuristics()
+        return _REGISTERED.get(value, (None,))[0]
 
     def fits(self, observed: Observation, status: Status | None = None) -> bool:
         """True if it may lie behind what was observed, with its usual status or another."""
@@ -441,3 +456,40 @@ class Cause(str, Enum):
         Stage.STALLED,
         "Check the fabric and the communication library's version.",
     )
+
+
+#: Causes of other distributions by name, each with its row.
+_REGISTERED: dict[object, tuple[Cause, CauseRow]] = {}
+#: Words that verdicts have already.
+_TAKEN = frozenset(one.value for kind in (Cause, Category, Status) for one in kind)
+
+
+def register(row: CauseRow) -> Cause:
+    """Adds a row of another distribution to the catalogue; gives the cause that it describes.
+
+    Call it where the module of the heuristic is imported: ``Cause(name)`` imports those that are
+    installed.  Raises ValueError for a row that cannot stand beside the others: its name is taken
+    or no identifier in lower case, or a column is not of its type.
+    """
+    known = _REGISTERED.get(row.name)
+    if known is not None and known[1] == row:
+        return known[0]
+    for column, type_ in get_type_hints(CauseRow).items():
+        if not isinstance(getattr(row, column), type_):
+            raise ValueError(f"{column} of a cause cannot be {getattr(row, column)!r}")
+    if not row.name.isidentifier() or row.name != row.name.lower() or not row.advice:
+        raise ValueError(f"a cause needs advice and a name in lower case, not {row.name!r}")
+    if known is not None or row.name in _TAKEN:
+        raise ValueError(f"the catalogue has another {row.name}")
+    cause: Cause = Cause.__new_member__(Cause, row)  # type: ignore[attr-defined]
+    cause._name_ = row.name.upper()
+    _REGISTERED[row.name] = cause, row
+    return cause
+
+
+@cache
+def _load_heuristics() -> None:
+    """Import all that other distributions bring, so that their rows are there."""
+    for point in entry_points(group=HEURISTICS):
+        with suppress(Exception):  # the registry says why it cannot be used
+            point.load()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from hanglab.analyzer.calibration import calibrate
@@ -60,10 +60,11 @@ def conclude(facts: CaseFacts) -> Verdict:
     """
     proposals: list[Proposal] = []
     failed: list[Unusable] = []
+    ranks = _ranks_of(facts)
     for name, heuristic in heuristics():
         try:
-            proposals += _run(heuristic, facts)
-        except Exception as error:
+            proposals += _run(heuristic, facts, ranks)
+        except (Exception, SystemExit) as error:
             failed.append(Unusable(f"heuristic {name}", f"{type(error).__name__}: {error}"))
     unusable = facts.inputs.unusable
     unusable += [one for one in failed if one not in unusable]
@@ -99,12 +100,27 @@ def _beside_unexplained_hang(facts: CaseFacts, corrupt: Verdict) -> Verdict:
     return verdict
 
 
-def _run(heuristic: Heuristic, facts: CaseFacts) -> list[Proposal]:
-    """Proposals of one heuristic.  Raises whatever it raises, and TypeError for anything else."""
+def _ranks_of(facts: CaseFacts) -> set[int]:
+    """Ranks that the job is known to have, whether they left anything or not."""
+    graph, inputs = facts.graph, facts.inputs
+    known = {*facts.ranks, *graph.ranks, *graph.expected, *inputs.missing_ranks}
+    known.update(*(group.members for group in graph.groups))
+    size = facts.job.world_size if facts.job is not None else None
+    return known | set(range(size or 0))
+
+
+def _run(heuristic: Heuristic, facts: CaseFacts, ranks: Collection[int]) -> list[Proposal]:
+    """Proposals of one heuristic.
+
+    Raises whatever it raises, TypeError for anything but proposals, and ValueError for one that
+    is no finding about a job of these ranks: what it says otherwise is not believed either.
+    """
     proposals = list(heuristic(facts))
     for proposal in proposals:
         if not isinstance(proposal, Proposal):
             raise TypeError(f"it proposed {type(proposal).__name__}, which is no Proposal")
+        if problem := proposal.problem(ranks):
+            raise ValueError(f"it proposed {problem}")
     return proposals
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from types import FunctionType
 
+import msgspec
+
 from hanglab.analyzer.catalogue import Observation, Stage
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import (
+    Alternative,
     Cause,
     CollectiveRef,
     Effect,
@@ -48,6 +51,32 @@ class Proposal:
         cause = self.finding.cause
         return cause is None or cause.fits(observed, self.finding.status)
 
+    def problem(self, ranks: Collection[int]) -> str:
+        """Words for what makes it no finding about a job of these ranks; "" for a sound one."""
+        try:
+            finding = msgspec.convert(msgspec.to_builtins(self.finding), Finding)
+            others = [Alternative(*one) for one in self.alternatives]
+            msgspec.convert(msgspec.to_builtins(others), list[Alternative])
+        except (TypeError, ValueError) as error:
+            return str(error)
+        if finding.cause is None or finding.category is not finding.cause.category:
+            return "no cause of the catalogue, or not of its category"
+        shares = [finding.confidence, *(one.confidence for one in others)]
+        if finding.status not in _OF_FAULTS:
+            return f"a fault of a job that is {finding.status.value}"
+        if not all(0 <= share <= 1 for share in shares):
+            return "a confidence that is none"
+        if set(finding.culprits) & set(finding.victims):
+            return "a rank that is culprit and victim"
+        named = {*finding.culprits, *finding.victims, *(r for one in others for r in one.culprits)}
+        named |= {one.rank for one in finding.evidence if one.rank is not None}
+        named |= {finding.location.rank} if finding.location is not None else set()
+        strange = sorted(named.difference(ranks))
+        return f"of ranks that the job does not have: {strange[:8]}" if strange else ""
+
+
+#: Statuses of a finding.
+_OF_FAULTS = frozenset({Status.HUNG, Status.FAILED, Status.SLOW, Status.CORRUPT})
 
 Heuristic = Callable[[CaseFacts], Iterable[Proposal]]
 _DETECTORS: set[Heuristic] = set()

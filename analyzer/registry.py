@@ -9,11 +9,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pkgutil import walk_packages
 
 from hanglab.analyzer import causes
+from hanglab.analyzer.catalogue import HEURISTICS
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.proposal import Heuristic, Proposal, is_detector
-
-#: Entry points of other distributions: ``name = "package.module:function"``.
-GROUP = "hanglab.heuristics"
 
 
 @cache
@@ -22,8 +20,10 @@ def heuristics() -> tuple[tuple[str, Heuristic], ...]:
 
     One of another distribution that cannot be imported raises why when it is called.
     """
-    found = {point.name: _load(point) for point in entry_points(group=GROUP)}
-    return tuple(sorted((found | dict(_own())).items()))
+    found = dict(_own())
+    for point in entry_points(group=HEURISTICS):
+        found[point.value if point.name in found else point.name] = _load(point)
+    return tuple(sorted(found.items()))
 
 
 def _own() -> Iterator[tuple[str, Heuristic]]:

@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from hanglab.analyzer import engine, registry
+from hanglab.analyzer.catalogue import HEURISTICS
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.proposal import Heuristic, Proposal
@@ -74,7 +75,7 @@ def test_a_job_that_one_could_not_look_at_is_not_called_healthy(
 def test_one_that_cannot_be_imported_is_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    point = EntryPoint("mine", "no_such_module_anywhere:find", registry.GROUP)
+    point = EntryPoint("mine", "no_such_module_anywhere:find", HEURISTICS)
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     registry.heuristics.cache_clear()
     try:
