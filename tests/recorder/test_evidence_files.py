@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -22,7 +23,6 @@ from hanglab.recorder.archive.redaction import redact
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.file_kinds import (
-    FileSet,
     JsonFile,
     JsonLines,
     JsonList,
@@ -33,8 +33,7 @@ from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Exit, JobRecord, Python
 from hanglab.recorder.case.text_kinds import DataPath, Public
 from hanglab.recorder.case.writer import write, write_bytes, write_manifest
-
-DOCS = Path(__file__).parents[2] / "docs" / "case-format.md"
+from tools.case_format import PAGE, with_listing
 
 
 class Lock(msgspec.Struct):
@@ -227,39 +226,28 @@ def test_each_text_says_what_a_copy_without_names_may_tell_of_it() -> None:
     assert found == {"RankProcess.argv"}
 
 
-def listed(indent: str, name: str, content: str) -> Iterator[str]:
-    first = f"{indent}{name}"
-    lines = textwrap.wrap(content, 57)
-    if len(first) > 39:
-        yield first
-        first = ""
-    for line in lines:
-        yield f"{first:<40}{line}"
-        first = ""
-
-
 def test_the_documentation_lists_the_table() -> None:
-    expected = ["CASE/"]
-    expected += listed("  ", folders.MANIFEST, "every file with size and checksum, every absence")
-    for scope, indent, parent in (
-        (Scope.JOB, "  ", ""),
-        (Scope.HOST, "  ", "hosts/<host>/"),
-        (Scope.RANK, "      ", ""),
-    ):
-        if scope is Scope.RANK:
-            expected.append("  hosts/<host>/ranks/<rank>.<attempt>/")
-        for file in files.evidence_files(scope):
-            slash = "/" if isinstance(file, FileSet) else ""
-            expected += listed(indent, parent + file.name + slash, file.content)
-            if file.snapshot:
-                expected += listed(indent, file.snapshot_name, "as it was at the capture")
-    block = DOCS.read_text().split("## Files\n\n```\n")[1].split("```")[0]
-    assert block.splitlines() == expected, "should be\n" + "\n".join(expected)
+    page = PAGE.read_text()
+    assert page == with_listing(page), "run python -m tools.case_format"
+
+
+def test_the_documentation_says_of_each_file_who_writes_it() -> None:
+    """Of each row, and of nothing else; what is made at the capture is said to be."""
+    table = PAGE.read_text().split("| file | written by | when |\n|---|---|---|\n")[1]
+    lines = [line.strip("| ").split(" | ") for line in table.split("\n\n")[0].splitlines()]
+    said = {pattern: line for line in lines for pattern in re.findall(r"`([^`]+)`", line[0])}
+    rows = files.evidence_files()
+    names = {name for row in rows for name in row.names} | {folders.MANIFEST}
+    assert [p for p in said if not fnmatch.filter(names, p)] == [], "what is no file of a Case"
+    for row in rows:
+        mine = [line for pattern, line in said.items() if fnmatch.fnmatch(row.name, pattern)]
+        assert mine, f"who writes {row.name}"
+        assert not row.of_capture or "at the capture" in mine[0][2], row.name
 
 
 def test_the_documentation_explains_each_key() -> None:
     """Of the records themselves; those within them often have names that explain themselves."""
-    sections = {part.partition("\n")[0]: part for part in DOCS.read_text().split("\n## ")}
+    sections = {part.partition("\n")[0]: part for part in PAGE.read_text().split("\n## ")}
     explained = set()
     for file in files.evidence_files():
         # Two files of one record are explained with the first.
