@@ -144,6 +144,7 @@ class _Builder:
             world_size_unknown=group_table.world_size_unknown,
             empty=group_table.empty,
             silent_p2p=group_table.silent_p2p,
+            name_conflicts=group_table.name_conflicts,
             idle_s=_idle_s(merged),
             incomplete=any(map(_lacks_somebody, group_table.groups))
             or any(map(may_hide, merged.ranks.values())),
@@ -199,7 +200,7 @@ class _Builder:
         silent: list[Divergence] = []
         places: dict[int, int] = {}
         for place, group in enumerate(self._group_table.groups):
-            if group.doubtful:
+            if group.doubtful or group.misnamed:
                 continue
             sequences = sequences_of(self._merged, group, table)
             stuck = any(progress.unfinished for progress in group.progress.values())

@@ -11,6 +11,7 @@ from enum import Enum
 
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Divergence, ProcessGroup
+from hanglab.analyzer.matching.group_names import NameConflict
 
 
 class WaitKind(str, Enum):
@@ -109,6 +110,8 @@ class WaitForGraph:
     sinks: list[Sink] = field(default_factory=list)
     cycles: list[Cycle] = field(default_factory=list)
     unmatched: list[Unmatched] = field(default_factory=list)
+    #: Member sets whose ranks do not agree on the names of their groups.
+    name_conflicts: list[NameConflict] = field(default_factory=list)
     #: Matched operations that everybody entered and nobody finished.
     stalled: list[Wait] = field(default_factory=list)
     #: The last call of each rank that is known, by creation.

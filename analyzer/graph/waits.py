@@ -57,7 +57,7 @@ class OpenOperation:
     #: Those absent that something else keeps away than what they have open: a waiter has gone
     #: on from that, and come here.
     elsewhere: frozenset[int] = frozenset()
-    #: A divergence explains why it does not finish.
+    #: A divergence, or names of groups that differ, explain why it does not finish.
     explained: bool = False
 
     @property
@@ -162,7 +162,9 @@ def find_waits(
     waits.unordered = unordered
     matcher = _Matcher(merged)
     for key, waiting in waits.operations.items():
-        if waiting.group.doubtful:
+        if waiting.group.misnamed:
+            waiting.explained = True
+        elif waiting.group.doubtful:
             waiting.unknown += [r for r in waiting.group.members if r not in waiting.waiters]
         elif waiting.seq is None:
             matcher.complete(waiting)

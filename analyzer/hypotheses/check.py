@@ -79,6 +79,8 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
         or not finding.culprits
         or not facts.graph.waits
         or cause is Cause.P2P_DEADLOCK  # whoever of the ring goes first frees all
+        # A group that was not created is no operation that could be left out.
+        or (cause is Cause.GROUP_CREATION and facts.graph.name_conflicts)
     ):
         return proposal
     try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.matching.calls import ProcessGroup
+from hanglab.analyzer.matching.group_names import NameConflict, find_name_conflicts
 from hanglab.analyzer.matching.merging import MergedSummaries, group_key
 from hanglab.analyzer.matching.summary import GroupSummary, Members, RankSummary
 from hanglab.analyzer.matching.thresholds import FILLED_PART, UNLISTED_PART
@@ -59,6 +60,8 @@ class ResolvedGroup:
     guessed: bool = False
     #: No dump gives members, and groups of one name may be several: who belongs together is open.
     doubtful: bool = False
+    #: Members have other names for it, or other groups by its name: they do not meet in it.
+    misnamed: bool = False
     #: Some member used point-to-point on it.
     p2p: bool = False
     #: Keys of :attr:`Merged.histories` that belong here.
@@ -97,6 +100,7 @@ class GroupTable:
     silent_p2p: frozenset[int] = frozenset()
     #: Some rank is known to have made such ones.
     uses_p2p: bool = False
+    name_conflicts: list[NameConflict] = field(default_factory=list)
 
 
 def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTable:
@@ -171,6 +175,7 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
         if place in descriptions:
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
             group.group = ProcessGroup(group.group.name, group.members, found[0][0])
+    group_table.name_conflicts = find_name_conflicts(group_table.groups)
     _assign_statuses(merged, group_table)
     return group_table
 

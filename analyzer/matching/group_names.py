@@ -1,0 +1,120 @@
+"""Member sets whose ranks know a group by names that do not agree.
+
+Ranks meet in a communicator by its name.  One that made a group more, or less, than its peers
+gives other names to those that follow, so it waits in a communicator of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hanglab.analyzer.matching.groups import ResolvedGroup
+
+Names = frozenset[str]
+
+
+@dataclass
+class NameConflict:
+    """``members`` have groups of one another by names that do not agree."""
+
+    members: tuple[int, ...]
+    #: Names by rank that not all of them know.
+    names: dict[int, tuple[str, ...]]
+    #: Whose names differ from those that most have; empty where nothing tells the sides apart.
+    deviating: tuple[int, ...]
+    #: Every rank that could be meant where ``deviating`` is empty.
+    candidates: tuple[int, ...] = ()
+
+
+def find_name_conflicts(groups: Sequence[ResolvedGroup]) -> list[NameConflict]:
+    """Conflicts of names, by member set; sets :attr:`ResolvedGroup.misnamed` of their groups."""
+    by_members: dict[tuple[int, ...], list[ResolvedGroup]] = {}
+    for group in groups:
+        if not group.guessed and len(group.members) > 1:
+            by_members.setdefault(group.members, []).append(group)
+    found = []
+    for members, alike in by_members.items():
+        conflict = _conflict(members, alike) if len(alike) > 1 else None
+        if conflict is not None:
+            found.append(conflict)
+    proved = {rank for conflict in found for rank in conflict.deviating}
+    for conflict in found:
+        # One wrong rank explains both; its only peer here need not be another.
+        mine = proved.intersection(conflict.candidates) or _using_names_of_others(conflict, groups)
+        if len(mine) == 1:
+            conflict.deviating, conflict.candidates = tuple(mine), ()
+    return found
+
+
+def _using_names_of_others(conflict: NameConflict, groups: Sequence[ResolvedGroup]) -> set[int]:
+    """Candidates that give a group of theirs the name that other ranks give to groups of theirs."""
+    by_name: dict[str, list[ResolvedGroup]] = {}
+    for group in groups:
+        by_name.setdefault(group.group.name, []).append(group)
+    return {
+        rank
+        for rank in conflict.candidates
+        for alike in by_name.values()
+        for group in alike
+        if rank in _holders(group)
+        and any(set(conflict.candidates).isdisjoint(_holders(other) or [rank]) for other in alike)
+    }
+
+
+def _conflict(members: tuple[int, ...], alike: list[ResolvedGroup]) -> NameConflict | None:
+    holders = {group.group.name: _holders(group) for group in alike}
+    known: dict[int, set[str]] = {}
+    for name, ranks in holders.items():
+        for rank in ranks:
+            known.setdefault(rank, set()).add(name)
+    names = {rank: frozenset(mine) for rank, mine in known.items()}
+    common = frozenset.intersection(*names.values()) if names else frozenset()
+    # A rank that knows fewer names has yet to make the rest.
+    counts = Counter(names.values())
+    odd = {one for one in counts for other in counts if one - other and other - one}
+    if not odd or any(_met(group) for group in alike if group.group.name not in common):
+        return None
+    for group in alike:
+        group.misnamed = _may_be_another(group, common, holders)
+    usual, count = max(counts.items(), key=lambda item: (item[1], sorted(item[0])))
+    against = [rank for rank, mine in names.items() if mine - usual and usual - mine]
+    decided = count > len(against)
+    apart = sorted(rank for rank, mine in names.items() if mine in odd)
+    return NameConflict(
+        members,
+        {rank: tuple(sorted(names[rank] - common)) for rank in apart},
+        tuple(sorted(against)) if decided else (),
+        () if decided else tuple(apart),
+    )
+
+
+def _holders(group: ResolvedGroup) -> list[int]:
+    return [
+        rank
+        for rank, progress in group.progress.items()
+        if progress.part is not None and progress.part.members
+    ]
+
+
+def _met(group: ResolvedGroup) -> bool:
+    """True if a rank finished a collective there: whatever its name, its peers were with it."""
+    return any(
+        progress.entered is not None
+        and progress.part is not None
+        and len(progress.unfinished) < progress.part.length
+        for progress in group.progress.values()
+    )
+
+
+def _may_be_another(group: ResolvedGroup, common: Names, holders: dict[str, list[int]]) -> bool:
+    """True if ranks may mean different groups by the name of ``group``."""
+    name = group.group.name
+    if name not in common:
+        return True
+    # Numbers are given in the order of creation: those after the first that differs are shifted.
+    others = [int(other) for other in holders if other not in common and other.isdecimal()]
+    return name.isdecimal() and bool(others) and int(name) > min(others)
