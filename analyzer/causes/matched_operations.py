@@ -17,6 +17,7 @@ from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.cut_links import lossy_directions
+from hanglab.analyzer.facts.device_progress import unstarted_ranks
 from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
 from hanglab.analyzer.facts.split_lists import first_disagreement
@@ -78,6 +79,9 @@ def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:
             # Its stack contradicts its dump: it does not stand outside.
             return False
         sink = facts.sink(rank)
+        if sink is not None and sink.by_exclusion and rank in unstarted_ranks(facts, sink.awaited):
+            # What it launched its device has not begun: that is a cause of its own.
+            return False
         if sink is not None and sink.stopped_device:
             if lossy_directions(facts) or _runs_on_the_host(facts, sink):
                 # It is inside, and what it waits for gets lost on its way: not it has stopped.

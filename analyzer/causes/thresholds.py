@@ -77,3 +77,6 @@ FEWEST_GPU_SAMPLES = 3
 #: Share of its peers' clock below which a GPU is slower: boost clocks of sound ones differ by a few
 #: percent.
 SLOWER_CLOCK = 0.9
+#: Confidence that a device stopped, where that is concluded from what is open everywhere: two
+#: devices, or links, that fail at once may look the same.
+CONCLUDED = 0.8

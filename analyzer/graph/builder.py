@@ -25,6 +25,7 @@ from hanglab.analyzer.graph.roots import (
     may_hide,
     reaching,
 )
+from hanglab.analyzer.graph.stopped_device import find_stopped_device
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
 from hanglab.analyzer.graph.wait_for_graph import (
     Cycle,
@@ -157,6 +158,8 @@ class _Builder:
         graph.sinks = [self._sink(end, waits, everybody) for end in roots.ends]
         graph.cycles, graph.unmatched = self._cycles(roots, important, waits)
         graph.sinks += [self._sink(end, waits, everybody) for end in self._stopped_hosts]
+        if roots.stalled and not (graph.sinks or graph.cycles or graph.unmatched or divergences):
+            graph.sinks += self._stopped_device(waits)
         for rank in sorted(merged.ranks):
             mine = waits.by_rank.get(rank, [])
             full = self._small or rank in important
@@ -181,6 +184,20 @@ class _Builder:
             self._deciding_evidence(rank) for rank in sorted(ends | self._undecided)
         ]
         return graph
+
+    def _stopped_device(self, waits: OpenOperations) -> list[Sink]:
+        """The rank whose device alone explains what everybody has entered and nobody finishes."""
+        rank = find_stopped_device(self._merged, waits)
+        if rank is None:
+            return []
+        first, oldest = waits.by_rank[rank][0]
+        awaited = [oldest]
+        if first.seq is None:
+            awaited = [w for w in waits.operations.values() if w.seq is None and w.peer == rank]
+        sink = self._sink(WaitEnd(rank, awaited, "stopped"), waits, set())
+        sink.victims = tuple(sorted(waits.by_rank.keys() - {rank}))
+        sink.by_exclusion = True
+        return [sink]
 
     def _deciding_evidence(self, rank: int) -> str:
         if rank in self._progressing:

@@ -42,3 +42,5 @@ SWAPPED_OPERATIONS = 16
 #: Nanoseconds that two ranks' times have to be apart for their order to be known: clocks differ,
 #: and the watchdog, whose completions would show it, looks every 100 milliseconds.
 CLOCK_MARGIN_NS = 100_000_000
+#: Ranks of each of whom it is asked whether its device, had it stopped, explains all that is open.
+EXPLAINING_RANKS = 64

@@ -53,6 +53,9 @@ class Sink:
     hidden: bool = False
     #: It has operations open that do not keep it from coming.
     elsewhere: bool = False
+    #: That its device stopped is concluded from what is open on all ranks: no peer has finished
+    #: what it is in.
+    by_exclusion: bool = False
 
 
 @dataclass

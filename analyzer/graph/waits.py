@@ -289,7 +289,8 @@ def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: _Oldest
         (rank, pending), *_ = waiting.waiters.items()
         # A batch finishes as a whole: each member's peer must have.
         batch = [w for p, w in waits.by_rank[rank] if p.order == pending.order]
-        if all(w.certain and w.finished for w in batch):
+        first = not any(p.order < pending.order for p, _ in waits.by_rank[rank])
+        if first and not pending.started and all(w.certain and w.finished for w in batch):
             waits.stopped.add(rank)
         return
     if op_of(waiting.op).rooted:

@@ -22,6 +22,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     Int32,
     Int64,
     RankDump,
+    State,
 )
 from hanglab.analyzer.matching.completion import Completion, complete, in_unclosed_batch
 from hanglab.analyzer.matching.signatures import UInt64, signature_table
@@ -32,6 +33,7 @@ from hanglab.analyzer.matching.thresholds import (
     UNFINISHED_BY_STATUS,
 )
 from hanglab.analyzer.worlds.activity import Activity, activity_of
+from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import op_of
 
 #: Members of a group: a range where they are evenly spaced, which they nearly always are.
@@ -70,6 +72,10 @@ class Pending:
     #: An operation that the rank issued after it has finished: this one held up neither the host
     #: nor the device by then, and whether the host waits for it now is not known.
     overtaken: bool = False
+    #: Its device has begun it; None where the dump does not tell.
+    started: bool | None = None
+    #: It lies on a stream of a device, and not in a queue of the host's.
+    on_device: bool = False
 
 
 @dataclass
@@ -525,6 +531,7 @@ def _read_pending(
     _read_channels(entries, summary, part_index, p2p & ~ends, done, positions, dump.posted)
     batches: dict[tuple[int, bool, int], int] = {}
     last_done = int(np.flatnonzero(done)[-1]) if done.any() else ABSENT
+    begun = _begun(entries, part_index, p2p, ends)
     for index in np.flatnonzero(~done & ~completion.undetermined).tolist():
         operation = entries.operations[entries.operation[index]]
         number, kind = int(part_index[index]), bool(p2p[index])
@@ -552,8 +559,32 @@ def _read_pending(
                 thread=thread_of(entries, index),
                 held=index in dump.held,
                 overtaken=index < last_done and index not in dump.held,
+                started=begun.get((number, kind, counter), begun.get(index)),
+                on_device=backend_of(operation.backend).enqueued,
             )
         )
+
+
+def _begun(
+    entries: Entries, part_index: Int32, p2p: Bool, ends: Bool
+) -> dict[int | tuple[int, bool, int], bool]:
+    """By entry, and by group, kind and number for batches: the device has begun it.
+
+    {} without timing: no buffer tells of a beginning then.  Members of a batch keep their state,
+    so what closes it tells.
+    """
+    started = entries.state == State.STARTED
+    if not started.any() and not (entries.started_ns > 0).any():
+        return {}
+    open_ = np.flatnonzero(started | (entries.state == State.SCHEDULED))
+    found: dict[int | tuple[int, bool, int], bool] = {}
+    for index in open_.tolist():
+        kind = bool(p2p[index])
+        counter = int(entries.p2p_seq[index]) if kind else int(entries.seq[index])
+        found[index] = bool(started[index])
+        if ends[index]:
+            found[int(part_index[index]), kind, counter] = bool(started[index])
+    return found
 
 
 def _read_channels(

@@ -146,7 +146,8 @@ def device_not_started(facts: CaseFacts) -> Iterator[Proposal]:
 
     Something before it on its stream does not end: a kernel, or a copy.
     """
-    if not facts.stuck or facts.graph.sinks or facts.graph.divergences:
+    away = any(not sink.by_exclusion for sink in facts.graph.sinks)
+    if not facts.stuck or away or facts.graph.divergences:
         return
     for wait in facts.graph.stalled:
         ranks = unstarted_ranks(facts, wait.call)

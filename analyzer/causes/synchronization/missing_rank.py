@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.causes.thresholds import LISTED_ROWS
+from hanglab.analyzer.causes.thresholds import CONCLUDED, LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
@@ -50,7 +50,8 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
     cause = Cause.MISSING_RANK
     culprits = [sink.rank for sink in sinks]
     first = sinks[0]
-    stopped = [sink.rank for sink in sinks if sink.stopped_device]
+    stopped = [sink.rank for sink in sinks if sink.stopped_device and not sink.by_exclusion]
+    concluded = [sink.rank for sink in sinks if sink.by_exclusion]
     outside = [sink.rank for sink in sinks if sink.outside and not graph.unfinished.get(sink.rank)]
     going = [sink for sink in sinks if sink.outside and graph.unfinished.get(sink.rank)]
     words = [
@@ -70,6 +71,12 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
             f"{name_ranks(stopped).capitalize()} did not finish operations that all peers "
             "finished: the device or the process stopped, and the others wait for it."
         )
+    if concluded:
+        words.append(
+            "Everybody has issued what the others wait in. Of all that is open nothing would be, "
+            f"had not the device of {name_ranks(concluded)} stopped, and no other device explains "
+            "all of it."
+        )
     unseen = graph.silent_p2p.intersection(outside)
     if unseen:
         words.append(
@@ -84,7 +91,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         victims=_victims(graph, culprits),
         collective=collective_ref(first.awaited),
         location=None,
-        confidence=0.6 if unseen else 0.9,
+        confidence=0.6 if unseen else CONCLUDED if concluded else 0.9,
         summary=" ".join(words),
         evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
         advice=cause.advice,
@@ -93,7 +100,9 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
 
 def _evidence(sink: Sink) -> Evidence:
     last = f"; its last call was {name_call(sink.last)}" if sink.last is not None else ""
-    if sink.stopped_device:
+    if sink.by_exclusion:
+        detail = f"alone takes part in all that is held up by nothing else{last}"
+    elif sink.stopped_device:
         detail = f"unfinished although peers finished it{last}"
     else:
         detail = f"never entered {name_call(sink.awaited)}{last}"

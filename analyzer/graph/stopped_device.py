@@ -1,0 +1,180 @@
+"""The one device that has stopped, where all hosts have issued what others wait in.
+
+Everybody is inside what was issued, and what is open differs from rank to rank.  A device that
+runs nothing more holds up its own parts, what is queued behind them, and whoever is queued
+behind that.  It is named if it explains all that is open, and no other device does.  A group is
+a stream, but a stream may wait for any operation issued before: that edge is always unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS, UNORDERED
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.summary import Pending
+from hanglab.recorder.case.operations import op_of
+
+#: Rank and order of a launch: a batch is one.
+_Id = tuple[int, int]
+
+
+@dataclass
+class _Launch:
+    """What one rank issued as a whole and has not finished."""
+
+    rank: int
+    order: int
+    started: bool | None
+    on_device: bool
+    #: The device has finished something later.
+    overtaken: bool
+    #: For each of its parts whom it meets there: the launches of those who came.
+    meets: list[list[_Id]] = field(default_factory=list)
+    #: Members that have not come to it.
+    absent: set[int] = field(default_factory=set)
+    #: Nobody knows whom it meets, or whether they came.
+    unknown: bool = False
+
+
+def find_stopped_device(merged: MergedSummaries, waits: OpenOperations) -> int | None:
+    """The rank whose device alone explains all that is open; None unless there is one such."""
+    if any(w.explained or w.any_source for w in waits.operations.values()):
+        return None
+    launches = _launches(merged, waits)
+    by_rank: dict[int, list[_Launch]] = {}
+    for launch in launches.values():
+        if not launch.on_device:
+            return None  # What runs on hosts is not held up by devices.
+        by_rank.setdefault(launch.rank, []).append(launch)
+    for mine in by_rank.values():
+        mine.sort(key=lambda launch: launch.order)
+    candidates = _candidates(launches, by_rank)
+    if candidates is None or len(candidates) > EXPLAINING_RANKS:
+        return None
+    found = [rank for rank in sorted(candidates) if _explains(rank, launches, by_rank)]
+    return found[0] if len(found) == 1 else None
+
+
+def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Launch]:
+    gloo_beside = {rank for rank, summary in merged.ranks.items() if summary.gloo}
+    found: dict[_Id, _Launch] = {}
+    for rank, mine in waits.by_rank.items():
+        for pending, waiting in mine:
+            if pending.index == ABSENT or pending.order >= UNORDERED:
+                # Only a status tells of it.
+                found[rank, -1 - len(found)] = _Launch(rank, -1, None, True, False, unknown=True)
+                continue
+            launch = found.get((rank, pending.order))
+            if launch is None:
+                # On hosts operations of gloo overtake those of a device.
+                overtaken = pending.overtaken and rank not in gloo_beside
+                launch = _Launch(rank, pending.order, pending.started, pending.on_device, overtaken)
+                found[rank, pending.order] = launch
+            if waiting.finished and (op_of(pending.op).sends or _needs_all(waiting)):
+                # A peer has taken what only this device could give.
+                launch.started = True
+            launch.absent.update(waiting.absent)
+            launch.unknown |= bool(waiting.unknown)
+            if waiting.seq is not None:
+                met = [(o, p) for o, p in waiting.waiters.items() if o != rank]
+                launch.unknown |= any(theirs.index == ABSENT for _, theirs in met)
+                launch.meets.append([(o, p.order) for o, p in met if p.index != ABSENT])
+            elif waiting.peer is not None and not (waiting.absent or waiting.finished):
+                other_half = _other_half(rank, pending, waiting, waits)
+                if other_half is None:
+                    launch.unknown = True
+                else:
+                    launch.meets.append([other_half])
+    return found
+
+
+def _needs_all(waiting: OpenOperation) -> bool:
+    return op_of(waiting.op).rootless
+
+
+def _other_half(
+    rank: int, pending: Pending, waiting: OpenOperation, waits: OpenOperations
+) -> _Id | None:
+    """The open launch that holds the other half of a send or receive."""
+    assert waiting.peer is not None
+    ends = pending.src, pending.dst
+
+    def of(one: int, half: str) -> list[Pending]:
+        return [
+            p for p, w in waits.by_rank.get(one, [])
+            if w.seq is None and w.group is waiting.group and (p.src, p.dst) == ends
+            and p.tag == pending.tag and op_of(p.op).half == half
+        ]  # fmt: skip
+
+    kind = op_of(pending.op)
+    theirs = of(waiting.peer, kind.other_half)
+    if waiting.certain:
+        same = [p for p in theirs if p.position == pending.position]
+    else:
+        at = [p.index for p in of(rank, kind.half)].index(pending.index)
+        same = theirs[at : at + 1]
+    return (waiting.peer, same[0].order) if same else None
+
+
+def _candidates(launches: dict[_Id, _Launch], by_rank: dict[int, list[_Launch]]) -> set[int] | None:
+    """Ranks one of whose devices must have stopped; None where nothing restricts them.
+
+    Of launches with nothing before them, that meet nothing but such, the devices alone are left.
+    """
+    first = {id(mine[0]) for mine in by_rank.values()}
+    found: set[int] | None = None
+    for launch in launches.values():
+        if id(launch) not in first or launch.unknown or launch.absent:
+            continue
+        met = [launches[one] for part in launch.meets for one in part]
+        if launch.started is False:
+            holding = {launch.rank}
+        elif all(id(one) in first for one in met):
+            holding = {one.rank for one in met if not one.started}
+            if launch.started is None:
+                holding.add(launch.rank)
+        else:
+            continue
+        found = holding if found is None else found & holding
+    return found
+
+
+def _explains(rank: int, launches: dict[_Id, _Launch], by_rank: dict[int, list[_Launch]]) -> bool:
+    """True if nothing that is open would have finished, had only the device of ``rank`` stopped."""
+    explained: set[int] = set()
+
+    def held(launch: _Launch) -> bool:
+        if launch.started:
+            return False
+        if launch.rank == rank and not launch.overtaken:
+            return True
+        return _any_before(launch, by_rank[launch.rank], explained)
+
+    def kept_away(other: int) -> bool:
+        return any(id(one) in explained for one in by_rank.get(other, ()))
+
+    left: list[_Launch] = list(launches.values())
+    while left:
+        still = []
+        for launch in left:
+            if launch.unknown or held(launch):
+                explained.add(id(launch))
+            elif launch.started is not False and (
+                any(held(launches[one]) for part in launch.meets for one in part)
+                or any(kept_away(other) for other in launch.absent)
+            ):
+                explained.add(id(launch))
+            else:
+                still.append(launch)
+        if len(still) == len(left):
+            return False
+        left = still
+    return True
+
+
+def _any_before(launch: _Launch, mine: Iterable[_Launch], explained: set[int]) -> bool:
+    return any(id(one) in explained for one in mine if one.order < launch.order)

@@ -1,0 +1,54 @@
+"""Verdicts on devices that stop while all hosts go on: named where nothing else explains it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from hanglab.analyzer.verdict import Cause, Status
+from tests.trials.faults import Fault, play_with
+from tests.trials.judging import Judgement, describe, judge, try_trial
+from tests.trials.losses import no_loss
+from tests.trials.programs import Program
+from tests.trials.shapes.layouts import context_ring, halo, tensor_and_data
+from tests.trials.shapes.pipelines import gpipe
+from tests.trials.truth import Trial
+
+SHAPES = {"tensor_and_data": tensor_and_data, "ring": context_ring, "halo": halo, "pipe": gpipe}
+
+
+def trial_of(program: Program, fault: Fault, *, timing: bool) -> Trial:
+    play = play_with(program, (fault,))
+    assert play.open
+    return Trial(0, program, (fault,), play, replace(no_loss(play), timing=timing))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(3))
+def test_started_everywhere_but_on_one_device(shape: str, seed: int) -> None:
+    program = SHAPES[shape](Random(seed))
+    for rank in range(program.size):
+        trial = trial_of(program, Fault("device_stop", rank, at=1), timing=True)
+        verdict = try_trial(trial)
+        assert (verdict.status, verdict.cause) == (Status.HUNG, Cause.MISSING_RANK), describe(
+            trial, verdict, judge(trial, verdict)
+        )
+        assert verdict.culprits == [rank]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_without_timing_nobody_else_is_named(shape: str) -> None:
+    """Only the rank that all has in common which nothing else holds up, or nobody."""
+    named = 0
+    for seed in range(4):
+        program = SHAPES[shape](Random(seed))
+        for rank in range(program.size):
+            trial = trial_of(program, Fault("device_stop", rank, at=1), timing=False)
+            verdict = try_trial(trial)
+            judgement = judge(trial, verdict)
+            assert verdict.culprits in ([], [rank]), describe(trial, verdict, judgement)
+            assert judgement is not Judgement.GUESS, describe(trial, verdict, judgement)
+            named += verdict.culprits == [rank]
+    assert named or shape == "tensor_and_data"  # Its hosts wait before a second group shows it.
