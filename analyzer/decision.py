@@ -121,6 +121,8 @@ def _is_symptom(facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposa
     reach = dict[int, set[int]]()
     for wait in facts.graph.waits:
         reach.setdefault(wait.call.rank, set()).update(wait.on)
+    for rank, on in facts.graph.host_waits.items():
+        reach.setdefault(rank, set()).update(on)
     pending = list(proposal.finding.culprits)
     seen: set[int] = set()
     while pending:

@@ -13,6 +13,7 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED, UNSETT
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Status, Verdict
@@ -171,6 +172,7 @@ def undecided(facts: CaseFacts) -> Verdict:
     elif facts.stuck or (graph.waits and not (facts.case and unusual_idle_time(facts))):
         waiting = open_finding(graph) if not facts.case else None
         summary = waiting.summary if waiting is not None else _hang_summary(facts)
+        evidence += wait_evidence(waits := host_waits(facts), sorted(waits))
         evidence += _current_lines(facts)
     else:
         summary = _unproved_health(facts)
@@ -218,12 +220,27 @@ def _hang_summary(facts: CaseFacts) -> str:
         ended = [rank for rank, view in sorted(facts.ranks.items()) if view.failed]
         return f"The job failed at {name_ranks(ended)}, but the evidence does not show why."
     outside = absent_ranks(facts) if facts.case else []
+    if not outside and facts.graph.host_waits:
+        return _host_wait_summary(facts)
     if not outside:
         return _HANGS
     verb = "is" if len(outside) == 1 else "are"
     return (
         f"{_HANGS[:-1]}: {name_ranks(outside)} {verb} not in any operation, and nothing shows why."
     )
+
+
+def _host_wait_summary(facts: CaseFacts) -> str:
+    """Words for waits on hosts of which nothing tells who had to act first."""
+    waits = host_waits(facts)
+    told = [f"rank {rank} {wait.words}" for rank, wait in sorted(waits.items())[:LISTED_ROWS]]
+    calls = {wait.call.rank: wait.call.op for wait in facts.graph.waits}
+    told += [
+        f"rank {rank} waits in {calls[rank]}"
+        for rank in sorted({other for wait in waits.values() for other in wait.on})
+        if rank in calls
+    ]
+    return f"{_HANGS[:-1]}: {'; '.join(told)}. Who of them had to act first cannot be told."
 
 
 def _current_lines(facts: CaseFacts) -> list[Evidence]:

@@ -13,7 +13,7 @@ from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.child_waits import child_wait
 from hanglab.analyzer.facts.departure_calls import describe_departure
-from hanglab.analyzer.facts.file_lock_waits import file_lock_waits
+from hanglab.analyzer.facts.host_waits import final_holder, host_waits
 from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
@@ -35,17 +35,17 @@ def absent_ranks(facts: CaseFacts) -> list[int]:
     if not outside and facts.stuck and not facts.graph.waits:
         # Nobody is inside an operation at all: whoever still lives is stuck by itself.
         outside = [r for r, v in facts.ranks.items() if v.ended is None]
-    locked_out = file_lock_waits(facts)
+    # Who waits for what a peer has is held up by that one, which may be awaited by nobody else.
+    waits = host_waits(facts)
     return [
         rank
-        for rank in sorted(outside)
+        for rank in sorted({final_holder(waits, rank) for rank in outside})
         if rank in facts.ranks
         and facts.ranks[rank].ended is None
         and facts.in_no_operation(rank)
         and facts.ranks[rank].position.place is not StackPlace.RENDEZVOUS
         and not _is_finishing(facts.ranks[rank])
-        # Who waits for a lock is held up by the rank that holds it.
-        and rank not in locked_out
+        and rank not in waits
     ]
 
 

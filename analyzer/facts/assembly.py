@@ -11,6 +11,7 @@ from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.boundary import join
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView
+from hanglab.analyzer.facts.host_waits import host_waits
 from hanglab.analyzer.facts.job_clock import ahead_of_job, on_job_clock
 from hanglab.analyzer.facts.stderr_per_rank import separate_stderr
 from hanglab.analyzer.facts.thresholds import CHECKED_BYTES
@@ -220,7 +221,7 @@ def from_case(path: Path) -> CaseFacts:
         for name, reason in differences(reader, CHECKED_BYTES)
         if reader.path / name not in dict(reader.problems)
     ]
-    return CaseFacts(
+    facts = CaseFacts(
         graph=build_wait_for_graph(dumps, expected=list(expected)),
         ranks=views,
         job=reader.job,
@@ -230,6 +231,8 @@ def from_case(path: Path) -> CaseFacts:
         inputs=_inputs(list(views), list(expected), unusable),
         problems=reader.problems,
     )
+    facts.graph.host_waits = {rank: wait.on for rank, wait in host_waits(facts).items()}
+    return facts
 
 
 def from_folder(path: Path) -> list[CaseFacts]:

@@ -6,6 +6,7 @@ are global ranks.  A sequence number is the group's ``collective_seq_id``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -143,6 +144,18 @@ class WaitForGraph:
     #: Seconds for which no rank had done anything when its dump was written, where that is longer
     #: than jobs pause; 0 where some rank had, or nothing tells.
     idle_s: float = 0.0
+    #: Ranks that wait on their hosts for what a peer has, and for whom; for nobody where it is
+    #: not known who can end that.
+    host_waits: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def held_on_hosts(self, ranks: Iterable[int]) -> set[int]:
+        """Ranks that wait on their hosts for one of ``ranks``, directly or not."""
+        held = set(ranks)
+        found: set[int] = set()
+        while more := {r for r, on in self.host_waits.items() if on and held.issuperset(on)} - held:
+            held |= more
+            found |= more
+        return found
 
     @property
     def missing(self) -> tuple[int, ...]:

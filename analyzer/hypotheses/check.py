@@ -137,10 +137,12 @@ class _Check:
             waiters = {wait.call.rank for wait in graph.waits} - set(self._culprits)
         if divergence is not None:
             waiters |= waiting_ranks(graph, divergence.group) - set(self._culprits)
-        ranks = representatives(graph, self._culprits, waiters)
+        # Whoever waits for them on his host does his part once they do theirs.
+        late = {*self._culprits, *graph.held_on_hosts(self._culprits)}
+        ranks = representatives(graph, sorted(late), waiters)
         since = {divergence.group: divergence.seq} if divergence is not None else {}
         self._last: LastOperations = last_operations(
-            graph, ranks, {*waiters, *self._culprits}, since
+            graph, ranks, {*waiters, *late}, since
         )
         self._at = None
         if divergence is not None:
@@ -182,19 +184,24 @@ class _Check:
 
     def _test(self, faults: Sequence[CandidateFault], culprits: Sequence[int]) -> Tested:
         """Simulate any of ``faults`` by ``culprits`` together."""
-        last, places = self._last, [self._last.ranks.index(rank) for rank in culprits]
-        free = {*self._frontier.held(), *places}
+        last, places = self._last, self._places(culprits)
+        held = self._places(sorted(self._graph.held_on_hosts(culprits)))
+        free = {*self._frontier.held(), *places, *held}
         tested = Tested([], len(faults))
         for fault in faults:
             programs = [
                 sound
                 for at in self._places_of(fault)
-                for sound in undo(last, fault, places, self._frontier, at)
+                for freed in undo(last, _Fault.LATE, held, self._frontier, None)
+                for sound in undo(freed, fault, places, self._frontier, at)
             ]
             tested.untested -= bool(programs)
             if any(Frontier(sound).goes_on(free) for sound in programs):
                 tested.reproduced.append(fault)
         return tested
+
+    def _places(self, ranks: Sequence[int]) -> list[int]:
+        return [self._last.ranks.index(rank) for rank in ranks if rank in self._last.ranks]
 
     def _places_of(self, fault: CandidateFault) -> list[tuple[int, int] | None]:
         """Group and numbers at which a fault may be: what was left out may be the like before."""

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from hanglab.recorder.agent import snapshots, stderr_files
+from hanglab.recorder.agent.descriptor_waits import descriptor_waits
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.rank_request import NoReply, ask
 from hanglab.recorder.agent.samples import (
@@ -26,10 +28,13 @@ from hanglab.recorder.agent.stacks import NoStacks, native_threads_of
 from hanglab.recorder.agent.torch_dumps import TorchDumps
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.file_kinds import JsonLines
 from hanglab.recorder.case.reader import RankCase
-from hanglab.recorder.case.records import Absence, ChildExit, Exit, FileLockWait, StackSample
+from hanglab.recorder.case.records import Absence, ChildExit, Exit, StackSample
 from hanglab.recorder.case.writer import clock, write, write_tail
 from hanglab.recorder.system import procfs
+
+Record = TypeVar("Record")
 
 #: Seconds within which a rank must have written its buffer, and then the one with stacks.
 _BUFFER_DEADLINE = 1.5
@@ -73,9 +78,16 @@ class Capture:
             self._write(rank, files.MOVEMENT.name, self._write_movement, now)
             self._write(rank, files.PROCESSES.name, self._write_processes)
             self._write(rank, files.PROGRESS.snapshot_name, self._keep_progress)
-        waits = file_lock_waits(ranks)
+        locks, descriptors = file_lock_waits(ranks), descriptor_waits(ranks)
         for rank in ranks:
-            self._write(rank, files.FILE_LOCKS.name, self._write_file_locks, waits)
+            self._write(rank, files.FILE_LOCKS.name, self._write_rows, files.FILE_LOCKS, locks)
+            self._write(
+                rank,
+                files.DESCRIPTOR_WAITS.name,
+                self._write_rows,
+                files.DESCRIPTOR_WAITS,
+                descriptors,
+            )
         if ranks:
             with ThreadPoolExecutor(4, "hanglab-capture") as pool:
                 for future in [pool.submit(self._take_one, rank) for rank in ranks]:
@@ -200,10 +212,13 @@ class Capture:
     def _write_processes(self, rank: WatchedRank) -> None:
         write(rank.folder, files.PROCESSES, process_samples(rank, capture=True))
 
-    def _write_file_locks(
-        self, rank: WatchedRank, waits: dict[WatchedRank, list[FileLockWait]]
+    def _write_rows(
+        self,
+        rank: WatchedRank,
+        file: JsonLines[Record],
+        waits: dict[WatchedRank, list[Record]],
     ) -> None:
-        write(rank.folder, files.FILE_LOCKS, waits.get(rank, []))
+        write(rank.folder, file, waits.get(rank, []))
 
     def _write_dead_children(self, rank: WatchedRank) -> None:
         """Children that are dead and that the rank itself has not told of."""

@@ -92,6 +92,10 @@ PROCESSES: Final = JsonLines(
 FILE_LOCKS: Final = JsonLines(
     "file_locks.jsonl", Scope.RANK, "locks of files that it waits for and another rank holds",
     lambda: records.FileLockWait, of_capture=True)
+DESCRIPTOR_WAITS: Final = JsonLines(
+    "descriptor_waits.jsonl", Scope.RANK,
+    "pipes and sockets that its main threads are blocked on, and who has the other ends",
+    lambda: records.DescriptorWait, of_capture=True)
 MOVEMENT: Final = JsonDocument(
     "movement.json", Scope.RANK, "what moved last, and how long ago",
     lambda: records.Movement, of_capture=True)
@@ -104,6 +108,9 @@ CODE: Final = JsonList(
 WAITS: Final = JsonList(
     "waits.json", Scope.RANK, "what its threads wait for, and whether for ever",
     lambda: records.ThreadWait, snapshot=True)
+STORE_KEYS: Final = JsonList(
+    "store_keys.json", Scope.RANK, "keys of stores that it has set, and waits or waited for",
+    lambda: records.StoreKeyUse, snapshot=True)
 STRAGGLER: Final = JsonLines(
     "straggler.jsonl", Scope.RANK, "windows and reports of its straggler detector",
     lambda: records.StragglerLine, redaction=Redaction.LEFT_OUT)

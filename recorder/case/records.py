@@ -189,6 +189,39 @@ class FileLockWait(msgspec.Struct):
     holder_rank: int
 
 
+class OtherEnd(msgspec.Struct):
+    """A process at the other end of a pipe or socket, and the rank that it belongs to."""
+
+    pid: int
+    name: text.ThreadName = ""
+    #: None for a process of no rank.
+    rank: int | None = None
+    #: True where it serves torch's store, and the connection leads to a port that it listens at.
+    serves_store: bool = False
+
+
+class DescriptorWait(msgspec.Struct):
+    """A line of ``descriptor_waits.jsonl``: what a process's main thread is blocked on.
+
+    A call that waits for any of several has a line for each.
+    """
+
+    pid: int
+    #: The system call, such as ``read`` or ``poll``.
+    call: text.Public
+    descriptor: int
+    #: ``pipe``, ``unix`` or ``tcp``.
+    kind: text.Public
+    #: True if it waits for room to write, or for a connection to be accepted.
+    sends: bool = False
+    #: Of TCP, its own end and the other; "" otherwise.
+    local: text.Endpoint = ""
+    remote: text.Endpoint = ""
+    state: text.Public = ""
+    #: Who can end the wait; empty where nobody on this host has the other end.
+    others: list[OtherEnd] = []
+
+
 class Movement(msgspec.Struct):
     """``movement.json``: what the recorder saw move in this rank, up to the capture.
 
@@ -254,6 +287,24 @@ class ThreadWait(msgspec.Struct):
     thread_name: text.ThreadName = ""
     #: Files and sockets that an event loop listens to, besides its own pipe.
     watches: int | None = None
+
+
+class StoreKeyUse(msgspec.Struct):
+    """``store_keys.json`` holds a list of these: how a rank has used keys of a Store.
+
+    Keys that differ by numbers alone are one use.
+    """
+
+    #: ``set`` (also add, append and the like) or ``wait``.
+    kind: text.Public
+    #: The latest key, and the one before it, "" without.
+    key: text.Setting
+    earlier: text.Setting = ""
+    count: int = 1
+    #: The rank's operations entered so far at each of the latest four, oldest first.
+    operations: list[int] = []
+    #: True if the main thread waits for ``key`` now.
+    waiting: bool = False
 
 
 class Exit(msgspec.Struct):

@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 
-from hanglab.recorder.rank import store_waits
+from hanglab.recorder.rank import store_keys
 from hanglab.recorder.rank.thread_frames import steady_frames
 
 #: Lines kept; a program that makes code as it runs would fill the memory.
 _LIMIT = 4096
 _BELOW = {
     "torch/distributed/distributed_c10d.py": "communication",
-    store_waits.__file__: "communication",
+    store_keys.__file__: "communication",
     "torch/utils/data/dataloader.py": "input",
 }
 

@@ -43,7 +43,7 @@ from hanglab.recorder.rank.processor_usage import UsageSampler
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.rank.service import Service, current_stacks
-from hanglab.recorder.rank.store_waits import StoreWaits
+from hanglab.recorder.rank.store_keys import StoreKeys
 from hanglab.recorder.rank.thread_waits import thread_waits
 
 
@@ -85,7 +85,7 @@ class RankRecorder:
         self._program = ownership.ProgramCode(user_code, ownership.site_folders())
         self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
         self._lines = LineSampler(user_code, self._section.innermost)
-        self._stores = StoreWaits()
+        self._stores = StoreKeys(lambda: self._progress.slots[Slot.OPERATIONS_TOTAL])
         self._standing = FunctionChanges(self._progress, user_code)
         self._queues = LoaderQueues(self._progress)
         self._loader = LoaderWatch(
@@ -225,6 +225,8 @@ class RankRecorder:
             self._note_shapes(standing_code(self._program))
         with GUARD:
             self._write(files.WAITS, thread_waits(tuple(ownership.stdlib_folders())))
+        with GUARD:
+            self._write(files.STORE_KEYS, self._stores.rows())
         self._write_lines()
 
     def _note_shapes(self, shapes: list[dict[str, Any]]) -> None:

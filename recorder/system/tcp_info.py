@@ -102,12 +102,13 @@ def _messages(sock: socket.socket, states: int) -> Iterator[bytes]:
         )  # fmt: skip
         try:
             sock.send(request)
-            yield from _answers(sock)
+            yield from answers(sock, _MESSAGE.size)
         except OSError as error:
             raise NoSockets(f"sock_diag: {error.strerror or error}") from None
 
 
-def _answers(sock: socket.socket) -> Iterator[bytes]:
+def answers(sock: socket.socket, least: int) -> Iterator[bytes]:
+    """Messages of an answer that have at least so many bytes.  Raises OSError."""
     while True:
         data = memoryview(sock.recv(1 << 20))
         while len(data) >= 16:
@@ -119,7 +120,7 @@ def _answers(sock: socket.socket) -> Iterator[bytes]:
                 raise OSError(code, os.strerror(code))
             if length < 16 or length > len(data):
                 return
-            if length >= 16 + _MESSAGE.size:
+            if length >= 16 + least:
                 yield bytes(data[16:length])
             data = data[(length + 3) & ~3 :]
 

@@ -94,9 +94,9 @@ def test_the_wait_for_a_key_is_a_wait_for_a_peer(sampler: LineSampler) -> None:
     """``Store.wait`` is C++, which leaves no frame of its own."""
     from torch._C._distributed_c10d import HashStore, Store
 
-    from hanglab.recorder.rank.store_waits import StoreWaits
+    from hanglab.recorder.rank.store_keys import StoreKeys
 
-    waits, original = StoreWaits(), Store.__dict__["wait"]
+    waits, original = StoreKeys(lambda: 0), Store.__dict__["wait"]
     waits.install(Store)
     try:
         store = HashStore()

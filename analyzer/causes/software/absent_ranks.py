@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hanglab.analyzer.causes.thresholds import AWAY_NS, EARLY_PART
 from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify, computes
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
-from hanglab.analyzer.facts.file_lock_waits import file_lock_waits, final_holder, lock_evidence
+from hanglab.analyzer.facts.host_waits import final_holder, host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, moved_recently
 from hanglab.analyzer.facts.python_waits import nobody_works
 from hanglab.analyzer.facts.stack_position import StackPlace
@@ -45,7 +45,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
         if facts.ranks[rank].position.place is not StackPlace.UNKNOWN
         or facts.ranks[rank].rank_stacks
     }
-    locks = file_lock_waits(facts)
+    waits = host_waits(facts)
     many = _many_for_few(facts, [r for r, (cause, *_) in told.items() if cause in _BY_MAJORITY])
     for rank, (cause, confidence, words, location) in told.items():
         view = facts.ranks[rank]
@@ -78,6 +78,8 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             # One core is busy and nothing else is seen to move: long work and an
             # endless loop look alike, and only one of them is a fault.
             continue
+        if victims is not None:
+            victims = sorted({*victims, *facts.graph.held_on_hosts([rank])})
         place = f" but{name_line(location)}" if location is not None else ""
         yield propose(
             facts,
@@ -87,7 +89,7 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             confidence=confidence,
             summary=f"Rank {rank} is not in any collective{place}: {words}; {waiting}.",
             evidence=_seen(view, words, location)
-            + lock_evidence(locks, [r for r in locks if final_holder(locks, r) == rank]),
+            + wait_evidence(waits, [r for r in waits if final_holder(waits, r) == rank]),
             location=location,
             collective=collective,
             victims=victims,

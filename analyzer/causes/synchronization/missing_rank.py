@@ -37,6 +37,8 @@ def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
     for sink in graph.sinks:
         call = sink.awaited
         later = call.seq is not None and call.seq >= explained.get(call.group, call.seq + 1)
+        if sink.rank in graph.host_waits:
+            continue
         if not sink.unknown and not later and sink.rank not in deviating:
             found.append(sink)
     return found

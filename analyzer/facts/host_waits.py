@@ -1,0 +1,131 @@
+"""Waits of hosts besides operations: for a lock, a pipe, a socket or a key that is a peer's.
+
+The edges of the wait-for graph that dumps do not show: from a rank's main thread to the rank
+that alone can end its wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.links import latest
+from hanglab.analyzer.facts.store_waits import store_wait
+from hanglab.analyzer.facts.thresholds import NAMED_PROCESSES
+from hanglab.analyzer.verdict import Evidence
+from hanglab.analyzer.wording import name_ranks
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.records import DescriptorWait
+
+
+@dataclass(frozen=True)
+class HostWait:
+    """``on`` are the ranks any of which can end it; empty where nobody knows who can.
+
+    ``proved``: whoever it is for holds what the rank wants, or had its time to bring it.
+    """
+
+    rank: int
+    on: tuple[int, ...]
+    source: str
+    #: What it waits for, without the rank.
+    words: str
+    proved: bool = False
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence(self.source, self.rank, self.words)
+
+
+def host_waits(facts: CaseFacts) -> dict[int, HostWait]:
+    """By rank: those whose own process waits, and not one below it, for what is a peer's."""
+    found = {}
+    for rank, view in facts.ranks.items():
+        if view.ended is None:
+            wait = _for_lock(view) or _for_key(facts, view) or _for_descriptor(facts, view)
+            if wait is not None:
+                found[rank] = wait
+    return found
+
+
+def final_holder(waits: dict[int, HostWait], rank: int) -> int:
+    """Rank at the end of a chain of waits; where the chain is a ring, one of the ring."""
+    seen: set[int] = set()
+    while rank in waits and len(waits[rank].on) == 1 and rank not in seen:
+        seen.add(rank)
+        (rank,) = waits[rank].on
+    return rank
+
+
+def wait_evidence(waits: dict[int, HostWait], ranks: Iterable[int]) -> list[Evidence]:
+    """A line for each of the ranks."""
+    return [waits[rank].evidence for rank in ranks]
+
+
+def _for_lock(view: RankView) -> HostWait | None:
+    for wait in view.read(files.FILE_LOCKS):
+        if wait.pid == view.pid and wait.holder_rank != view.rank:
+            words = (
+                f"waits for the lock ({wait.kind}) of {wait.file}, "
+                f"which rank {wait.holder_rank} (pid {wait.holder}) holds"
+            )
+            return HostWait(view.rank, (wait.holder_rank,), "file_locks", words, proved=True)
+    return None
+
+
+def _for_key(facts: CaseFacts, view: RankView) -> HostWait | None:
+    wait = store_wait(facts, view)
+    if wait is None:
+        return None
+    if wait.setter is None:
+        words = f"waits for the store's key {wait.key!r}, and no one rank is known to set it"
+        return HostWait(view.rank, (), "store", words)
+    words = f"waits for the store's key {wait.key!r}; rank {wait.setter} has set those before it"
+    if wait.left_out:
+        words += ", and has gone on without this one"
+    return HostWait(view.rank, (wait.setter,), "store", words, proved=wait.left_out)
+
+
+def _for_descriptor(facts: CaseFacts, view: RankView) -> HostWait | None:
+    """The wait for a peer's end of a pipe or socket; None if it is for nobody of the job."""
+    rows = [row for row in view.read(files.DESCRIPTOR_WAITS) if row.pid == view.pid]
+    ranks: set[int] = set()
+    for row in rows:
+        owners = _owners(facts, row)
+        if view.rank in owners or None in owners:
+            # A process below it, or one of no rank, can end the wait as well.
+            return None
+        ranks.update(owner for owner in owners if owner is not None)
+    if not ranks:
+        return None
+    if any(end.serves_store for row in rows for end in row.others):
+        # The keys that it waits for are not known: whoever serves the store only tells.
+        words = "waits for an answer of the store, for a key that nobody knows"
+        return HostWait(view.rank, (), "descriptors", words)
+    words = " or ".join(_words(row) for row in rows[:NAMED_PROCESSES])
+    return HostWait(
+        view.rank, tuple(sorted(ranks)), "descriptors", f"{words}, whose other end "
+        f"{name_ranks(sorted(ranks))} {'has' if len(ranks) == 1 else 'have'}",
+    )  # fmt: skip
+
+
+def _owners(facts: CaseFacts, row: DescriptorWait) -> set[int | None]:
+    """Ranks of the processes at the other end, of this host or another; None for one of no rank."""
+    if row.others:
+        return {end.rank for end in row.others}
+    return {
+        rank
+        for rank, view in facts.ranks.items()
+        if row.remote and (sample := latest(view.connections)) is not None
+        if any((c.local, c.remote) == (row.remote, row.local) for c in sample.connections)
+    }
+
+
+def _words(row: DescriptorWait) -> str:
+    aim = "to write into" if row.sends else "for data from"
+    what = f"the connection {row.local} to {row.remote}" if row.remote else f"a {row.kind}"
+    if row.kind == "unix":
+        what = "a unix socket"
+    whom = " and ".join(f"{one.name} (pid {one.pid})" for one in row.others[:NAMED_PROCESSES])
+    return f"waits {aim} {what}" + (f" of {whom}" if whom else "")

@@ -1,0 +1,61 @@
+"""A rank that waits for a key of a Store, and the rank that was to set it by what it had set."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.records import StoreKeyUse
+
+_NUMBER = re.compile(r"(\d+)")
+#: Times that a key of one kind has to have been set before a next one is due.
+_HABIT = 3
+
+
+@dataclass(frozen=True)
+class StoreWait:
+    """``setter`` is the one rank that set the keys before; None where none or several did."""
+
+    key: str
+    setter: int | None
+    #: The setter had its time to set it, went on without, and the waiter asks when it used to.
+    left_out: bool
+
+
+def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
+    """The wait of a rank's main thread for a key; None if it waits for none that is known."""
+    mine = next((use for use in view.read(files.STORE_KEYS) if use.waiting), None)
+    if mine is None:
+        return None
+    setters = {
+        rank: use
+        for rank, other in facts.ranks.items()
+        if rank != view.rank
+        for use in other.read(files.STORE_KEYS)
+        if use.kind == "set" and use.count > 1 and _next_key(use) == mine.key
+    }
+    if len(setters) != 1:
+        return StoreWait(mine.key, None, False)
+    ((rank, use),) = setters.items()
+    return StoreWait(mine.key, rank, _is_overdue(facts.ranks[rank], use, mine))
+
+
+def _next_key(use: StoreKeyUse) -> str:
+    """The key that goes on from the latest two: numbers that grew grow as much again."""
+    before, latest = _NUMBER.split(use.earlier), _NUMBER.split(use.key)
+    return "".join(
+        str(2 * int(new) - int(old)) if old != new else new
+        for old, new in zip(before, latest, strict=True)
+    )
+
+
+def _is_overdue(setter: RankView, use: StoreKeyUse, wait: StoreKeyUse) -> bool:
+    """True if both used the keys once in so many operations, and only the setter does no more."""
+    strides = {b - a for a, b in zip(use.operations, use.operations[1:], strict=False)}
+    if setter.progress is None or len(use.operations) < _HABIT or len(strides) != 1:
+        return False
+    asked = {b - a for a, b in zip(wait.operations, wait.operations[1:], strict=False)}
+    due = use.operations[-1] + strides.pop()
+    return asked == {due - use.operations[-1]} and setter.progress.operations_total > due

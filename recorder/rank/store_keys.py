@@ -1,0 +1,118 @@
+"""Keys of a Store of torch.distributed that the rank sets, and those that it waits for.
+
+A key that a rank waits for is for a peer to set: which one tells who has set the keys before it.
+The wrapper's frame tells the sampler of lines (``line_samples``), too, that the rank waits for
+somebody else: a Store's methods leave no frame of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from hanglab.recorder.rank.hooks import Hooks
+
+#: Methods of ``Store`` that wait until a key is there, and those that write one.
+WAITING = ("get", "multi_get", "wait", "queue_pop", "barrier")
+WRITING = ("set", "multi_set", "add", "append", "compare_set", "queue_push")
+#: Kinds of keys that are kept, and characters of one.
+_MOST = 256
+_LONGEST = 256
+#: Times that each was used last.
+_LATEST = 4
+_NUMBER = re.compile(r"\d+")
+
+
+class StoreKeys:
+    """Wraps the methods of torch's class ``Store`` that wait or write.
+
+    ``operations`` tells how many operations the rank has entered.
+    """
+
+    def __init__(self, operations: Callable[[], int]) -> None:
+        self._hooks = Hooks()
+        self._operations = operations
+        self._uses: dict[tuple[str, str], _Use] = {}
+        #: The use whose key the main thread waits for.
+        self._waiting: _Use | None = None
+
+    def install(self, store: type) -> None:
+        """Installing twice does nothing."""
+        if not self._hooks:
+            for names, wrapper in ((WAITING, self._waiter), (WRITING, self._writer)):
+                for name in names:
+                    if name in vars(store):
+                        self._hooks.put(store, name, wrapper(getattr(store, name)))
+
+    def uninstall(self) -> None:
+        self._hooks.remove()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As records.StoreKeyUse has them."""
+        waiting = self._waiting
+        return [
+            {
+                "kind": kind,
+                "key": use.key,
+                "earlier": use.earlier,
+                "count": use.count,
+                "operations": list(use.operations),
+                "waiting": use is waiting,
+            }
+            for (kind, _), use in list(self._uses.items())
+        ]
+
+    def _note(self, kind: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> _Use | None:
+        # self, then a key or a list of keys.
+        key = arguments[1] if len(arguments) > 1 else named.get("key", named.get("keys"))
+        if isinstance(key, (list, tuple)):
+            key = key[-1] if key else None
+        if not isinstance(key, str) or len(key) > _LONGEST:
+            return None
+        name = kind, _NUMBER.sub("#", key)
+        use = self._uses.get(name)
+        if use is None:
+            if len(self._uses) >= _MOST:
+                return None
+            use = self._uses[name] = _Use()
+        use.earlier, use.key = use.key, key
+        use.count += 1
+        use.operations.append(self._operations())
+        return use
+
+    def _writer(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def write_key(*args: Any, **kwargs: Any) -> Any:
+            self._note("set", args, kwargs)
+            return original(*args, **kwargs)
+
+        return write_key
+
+    def _waiter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def wait_for_key(*args: Any, **kwargs: Any) -> Any:
+            use = self._note("wait", args, kwargs)
+            if threading.current_thread() is not threading.main_thread():
+                return original(*args, **kwargs)
+            self._waiting = use
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._waiting = None
+
+        return wait_for_key
+
+
+class _Use:
+    """Keys that differ by numbers alone, used in one way."""
+
+    __slots__ = ("count", "earlier", "key", "operations")
+
+    def __init__(self) -> None:
+        self.key = self.earlier = ""
+        self.count = 0
+        self.operations: deque[int] = deque(maxlen=_LATEST)
