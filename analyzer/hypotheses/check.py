@@ -141,9 +141,7 @@ class _Check:
         late = {*self._culprits, *graph.held_on_hosts(self._culprits)}
         ranks = representatives(graph, sorted(late), waiters)
         since = {divergence.group: divergence.seq} if divergence is not None else {}
-        self._last: LastOperations = last_operations(
-            graph, ranks, {*waiters, *late}, since
-        )
+        self._last: LastOperations = last_operations(graph, ranks, {*waiters, *late}, since)
         self._at = None
         if divergence is not None:
             self._at = self._last.places[divergence.group], divergence.seq
