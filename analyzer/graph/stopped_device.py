@@ -24,7 +24,7 @@ _Id = tuple[int, int]
 
 @dataclass
 class _Launch:
-    """What one rank issued as a whole and has not finished."""
+    """One rank's operation, or batch of such, that has not finished."""
 
     rank: int
     order: int

@@ -13,14 +13,14 @@ from hanglab.analyzer.calibration import (
 )
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status, Verdict
 from tools.calibration.fitting import brier, fit, left_out, reliability, table_of
-from tools.calibration.observations import Observation, right
+from tools.calibration.labelled_findings import LabelledFinding, right
 from tools.corpus.entries import Truth
 
 CRASH = ("crash", True, ["exit"])
 
 
-def seen(times: int, share: float, cause: str = "crash") -> list[Observation]:
-    return [Observation(cause, True, ("exit",), 0.9, share)] * times
+def seen(times: int, share: float, cause: str = "crash") -> list[LabelledFinding]:
+    return [LabelledFinding(cause, True, ("exit",), 0.9, share)] * times
 
 
 def test_without_observations_the_strength_stays() -> None:

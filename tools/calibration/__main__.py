@@ -19,7 +19,7 @@ import msgspec
 
 from hanglab.analyzer.calibration import TABLE
 from tools.calibration.fitting import brier, fit, left_out, reliability
-from tools.calibration.observations import Observation, observe
+from tools.calibration.labelled_findings import LabelledFinding, observe
 from tools.corpus.__main__ import CORPUS
 from tools.corpus.trials import add_trials
 
@@ -53,7 +53,7 @@ def _print(title: str, predicted: Sequence[float], right: Sequence[float]) -> No
         print(f"  said {one.predicted:.2f}  right {one.right:.2f}  findings {one.count}")
 
 
-def _print_surprises(observations: Sequence[Observation]) -> None:
+def _print_surprises(observations: Sequence[LabelledFinding]) -> None:
     """Causes of findings that were sure and wrong, the strongest reason to doubt them."""
     causes = sorted({one.cause for one in observations if one.sure and one.right == 0})
     for cause in causes:

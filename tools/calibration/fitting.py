@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import log
 
 from hanglab.analyzer.calibration import CalibrationRow, CalibrationTable, probability
-from tools.calibration.observations import Observation
+from tools.calibration.labelled_findings import LabelledFinding
 
 #: Weights that are tried for the prior, in findings.
 PRIORS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -24,7 +24,7 @@ class Bin:
     right: float
 
 
-def fit(observations: Sequence[Observation]) -> CalibrationTable:
+def fit(observations: Sequence[LabelledFinding]) -> CalibrationTable:
     """The table with the prior under which each observation is likeliest, given all others."""
 
     def loss(prior: float) -> float:
@@ -34,7 +34,7 @@ def fit(observations: Sequence[Observation]) -> CalibrationTable:
     return table_of(observations, min(PRIORS, key=loss))
 
 
-def table_of(observations: Sequence[Observation], prior: float) -> CalibrationTable:
+def table_of(observations: Sequence[LabelledFinding], prior: float) -> CalibrationTable:
     counts: defaultdict[tuple[str, bool, tuple[str, ...]], list[float]] = defaultdict(list)
     for one in observations:
         counts[one.cause, one.sure, one.evidence].append(one.right)
@@ -45,7 +45,7 @@ def table_of(observations: Sequence[Observation], prior: float) -> CalibrationTa
     return CalibrationTable(prior, rows)
 
 
-def left_out(table: CalibrationTable, observations: Sequence[Observation]) -> list[float]:
+def left_out(table: CalibrationTable, observations: Sequence[LabelledFinding]) -> list[float]:
     """For each observation the probability that the table gives it without itself."""
     answers = []
     for one in observations:

@@ -17,7 +17,7 @@ from tools.corpus.entries import Truth, entry_names, read_entry
 
 
 @dataclass(frozen=True)
-class Observation:
+class LabelledFinding:
     """``right`` is the share of its ranks that are culprits by the cause that it names."""
 
     cause: str
@@ -27,7 +27,7 @@ class Observation:
     right: float
 
 
-def observe(corpus: Path, jobs: int) -> Iterator[Observation]:
+def observe(corpus: Path, jobs: int) -> Iterator[LabelledFinding]:
     """An observation of each entry whose truth is known and whose verdict is no refusal."""
     names = entry_names(corpus)
     for name, answer in analyze_entries(corpus, names, jobs, uncalibrated):
@@ -38,7 +38,9 @@ def observe(corpus: Path, jobs: int) -> Iterator[Observation]:
         if verdict.status is Status.INCONCLUSIVE:
             continue
         cause, sure, evidence = kind_of(verdict.findings[0] if verdict.findings else verdict)
-        yield Observation(cause, sure, tuple(evidence), verdict.confidence, right(verdict, truths))
+        yield LabelledFinding(
+            cause, sure, tuple(evidence), verdict.confidence, right(verdict, truths)
+        )
 
 
 def uncalibrated(folder: Path) -> Verdict:
