@@ -35,17 +35,19 @@ def absent_ranks(facts: CaseFacts) -> list[int]:
     if not outside and facts.stuck and not facts.graph.waits:
         # Nobody is inside an operation at all: whoever still lives is stuck by itself.
         outside = [r for r, v in facts.ranks.items() if v.ended is None]
-    # Who waits for what a peer has is held up by that one, which may be awaited by nobody else.
+    # Who waits for what a peer has is held up by that one, which may be awaited by nobody else;
+    # but not where its peers are still in a loop that it left: it left them first.
     waits = host_waits(facts)
+    left = {rank for rank in outside if rank in facts.ranks and left_loops(facts, rank)}
     return [
         rank
-        for rank in sorted({final_holder(waits, rank) for rank in outside})
+        for rank in sorted(left | {final_holder(waits, r) for r in outside if r not in left})
         if rank in facts.ranks
         and facts.ranks[rank].ended is None
         and facts.in_no_operation(rank)
         and facts.ranks[rank].position.place is not StackPlace.RENDEZVOUS
         and not _is_finishing(facts.ranks[rank])
-        and rank not in waits
+        and (rank in left or rank not in waits)
     ]
 
 
