@@ -25,15 +25,9 @@ def decode_json(data: bytes) -> Decoded:
         return Decoded(msgspec.json.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
-    import json  # only for damaged documents
+    import json  # only for what is damaged, or more than msgspec takes: NaN, lone surrogates
 
-    text = data.decode("utf-8", "replace")
-    try:
-        # More lenient than msgspec: NaN, lone surrogates, repeated garbage in strings.
-        return Decoded(json.loads(text))
-    except (ValueError, RecursionError):
-        pass
-    return _salvage(_Scan(text, json.JSONDecoder()))
+    return _salvage(_Scan(data.decode("utf-8", "replace"), json.JSONDecoder()))
 
 
 def _salvage(scan: _Scan) -> Decoded:
@@ -55,12 +49,13 @@ def _salvage(scan: _Scan) -> Decoded:
             if not scan.at(","):
                 scan.expect("}")
                 break
+        scan.end()
     except (ValueError, RecursionError) as reason:
         what = "nests too deeply" if isinstance(reason, RecursionError) else "stops making sense"
         damage = f"{what} at character {scan.pos} of {len(scan.text)}"
     if not value:
         raise DumpError(f"not a dump: JSON that {damage or 'holds nothing'}")
-    return Decoded(value, damage or "is no valid JSON")
+    return Decoded(value, damage)
 
 
 class _Scan:
@@ -84,6 +79,11 @@ class _Scan:
     def expect(self, sign: str) -> None:
         if not self.at(sign):
             raise ValueError(f"lacks {sign}")
+
+    def end(self) -> None:
+        self._skip()
+        if self.pos < len(self.text):
+            raise ValueError("goes on behind its end")
 
     def value(self) -> Any:
         self._skip()

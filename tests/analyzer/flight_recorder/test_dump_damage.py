@@ -61,6 +61,21 @@ def test_a_json_dump_cut_at_any_byte() -> None:
     assert best == 6
 
 
+def test_what_only_a_lenient_reader_takes_is_no_damage() -> None:
+    text = json.dumps({**json_form(WHOLE), "comm_lib_version": "\ud800", "spent_s": float("nan")})
+    assert "NaN" in text
+    loaded = load(text.encode() + b" \n")
+    assert loaded.entries is not None and len(loaded.entries) == 6
+    assert not loaded.damage
+
+
+def test_what_follows_a_json_dump_is_damage() -> None:
+    text = json.dumps(json_form(WHOLE))
+    loaded = load(f"{text}}}".encode())
+    assert loaded.entries is not None and len(loaded.entries) == 6
+    assert f"at character {len(text)} of {len(text) + 1}" in loaded.damage
+
+
 def test_sorted_keys_put_entries_before_what_explains_them() -> None:
     data = json.dumps(json_form(WHOLE), sort_keys=True).encode()
     loaded = load(data[: data.index(b'"pg_config"')])
