@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from hanglab.analyzer.causes.graph_findings import open_finding
+from hanglab.analyzer.causes.network.rendezvous import still_joining
 from hanglab.analyzer.causes.straggler.speed_evidence import speed_evidence
 from hanglab.analyzer.causes.synchronization.divergence import (
     deciding_evidence,
     undecided_divergence,
     undecided_finding,
 )
-from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED, UNSETTLED
+from hanglab.analyzer.causes.synchronization.missing_rank import ranks_that_may_move
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSEEN_SPEED
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.call_wording import name_call
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.stack_position import StackPlace
-from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Status, Verdict
+from hanglab.analyzer.verdict import Evidence, Status, Verdict
 from hanglab.analyzer.wording import name_line, name_ranks
 
+#: Evidence that tells why ranks that are all in one place do not go on.
+_OF_BOTH_ENDS = ["native stacks", "socket states of both ends"]
 _HANGS = "The job hangs, but the evidence does not show why."
 
 
@@ -76,34 +82,8 @@ def _makes_progress(facts: CaseFacts) -> bool:
     return unusual_idle_time(facts) is None
 
 
-def _ranks_joining(facts: CaseFacts) -> list[int]:
-    """All ranks of a job that hangs before its first group is there; [] of any other."""
-    if not facts.stuck or facts.graph.waits or facts.inputs.missing_ranks:
-        return []
-    for view in facts.ranks.values():
-        if view.ended is not None or view.position.place is not StackPlace.RENDEZVOUS:
-            return []
-    return sorted(facts.ranks)
-
-
-def _still_joining(facts: CaseFacts, ranks: list[int]) -> Verdict:
-    lines = {rank: name_line(facts.ranks[rank].location()) for rank in ranks[:LISTED_ROWS]}
-    facts.inputs.would_decide = ["native stacks", "socket states of both ends"]
-    everybody = "All ranks are" if len(ranks) > 1 else "The only rank is"
-    return Verdict(
-        status=Status.INCONCLUSIVE,
-        victims=ranks,
-        summary=(
-            f"{everybody} still in init_process_group: the job never formed, and the evidence "
-            "does not show why."
-        ),
-        evidence=[
-            Evidence("stack", rank, f"is in init_process_group{line}")
-            for rank, line in lines.items()
-        ],
-        advice=Cause.RENDEZVOUS.advice,
-        inputs=facts.inputs,
-    )
+def _inconclusive(facts: CaseFacts, summary: str, advice: str) -> Verdict:
+    return Verdict(status=Status.INCONCLUSIVE, summary=summary, advice=advice, inputs=facts.inputs)
 
 
 def _nothing_recorded(facts: CaseFacts) -> Verdict:
@@ -112,29 +92,22 @@ def _nothing_recorded(facts: CaseFacts) -> Verdict:
     facts.inputs.would_decide = [
         f"rank {rank}'s dump with its operations" for rank in ranks[:LISTED_ROWS]
     ]
-    return Verdict(
-        status=Status.INCONCLUSIVE,
-        summary=(
-            f"Nothing was recorded: {'the dump' if len(ranks) == 1 else 'the dumps'} of "
-            f"{name_ranks(ranks)} {'knows' if len(ranks) == 1 else 'know'} of no operation."
-        ),
-        advice=(
-            "Switch Flight Recorder on before the job starts (TORCH_FR_BUFFER_SIZE=2000, in older "
-            "torch TORCH_NCCL_TRACE_BUFFER_SIZE=2000), and dump with collectives while it hangs."
-        ),
-        inputs=facts.inputs,
+    dumps, know = ("the dump", "knows") if len(ranks) == 1 else ("the dumps", "know")
+    return _inconclusive(
+        facts,
+        f"Nothing was recorded: {dumps} of {name_ranks(ranks)} {know} of no operation.",
+        "Switch Flight Recorder on before the job starts (TORCH_FR_BUFFER_SIZE=2000, in older "
+        "torch TORCH_NCCL_TRACE_BUFFER_SIZE=2000), and dump with collectives while it hangs.",
     )
 
 
 def _no_rank_found(facts: CaseFacts) -> Verdict:
     """A Case of a command that started no rank."""
-    return Verdict(
-        status=Status.INCONCLUSIVE,
-        summary="No rank was found: no process of the command was given a RANK or joined a "
-        "process group.",
-        advice="Read what the command printed and ended with. Where it has the ranks started "
+    return _inconclusive(
+        facts,
+        "No rank was found: no process of the command was given a RANK or joined a process group.",
+        "Read what the command printed and ended with. Where it has the ranks started "
         "elsewhere, record the command that starts them, or call recorder.start() in each.",
-        inputs=facts.inputs,
     )
 
 
@@ -143,9 +116,11 @@ def undecided(facts: CaseFacts) -> Verdict:
     graph = facts.graph
     if facts.case and not facts.ranks and not facts.inputs.missing_ranks:
         return _no_rank_found(facts)
-    joining = _ranks_joining(facts)
-    if joining:
-        return _still_joining(facts, joining)
+    joining = still_joining(facts)
+    if joining is not None:
+        facts.inputs.would_decide = [*_OF_BOTH_ENDS]
+        verdict = _inconclusive(facts, joining.summary, joining.advice)
+        return msgspec.structs.replace(verdict, victims=joining.victims, evidence=joining.evidence)
     if not facts.case and graph.empty == graph.ranks:
         return _nothing_recorded(facts)
     needs = _needs(facts)
@@ -159,6 +134,7 @@ def undecided(facts: CaseFacts) -> Verdict:
         )
         for wait in graph.waits[:LISTED_ROWS]
     ]
+    may_be_missing = ranks_that_may_move(graph) if not facts.case else None
     divergence = undecided_divergence(graph)
     asked = undecided_finding(graph, divergence) if divergence is not None else None
     if asked is not None:
@@ -166,9 +142,9 @@ def undecided(facts: CaseFacts) -> Verdict:
         evidence = [*asked.evidence, *evidence]
     elif graph.stalled and not graph.sinks:
         summary = _stalled(facts)
-        needs += ["socket states of both ends", "native stacks"]
-    elif graph.progressing and not facts.case:
-        summary = _may_move(facts)
+        needs += reversed(_OF_BOTH_ENDS)
+    elif may_be_missing is not None:
+        summary = may_be_missing[0]
     elif facts.stuck or (graph.waits and not (facts.case and unusual_idle_time(facts))):
         waiting = open_finding(graph) if not facts.case else None
         summary = waiting.summary if waiting is not None else _hang_summary(facts)
@@ -187,32 +163,9 @@ def undecided(facts: CaseFacts) -> Verdict:
         collective=asked.collective if asked is not None else None,
         evidence=evidence,
         advice=("Get " + ", ".join(needs) + "." if needs else _look_closer(facts)),
-        alternatives=_if_nothing_moves(facts),
+        alternatives=may_be_missing[1] if may_be_missing is not None else [],
         inputs=facts.inputs,
     )
-
-
-def _awaited_while_moving(facts: CaseFacts) -> list[int]:
-    """Ranks that others wait for and that may have been on their way."""
-    awaited = {rank for wait in facts.graph.waits for rank in wait.on}
-    return sorted(awaited.intersection(facts.graph.progressing))
-
-
-def _may_move(facts: CaseFacts) -> str:
-    ranks = facts.graph.progressing
-    one = len(ranks) == 1
-    awaited = _awaited_while_moving(facts)
-    otherwise = f"; if nothing moves any more, the others wait for {name_ranks(awaited)}"
-    return (
-        f"{name_ranks(ranks).capitalize()} may still have moved when "
-        f"{'its dump was' if one else 'their dumps were'} taken, "
-        f"so whether the job hangs cannot be told{otherwise if awaited else ''}."
-    )
-
-
-def _if_nothing_moves(facts: CaseFacts) -> list[Alternative]:
-    awaited = _awaited_while_moving(facts) if not facts.case else []
-    return [Alternative(Cause.MISSING_RANK, awaited, UNSETTLED)] if awaited else []
 
 
 def _hang_summary(facts: CaseFacts) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.analyzer import causes
+from hanglab.analyzer import causes, fallback
 from hanglab.analyzer.catalogue import Cause, Stage
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Finding, Status
@@ -21,6 +21,12 @@ def test_no_detector_names_a_stage(file: Path) -> None:
     named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not {"Stage", "stage"} & (named | read)
+
+
+def test_what_is_said_where_nothing_is_proved_names_no_cause() -> None:
+    """A suspicion of a cause is told by that cause's own module."""
+    tree = ast.parse(Path(str(fallback.__file__)).read_text())
+    assert "Cause" not in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _proposal(cause: Cause, culprits: list[int], status: Status, *, on_record: bool) -> Proposal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.thresholds import CONFIRMED
+from hanglab.analyzer.causes.thresholds import CONFIRMED, LISTED_ROWS
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.error_texts import (
@@ -20,7 +20,7 @@ from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.resource_failures import location_of, text_of
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector, propose
-from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
 #: Functions of torch in which a rank looks for the store, and in which it is behind that.
@@ -116,6 +116,27 @@ def _why_absent(facts: CaseFacts, rank: int) -> str:
     if view is None:
         return "nothing was ever heard of it"
     return "ended by itself, without an error, before it had joined"
+
+
+def still_joining(facts: CaseFacts) -> Finding | None:
+    """An inconclusive finding where all ranks of a hung job seek its first group; else None."""
+    views = sorted(facts.ranks.values(), key=lambda view: view.rank)
+    if not facts.stuck or facts.graph.waits or facts.inputs.missing_ranks or not views:
+        return None
+    if any(v.ended is not None or v.position.place is not StackPlace.RENDEZVOUS for v in views):
+        return None
+    everybody = "All ranks are" if len(views) > 1 else "The only rank is"
+    return Finding(
+        status=Status.INCONCLUSIVE,
+        victims=[view.rank for view in views],
+        summary=f"{everybody} still in init_process_group: the job never formed, and the evidence "
+        "does not show why.",
+        evidence=[
+            Evidence("stack", v.rank, f"is in init_process_group{name_line(v.location())}")
+            for v in views[:LISTED_ROWS]
+        ],
+        advice=Cause.RENDEZVOUS.advice,
+    )
 
 
 def _differing(facts: CaseFacts) -> tuple[list[int], str] | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.causes.thresholds import CONCLUDED, LISTED_ROWS
+from hanglab.analyzer.causes.thresholds import CONCLUDED, LISTED_ROWS, UNSETTLED
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
-from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
+from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
 
@@ -42,6 +42,25 @@ def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
         if not sink.unknown and not later and sink.rank not in deviating:
             found.append(sink)
     return found
+
+
+def ranks_that_may_move(graph: WaitForGraph) -> tuple[str, list[Alternative]] | None:
+    """Words for why it is open whether a job hangs in which ranks may have been on their way, and
+    who is missing if it does; None where none were."""
+    ranks = graph.progressing
+    if not ranks:
+        return None
+    awaited = {rank for wait in graph.waits for rank in wait.on}
+    missing = sorted(awaited.intersection(ranks))
+    whose = "its dump was" if len(ranks) == 1 else "their dumps were"
+    words = (
+        f"{name_ranks(ranks).capitalize()} may still have moved when {whose} taken, so whether the "
+        "job hangs cannot be told"
+    )
+    if not missing:
+        return f"{words}.", []
+    words += f"; if nothing moves any more, the others wait for {name_ranks(missing)}."
+    return words, [Alternative(Cause.MISSING_RANK, missing, UNSETTLED)]
 
 
 def _victims(graph: WaitForGraph, culprits: list[int]) -> list[int]:
