@@ -9,6 +9,7 @@ from hanglab.analyzer.causes.synchronization.divergence import (
     undecided_finding,
 )
 from hanglab.analyzer.causes.synchronization.group_names import group_name_findings
+from hanglab.analyzer.causes.synchronization.messages import message_findings
 from hanglab.analyzer.causes.synchronization.missing_rank import missing_findings, unexplained_sinks
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
@@ -21,6 +22,7 @@ def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
     return [
         *divergence_findings(graph),
         *group_name_findings(graph),
+        *message_findings(graph),
         *cycle_findings(graph),
         *unmatched_findings(graph),
         *missing_findings(graph),

@@ -29,6 +29,7 @@ from hanglab.analyzer.graph.stopped_device import find_stopped_device
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
 from hanglab.analyzer.graph.wait_for_graph import (
     Cycle,
+    MismatchedMessage,
     Sink,
     Unmatched,
     Wait,
@@ -45,6 +46,7 @@ from hanglab.analyzer.matching.divergence import find_divergences
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
+from hanglab.analyzer.matching.message_mismatches import MessageMismatch, find_message_mismatches
 from hanglab.analyzer.matching.sequences import sequences_of
 from hanglab.analyzer.matching.signatures import difference
 from hanglab.analyzer.matching.summary import Pending, summarise
@@ -120,7 +122,8 @@ class _Builder:
     def build(self) -> WaitForGraph:
         merged, group_table = self._merged, self._group_table
         divergences, places, silent = self._divergences()
-        waits = find_waits(merged, group_table, places)
+        mismatches = find_message_mismatches(merged, group_table)
+        waits = find_waits(merged, group_table, places, mismatches)
         narrow_sources(merged, waits)
         for divergence in divergences:
             _settle_by_other_groups(divergence, group_table, waits)
@@ -139,6 +142,7 @@ class _Builder:
             groups=[group.group for group in group_table.groups],
             divergences=divergences,
             silent_mismatches=silent,
+            mismatched_messages=self._mismatched(mismatches),
             lookup=self._lookup,
             open=tuple(roots.open),
             progressing=tuple(self._progressing),
@@ -245,6 +249,19 @@ class _Builder:
             )
             for parts in numbered.values()
         )
+
+    def _mismatched(self, mismatches: list[MessageMismatch]) -> list[MismatchedMessage]:
+        found = []
+        for one in mismatches[:FULL_RANKS]:
+            sent, taken = (
+                self._lookup.message(rank, one.group, channel, one.position)
+                for rank, channel in one.ends
+            )
+            if sent is not None and taken is not None:
+                found.append(
+                    MismatchedMessage(sent, taken, one.difference, one.deviating, one.finished)
+                )
+        return found
 
     def _call(self, rank: int, pending: Pending, group: ProcessGroup, full: bool) -> Call:
         if not full:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from hanglab.analyzer.matching.call_lookup import CallLookup
-from hanglab.analyzer.matching.calls import Call, Divergence, ProcessGroup
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence, ProcessGroup
 from hanglab.analyzer.matching.group_names import NameConflict
 
 
@@ -101,6 +101,19 @@ class Unmatched:
 
 
 @dataclass
+class MismatchedMessage:
+    """A send and a receive that are one message, with arguments that differ."""
+
+    sent: Call
+    taken: Call
+    difference: Difference
+    #: The end that alone is unlike all other messages of the two; None where nothing tells.
+    deviating: int | None
+    #: Both ends finished it all the same.
+    finished: bool
+
+
+@dataclass
 class WaitForGraph:
     """``ranks`` are those with usable evidence, ``expected`` all that the job should have."""
 
@@ -110,6 +123,7 @@ class WaitForGraph:
     divergences: list[Divergence] = field(default_factory=list)
     #: Calls of one operation with arguments that differ, which did not hold anybody up.
     silent_mismatches: list[Divergence] = field(default_factory=list)
+    mismatched_messages: list[MismatchedMessage] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     sinks: list[Sink] = field(default_factory=list)
     cycles: list[Cycle] = field(default_factory=list)

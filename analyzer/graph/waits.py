@@ -7,7 +7,7 @@ it has not finished, an operation to the ranks that hold it up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.thresholds import UNORDERED
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.message_mismatches import MessageMismatch
 from hanglab.analyzer.matching.summary import GroupSummary, P2PChannel, Pending, RankSummary
 from hanglab.analyzer.matching.thresholds import UNFINISHED_BY_STATUS
 from hanglab.recorder.case.operations import op_of
@@ -57,7 +58,8 @@ class OpenOperation:
     #: Those absent that something else keeps away than what they have open: a waiter has gone
     #: on from that, and come here.
     elsewhere: frozenset[int] = frozenset()
-    #: A divergence, or names of groups that differ, explain why it does not finish.
+    #: A divergence, a message whose ends do not agree, or names of groups that differ, explain why
+    #: it does not finish.
     explained: bool = False
 
     @property
@@ -144,7 +146,10 @@ def oldest_of(mine: list[tuple[Pending, OpenOperation]]) -> dict[str, int]:
 
 
 def find_waits(
-    merged: MergedSummaries, group_table: GroupTable, divergent: dict[int, int]
+    merged: MergedSummaries,
+    group_table: GroupTable,
+    divergent: dict[int, int],
+    mismatches: Iterable[MessageMismatch] = (),
 ) -> OpenOperations:
     """``divergent`` maps a group's index to the number at which its members part."""
     waits = OpenOperations()
@@ -171,6 +176,7 @@ def find_waits(
         else:
             _complete_collective(waiting)
             waiting.explained = waiting.seq >= divergent.get(key[0], waiting.seq + 1)
+    _explain_mismatches(mismatches, waits)
     for waiting in waits.operations.values():
         waiting.leaders = {
             rank
@@ -188,6 +194,20 @@ def find_waits(
         _find_stopped(waiting, waits, oldest)
         _find_elsewhere(waiting, waits, merged)
     return waits
+
+
+def _explain_mismatches(mismatches: Iterable[MessageMismatch], waits: OpenOperations) -> None:
+    """Messages whose ends do not agree do not finish, nor does the rest of their batches."""
+    for mismatch in mismatches:
+        for rank, channel in mismatch.ends:
+            mine = waits.by_rank.get(rank, [])
+            orders = {
+                pending.order
+                for pending, waiting in mine
+                if waiting.group is mismatch.group and channel.holds(pending, mismatch.position)
+            }
+            for pending, waiting in mine:
+                waiting.explained = waiting.explained or pending.order in orders
 
 
 def _collect(merged: MergedSummaries, group_table: GroupTable, waits: OpenOperations) -> None:

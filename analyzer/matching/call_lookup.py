@@ -10,7 +10,7 @@ import numpy as np
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.matching.groups import GroupProgress, ResolvedGroup
-from hanglab.analyzer.matching.summary import Pending
+from hanglab.analyzer.matching.summary import P2PChannel, Pending
 from hanglab.recorder.case.operations import op_of
 
 
@@ -104,6 +104,28 @@ class CallLookup:
             return None
         progress = resolved.progress.get(rank, GroupProgress(None))
         return self.at(rank, index, resolved.group, completed=progress.finished(seq))
+
+    def message(
+        self, rank: int, resolved: ResolvedGroup, channel: P2PChannel, position: int
+    ) -> Call | None:
+        """The rank's call of a channel that its ring holds from the first message on."""
+        entries = self.entries(rank)
+        if entries is None:
+            return None
+        name = resolved.group.name
+        names = [i for i, group in enumerate(entries.group_names) if group.name == name]
+        fitting = [
+            number
+            for number, one in enumerate(entries.operations)
+            if op_of(one.op).sends == channel.sends
+            and op_of(one.op).p2p
+            and (one.src, one.dst, one.tag) == (channel.src, channel.dst, channel.tag)
+        ]
+        rows = np.flatnonzero(np.isin(entries.operation, fitting) & np.isin(entries.group, names))
+        if position >= len(rows):
+            return None
+        done = position not in channel.open
+        return self.at(rank, int(rows[position]), resolved.group, completed=done)
 
     def pending(self, rank: int, pending: Pending, group: ProcessGroup) -> Call:
         """The call of an unfinished operation, as well as it is known."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hanglab.analyzer.flight_recorder.columns import (
     ABSENT,
+    Arguments,
     Bool,
     Entries,
     GroupStatus,
@@ -29,6 +30,7 @@ from hanglab.analyzer.matching.signatures import UInt64, signature_table
 from hanglab.analyzer.matching.thresholds import (
     DENSE_NUMBERS,
     LONGEST_RUN,
+    MESSAGE_RUNS,
     REMEMBERED_MEMBERS,
     UNFINISHED_BY_STATUS,
 )
@@ -78,6 +80,13 @@ class Pending:
     on_device: bool = False
 
 
+class MessageArguments(NamedTuple):
+    """What has to be equal on both ends of a message; no dtype where it is not known."""
+
+    numel: int
+    dtype: str
+
+
 @dataclass
 class P2PChannel:
     """Sends, or receives, of one rank with one peer of one group, as far as the ring has them.
@@ -95,6 +104,16 @@ class P2PChannel:
     #: Positions of those of them that the rank waits for, as far as is known.
     awaited: tuple[int, ...] = ()
     tag: int = 0
+    #: Arguments of the first messages, each with how many in a row have them.
+    arguments: tuple[tuple[int, MessageArguments], ...] = ()
+
+    def holds(self, pending: Pending, position: int) -> bool:
+        """True if ``pending`` is the message at ``position``."""
+        return (
+            (pending.seq, pending.src, pending.dst) == (None, self.src, self.dst)
+            and (op_of(pending.op).sends, pending.tag) == (self.sends, self.tag)
+            and pending.position == position
+        )
 
 
 @dataclass
@@ -618,5 +637,30 @@ def _read_channels(
                     at for at in np.flatnonzero(~finished).tolist() if int(mine[at]) not in posted
                 ),
                 tag=what.tag,
+                arguments=_message_arguments(entries, mine, op_of(what.op).sends),
             )
         )
+
+
+def _message_arguments(
+    entries: Entries, rows: Int64, sends: bool
+) -> tuple[tuple[int, MessageArguments], ...]:
+    """Runs of the arguments of a channel's messages, the first ``MESSAGE_RUNS``."""
+    codes = entries.argument[rows]
+    starts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))[: MESSAGE_RUNS + 1]
+    ends = [*starts[1:].tolist(), len(rows)][:MESSAGE_RUNS]
+    runs: list[tuple[int, MessageArguments]] = []
+    for start, end in zip(starts.tolist(), ends, strict=False):
+        one = _of_message(entries.arguments[int(codes[start])], sends)
+        count = end - start
+        if runs and runs[-1][1] == one:
+            count += runs.pop()[0]
+        runs.append((count, one))
+    return tuple(runs)
+
+
+def _of_message(given: Arguments, sends: bool) -> MessageArguments:
+    sent = given.input_sizes, given.input_dtypes
+    taken = given.output_sizes, given.output_dtypes
+    sizes, dtypes = (sent if sent[0] else taken) if sends else (taken if taken[0] else sent)
+    return MessageArguments(sum(map(prod, sizes)), dtypes[0] if len(set(dtypes)) == 1 else "")

@@ -40,6 +40,12 @@ LONGEST_RUN = 1 << 17
 UNFINISHED_BY_STATUS = 64
 #: Numbers below this are told apart by a table of all of them, others by sorting.
 DENSE_NUMBERS = 1 << 14
+#: Runs of equal arguments kept of the messages of one channel: more change with each message, and
+#: are compared up to there.
+MESSAGE_RUNS = 64
+#: Messages after one whose arguments differ in which both ends have to agree again for neither to
+#: have left one out.
+AGREEING_MESSAGES = 1
 #: Lists of members whose shortest form is remembered.
 REMEMBERED_MEMBERS = 64
 #: Dumps against the highest number in a file's name: it is believed to be a rank if they are not

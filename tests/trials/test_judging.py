@@ -12,8 +12,6 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 FALSE = {
     "an operation more in a batch is told as the partner's absence": (518,),
     "an operation more in a pair is told as the partner's absence": (11, 40),
-    "a send and a receive of two types are told as the receiver's absence": (110, 152),
-    "a send and a receive that end with two types or sizes are told as healthy": (119, 454),
     "operations in an order of the rank's own are told as a cycle": (313,),
     "a group that nobody else enters accuses all who are not in it": (1148,),
     "splits that disagree accuse members whose part is done": (64, 133, 134),

@@ -1,0 +1,111 @@
+"""Messages whose two ends have tensors of different sizes or dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from graph_rows import Row, columns, world
+
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.verdict import Cause, Inputs, Status, Verdict
+
+Sent = tuple[int, str]
+USUAL: Sent = (4, "Float")
+
+
+def messages(op: str, tensors: Sequence[Sent], finished: int) -> list[Row]:
+    return [
+        Row(
+            op, 0, done=number < finished, inputs=[[numel]], outputs=[[numel]], dtype=dtype,
+            p2p_seq=number + 1,
+        )
+        for number, (numel, dtype) in enumerate(tensors)
+    ]  # fmt: skip
+
+
+def verdict(
+    sent: Sequence[Sent], taken: Sequence[Sent], *, sends: int = 99, takes: int = 99
+) -> Verdict:
+    """Rank 0 sends to rank 1; each finishes so many; rank 2 waits for all in an all_reduce."""
+    hung = sends < len(sent) or takes < len(taken)
+    reduction = [Row("all_reduce", 1, done=not hung)]
+    rows = [
+        [*messages("send 0->1", sent, sends), *reduction],
+        [*messages("recv 1<-0", taken, takes), *reduction],
+        reduction,
+    ]
+    dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
+    return conclude(
+        CaseFacts(
+            graph=build_wait_for_graph(dumps.values()),
+            ranks={rank: RankView(rank=rank, has_dump=True) for rank in dumps},
+            dumps=dumps,
+            inputs=Inputs(ranks=3),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("odd", "cause"), [((5, "Float"), Cause.SIZE_MISMATCH), ((4, "Half"), Cause.DTYPE_MISMATCH)]
+)
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize("side", [0, 1])
+def test_of_the_two_ends_nothing_tells_which_is_wrong(
+    odd: Sent, cause: Cause, eager: bool, side: int
+) -> None:
+    wrong, usual = [USUAL, odd], [USUAL, USUAL]
+    found = verdict(*((wrong, usual) if side == 0 else (usual, wrong)), sends=2 if eager else 1,
+                    takes=1)  # fmt: skip
+    assert (found.status, found.cause, found.culprits) == (Status.HUNG, cause, [0, 1])
+    assert found.victims == [2]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_the_end_that_is_unlike_all_messages_around(side: int) -> None:
+    wrong, usual = [USUAL, (4, "Half"), USUAL, USUAL], [USUAL] * 4
+    found = verdict(*((wrong, usual) if side == 0 else (usual, wrong)), sends=1, takes=1)
+    assert (found.cause, found.culprits) == (Cause.DTYPE_MISMATCH, [side])
+
+
+def test_a_message_left_out_shifts_the_rest_and_accuses_nobody_alone() -> None:
+    a, b = (4, "Float"), (8, "Float")
+    found = verdict([a, b, b, a, b], [a, b, a, b, a], sends=2, takes=2)
+    assert (found.cause, found.culprits) == (Cause.SIZE_MISMATCH, [0, 1])
+
+
+@pytest.mark.parametrize("taken", [(5, "Float"), (4, "Half")])
+def test_messages_that_end_all_the_same_are_corrupt(taken: Sent) -> None:
+    found = verdict([USUAL] * 4, [USUAL, taken, USUAL, USUAL])
+    assert (found.status, found.culprits) == (Status.CORRUPT, [1])
+    assert found.location is None or found.location.rank == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "taken"), [((4, "Float"), (16, "Byte")), ((8, "Half"), (4, "Float"))]
+)
+def test_bytes_may_be_sent_as_one_type_and_taken_as_another(sent: Sent, taken: Sent) -> None:
+    found = verdict([sent], [taken])
+    assert found.cause is None and not found.culprits
+
+
+def test_a_hang_elsewhere_is_told_beside_it() -> None:
+    """Rank 1 finished what does not fit, and stays away from the all_reduce."""
+    rows = [
+        [*messages("send 0->1", [USUAL, (5, "Float"), USUAL], 3), Row("all_reduce", 1, done=False)],
+        messages("recv 1<-0", [USUAL] * 3, 3),
+        [Row("all_reduce", 1, done=False)],
+    ]
+    dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
+    found = conclude(
+        CaseFacts(
+            graph=build_wait_for_graph(dumps.values()),
+            ranks={rank: RankView(rank=rank, has_dump=True) for rank in dumps},
+            dumps=dumps,
+            inputs=Inputs(ranks=3),
+        )
+    )
+    assert (found.status, found.cause, found.culprits) == (Status.HUNG, Cause.MISSING_RANK, [1])
+    assert [(f.status, f.culprits) for f in found.findings[1:]] == [(Status.CORRUPT, [0])]
