@@ -32,7 +32,9 @@ def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence |
         return None
     pairs = _mismatched_pairs(group.members, calls)
     if not pairs and _total_differs(group.members, calls):
-        pairs = [(rank, rank) for rank in calls]
+        # Who has finished has exchanged with everybody what everybody expected of it.
+        held = [rank for rank, call in calls.items() if not call.completed]
+        pairs = [(rank, rank) for rank in held] if len(held) > 1 else []
     if not pairs:
         return None
     involved = sorted({rank for pair in pairs for rank in pair})
