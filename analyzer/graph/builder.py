@@ -37,7 +37,7 @@ from hanglab.analyzer.graph.wait_for_graph import (
     WaitKind,
 )
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, find_waits
-from hanglab.analyzer.graph.wrong_group import find_wrong_group
+from hanglab.analyzer.graph.wrong_group import StrayCall, find_stray_calls, find_wrong_group
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource, plain_call
@@ -130,6 +130,7 @@ class _Builder:
             if not divergence.deviating and len(divergence.candidates) == 2:
                 self._settle_by_issue_order(divergence)
         _settle_by_proved([*divergences, *silent])
+        strays = self._stray_calls(divergences, waits)
         roots = find_roots(merged, waits)
         for end in roots.ends:
             self._confirm(end)
@@ -156,11 +157,13 @@ class _Builder:
         )
         important = {end.rank for end in roots.ends if end.kind != "unknown"}
         important.update(rank for divergence in divergences for rank in divergence.deviating)
+        important.update(rank for cycle in strays for rank in cycle.deviating)
         important = set(sorted(important)[:FULL_RANKS])
         self._lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [self._sink(end, waits, everybody) for end in roots.ends]
         graph.cycles, graph.unmatched = self._cycles(roots, important, waits)
+        graph.cycles += strays
         graph.sinks += [self._sink(end, waits, everybody) for end in self._stopped_hosts]
         if roots.stalled and not (graph.sinks or graph.cycles or graph.unmatched or divergences):
             graph.sinks += self._stopped_device(waits)
@@ -339,6 +342,40 @@ class _Builder:
             hidden=end.hidden,
             elsewhere=end.elsewhere,
         )
+
+    def _stray_calls(self, divergences: list[Divergence], waits: OpenOperations) -> list[Cycle]:
+        """Calls on the wrong group, which explain whatever waits in it, or where they lack."""
+        found: dict[int, StrayCall] = {}
+        for stray in find_stray_calls(waits, self._group_table.groups, self._lookup):
+            found.setdefault(stray.rank, stray)
+        for stray in found.values():
+            for operation in waits.operations.values():
+                for begin in (stray.taken, stray.usual):
+                    after = (operation.seq or 0) >= (begin.seq or 0)
+                    if operation.group is begin.group and operation.seq is not None and after:
+                        operation.explained = True
+        cycles = []
+        for stray in found.values():
+            mine = self._call(
+                stray.rank, stray.taken.waiters[stray.rank], stray.taken.group.group, full=True
+            )
+            theirs = [
+                self._call(rank, pending, stray.usual.group.group, full=True)
+                for rank, pending in stray.usual.waiters.items()
+            ]
+            divergences[:] = [d for d in divergences if d.group != mine.group]
+            ranks = (stray.rank, *stray.usual.waiters)
+            cycles.append(
+                Cycle(
+                    ranks,
+                    (mine, *theirs),
+                    False,
+                    deviating=(stray.rank,),
+                    candidates=ranks,
+                    wrong_group=True,
+                )
+            )
+        return cycles
 
     def _settle_by_issue_order(self, divergence: Divergence) -> None:
         name, seq = divergence.group.name, divergence.seq

@@ -6,12 +6,14 @@ in a loop, it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hanglab.analyzer.flight_recorder.columns import Entries, Frame
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.signatures import CODE
 
 
@@ -49,6 +51,64 @@ def find_wrong_group(
     usual = [rank for rank, call in calls.items() if call.group.name in used[rank]]
     one = len(new) == 1 and len(usual) == len(calls) - 1
     return WrongGroup(new[0] if one else None)
+
+
+@dataclass(frozen=True)
+class StrayCall:
+    """The call that ``rank`` alone made in ``taken``, and its peers together in ``usual``."""
+
+    rank: int
+    taken: OpenOperation
+    usual: OpenOperation
+
+
+def find_stray_calls(
+    waits: OpenOperations, groups: Sequence[ResolvedGroup], lookup: CallLookup
+) -> Iterator[StrayCall]:
+    """Calls of one rank on a group that nobody else entered, which all its peers made on theirs.
+
+    All members of a group but one are in one call there, and that one is in the same call on
+    another group: not once did it make it there before, or it has never used its peers' group.
+    """
+    for usual in waits.operations.values():
+        if usual.seq is None or len(usual.absent) != 1 or usual.unknown or usual.group.doubtful:
+            continue
+        (rank,) = usual.absent
+        for taken in waits.first(rank):
+            if taken.seq is not None and len(taken.waiters) == 1 and taken.group is not usual.group:
+                stray = StrayCall(rank, taken, usual)
+                if _is_stray(stray, _is_taken(stray, groups), lookup):
+                    yield stray
+
+
+def _is_taken(stray: StrayCall, groups: Sequence[ResolvedGroup]) -> bool:
+    """True if peers give the name of the rank's group to another one that the rank is in, too."""
+    taken = stray.taken.group
+    return any(
+        group is not taken and group.group.name == taken.group.name and stray.rank in group.members
+        for group in groups
+    )
+
+
+def _is_stray(stray: StrayCall, taken_name: bool, lookup: CallLookup) -> bool:
+    rank, taken, usual = stray.rank, stray.taken, stray.usual
+    entries, mine = lookup.entries(rank), taken.waiters[rank]
+    index = mine.index
+    call = lookup.at(rank, index, taken.group.group, completed=False)
+    if entries is None or call is None:
+        return False
+    lookup.prefetch(usual.waiters)
+    theirs = [lookup.pending(other, one, usual.group.group) for other, one in usual.waiters.items()]
+    site = _lines(call.stack)
+    if not site or any((one.op, _lines(one.stack)) != (call.op, site) for one in theirs):
+        return False
+    used = _groups_at(entries, index, site)
+    if used:
+        # What is one line may be called from several: of two, either may be elsewhere.
+        sure = len(theirs) > 1 or not _may_be_a_helper(call.stack)
+        return sure and used == {usual.group.group.name}
+    same = all(one.arguments.input_sizes == call.arguments.input_sizes for one in theirs)
+    return (len(theirs) > 1 or taken_name) and same and taken.seq == usual.seq == 1
 
 
 def _lines(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:

@@ -85,3 +85,53 @@ def test_calls_on_two_lines_are_two_calls(outer: tuple[int, ...]) -> None:
 def test_the_first_round_of_a_loop_over_groups_comes_with_what_belongs_to_each() -> None:
     found = finding([[("1", 7)], [("2", 7)]], sizes=[4, 64])
     assert found.cause is Cause.GROUP_ORDER
+
+
+def stray(wrong: int, past: int) -> Finding:
+    """Rank ``wrong`` of the first three calls their line 7 on the group of all four."""
+    dumps = []
+    for rank in range(4):
+        mine = [Row("barrier", 1)]
+        numbers = range(1, past + 1) if rank < 3 else ()
+        extra = {"frames": line_frames(7)}
+        mine += [Row("all_reduce", number, "1", extra=extra) for number in numbers]
+        if rank < 3:
+            number, group = (1, "2") if rank == wrong else (past + 1, "1")
+            mine.append(Row("all_reduce", number, group, False, extra=extra))
+        members = {"0": range(4), "1": range(3), "2": range(4)}
+        dumps.append(columns(rank, mine, members=members))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    return found
+
+
+@pytest.mark.parametrize("past", [0, 1, 5])
+@pytest.mark.parametrize("wrong", [0, 2])
+def test_those_whom_a_wrong_group_waits_for_are_innocent(wrong: int, past: int) -> None:
+    found = stray(wrong, past)
+    assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [wrong])
+    assert 3 not in found.victims
+
+
+def test_a_group_whose_names_drifted_holds_up_the_operations_behind_it() -> None:
+    """One rank made a group more of its own: later ones bear other names on it."""
+    frames = {"frames": line_frames(7)}
+    dumps = []
+    for rank in range(3):
+        name = "2" if rank == 1 else "1"
+        rows = [Row("all_reduce", n, name, False, extra=frames) for n in (1, 2, 3)]
+        dumps.append(columns(rank, rows, members={name: range(3)}))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+
+
+def test_of_two_the_one_whose_name_is_that_of_another_group_of_it_has_drifted() -> None:
+    frames = {"frames": line_frames(7)}
+    pair = {rank: "3" if rank == 0 else "2" for rank in (0, 1)}
+    dumps = [
+        columns(rank, [Row("all_reduce", 1, name, False, extra=frames)], members={name: (0, 1)})
+        for rank, name in pair.items()
+    ]
+    others = Row("all_reduce", 1, "3", False, extra={"frames": line_frames(9)})
+    dumps += [columns(rank, [others], members={"3": (0, 2, 3)}) for rank in (2, 3)]
+    found = synchronization_findings(build_wait_for_graph(dumps))
+    assert [(one.cause, one.culprits) for one in found] == [(Cause.COLLECTIVE_MISMATCH, [0])]
