@@ -16,17 +16,18 @@ from hanglab.analyzer.facts.error_texts import (
     UNREACHED,
 )
 from hanglab.analyzer.facts.failures import Failure
-from hanglab.analyzer.facts.links import latest
+from hanglab.analyzer.facts.meeting_ports import (
+    SEEKING,
+    Standing,
+    ranks_elsewhere,
+    standing_of,
+)
 from hanglab.analyzer.facts.resource_failures import location_of, text_of
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
-#: Functions of torch in which a rank looks for the store, and in which it is behind that.
-_SEEKING = frozenset(
-    {"_create_c10d_store", "_tcp_rendezvous_handler", "_env_rendezvous_handler", "rendezvous"}
-)
 #: What must be the same on all ranks for them to meet.
 _MEETING = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "TORCHELASTIC_RUN_ID")
 _INIT = frozenset({"init_process_group"})
@@ -78,18 +79,27 @@ def _hung_joining(facts: CaseFacts) -> Iterator[Proposal]:
             [Evidence("environment", rank, words) for rank in ranks],
         )
         return
-    unconnected = [view for view in there if _cannot_reach_store(view)]
-    if unconnected and len(unconnected) < len(there):
+    standings = [standing_of(view) for view in there]
+    away, port = _cannot_reach_store(facts, standings), ""
+    if not away and (elsewhere := ranks_elsewhere(standings)) is not None:
+        port, away = elsewhere
+    if away:
+        ranks = [one.rank for one in away]
         yield _proposal(
             facts,
-            [view.rank for view in unconnected],
-            f"{name_ranks([view.rank for view in unconnected]).capitalize()} cannot reach the "
-            "rendezvous of the job; the others wait there.",
-            [
-                Evidence("sockets", view.rank, "has no connection to anybody, and listens nowhere")
-                for view in unconnected
-            ],
+            ranks,
+            f"{name_ranks(ranks).capitalize()} cannot reach the rendezvous of the job; the others "
+            f"wait there{f', at port {port}' if port else ''}.",
+            [Evidence("sockets", one.rank, _where(one)) for one in away],
         )
+
+
+def _where(one: Standing) -> str:
+    if one.reached:
+        return f"is connected to port {', '.join(sorted(one.reached))}, where none of its peers is"
+    if one.listens:
+        return f"listens at port {', '.join(sorted(one.listens))}, where nobody comes"
+    return "has no connection to anybody, and listens nowhere"
 
 
 def _proposal(
@@ -156,15 +166,21 @@ def _differing(facts: CaseFacts) -> tuple[list[int], str] | None:
     return None
 
 
-def _cannot_reach_store(view: RankView) -> bool:
-    """True if a rank is still looking for the store, and no socket of it leads anywhere."""
-    sample = latest(view.connections)
-    stack = view.captured_stack
-    if sample is None or stack is None:
-        return False
-    functions = {frame.function for thread in stack.threads for frame in thread.frames}
-    reached = any(c.state in ("ESTABLISHED", "LISTEN") for c in sample.connections)
-    return bool(functions & _SEEKING) and not reached
+def _cannot_reach_store(facts: CaseFacts, standings: list[Standing]) -> list[Standing]:
+    """Ranks that still look for the store and of which no socket leads anywhere.
+
+    Where they are not the fewer, those that stand somewhere have to stand where all were told.
+    """
+    away = [one for one in standings if one.known and one.seeking and not one.ports]
+    rest = [one for one in standings if one not in away]
+    if not rest or len(away) < len(rest):
+        return away if rest else []
+    told = {
+        view.process.environment.get("MASTER_PORT")
+        for view in facts.ranks.values()
+        if view.process is not None
+    }
+    return away if all(told & one.ports for one in rest) else []
 
 
 def _failed_joining(facts: CaseFacts) -> Iterator[Proposal]:
@@ -254,7 +270,7 @@ def _loopback_ends(view: RankView) -> set[str]:
 def _is_joining(failure: Failure) -> bool:
     raised = failure.view.exceptions
     frames = raised[0].frames if raised else []
-    inside = any(frame.function in _INIT | _SEEKING for frame in frames)
+    inside = any(frame.function in _INIT | SEEKING for frame in frames)
     text = text_of(failure)
     said = any(row.pattern.search(text) for row in (PORT_TAKEN, UNREACHED, JOIN_TIMED_OUT))
     return said and (inside or not raised)
