@@ -81,7 +81,7 @@ class Pending:
 
 
 class MessageArguments(NamedTuple):
-    """What has to be equal on both ends of a message; no dtype where it is not known."""
+    """Arguments that have to be equal on both ends of a message; no dtype where it is not known."""
 
     numel: int
     dtype: str

@@ -121,7 +121,7 @@ def test_a_group_whose_names_drifted_holds_up_the_operations_behind_it() -> None
         rows = [Row("all_reduce", n, name, False, extra=frames) for n in (1, 2, 3)]
         dumps.append(columns(rank, rows, members={name: range(3)}))
     (found,) = synchronization_findings(build_wait_for_graph(dumps))
-    assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [1])
+    assert (found.cause, found.culprits) == (Cause.GROUP_CREATION, [1])
 
 
 def test_of_two_the_one_whose_name_is_that_of_another_group_of_it_has_drifted() -> None:
@@ -134,4 +134,4 @@ def test_of_two_the_one_whose_name_is_that_of_another_group_of_it_has_drifted() 
     others = Row("all_reduce", 1, "3", False, extra={"frames": line_frames(9)})
     dumps += [columns(rank, [others], members={"3": (0, 2, 3)}) for rank in (2, 3)]
     found = synchronization_findings(build_wait_for_graph(dumps))
-    assert [(one.cause, one.culprits) for one in found] == [(Cause.COLLECTIVE_MISMATCH, [0])]
+    assert [(one.cause, one.culprits) for one in found] == [(Cause.GROUP_CREATION, [0])]
