@@ -203,7 +203,6 @@ class Cause(str, Enum):
         Stage.OUTSIDE,
         "Call new_group on every rank of the job, in the same order and with the same ranks, "
         "members or not.",
-        requires=Observation.STANDSTILL,
     )
     P2P_DEADLOCK = CauseRow(
         "p2p_deadlock",

@@ -13,16 +13,18 @@ from collections.abc import Iterator, Sequence
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import StackPlace
-from hanglab.analyzer.proposal import Proposal, detector_of, propose
+from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
 Calls = dict[int, list[str]]
 
 
-@detector_of(Cause.GROUP_CREATION)
+@detector
 def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
     """Some ranks wait inside ``new_group`` for others that never came, or came differently."""
+    if not facts.stuck:
+        return
     alive = {r: v for r, v in facts.ranks.items() if v.ended is None}
     creating = sorted(r for r, v in alive.items() if v.position.place is StackPlace.GROUP_CREATION)
     if not creating:
