@@ -176,6 +176,8 @@ class _Builder:
             ]
             for waiting in waits.first(rank):
                 graph.waits.append(self._wait(rank, waiting, waits, full))
+            if rank not in waits.stopped:
+                graph.exchanged[rank] = frozenset(p.index for p, w in mine if w.exchanged)
             if full:
                 last = self._last(rank)
                 if last is not None:

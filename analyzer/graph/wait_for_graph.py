@@ -136,6 +136,9 @@ class WaitForGraph:
     last_calls: dict[int, Call] = field(default_factory=dict)
     #: Unfinished operations per rank; a rank with none and with evidence has an empty list.
     unfinished: dict[int, list[Call]] = field(default_factory=dict)
+    #: Entries of each rank that are unfinished sends and receives whose other half has finished:
+    #: its batch waits for others.
+    exchanged: dict[int, frozenset[int]] = field(default_factory=dict)
     #: (group name, seq) up to which every member provably completed everything.
     agreed: dict[ProcessGroup, int] = field(default_factory=dict)
     #: Evidence that would settle what stays open, such as "rank 5's dump".

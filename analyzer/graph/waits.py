@@ -63,6 +63,11 @@ class OpenOperation:
     explained: bool = False
 
     @property
+    def exchanged(self) -> bool:
+        """It is a send or receive whose other half has provably finished."""
+        return self.seq is None and self.certain and bool(self.finished)
+
+    @property
     def open(self) -> bool:
         """Only ranks of whom nothing is known can be what holds it up."""
         return bool(self.unknown) and not (

@@ -124,6 +124,8 @@ class _Check:
         finding = proposal.finding
         assert finding.cause is not None
         self._cause: Cause = finding.cause
+        if any(not message.finished for message in graph.mismatched_messages):
+            raise NoProgram("messages are simulated without their sizes and dtypes")
         self._culprits = finding.culprits
         divergence = self._divergence()
         self._faults: tuple[CandidateFault, ...] = (

@@ -122,7 +122,7 @@ class _Reader:
         self._waiters = waiters
         self._known_ranks = frozenset(graph.ranks)
         self._backend = backend
-        self._done = {rank: completed(dump) for rank, dump in dumps.items()}
+        self._done = {rank: self._completed(rank) for rank in dumps}
         self._groups: dict[ProcessGroup, int] = {}
         #: By index of the group, as places in the Program.
         self._members: list[tuple[int, ...]] = []
@@ -141,6 +141,12 @@ class _Reader:
                     raise NoProgram(f"several groups are called {group.name}")
                 self._named[rank, group.name] = number
             self._members.append(self._members_of(mine, awaited.get(group, set())))
+
+    def _completed(self, rank: int) -> Bool:
+        """Entries that have finished, and those that alone would have."""
+        done = completed(self._dumps[rank])
+        done[list(self._graph.exchanged.get(rank, ()))] = True
+        return done
 
     def _awaited_besides(self) -> dict[ProcessGroup, set[int]]:
         """Ranks that are not simulated and for which those that are wait, by group."""

@@ -47,6 +47,14 @@ def period_of(history: Sequence[Hashable], *, repeats: int = 2) -> int | None:
     return best
 
 
+def repeats_since(history: Sequence[Hashable], period: int) -> int:
+    """The place from which on ``history`` repeats a pattern of that length."""
+    place = len(history) - period
+    while place and history[place - 1] == history[place - 1 + period]:
+        place -= 1
+    return place
+
+
 def continuation(history: Sequence[_Call], count: int) -> list[_Call]:
     """The next ``count`` operations if the pattern goes on; [] without a pattern."""
     period = period_of(history)

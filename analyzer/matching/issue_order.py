@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
 from hanglab.analyzer.flight_recorder.columns import Entries, Operation
 from hanglab.analyzer.matching.call_lookup import CallLookup
-from hanglab.analyzer.matching.group_history import period_of
+from hanglab.analyzer.matching.group_history import period_of, repeats_since
 from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
 from hanglab.analyzer.matching.summary import Pending, thread_of
 from hanglab.analyzer.matching.thresholds import PAST_ENTRIES
@@ -50,7 +51,7 @@ def issue_order_at(entries: Entries | None, index: int) -> IssueOrder:
     if entries is None or not 0 < index < len(entries):
         return IssueOrder.UNKNOWN
     now, patterns = _patterns_at(entries, index)
-    in_order = {now == pattern[0] for pattern in patterns}
+    in_order = {now == pattern.calls[0] for pattern in patterns}
     if len(in_order) != 1:
         return IssueOrder.UNKNOWN
     return IssueOrder.IN_ORDER if in_order.pop() else IssueOrder.AHEAD
@@ -59,21 +60,31 @@ def issue_order_at(entries: Entries | None, index: int) -> IssueOrder:
 def jumps_over(entries: Entries | None, index: int, group: str, other: Pending) -> bool:
     """True if a rank jumped, at the entry at ``index``, over the other half of ``other``.
 
-    ``other`` is a peer's send or receive in the group of that name.
+    ``other`` is a peer's send or receive in the group of that name.  Not known where the rank's
+    past in the group has more in it than repetitions: a phase of a schedule ends after some.
     """
     if entries is None or issue_order_at(entries, index) is not IssueOrder.AHEAD:
         return False
     now, (pattern, *_) = _patterns_at(entries, index)
+    if any(call is not None and call[0] == group for call in pattern.before):
+        return False
     return any(
         call is not None
         and call[0] == group
         and op_of(call[1].op).half == op_of(other.op).other_half
         and (call[1].src, call[1].dst) == (other.src, other.dst)
-        for call in pattern[: pattern.index(now)]
+        for call in pattern.calls[: pattern.calls.index(now)]
     )
 
 
-def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[list[_Called | None]]]:
+class _Pattern(NamedTuple):
+    """What is repeated up to an entry, and what the rank did before it began to repeat that."""
+
+    calls: list[_Called | None]
+    before: list[_Called | None]
+
+
+def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[_Pattern]]:
     """The entry's call, and the patterns repeated until then that contain it.
 
     By all threads together, and by the entry's own one where there are several.
@@ -90,7 +101,7 @@ def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[lis
         past = [_call(entries, row) for row in rows]
         period = period_of(past)
         if period is not None and now in past[-period:]:
-            patterns.append(past[-period:])
+            patterns.append(_Pattern(past[-period:], past[: repeats_since(past, period)]))
     return now, patterns
 
 

@@ -13,7 +13,6 @@ FALSE = {
     "an operation more in a batch is told as the partner's absence": (518,),
     "an operation more in a pair is told as the partner's absence": (11, 40),
     "operations in an order of the rank's own are told as a cycle": (313,),
-    "a send left out is told as the receiver's": (48, 683, 1209),
 }
 #: Seeds of families that were false.
 MENDED = (64, 133, 134, 1148)

@@ -9,11 +9,13 @@ import pytest
 from graph_rows import Row, columns, world
 
 from hanglab.analyzer.causes.graph_findings import open_finding, synchronization_findings
+from hanglab.analyzer.engine import conclude
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph, WaitKind
 from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at, jumps_over
 from hanglab.analyzer.matching.summary import Pending
-from hanglab.analyzer.verdict import Cause, Status
+from hanglab.analyzer.verdict import Cause, Inputs, Status
 
 GRID = {"0": range(4), "1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]}
 
@@ -457,6 +459,48 @@ def test_a_worker_that_waits_for_the_answer_to_what_it_left_out() -> None:
     (finding,) = synchronization_findings(graph)
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [1])
     assert finding.location is not None and finding.location.line == 22
+
+
+def test_a_phase_of_a_schedule_that_ends_is_no_jump() -> None:
+    """What rank 1 repeats last, it did not from the first: more than repetitions may come next."""
+    rows: dict[int, list[Row]] = {0: [], 1: []}
+    warm_up = [(0, "send 0->1", 8), (1, "recv 1<-0", 8)] * 2
+    steady = [(1, "send 1->0", 20), (0, "recv 0<-1", 10), (0, "send 0->1", 12)]
+    for rank, op, line in [*warm_up, *([*steady, (1, "recv 1<-0", 22)] * 3)]:
+        rows[rank].append(Row(op, 0, p2p_seq=len(rows[rank]) + 1, line=line))
+    graph = build_wait_for_graph(
+        [
+            columns(0, _then(rows[0], "recv 0<-1", 10), members=world(2)),
+            columns(1, _then(rows[1], "recv 1<-0", 22), members=world(2)),
+        ]
+    )
+    (finding,) = synchronization_findings(graph)
+    assert finding.culprits == [0, 1]
+
+
+def test_of_a_batch_only_what_is_missing_holds_it_up() -> None:
+    """Rank 1 left its send out; rank 0 has taken what rank 2 sends in the batch that waits."""
+
+    def batch(number: int, *ops: str, done: bool = True) -> list[Row]:
+        members = [Row(op, 0, done=False, p2p_seq=number) for op in ops]
+        return [*members, Row("coalesced", 0, done=done, p2p_seq=number)]
+
+    reduction = [open_("all_reduce", 1)]
+    rows = [
+        [*batch(1, "send 0->1", "recv 0<-2"), *reduction],
+        [*batch(1, "recv 1<-0"), *reduction],
+        [*batch(1, "send 2->0", "recv 2<-1", done=False), *reduction],
+    ]
+    dumps = {r: columns(r, mine, members=world(3)) for r, mine in enumerate(rows)}
+    facts = CaseFacts(
+        graph=build_wait_for_graph(dumps.values()),
+        ranks={rank: RankView(rank=rank, has_dump=True) for rank in dumps},
+        dumps=dumps,
+        inputs=Inputs(ranks=3),
+    )
+    found = conclude(facts)
+    # Which of them is wrong, a simulation cannot tell, either.
+    assert (found.cause, found.culprits) == (Cause.P2P_UNMATCHED, [1, 2])
 
 
 @pytest.mark.parametrize("line", [0, 30])
