@@ -15,7 +15,7 @@ from hanglab.analyzer.graph.owed_operations import (
     owed_operations,
     was_passed_before,
 )
-from hanglab.analyzer.graph.p2p_counts import posted_by_counts
+from hanglab.analyzer.graph.p2p_counts import PassedMessage, find_passed, posted_by_counts
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.roots import (
     WaitCycle,
@@ -132,6 +132,7 @@ class _Builder:
         _settle_by_proved([*divergences, *silent])
         strays = self._stray_calls(divergences, waits)
         roots = find_roots(merged, waits)
+        passed = self._passed(roots)
         for end in roots.ends:
             self._confirm(end)
             # Several that wait for nobody may wait for each other in what leaves no entry.
@@ -164,6 +165,7 @@ class _Builder:
         graph.sinks = [self._sink(end, waits, everybody) for end in roots.ends]
         graph.cycles, graph.unmatched = self._cycles(roots, important, waits)
         graph.cycles += strays
+        graph.unmatched += [self._passed_over(one) for one in passed]
         graph.sinks += [self._sink(end, waits, everybody) for end in self._stopped_hosts]
         if roots.stalled and not (graph.sinks or graph.cycles or graph.unmatched or divergences):
             graph.sinks += self._stopped_device(waits)
@@ -442,6 +444,29 @@ class _Builder:
         ):
             return None
         return Unmatched(calls[waiter], calls[rank_ahead], (rank_ahead,))
+
+    def _passed(self, roots: WaitRoots) -> list[PassedMessage]:
+        """Messages whose peers are past them; such peers are no end of waits any more."""
+        found: list[PassedMessage] = []
+        for end in list(roots.ends):
+            if (
+                end.kind != "outside"
+                or end.elsewhere
+                or any(w.seq is not None for w in end.awaited)
+            ):
+                continue
+            mine = [find_passed(waiting, self._lookup) for waiting in end.awaited]
+            passed = [one for one in mine if one is not None]
+            if len(passed) == len(mine):
+                roots.ends.remove(end)
+                found += passed
+        return found
+
+    def _passed_over(self, passed: PassedMessage) -> Unmatched:
+        waiting = passed.waiting
+        (rank, pending), *_ = waiting.waiters.items()
+        call = self._call(rank, pending, waiting.group.group, full=True)
+        return Unmatched(call, None, () if passed.deviating is None else (passed.deviating,))
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
         return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))

@@ -10,7 +10,6 @@ GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
 #: A family of verdicts that are still false, and seeds that show it.
 FALSE = {
-    "an operation more in a batch is told as the partner's absence": (518,),
     "an operation more in a pair is told as the partner's absence": (11, 40),
     "operations in an order of the rank's own are told as a cycle": (313,),
 }

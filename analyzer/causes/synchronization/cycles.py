@@ -68,7 +68,8 @@ def _confidence(cycle: Cycle) -> float:
 def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
     cause = Cause.P2P_UNMATCHED if unmatched.call.seq is None else Cause.SKIPPED_COLLECTIVE
     call, instead = unmatched.call, unmatched.instead
-    sides = [call.rank] + ([instead.rank] if instead is not None else [])
+    other = instead.rank if instead is not None else call.peer
+    sides = [call.rank] + ([other] if other is not None else [])
     culprits = sorted(unmatched.deviating or sides)
     first = instead if instead is not None and culprits == [instead.rank] else call
     return Finding(

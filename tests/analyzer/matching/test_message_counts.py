@@ -139,3 +139,47 @@ def test_ranks_that_do_otherwise_by_right_are_no_measure() -> None:
     (finding,) = hang(4, [one])
     assert finding.culprits != [3]
     assert finding.confidence <= 0.5
+
+
+def past(rounds: Sequence[tuple[int, int]], *, owed: int = 0) -> list[Finding]:
+    """Rank 0 sends, rank 1 takes, so many each before each reduction; all reductions finish.
+
+    ``owed``: so many that rank 1 used to take only after the reduction.
+    """
+    rows: dict[int, list[Row]] = {0: [], 1: []}
+    taken = -owed
+    most = sum(takes for _, takes in rounds) - owed
+    sent = 0
+    for seq, (sends, takes) in enumerate(rounds, start=1):
+        for _ in range(sends):
+            sent += 1
+            rows[0].append(Row("send 0->1", seq - 1, done=sent <= most, p2p_seq=sent))
+        for _ in range(takes):
+            taken += 1
+            if taken > 0:
+                rows[1].append(Row("recv 1<-0", seq - 1, p2p_seq=taken))
+        for mine in rows.values():
+            mine.append(Row("all_reduce", seq))
+    return synchronization_findings(
+        build_wait_for_graph([columns(r, rows[r], members={"0": range(2)}) for r in rows])
+    )
+
+
+def test_a_peer_that_is_past_a_message_is_not_late() -> None:
+    """Rank 0 sent one too many, or rank 1 took one too few: both ended what follows."""
+    (finding,) = past([(4, 3)])
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
+    assert finding.confidence <= 0.5
+
+
+@pytest.mark.parametrize(("last", "culprit"), [((5, 4), 0), ((4, 3), 1)])
+def test_of_two_that_are_past_a_message_the_one_that_left_its_rounds(
+    last: tuple[int, int], culprit: int
+) -> None:
+    (finding,) = past([(4, 4), (4, 4), (4, 4), last])
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [culprit])
+
+
+def test_a_peer_that_always_took_messages_after_the_reduction_may_be_late() -> None:
+    (finding,) = past([(4, 4), (4, 4), (4, 4)], owed=1)
+    assert (finding.cause, finding.culprits) == (Cause.MISSING_RANK, [1])
