@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
+from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves
 from hanglab.analyzer.graph.owed_operations import (
@@ -25,7 +26,11 @@ from hanglab.analyzer.graph.roots import (
     may_hide,
     reaching,
 )
-from hanglab.analyzer.graph.stopped_device import find_stopped_device
+from hanglab.analyzer.graph.stopped_device import (
+    StoppedDevice,
+    find_stopped_device,
+    meets_another_message,
+)
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
 from hanglab.analyzer.graph.wait_for_graph import (
     Cycle,
@@ -134,7 +139,7 @@ class _Builder:
         roots = find_roots(merged, waits)
         passed = self._passed(roots)
         for end in roots.ends:
-            self._confirm(end)
+            self._confirm(end, waits)
             # Several that wait for nobody may wait for each other in what leaves no entry.
             if end.rank in group_table.silent_p2p:
                 end.hidden = end.hidden or group_table.uses_p2p or len(roots.ends) > 1
@@ -163,12 +168,23 @@ class _Builder:
         self._lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [self._sink(end, waits, everybody) for end in roots.ends]
-        graph.cycles, graph.unmatched = self._cycles(roots, important, waits)
-        graph.cycles += strays
-        graph.unmatched += [self._passed_over(one) for one in passed]
-        graph.sinks += [self._sink(end, waits, everybody) for end in self._stopped_hosts]
-        if roots.stalled and not (graph.sinks or graph.cycles or graph.unmatched or divergences):
-            graph.sinks += self._stopped_device(waits)
+        stopped = None
+        told = divergences or strays or passed
+        if not told and all(end.kind == "unknown" for end in roots.ends):
+            stopped = find_stopped_device(merged, waits, self._lookup)
+            if stopped is not None and stopped.unstarted:
+                # Whatever those do of whom nothing is known, it holds its peers up.
+                graph.sinks, graph.open = [], ()
+            elif roots.ends:
+                stopped = None
+        if stopped is None or not stopped.unstarted:
+            graph.cycles, graph.unmatched = self._cycles(roots, important, waits)
+            graph.cycles += strays
+            graph.unmatched += [self._passed_over(one) for one in passed]
+            graph.sinks += [self._sink(end, waits, everybody) for end in self._stopped_hosts]
+        alone = len(waits.by_rank) < 2  # Nobody waits for it.
+        if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
+            graph.sinks.append(self._stopped_device(stopped, waits))
         for rank in sorted(merged.ranks):
             mine = waits.by_rank.get(rank, [])
             full = self._small or rank in important
@@ -190,25 +206,24 @@ class _Builder:
         ]
         graph.agreed = _agreed(group_table)
         graph.open = tuple(sorted({*graph.open, *self._undecided}))
-        ends = {end.rank for end in roots.ends if end.kind == "unknown" or end.hidden}
+        ends = {sink.rank for sink in graph.sinks if sink.unknown or sink.hidden}
         graph.would_decide = [
             self._deciding_evidence(rank) for rank in sorted(ends | self._undecided)
         ]
         return graph
 
-    def _stopped_device(self, waits: OpenOperations) -> list[Sink]:
-        """The rank whose device alone explains what everybody has entered and nobody finishes."""
-        rank = find_stopped_device(self._merged, waits)
-        if rank is None:
-            return []
-        first, oldest = waits.by_rank[rank][0]
-        awaited = [oldest]
-        if first.seq is None:
-            awaited = [w for w in waits.operations.values() if w.seq is None and w.peer == rank]
+    def _stopped_device(self, stopped: StoppedDevice, waits: OpenOperations) -> Sink:
+        """The rank whose device alone explains what everybody has issued and nobody finishes."""
+        rank = stopped.rank
+        _, oldest = waits.by_rank[rank][0]
+        others = [w for w in waits.operations.values() if w.waiters.keys() - {rank}]
+        awaited = [w for w in others if w.peer == rank or rank in w.waiters] or others
+        if oldest in awaited:
+            awaited = [oldest]
         sink = self._sink(WaitEnd(rank, awaited, "stopped"), waits, set())
         sink.victims = tuple(sorted(waits.by_rank.keys() - {rank}))
-        sink.by_exclusion = True
-        return [sink]
+        sink.by_exclusion, sink.unstarted = True, stopped.unstarted
+        return sink
 
     def _deciding_evidence(self, rank: int) -> str:
         if rank in self._progressing:
@@ -395,8 +410,14 @@ class _Builder:
                 Difference.CALL_SITE,
             )
 
-    def _confirm(self, end: WaitEnd) -> None:
-        """Sends and receives that could not be counted prove nothing by themselves."""
+    def _confirm(self, end: WaitEnd, waits: OpenOperations) -> None:
+        """Sends and receives that could not be counted prove nothing by themselves.
+
+        Nor does a receive that does not finish prove anything of a device, if it is not the one
+        for what was sent.
+        """
+        if end.kind == "stopped" and meets_another_message(end.rank, waits, self._lookup):
+            end.kind = "unknown"
         if end.kind == "outside" and not any(waiting.certain for waiting in end.awaited):
             if not any(posted_by_counts(waiting, self._lookup) is False for waiting in end.awaited):
                 end.kind = "unknown"
@@ -540,7 +561,12 @@ class _Builder:
                 # They may wait for what they have started, or do something else.
                 self._undecided.update(unsure)
                 continue
-            deviating = cycle.keys if len(cycle.keys) == 1 else ()
+            if full and not any(p2p) and was_crossed_before(cycle, self._lookup):
+                self._undecided.update(ranks)
+                continue
+            deviating: tuple[int, ...] = cycle.keys if len(cycle.keys) == 1 else ()
+            if full and not any(p2p):
+                deviating = deviating or outvoted(cycle, self._lookup)
             if not deviating and not all(p2p):
                 rank_ahead = find_rank_ahead(
                     {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys},

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS, UNORDERED
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import Pending
 from hanglab.recorder.case.operations import op_of
@@ -38,10 +41,22 @@ class _Launch:
     absent: set[int] = field(default_factory=set)
     #: Nobody knows whom it meets, or whether they came.
     unknown: bool = False
+    #: The ring may have dropped older ones that have not finished.
+    unseen_before: bool = False
 
 
-def find_stopped_device(merged: MergedSummaries, waits: OpenOperations) -> int | None:
-    """The rank whose device alone explains all that is open; None unless there is one such."""
+@dataclass(frozen=True)
+class StoppedDevice:
+    rank: int
+    #: It has not begun what nothing older holds up; else it is the only one left that explains
+    #: all that is open.
+    unstarted: bool
+
+
+def find_stopped_device(
+    merged: MergedSummaries, waits: OpenOperations, lookup: CallLookup
+) -> StoppedDevice | None:
+    """The device that alone explains all that is open; None unless there is one such."""
     if any(w.explained or w.any_source for w in waits.operations.values()):
         return None
     launches = _launches(merged, waits)
@@ -56,7 +71,9 @@ def find_stopped_device(merged: MergedSummaries, waits: OpenOperations) -> int |
     if candidates is None or len(candidates) > EXPLAINING_RANKS:
         return None
     found = [rank for rank in sorted(candidates) if _explains(rank, launches, by_rank)]
-    return found[0] if len(found) == 1 else None
+    if len(found) != 1 or meets_another_message(found[0], waits, lookup):
+        return None
+    return StoppedDevice(found[0], by_rank.get(found[0], [])[0].started is False)
 
 
 def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Launch]:
@@ -73,12 +90,15 @@ def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Laun
                 # On hosts operations of gloo overtake those of a device.
                 overtaken = pending.overtaken and rank not in gloo_beside
                 launch = _Launch(rank, pending.order, pending.started, pending.on_device, overtaken)
+                launch.unseen_before = merged.ranks[rank].history_truncated
                 found[rank, pending.order] = launch
             if waiting.finished and (op_of(pending.op).sends or _needs_all(waiting)):
                 # A peer has taken what only this device could give.
                 launch.started = True
             launch.absent.update(waiting.absent)
-            launch.unknown |= bool(waiting.unknown)
+            # A root that collects may lack a part that its sender put elsewhere, and went on.
+            elsewhere = bool(waiting.finished) and op_of(waiting.op).collects
+            launch.unknown |= elsewhere or bool(waiting.unknown)
             if waiting.seq is not None:
                 met = [(o, p) for o, p in waiting.waiters.items() if o != rank]
                 launch.unknown |= any(theirs.index == ABSENT for _, theirs in met)
@@ -88,7 +108,7 @@ def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Laun
                 if other_half is None:
                     launch.unknown = True
                 else:
-                    launch.meets.append([other_half])
+                    launch.meets.append([(waiting.peer, other_half.order)])
     return found
 
 
@@ -98,8 +118,8 @@ def _needs_all(waiting: OpenOperation) -> bool:
 
 def _other_half(
     rank: int, pending: Pending, waiting: OpenOperation, waits: OpenOperations
-) -> _Id | None:
-    """The open launch that holds the other half of a send or receive."""
+) -> Pending | None:
+    """The other half of a send or receive, where that is open, too."""
     assert waiting.peer is not None
     ends = pending.src, pending.dst
 
@@ -117,7 +137,46 @@ def _other_half(
     else:
         at = [p.index for p in of(rank, kind.half)].index(pending.index)
         same = theirs[at : at + 1]
-    return (waiting.peer, same[0].order) if same else None
+    return same[0] if same else None
+
+
+def meets_another_message(rank: int, waits: OpenOperations, lookup: CallLookup) -> bool:
+    """True if a message of the rank is not the one that its peer sends or takes."""
+    for pending, waiting in waits.by_rank[rank]:
+        if waiting.peer is None or waiting.absent:
+            continue
+        if waiting.finished:
+            index = _index_of_finished(pending, waiting, lookup)
+        else:
+            theirs = _other_half(rank, pending, waiting, waits)
+            index = theirs.index if theirs is not None else ABSENT
+        group = waiting.group.group
+        other = lookup.at(waiting.peer, index, group, completed=bool(waiting.finished))
+        mine = lookup.pending(rank, pending, group).arguments
+        if other is None or not (mine.input_sizes and other.arguments.input_sizes):
+            continue
+        if (mine.input_sizes, mine.input_dtypes) != (
+            other.arguments.input_sizes,
+            other.arguments.input_dtypes,
+        ):
+            return True
+    return False
+
+
+def _index_of_finished(pending: Pending, waiting: OpenOperation, lookup: CallLookup) -> int:
+    """Index of the peer's half that has finished; ABSENT where its ring does not hold all."""
+    entries = lookup.entries(waiting.peer) if waiting.peer is not None else None
+    if entries is None or not waiting.certain:
+        return ABSENT
+    name, half = waiting.group.group.name, op_of(pending.op).other_half
+    groups = [i for i, one in enumerate(entries.group_names) if one.name == name]
+    operations = [
+        i for i, one in enumerate(entries.operations)
+        if op_of(one.op).half == half and one.tag == pending.tag
+        and (one.src, one.dst) == (pending.src, pending.dst)
+    ]  # fmt: skip
+    rows = np.flatnonzero(np.isin(entries.group, groups) & np.isin(entries.operation, operations))
+    return int(rows[pending.position]) if pending.position < len(rows) else ABSENT
 
 
 def _candidates(launches: dict[_Id, _Launch], by_rank: dict[int, list[_Launch]]) -> set[int] | None:
@@ -128,12 +187,14 @@ def _candidates(launches: dict[_Id, _Launch], by_rank: dict[int, list[_Launch]])
     first = {id(mine[0]) for mine in by_rank.values()}
     found: set[int] | None = None
     for launch in launches.values():
-        if id(launch) not in first or launch.unknown or launch.absent:
+        if id(launch) not in first or launch.unseen_before:
+            continue
+        if launch.started is not False and (launch.unknown or launch.absent):
             continue
         met = [launches[one] for part in launch.meets for one in part]
         if launch.started is False:
             holding = {launch.rank}
-        elif all(id(one) in first for one in met):
+        elif all(id(one) in first and not one.unseen_before for one in met):
             holding = {one.rank for one in met if not one.started}
             if launch.started is None:
                 holding.add(launch.rank)
@@ -150,7 +211,7 @@ def _explains(rank: int, launches: dict[_Id, _Launch], by_rank: dict[int, list[_
     def held(launch: _Launch) -> bool:
         if launch.started:
             return False
-        if launch.rank == rank and not launch.overtaken:
+        if launch.unseen_before or (launch.rank == rank and not launch.overtaken):
             return True
         return _any_before(launch, by_rank[launch.rank], explained)
 

@@ -57,6 +57,8 @@ class Sink:
     #: That its device stopped is concluded from what is open on all ranks: no peer has finished
     #: what it is in.
     by_exclusion: bool = False
+    #: By its buffer the device has not begun what nothing older on it holds up.
+    unstarted: bool = False
 
 
 @dataclass

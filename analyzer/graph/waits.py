@@ -318,15 +318,18 @@ def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: _Oldest
         if first and not pending.started and all(w.certain and w.finished for w in batch):
             waits.stopped.add(rank)
         return
-    if op_of(waiting.op).rooted:
-        alone = len(waiting.waiters) == 1 and not waiting.unknown
+    op = op_of(waiting.op)
+    if op.rooted:
+        # A root that collects may lack a part that its sender put elsewhere, and went on.
+        alone = len(waiting.waiters) == 1 and not waiting.unknown and not op.collects
     else:
         alone = len(waiting.waiters) + len(waiting.unknown) <= len(waiting.finished)
     if alone:
         waits.stopped.update(
             rank
             for rank, pending in waiting.waiters.items()
-            if pending.order == oldest[rank].get(pending.thread) or rank in waits.unordered
+            if pending.on_device
+            and (pending.order == oldest[rank].get(pending.thread) or rank in waits.unordered)
         )
 
 

@@ -57,6 +57,8 @@ class OpSpec(NamedTuple):
     equal_sizes: EqualSizes = EqualSizes.INPUTS_ELSE_OUTPUTS
     #: It has a root, and may finish on one member although another has not entered it.
     rooted: bool = False
+    #: Its root has the parts of all others to wait for, and they need not wait for it.
+    collects: bool = False
     #: No member finishes it before all have entered.
     synchronizing: bool = False
     #: Its outputs are the inputs of all members.
@@ -127,11 +129,17 @@ OPERATIONS: Final = {
         OpSpec(
             "reduce",
             rooted=True,
+            collects=True,
             methods=(Method("reduce", 0, 1, reduces=True, whole_input=True),),
         ),
-        OpSpec("_reduce_oop", _INPUTS, rooted=True, usual_name="reduce"),
+        OpSpec("_reduce_oop", _INPUTS, rooted=True, collects=True, usual_name="reduce"),
         OpSpec(
-            "gather", _INPUTS, rooted=True, gathers=True, methods=(Method("gather", 1, 2),)
+            "gather",
+            _INPUTS,
+            rooted=True,
+            collects=True,
+            gathers=True,
+            methods=(Method("gather", 1, 2),),
         ),
         OpSpec(
             "scatter", _OUTPUTS, rooted=True, scatters=True, methods=(Method("scatter", 0, 2),)

@@ -13,8 +13,6 @@ FALSE = {
     "an operation more in a pair is told as the partner's absence": (11, 40),
     "operations in an order of the rank's own are told as a cycle": (313,),
 }
-#: Seeds of families that were false.
-MENDED = (64, 133, 134, 1148)
 FALSE_SEEDS = {seed: reason for reason, seeds in FALSE.items() for seed in seeds}
 
 
@@ -23,8 +21,6 @@ def cases() -> list[object]:
         pytest.param(seed, marks=pytest.mark.xfail(strict=True, reason=reason))
         for seed, reason in sorted(FALSE_SEEDS.items())
     ]
-    good = [seed for seed in (*range(40), *MENDED) if seed not in FALSE_SEEDS]
-    return [*good, *still_false]
 
 
 @pytest.mark.parametrize("seed", cases())

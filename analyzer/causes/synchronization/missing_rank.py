@@ -72,7 +72,8 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
     culprits = [sink.rank for sink in sinks]
     first = sinks[0]
     stopped = [sink.rank for sink in sinks if sink.stopped_device and not sink.by_exclusion]
-    concluded = [sink.rank for sink in sinks if sink.by_exclusion]
+    unstarted = [sink for sink in sinks if sink.unstarted]
+    concluded = [sink.rank for sink in sinks if sink.by_exclusion and not sink.unstarted]
     outside = [sink.rank for sink in sinks if sink.outside and not graph.unfinished.get(sink.rank)]
     going = [sink for sink in sinks if sink.outside and graph.unfinished.get(sink.rank)]
     words = [
@@ -92,6 +93,11 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
             f"{name_ranks(stopped).capitalize()} did not finish operations that all peers "
             "finished: the device or the process stopped, and the others wait for it."
         )
+    words += [
+        f"Rank {sink.rank} has issued {name_call(sink.awaited)}, but its device has not begun it, "
+        "although nothing older of the rank is open: it has stopped, and all others wait for it."
+        for sink in unstarted
+    ]
     if concluded:
         words.append(
             "Everybody has issued what the others wait in. Of all that is open nothing would be, "
@@ -121,7 +127,9 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
 
 def _evidence(sink: Sink) -> Evidence:
     last = f"; its last call was {name_call(sink.last)}" if sink.last is not None else ""
-    if sink.by_exclusion:
+    if sink.unstarted:
+        detail = f"{name_call(sink.awaited)} is scheduled and not started{last}"
+    elif sink.by_exclusion:
         detail = f"alone takes part in all that is held up by nothing else{last}"
     elif sink.stopped_device:
         detail = f"unfinished although peers finished it{last}"
