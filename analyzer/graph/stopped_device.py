@@ -79,6 +79,7 @@ def find_stopped_device(
 def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Launch]:
     gloo_beside = {rank for rank, summary in merged.ranks.items() if summary.gloo}
     found: dict[_Id, _Launch] = {}
+    begun = False
     for rank, mine in waits.by_rank.items():
         for pending, waiting in mine:
             if pending.index == ABSENT or pending.order >= UNORDERED:
@@ -92,6 +93,7 @@ def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Laun
                 launch = _Launch(rank, pending.order, pending.started, pending.on_device, overtaken)
                 launch.unseen_before = merged.ranks[rank].history_truncated
                 found[rank, pending.order] = launch
+                begun |= pending.started is True
             if waiting.finished and (op_of(pending.op).sends or _needs_all(waiting)):
                 # A peer has taken what only this device could give.
                 launch.started = True
@@ -109,6 +111,10 @@ def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Laun
                     launch.unknown = True
                 else:
                     launch.meets.append([(waiting.peer, other_half.order)])
+    if not begun:
+        # Where no device is seen to have begun anything, times were perhaps not taken.
+        for launch in found.values():
+            launch.started = launch.started or None
     return found
 
 
