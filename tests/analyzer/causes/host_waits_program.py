@@ -1,0 +1,112 @@
+"""Ranks that wait for each other besides operations: what, who waits, for whom, and the fault.
+
+    hanglab run host_waits_program.py -- KIND WAITER PEER FAULT
+
+KIND: tcp, unix, connection (of multiprocessing) or store.  At the fifth step PEER, with FAULT
+``left_out``, leaves out what WAITER waits for; with ``away`` it waits for an event before.  With
+``chain`` a third rank is away that PEER reads from; with ``early`` WAITER asks once too often,
+with ``unknown`` for what nobody ever sends, and with ``none`` nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from tempfile import mkdtemp
+
+import torch
+import torch.distributed as dist
+
+STEP = 5
+KIND, WAITER, PEER, FAULT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+
+def shared(value: object, source: int) -> object:
+    box = [value]
+    dist.broadcast_object_list(box, src=source)
+    return box[0]
+
+
+class Link:
+    """A way from one rank to another, opened by all ranks together."""
+
+    def __init__(self, kind: str, receiver: int, sender: int) -> None:
+        rank = dist.get_rank()
+        self._end: socket.socket | Connection | None = None
+        folder = Path(mkdtemp()) if rank == receiver else Path()
+        if kind == "connection":
+            listener = Listener(str(folder / "link"), "AF_UNIX") if rank == receiver else None
+            address = str(shared(listener.address if listener else None, receiver))
+            if listener is not None:
+                self._end = listener.accept()
+            elif rank == sender:
+                self._end = Client(address, "AF_UNIX")
+            return
+        family = socket.AF_UNIX if kind == "unix" else socket.AF_INET
+        server = socket.socket(family)
+        if rank == receiver:
+            server.bind(str(folder / "link") if kind == "unix" else ("127.0.0.1", 0))
+            server.listen()
+        place = shared(server.getsockname() if rank == receiver else None, receiver)
+        if rank == receiver:
+            self._end = server.accept()[0]
+        elif rank == sender:
+            self._end = socket.socket(family)
+            self._end.connect(place)
+
+    def send(self, step: int) -> None:
+        if isinstance(self._end, Connection):
+            self._end.send(step)
+        elif self._end is not None:
+            self._end.sendall(b"12345678")
+
+    def receive(self, step: int) -> None:
+        if isinstance(self._end, Connection):
+            self._end.recv()
+        elif self._end is not None:
+            self._end.recv(8)
+
+
+class Keys:
+    """The same by keys of the store."""
+
+    def __init__(self) -> None:
+        self._store = dist.distributed_c10d._get_default_store()
+
+    def send(self, step: int) -> None:
+        self._store.set(f"plan/{step}", "x")
+
+    def receive(self, step: int) -> None:
+        self._store.get(f"plan/{step}")
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    link: Link | Keys = Keys() if KIND == "store" else Link(KIND, WAITER, PEER)
+    third = next(other for other in range(size) if other not in (WAITER, PEER))
+    further = Link("tcp", PEER, third) if FAULT == "chain" else None
+    for step in range(2 * STEP):
+        dist.all_reduce(torch.ones(4))
+        struck = step == STEP
+        if struck and (FAULT, rank) in (("away", PEER), ("chain", third)):
+            threading.Event().wait(600)
+        if further is not None and rank == PEER:
+            further.receive(step)
+        if further is not None and rank == third:
+            further.send(step)
+        if rank == PEER and not (struck and FAULT == "left_out"):
+            link.send(step)
+        if rank == WAITER:
+            link.receive(1000 if struck and FAULT == "unknown" else step)
+            if struck and FAULT == "early":
+                link.receive(step + 1)
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Real jobs whose ranks wait for each other besides operations: on sockets, and for keys."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("host_waits_program.py")
+
+
+def verdict_on(folder: Path, size: int, kind: str, waiter: int, peer: int, fault: str) -> Any:
+    """Verdict on a job of ``size`` ranks."""
+    command = [sys.executable, "-m", "hanglab.harness.cli", "run", "--json"]
+    command += ["--world-size", str(size), "--hang-after", "1.5", str(PROGRAM), "--"]
+    command += [kind, str(waiter), str(peer), fault]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=110)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+def details(verdict: Any, rank: int) -> str:
+    return " ".join(one["detail"] for one in verdict["evidence"] if one["rank"] == rank)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "waiter", "peer"),
+    [
+        ("tcp", 4, 1, 2),
+        ("unix", 3, 2, 0),
+        pytest.param("tcp", 3, 0, 2, marks=pytest.mark.long),
+        pytest.param("connection", 5, 3, 0, marks=pytest.mark.long),
+    ],
+)
+def test_neither_end_of_a_socket_is_accused(
+    tmp_path: Path, kind: str, size: int, waiter: int, peer: int
+) -> None:
+    verdict = verdict_on(tmp_path, size, kind, waiter, peer, "left_out")
+    assert (verdict["status"], verdict["culprits"]) == ("inconclusive", [])
+    assert f"whose other end rank {peer} has" in details(verdict, waiter)
+    assert f"rank {peer} waits in barrier" in verdict["summary"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "waiter", "peer"),
+    [
+        ("connection", 3, 0, 2),
+        ("store", 4, 1, 3),
+        pytest.param("tcp", 5, 1, 2, marks=pytest.mark.long),
+        pytest.param("unix", 3, 2, 0, marks=pytest.mark.long),
+    ],
+)
+def test_the_peer_that_is_away_is_accused_alone(
+    tmp_path: Path, kind: str, size: int, waiter: int, peer: int
+) -> None:
+    verdict = verdict_on(tmp_path, size, kind, waiter, peer, "away")
+    assert (verdict["status"], verdict["culprits"]) == ("hung", [peer])
+    assert waiter in verdict["victims"]
+    assert f"rank {peer}" in details(verdict, waiter)
+
+
+def test_the_end_of_a_chain_of_sockets_is_accused(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, 4, "tcp", 1, 2, "chain")
+    assert (verdict["status"], verdict["culprits"]) == ("hung", [0])
+    assert {1, 2} <= set(verdict["victims"])
+
+
+@pytest.mark.parametrize(
+    ("size", "waiter", "setter"), [(3, 1, 0), pytest.param(5, 0, 3, marks=pytest.mark.long)]
+)
+def test_who_set_the_keys_before_left_one_out(
+    tmp_path: Path, size: int, waiter: int, setter: int
+) -> None:
+    verdict = verdict_on(tmp_path, size, "store", waiter, setter, "left_out")
+    assert (verdict["cause"], verdict["culprits"]) == ("python_deadlock", [setter])
+    assert "'plan/5'" in verdict["summary"]
+
+
+@pytest.mark.parametrize(("kind", "fault"), [("store", "unknown"), ("store", "early")])
+def test_nobody_is_accused_of_a_key_that_nobody_was_to_set(
+    tmp_path: Path, kind: str, fault: str
+) -> None:
+    verdict = verdict_on(tmp_path, 4, kind, 1, 2, fault)
+    assert (verdict["status"], verdict["culprits"]) == ("inconclusive", [])
+    assert "waits for the store's key 'plan/" in details(verdict, 1)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "store"])
+def test_jobs_that_go_on_are_healthy(tmp_path: Path, kind: str) -> None:
+    assert verdict_on(tmp_path, 3, kind, 1, 2, "none")["status"] == "healthy"
