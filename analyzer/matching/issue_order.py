@@ -78,7 +78,7 @@ def jumps_over(entries: Entries | None, index: int, group: str, other: Pending) 
 
 
 class _Pattern(NamedTuple):
-    """What is repeated up to an entry, and what the rank did before it began to repeat that."""
+    """Calls that are repeated up to an entry, and what the rank did before it began to."""
 
     calls: list[_Called | None]
     before: list[_Called | None]

@@ -13,6 +13,17 @@ FALSE = {
     "an operation more in a pair is told as the partner's absence": (11, 40),
     "operations in an order of the rank's own are told as a cycle": (313,),
 }
+#: Seeds of families that were false once.
+MENDED = {
+    "a group under two names was told as two groups": (7, 80, 109, 1233),
+    "a receive behind another stream's open operation was told as a stopped device": (145, 1292),
+    "an operation more in a batch was told as the partner's absence": (518,),
+    "a send and a receive of two types were told as the receiver's absence": (110, 152),
+    "a send and a receive that ended with two types or sizes were told as healthy": (119, 454),
+    "a group that nobody else entered accused all who were not in it": (1148,),
+    "splits that disagree accused members whose part was done": (64, 133, 134),
+    "a send left out was told as the receiver's": (48, 683, 1209),
+}
 FALSE_SEEDS = {seed: reason for reason, seeds in FALSE.items() for seed in seeds}
 
 
@@ -21,6 +32,8 @@ def cases() -> list[object]:
         pytest.param(seed, marks=pytest.mark.xfail(strict=True, reason=reason))
         for seed, reason in sorted(FALSE_SEEDS.items())
     ]
+    good = [*range(40), *(seed for seeds in MENDED.values() for seed in seeds)]
+    return [*(seed for seed in good if seed not in FALSE_SEEDS), *still_false]
 
 
 @pytest.mark.parametrize("seed", cases())
