@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.causes.synchronization.cycles import cycle_findings, unmatched_findings
+from hanglab.analyzer.causes.synchronization.cycles import (
+    added_findings,
+    cycle_findings,
+    unmatched_findings,
+)
 from hanglab.analyzer.causes.synchronization.divergence import (
     divergence_findings,
     undecided_divergence,
@@ -24,6 +28,7 @@ def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
         *group_name_findings(graph),
         *message_findings(graph),
         *cycle_findings(graph),
+        *added_findings(graph),
         *unmatched_findings(graph),
         *missing_findings(graph),
     ]

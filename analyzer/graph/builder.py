@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
+from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.any_source import narrow_sources
 from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
 from hanglab.analyzer.graph.message_counts import find_miscount
@@ -42,7 +43,12 @@ from hanglab.analyzer.graph.wait_for_graph import (
     WaitKind,
 )
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, find_waits
-from hanglab.analyzer.graph.wrong_group import StrayCall, find_stray_calls, find_wrong_group
+from hanglab.analyzer.graph.wrong_group import (
+    StrayCall,
+    find_stray_calls,
+    find_wrong_group,
+    repeats_call,
+)
 from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource, plain_call
@@ -136,6 +142,7 @@ class _Builder:
                 self._settle_by_issue_order(divergence)
         _settle_by_proved([*divergences, *silent])
         strays = self._stray_calls(divergences, waits)
+        added = self._added(waits)
         roots = find_roots(merged, waits)
         passed = self._passed(roots)
         for end in roots.ends:
@@ -164,12 +171,14 @@ class _Builder:
         important = {end.rank for end in roots.ends if end.kind != "unknown"}
         important.update(rank for divergence in divergences for rank in divergence.deviating)
         important.update(rank for cycle in strays for rank in cycle.deviating)
+        important.update(call.rank for call in added)
         important = set(sorted(important)[:FULL_RANKS])
         self._lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [self._sink(end, waits, everybody) for end in roots.ends]
         stopped = None
-        told = divergences or strays or passed
+        graph.added = added
+        told = divergences or strays or passed or added
         if not told and all(end.kind == "unknown" for end in roots.ends):
             stopped = find_stopped_device(merged, waits, self._lookup)
             if stopped is not None and stopped.unstarted:
@@ -367,12 +376,7 @@ class _Builder:
         found: dict[int, StrayCall] = {}
         for stray in find_stray_calls(waits, self._group_table.groups, self._lookup):
             found.setdefault(stray.rank, stray)
-        for stray in found.values():
-            for operation in waits.operations.values():
-                for begin in (stray.taken, stray.usual):
-                    after = (operation.seq or 0) >= (begin.seq or 0)
-                    if operation.group is begin.group and operation.seq is not None and after:
-                        operation.explained = True
+        _explain([one for s in found.values() for one in (s.taken, s.usual)], waits)
         cycles = []
         for stray in found.values():
             mine = self._call(
@@ -395,6 +399,16 @@ class _Builder:
                 )
             )
         return cycles
+
+    def _added(self, waits: OpenOperations) -> list[Call]:
+        """Calls that one rank has too many, which explain who waits in that group."""
+        found = list(find_added_operations(waits, self._lookup))
+        _explain(found, waits)
+        return [
+            self._call(rank, pending, operation.group.group, full=True)
+            for operation in found
+            for rank, pending in operation.waiters.items()
+        ]
 
     def _settle_by_issue_order(self, divergence: Divergence) -> None:
         name, seq = divergence.group.name, divergence.seq
@@ -591,6 +605,15 @@ class _Builder:
                     candidates=tuple(sorted(cycle.keys or ranks)),
                     certain=cycle.certain,
                     wrong_group=wrong_group is not None,
+                    repeated=full
+                    and not any(p2p)
+                    and len(deviating) == 1
+                    and repeats_call(
+                        deviating[0],
+                        calls,
+                        cycle.places[deviating[0]].waiters[deviating[0]].index,
+                        self._lookup,
+                    ),
                 )
             )
             if any(p2p) and not all(p2p) and misdirected is None:
@@ -620,6 +643,15 @@ def _lacks_somebody(group: ResolvedGroup) -> bool:
     if group.doubtful:
         return False
     return len({s.entered for s in group.progress.values() if s.entered is not None}) > 1
+
+
+def _explain(begins: Sequence[OpenOperation], waits: OpenOperations) -> None:
+    """Mark operations as explained, and those behind them in their groups."""
+    since = {begin.key[0]: begin.seq or 0 for begin in begins}
+    for operation in waits.operations.values():
+        place = operation.key[0]
+        if operation.seq is not None and operation.seq >= since.get(place, operation.seq + 1):
+            operation.explained = True
 
 
 def _settle_by_other_groups(

@@ -80,6 +80,8 @@ class Cycle:
     certain: bool = True
     #: All of them make the same call of the program, each on another group.
     wrong_group: bool = False
+    #: The deviating rank makes its last call once more, where its peers go on to theirs.
+    repeated: bool = False
 
 
 @dataclass
@@ -132,6 +134,8 @@ class WaitForGraph:
     unmatched: list[Unmatched] = field(default_factory=list)
     #: Member sets whose ranks do not agree on the names of their groups.
     name_conflicts: list[NameConflict] = field(default_factory=list)
+    #: Calls of one rank alone, against its own order, while its peers have nothing open.
+    added: list[Call] = field(default_factory=list)
     #: Matched operations that everybody entered and nobody finished.
     stalled: list[Wait] = field(default_factory=list)
     #: The last call of each rank that is known, by creation.

@@ -128,3 +128,26 @@ def _groups_at(entries: Entries, index: int, site: tuple[Frame, ...]) -> set[str
         for row in range(index)
         if int(entries.stack[row]) in here
     }
+
+
+def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallLookup) -> bool:
+    """True if a rank's call in a ring, at ``index``, is the one that it made last, once more.
+
+    The others wait in other lines, and one of them passed that one on its group before: a loop
+    over groups has one line for all, and a branch with an order of its own has other lines.
+    """
+    call, entries = calls[rank], lookup.entries(rank)
+    site = _lines(call.stack)
+    if entries is None or not site or index <= 0:
+        return False
+    if any(_lines(other.stack) == site for other in calls.values() if other is not call):
+        return False
+    last = lookup.at(rank, index - 1, call.group, completed=True)
+    group = entries.group_names[int(entries.group[index - 1])].name
+    if last is None or (last.op, group, _lines(last.stack)) != (call.op, call.group.name, site):
+        return False
+    return any(
+        call.group.name in _groups_at(theirs, len(theirs), site)
+        for other in calls
+        if other != rank and (theirs := lookup.entries(other)) is not None
+    )

@@ -9,6 +9,7 @@ from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, WaitForGraph
+from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -23,6 +24,31 @@ def cycle_findings(graph: WaitForGraph) -> list[Finding]:
     ]
 
 
+def added_findings(graph: WaitForGraph) -> list[Finding]:
+    """Operations that one rank alone is in, against its own order."""
+    return [_added_finding(graph, call) for call in graph.added]
+
+
+def _added_finding(graph: WaitForGraph, call: Call) -> Finding:
+    cause = Cause.COLLECTIVE_MISMATCH
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=[call.rank],
+        victims=all_victims(graph, [call.rank]),
+        collective=collective_ref(call),
+        location=location(call),
+        confidence=0.8 if len(call.group.members) > 2 else 0.6,
+        summary=(
+            f"Rank {call.rank} alone is in {name_call(call)}, where its own order so far has "
+            "another operation; its peers have nothing unfinished."
+        ),
+        evidence=[observation(call, "waits in")],
+        advice=cause.advice,
+    )
+
+
 def unmatched_findings(graph: WaitForGraph) -> list[Finding]:
     """Sends and receives whose other half never came, although the peer is past it."""
     return [_unmatched_finding(graph, unmatched) for unmatched in graph.unmatched]
@@ -35,6 +61,9 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
         cause = Cause.COLLECTIVE_MISMATCH
         groups = " and ".join(dict.fromkeys(call.group.name for call in cycle.calls))
         how = f"make the same call of the program in different groups, {groups}"
+    elif cycle.repeated:
+        cause = Cause.COLLECTIVE_MISMATCH
+        how = f"wait for each other, as {name_ranks(cycle.deviating)} makes its last call once more"
     # A ring of sends and receives is nobody's fault alone.
     culprits = sorted(cycle.ranks if cycle.p2p else cycle.deviating or cycle.candidates)
     calls = {call.rank: call for call in cycle.calls}

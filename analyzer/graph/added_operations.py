@@ -1,0 +1,31 @@
+"""Operations that one rank alone is in, against its own order, while its peers have nothing open.
+
+Whoever is waited for there would be absent without a reason, all of them at once; the one that
+waits has left what it did in each round before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at
+
+
+def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator[OpenOperation]:
+    """Collectives of one rank each, which its own order does not have where it is."""
+    for operation in waits.operations.values():
+        if operation.seq is None or operation.explained or operation.group.doubtful:
+            continue
+        if len(operation.waiters) != 1 or not operation.absent:
+            continue
+        if operation.unknown or operation.finished or operation.behind:
+            continue
+        if any(rank in waits.by_rank for rank in operation.absent):
+            continue
+        ((rank, pending),) = operation.waiters.items()
+        if operation not in waits.first(rank):
+            continue
+        if issue_order_at(lookup.entries(rank), pending.index) is IssueOrder.AHEAD:
+            yield operation

@@ -1,0 +1,68 @@
+"""Operations that a rank has too many: alone, or where its peers wait for what it owes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from graph_rows import Row, columns, line_frames
+
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.verdict import Cause, Finding
+
+#: Line of each group's call; "1" is of ranks 0 to 2, "2" of the same.
+LINES = {"1": 7, "2": 9}
+STEP = ("1", "1", "2")
+
+
+def findings(
+    ranks: Sequence[Sequence[str]], held: Sequence[int], *, one_line: bool = False
+) -> list[Finding]:
+    """Findings of ranks with their groups, call by call; the last of ``held`` is unfinished."""
+    dumps = []
+    for rank, groups in enumerate(ranks):
+        numbers = Counter[str]()
+        rows = []
+        for place, group in enumerate(groups):
+            numbers[group] += 1
+            done = rank not in held or place < len(groups) - 1
+            extra = {"frames": line_frames(7 if one_line else LINES[group])}
+            rows.append(Row("all_reduce", numbers[group], group, done, extra=extra))
+        members = {group: list(range(len(ranks))) for group in ("0", "1", "2")}
+        dumps.append(columns(rank, rows, members=members))
+    return synchronization_findings(build_wait_for_graph(dumps))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_alone_in_what_its_order_does_not_have_a_rank_is_wrong(wrong: int, size: int) -> None:
+    past = STEP * 3
+    found = findings([(*past, "2") if r == wrong else past for r in range(size)], [wrong])
+    assert [(one.cause, one.culprits) for one in found] == [(Cause.COLLECTIVE_MISMATCH, [wrong])]
+    assert found[0].location is not None
+    assert found[0].location.line == LINES["2"]
+
+
+def test_alone_in_what_comes_next_a_rank_is_not_wrong() -> None:
+    past = STEP * 3
+    assert findings([(*past, "1"), past, past, past], [0]) == []
+    (found,) = findings([(*past, "1"), past], [0])
+    assert (found.cause, found.culprits) == (Cause.MISSING_RANK, [1])
+
+
+def test_alone_without_an_order_so_far_a_rank_is_not_wrong() -> None:
+    assert findings([(*STEP, "2"), STEP, STEP], [0]) == []
+
+
+def test_a_call_once_more_is_no_order_of_groups() -> None:
+    past = ("1", "2") * 3
+    found = findings([(*past, "2"), (*past, "1"), (*past, "1")], [0, 1, 2])
+    assert [(one.cause, one.culprits) for one in found] == [(Cause.COLLECTIVE_MISMATCH, [0])]
+
+
+def test_in_a_loop_over_groups_it_may_be_one() -> None:
+    past = ("1", "2") * 3
+    found = findings([(*past, "2"), (*past, "1"), (*past, "1")], [0, 1, 2], one_line=True)
+    assert [(one.cause, one.culprits) for one in found] == [(Cause.GROUP_ORDER, [0])]
