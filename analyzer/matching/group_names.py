@@ -27,7 +27,9 @@ class NameConflict:
     #: Whose names differ from those that most have; empty where nothing tells the sides apart.
     deviating: tuple[int, ...]
     #: Every rank that could be meant where ``deviating`` is empty.
-    candidates: tuple[int, ...] = ()
+    candidates: tuple[int, ...]
+    #: Names by which some may mean another group than the others.
+    unsure: frozenset[str]
 
 
 def find_name_conflicts(groups: Sequence[ResolvedGroup]) -> list[NameConflict]:
@@ -89,6 +91,7 @@ def _conflict(members: tuple[int, ...], alike: list[ResolvedGroup]) -> NameConfl
         {rank: tuple(sorted(names[rank] - common)) for rank in apart},
         tuple(sorted(against)) if decided else (),
         () if decided else tuple(apart),
+        frozenset(group.group.name for group in alike if group.misnamed),
     )
 
 

@@ -18,7 +18,9 @@ def group_name_findings(graph: WaitForGraph) -> list[Finding]:
     findings = []
     for conflict in graph.name_conflicts:
         waiting = _waiting(graph, conflict)
-        if waiting:
+        sides = {conflict.names[call.rank] for call in waiting}
+        # Of equals, one that has yet to use its group may be on its way to another one.
+        if waiting and (conflict.deviating or sides == set(conflict.names.values())):
             findings.append(_finding(graph, conflict, waiting))
     return findings
 
@@ -27,9 +29,9 @@ def _waiting(graph: WaitForGraph, conflict: NameConflict) -> list[Call]:
     """Unfinished operations in groups by those names, those of ranks that deviate first."""
     found = [
         call
-        for rank, names in conflict.names.items()
+        for rank in conflict.names
         for call in graph.unfinished.get(rank, ())
-        if call.group.members == conflict.members and call.group.name in names
+        if call.group.members == conflict.members and call.group.name in conflict.unsure
     ]
     return sorted(found, key=lambda call: call.rank not in conflict.deviating)
 

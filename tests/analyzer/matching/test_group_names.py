@@ -70,6 +70,10 @@ def test_of_two_either_may_have_created_another_group() -> None:
     assert found.confidence <= 0.5
 
 
+def test_of_two_one_that_waits_nowhere_yet_accuses_neither() -> None:
+    assert not findings({0: waiting("2"), 1: [Row("all_reduce", 1)]}, everybodys(2, 0))
+
+
 def test_of_two_the_one_that_gives_its_group_the_name_of_others() -> None:
     everybody = {"0": [0, 1, 2, 3]}
     groups = [
