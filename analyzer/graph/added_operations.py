@@ -1,16 +1,21 @@
 """Operations that one rank alone is in, against its own order, while its peers have nothing open.
 
 Whoever is waited for there would be absent without a reason, all of them at once; the one that
-waits has left what it did in each round before.
+waits has left what it did in each round before, and what its peers did as well until their last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.graph.thresholds import PEERS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
-from hanglab.analyzer.matching.issue_order import IssueOrder, issue_order_at
+from hanglab.analyzer.matching.issue_order import (
+    IssueOrder,
+    issue_order_at,
+    keep_one_order,
+)
 
 
 def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator[OpenOperation]:
@@ -27,5 +32,10 @@ def find_added_operations(waits: OpenOperations, lookup: CallLookup) -> Iterator
         ((rank, pending),) = operation.waiters.items()
         if operation not in waits.first(rank):
             continue
-        if issue_order_at(lookup.entries(rank), pending.index) is IssueOrder.AHEAD:
+        entries = lookup.entries(rank)
+        if entries is None or issue_order_at(entries, pending.index) is not IssueOrder.AHEAD:
+            continue
+        lookup.prefetch(operation.absent[:PEERS])
+        peers = [lookup.entries(other) for other in operation.absent[:PEERS]]
+        if keep_one_order(entries, pending.index, peers):
             yield operation

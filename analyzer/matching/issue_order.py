@@ -7,7 +7,7 @@ right, the one that jumped ahead in its own order is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -82,6 +82,29 @@ class _Pattern(NamedTuple):
 
     calls: list[_Called | None]
     before: list[_Called | None]
+
+
+def keep_one_order(entries: Entries, index: int, peers: Sequence[Entries | None]) -> bool:
+    """True if all peers ended with the pattern that a rank repeated until its entry at ``index``.
+
+    Groups apart, whose names may be each rank's own.  Ranks whose orders differ may change them.
+    """
+    _, patterns = _patterns_at(entries, index)
+    if not patterns:
+        return False
+    size = len(patterns[0].calls)
+    mine = [_unnamed(entries, row) for row in range(index - size, index)]
+    return all(
+        peer is not None
+        and len(peer) >= size
+        and mine == [_unnamed(peer, row) for row in range(len(peer) - size, len(peer))]
+        for peer in peers
+    )
+
+
+def _unnamed(entries: Entries, row: int) -> tuple[str, object, object] | None:
+    call = _call(entries, row)
+    return None if call is None else (call[1].op, *call[2:])
 
 
 def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[_Pattern]]:

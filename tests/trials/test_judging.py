@@ -21,6 +21,7 @@ MENDED = {
     "a send and a receive of two types were told as the receiver's absence": (110, 152),
     "a send and a receive that ended with two types or sizes were told as healthy": (119, 454),
     "a group that nobody else entered accused all who were not in it": (1148,),
+    "an order of the rank's own was told as an operation too many": (64011,),
     "splits that disagree accused members whose part was done": (64, 133, 134),
     "a send left out was told as the receiver's": (48, 683, 1209),
 }

@@ -13,7 +13,7 @@ from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.verdict import Cause, Finding
 
 #: Line of each group's call; "1" is of ranks 0 to 2, "2" of the same.
-LINES = {"1": 7, "2": 9}
+LINES = {"0": 11, "1": 7, "2": 9}
 STEP = ("1", "1", "2")
 
 
@@ -54,6 +54,12 @@ def test_alone_in_what_comes_next_a_rank_is_not_wrong() -> None:
 
 def test_alone_without_an_order_so_far_a_rank_is_not_wrong() -> None:
     assert findings([(*STEP, "2"), STEP, STEP], [0]) == []
+
+
+def test_alone_where_each_rank_has_an_order_of_its_own_a_rank_is_not_wrong() -> None:
+    steps = [("1", "2", "0"), ("2", "1", "0")]
+    mine, peers = [*steps[0], *steps[0], "2"], [*steps[1], *steps[1]]
+    assert findings([mine, peers, peers], [0]) == []
 
 
 def test_a_call_once_more_is_no_order_of_groups() -> None:
