@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.any_source import narrow_sources
-from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
+from hanglab.analyzer.graph.entry_order import (
+    message_crossed,
+    odd_place,
+    outvoted,
+    was_crossed_before,
+)
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves
 from hanglab.analyzer.graph.owed_operations import (
@@ -191,6 +196,8 @@ class _Builder:
             graph.cycles += strays
             graph.unmatched += [self._passed_over(one) for one in passed]
             graph.sinks += [self._sink(end, waits, everybody) for end in self._stopped_hosts]
+        if stopped is None and not (divergences or roots.ends or roots.cycles):
+            graph.cycles += self._crossed_messages(waits)
         alone = len(waits.by_rank) < 2  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(self._stopped_device(stopped, waits))
@@ -220,6 +227,27 @@ class _Builder:
             self._deciding_evidence(rank) for rank in sorted(ends | self._undecided)
         ]
         return graph
+
+    def _crossed_messages(self, waits: OpenOperations) -> list[Cycle]:
+        """A message and a collective that two ranks have put into opposite orders."""
+        crossed = message_crossed(waits, self._lookup)
+        if crossed is None:
+            return []
+        calls = [
+            self._call(rank, waiting.waiters[rank], waiting.group.group, full=True)
+            for rank, waiting in crossed.items()
+        ]
+        odd = odd_place(crossed, self._lookup)
+        return [
+            Cycle(
+                tuple(crossed),
+                tuple(calls),
+                p2p=False,
+                deviating=(odd,) if odd is not None else (),
+                candidates=tuple(sorted(crossed)),
+                streams=True,
+            )
+        ]
 
     def _stopped_device(self, stopped: StoppedDevice, waits: OpenOperations) -> Sink:
         """The rank whose device alone explains what everybody has issued and nobody finishes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,9 +10,11 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Int64
 from hanglab.analyzer.graph.roots import WaitCycle
+from hanglab.analyzer.graph.stopped_device import channel_rows, other_half
 from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS
-from hanglab.analyzer.graph.waits import OpenOperation
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.recorder.case.operations import op_of
 
 
 def was_crossed_before(cycle: WaitCycle, lookup: CallLookup) -> bool:
@@ -26,6 +29,88 @@ def was_crossed_before(cycle: WaitCycle, lookup: CallLookup) -> bool:
         if any(mine[seq] != theirs[seq] for seq in mine.keys() & theirs.keys()):
             return True
     return False
+
+
+def message_crossed(waits: OpenOperations, lookup: CallLookup) -> dict[int, OpenOperation] | None:
+    """Two ranks of whom one has put a message behind a collective, the other before it.
+
+    Each with what it waits in.  None where they did so before, and went on, or nobody did.
+    """
+    for rank in sorted(waits.by_rank):
+        for message in waits.first(rank):
+            if message.seq is not None or message.peer is None or not message.certain:
+                continue
+            peer, mine = message.peer, message.waiters[rank]
+            theirs = other_half(rank, mine, message, waits)
+            if theirs is None:
+                continue
+            for other in waits.first(peer):
+                ends = other.waiters.get(rank), other.waiters[peer]
+                if other.seq is None or ends[0] is None or other.absent or other.finished:
+                    continue
+                threads = {mine.thread, ends[0].thread}, {theirs.thread, ends[1].thread}
+                crossed = ends[0].order > mine.order and theirs.order > ends[1].order
+                if crossed and all(len(one) == 1 for one in threads):
+                    before, after = (
+                        _messages_before(one, rank, message, other, lookup) for one in (rank, peer)
+                    )
+                    if any(before[seq] != after[seq] for seq in before.keys() & after.keys()):
+                        continue  # It was harmless before, or one of them has left something out.
+                    return {rank: message, peer: other}
+    return None
+
+
+def odd_place(crossed: dict[int, OpenOperation], lookup: CallLookup) -> int | None:
+    """Of the two the one that enters the collective after another count of messages than all.
+
+    None unless all members have come to the one before it after equally many.
+    """
+    message, other = crossed.values()
+    members = other.group.members
+    if other.seq is None or len(members) > COMPARED_MEMBERS:
+        return None
+    lookup.prefetch(members)
+    counts = {rank: _all_messages_before(rank, message, other, lookup) for rank in members}
+    earlier = {count.get(other.seq - 1) for count in counts.values()}
+    if len(earlier) != 1 or earlier <= {None, 0}:
+        return None
+    now = Counter(count.get(other.seq) for count in counts.values())
+    odd = [rank for rank in crossed if now[counts[rank].get(other.seq)] == 1]
+    return odd[0] if len(odd) == 1 and len(now) == 2 and len(members) > 2 else None
+
+
+def _all_messages_before(
+    rank: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
+) -> dict[int, int]:
+    """For each number of a collective, how many messages of the other group came before it."""
+    entries = lookup.entries(rank)
+    if entries is None or int(entries.record_id[0]) != 0:
+        return {}
+    names = [group.name for group in entries.group_names]
+    of = [
+        np.isin(entries.group, [i for i, name in enumerate(names) if name == one.group.group.name])
+        for one in (message, other)
+    ]
+    messages, rows = np.flatnonzero(of[0] & entries.is_p2p), np.flatnonzero(of[1] & ~entries.is_p2p)
+    counts = np.searchsorted(messages, rows)
+    return dict(zip(entries.seq[rows].tolist(), counts.tolist(), strict=True))
+
+
+def _messages_before(
+    rank: int, waiter: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
+) -> dict[int, int]:
+    """For each other number of a collective, how many messages of the channel came before it."""
+    entries, pending = lookup.entries(rank), message.waiters[waiter]
+    if entries is None or other.seq is None:
+        return {}
+    op = op_of(pending.op)
+    messages = channel_rows(entries, pending, message, op.half if rank == waiter else op.other_half)
+    name = other.group.group.name
+    groups = [i for i, group in enumerate(entries.group_names) if group.name == name]
+    mine = np.isin(entries.group, groups) & ~entries.is_p2p & (entries.seq != other.seq)
+    rows = np.flatnonzero(mine)
+    counts = np.searchsorted(messages, rows)
+    return dict(zip(entries.seq[rows].tolist(), counts.tolist(), strict=True))
 
 
 def outvoted(cycle: WaitCycle, lookup: CallLookup) -> tuple[int, ...]:

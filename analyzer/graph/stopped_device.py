@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
 from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS, UNORDERED
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -106,11 +106,11 @@ def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Laun
                 launch.unknown |= any(theirs.index == ABSENT for _, theirs in met)
                 launch.meets.append([(o, p.order) for o, p in met if p.index != ABSENT])
             elif waiting.peer is not None and not (waiting.absent or waiting.finished):
-                other_half = _other_half(rank, pending, waiting, waits)
-                if other_half is None:
+                half = other_half(rank, pending, waiting, waits)
+                if half is None:
                     launch.unknown = True
                 else:
-                    launch.meets.append([(waiting.peer, other_half.order)])
+                    launch.meets.append([(waiting.peer, half.order)])
     if not begun:
         # Where no device is seen to have begun anything, times were perhaps not taken.
         for launch in found.values():
@@ -122,7 +122,7 @@ def _needs_all(waiting: OpenOperation) -> bool:
     return op_of(waiting.op).rootless
 
 
-def _other_half(
+def other_half(
     rank: int, pending: Pending, waiting: OpenOperation, waits: OpenOperations
 ) -> Pending | None:
     """The other half of a send or receive, where that is open, too."""
@@ -154,7 +154,7 @@ def meets_another_message(rank: int, waits: OpenOperations, lookup: CallLookup) 
         if waiting.finished:
             index = _index_of_finished(pending, waiting, lookup)
         else:
-            theirs = _other_half(rank, pending, waiting, waits)
+            theirs = other_half(rank, pending, waiting, waits)
             index = theirs.index if theirs is not None else ABSENT
         group = waiting.group.group
         other = lookup.at(waiting.peer, index, group, completed=bool(waiting.finished))
@@ -174,15 +174,22 @@ def _index_of_finished(pending: Pending, waiting: OpenOperation, lookup: CallLoo
     entries = lookup.entries(waiting.peer) if waiting.peer is not None else None
     if entries is None or not waiting.certain:
         return ABSENT
-    name, half = waiting.group.group.name, op_of(pending.op).other_half
+    rows = channel_rows(entries, pending, waiting, op_of(pending.op).other_half)
+    return int(rows[pending.position]) if pending.position < len(rows) else ABSENT
+
+
+def channel_rows(entries: Entries, pending: Pending, waiting: OpenOperation, half: str) -> Int64:
+    """Indices of a rank's sends, or receives, on the channel of a message."""
+    name = waiting.group.group.name
     groups = [i for i, one in enumerate(entries.group_names) if one.name == name]
     operations = [
         i for i, one in enumerate(entries.operations)
         if op_of(one.op).half == half and one.tag == pending.tag
         and (one.src, one.dst) == (pending.src, pending.dst)
     ]  # fmt: skip
-    rows = np.flatnonzero(np.isin(entries.group, groups) & np.isin(entries.operation, operations))
-    return int(rows[pending.position]) if pending.position < len(rows) else ABSENT
+    fits = np.isin(entries.group, groups) & np.isin(entries.operation, operations)
+    rows: Int64 = np.flatnonzero(fits)
+    return rows
 
 
 def _candidates(launches: dict[_Id, _Launch], by_rank: dict[int, list[_Launch]]) -> set[int] | None:

@@ -82,6 +82,8 @@ class Cycle:
     wrong_group: bool = False
     #: The deviating rank makes its last call once more, where its peers go on to theirs.
     repeated: bool = False
+    #: Streams of devices wait for each other in it, and no host need to.
+    streams: bool = False
 
 
 @dataclass

@@ -84,6 +84,11 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
         or (cause is Cause.GROUP_CREATION and facts.graph.name_conflicts)
     ):
         return proposal
+    if any(c.streams and set(finding.culprits) <= set(c.ranks) for c in facts.graph.cycles):
+        return _with_evidence(
+            proposal,
+            "This check was not possible: which streams wait for which no buffer tells.",
+        )
     try:
         return _Check(facts.graph, proposal).result()
     except NoProgram as reason:

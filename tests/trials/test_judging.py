@@ -24,6 +24,18 @@ MENDED = {
     "an order of the rank's own was told as an operation too many": (64011,),
     "splits that disagree accused members whose part was done": (64, 133, 134),
     "a send left out was told as the receiver's": (48, 683, 1209),
+    "a receive of another type than what was sent was told as a stopped device": (71985,),
+    "a root that collects, and lacks a part, was told as a stopped device": (71662,),
+    "an operation of gloo that peers have finished was told as a stopped device": (71734,),
+    "two ranks were told of whom most others keep the order of the one": (70395, 72048),
+    "a message and a collective in opposite orders are told from an omission": (
+        70462,
+        71199,
+        71404,
+        71608,
+        72231,
+    ),
+    "legal orders of the rank's own and a stopped device were told as orders crossed": (71261,),
 }
 FALSE_SEEDS = {seed: reason for reason, seeds in FALSE.items() for seed in seeds}
 
