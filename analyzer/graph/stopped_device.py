@@ -91,7 +91,10 @@ def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Laun
                 # On hosts operations of gloo overtake those of a device.
                 overtaken = pending.overtaken and rank not in gloo_beside
                 launch = _Launch(rank, pending.order, pending.started, pending.on_device, overtaken)
-                launch.unseen_before = merged.ranks[rank].history_truncated
+                summary = merged.ranks[rank]
+                # No status tells whether a send or receive that the ring dropped has finished.
+                dropped = not summary.whole and any(part.p2p for part in summary.parts)
+                launch.unseen_before = summary.history_truncated or dropped
                 found[rank, pending.order] = launch
                 begun |= pending.started is True
             if waiting.finished and (op_of(pending.op).sends or _needs_all(waiting)):
