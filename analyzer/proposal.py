@@ -112,7 +112,7 @@ def propose(
     cause: Cause,
     culprits: Sequence[int],
     *,
-    status: Status,
+    status: Status | None = None,
     confidence: float,
     summary: str,
     evidence: Sequence[Evidence] = (),
@@ -123,7 +123,13 @@ def propose(
     failure_on_record: bool = False,
     alternatives: Sequence[tuple[Cause, list[int], float]] = (),
 ) -> Proposal:
-    """A proposal whose victims are, unless said otherwise, all other ranks."""
+    """A proposal whose victims are, unless said otherwise, all other ranks.
+
+    Its status is then that of a job which the cause slows down or has brought to a stop.
+    """
+    if status is None:
+        stopped = Status.HUNG if facts.stuck else Status.FAILED
+        status = Status.SLOW if cause.status is Status.SLOW else stopped
     if victims is None:
         victims = facts.others(*culprits)
     return Proposal(

@@ -8,7 +8,7 @@ from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.resource_failures import failed_in_consequence
 from hanglab.analyzer.proposal import Proposal, propose
-from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
+from hanglab.analyzer.verdict import Cause, Evidence, Location
 from hanglab.analyzer.wording import name_line, name_ranks
 
 
@@ -39,7 +39,6 @@ def resource_proposal(
         cause,
         ranks,
         failure_on_record=True,
-        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=confidence,
         summary=f"{name_ranks(ranks).capitalize()} {what}{name_line(location)}; its peers "
         f"{'wait for it' if facts.stuck else 'failed because it was gone'}.",

@@ -107,7 +107,6 @@ def fabric_errors(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.FABRIC_STALLED,
         [],
         failure_on_record=True,
-        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=0.85,
         summary=f"What NCCL talks over gave rank {first}'s work back undone: {said[first]}",
         evidence=[Evidence("stderr", rank, line) for rank, line in sorted(said.items())],

@@ -15,10 +15,6 @@ from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
 
-def _status(facts: CaseFacts) -> Status:
-    return Status.HUNG if facts.stuck else Status.FAILED
-
-
 def _went_wrong(facts: CaseFacts) -> bool:
     return facts.stuck or any(view.failed for view in facts.ranks.values())
 
@@ -41,7 +37,6 @@ def gpu_messages(facts: CaseFacts) -> Iterator[Proposal]:
         known,
         # Whose GPU it is must be known to go before what is proved of ranks.
         failure_on_record=bool(known),
-        status=_status(facts),
         confidence=CONFIRMED if known else 0.6,
         summary=f"{where} met a fault of the GPU (Xid {events[0].number}): {events[0].line[:160]}",
         evidence=[
@@ -75,7 +70,6 @@ def ecc_errors(facts: CaseFacts) -> Iterator[Proposal]:
                 Cause.GPU_FAULT,
                 ranks,
                 failure_on_record=True,
-                status=_status(facts),
                 confidence=CONFIRMED,
                 summary=f"The GPU of {name_ranks(ranks)} has lost data: {words} (ECC).",
                 evidence=[Evidence("host", rank, words) for rank in ranks],

@@ -11,7 +11,7 @@ from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.resource_failures import text_of
 from hanglab.analyzer.proposal import Proposal, detector, propose
-from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.analyzer.wording import name_ranks
 
 _LOST = texts_of(Cause.STORE_LOST, Kind.CONSEQUENCE)
@@ -44,7 +44,6 @@ def store_lost(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.STORE_LOST,
         [keeper.rank],
         failure_on_record=True,
-        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=CONFIRMED,
         summary=f"Rank {keeper.rank} kept the store of the job and came to its end while "
         f"{name_ranks(ranks)} still needed it.",
@@ -74,7 +73,6 @@ def _keeper_child_ended(facts: CaseFacts, lost: list[Failure]) -> Iterator[Propo
         Cause.STORE_LOST,
         [keeper.rank],
         failure_on_record=True,
-        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=CONFIRMED - 0.05,
         summary=f"A process that rank {keeper.rank} had started kept the store of the job and was "
         f"ended ({how}) while {name_ranks(ranks)} still needed it.",

@@ -10,7 +10,7 @@ from hanglab.analyzer.facts.failures import Failure, failure_of, from_text, prin
 from hanglab.analyzer.facts.loader_waits import queue_words
 from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
 from hanglab.analyzer.proposal import Proposal, detector, propose
-from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.analyzer.wording import name_line, name_ranks
 
 
@@ -99,7 +99,6 @@ def ends_and_exceptions(facts: CaseFacts) -> Iterator[Proposal]:
             cause,
             ranks,
             failure_on_record=True,
-            status=Status.HUNG if facts.stuck else Status.FAILED,
             confidence=max(t.confidence for t in mine),
             summary=f"{name_ranks(ranks).capitalize()} {_SAID[cause]}: {first.detail}"
             f"{name_line(location)}{_effect_on_peers(facts, ranks)}.",

@@ -16,7 +16,7 @@ from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.error_texts import AT_BARRIER, MISSED_BARRIER
 from hanglab.analyzer.proposal import Proposal, detector, propose
-from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
+from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.operations import MONITORED_BARRIER
 from hanglab.recorder.case.progress_records import OperationCall
@@ -173,7 +173,6 @@ def _proposal(facts: CaseFacts, barrier: _Barrier, rank: int, victims: Sequence[
         cause,
         [rank],
         failure_on_record=True,
-        status=Status.HUNG if facts.stuck else Status.FAILED,
         # Ahead of what those say who merely gave up waiting.
         confidence=max(confidence, 0.98),
         summary=f"Rank {rank} never came to a monitored barrier{name_line(location)}: {words}; "

@@ -20,7 +20,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_re
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
-from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
+from hanglab.analyzer.verdict import Cause, Evidence, Location
 
 _ITEM_BYTES = {
     "Float": 4, "Double": 8, "Half": 2, "BFloat16": 2, "Byte": 1, "Char": 1, "Bool": 1,
@@ -57,7 +57,6 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
             facts,
             Cause.SIZE_MISMATCH,
             [rank],
-            status=Status.HUNG if facts.stuck else Status.FAILED,
             confidence=0.75,
             summary=f"Rank {rank} expected {expected} bytes where its peers send {received} in "
             f"{call.op} number {call.seq}: its tensor is smaller than theirs, and gloo aborted it.",
@@ -97,7 +96,6 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
         facts,
         Cause.COLLECTIVE_MISMATCH,
         [view.rank],
-        status=Status.HUNG if facts.stuck else Status.FAILED,
         confidence=0.6,
         summary=f"Rank {view.rank} was in {own.op} while its peers were in an operation of another "
         f"line: it expected {expected} bytes and received {received}, and gloo aborted it.",

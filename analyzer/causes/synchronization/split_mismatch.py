@@ -23,14 +23,13 @@ def split_lists(facts: CaseFacts) -> Iterator[Proposal]:
     at the first that did all the same."""
     found = first_disagreement(facts)
     if found is not None:
-        status = Status.HUNG if facts.stuck else Status.FAILED
-        yield _proposal(facts, found, status)
+        yield _proposal(facts, found)
     found = first_disagreement(facts, finished=True)
     if found is not None:
         yield _proposal(facts, found, Status.CORRUPT)
 
 
-def _proposal(facts: CaseFacts, found: Disagreement, status: Status) -> Proposal:
+def _proposal(facts: CaseFacts, found: Disagreement, status: Status | None = None) -> Proposal:
     calls, members, suspects = found.calls, found.members, found.suspects
     first = facts.ranks[suspects[0]]
     words = "; ".join(

@@ -91,3 +91,18 @@ def test_a_detector_of_what_is_ruled_out_does_not_look() -> None:
     for facts in (diverged, MOVES, STOOD):
         list(looks(facts))
     assert looked == [STOOD]
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause", "status"),
+    [
+        (STOOD, Cause.CRASH, Status.HUNG),
+        (FAILED, Cause.CRASH, Status.FAILED),
+        (FAILED, Cause.SIZE_MISMATCH, Status.FAILED),
+        (MOVES, Cause.SLOW_LINK, Status.SLOW),
+    ],
+)
+def test_a_status_is_that_of_the_job_unless_the_cause_slows_it(
+    facts: CaseFacts, cause: Cause, status: Status
+) -> None:
+    assert propose(facts, cause, [1], confidence=0.9, summary="It is.").finding.status is status
