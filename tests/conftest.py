@@ -10,6 +10,7 @@ import signal
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 import sharing
 from remains import Remains
@@ -18,6 +19,11 @@ from hanglab.harness.pytest_plugin.markers import skip_unless_able
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
+
+# One run tries what the next one tries, so that a change fails for what it changed.  Who looks for
+# new examples says `--hypothesis-profile default`.
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 _REMAINS = pytest.StashKey[Remains]()
 

@@ -589,21 +589,24 @@ def _begun(
 ) -> dict[int | tuple[int, bool, int], bool]:
     """By entry, and by group, kind and number for batches: the device has begun it.
 
-    {} without timing: no buffer tells of a beginning then.  Members of a batch keep their state,
-    so what closes it tells.
+    {} without timing: no buffer tells of a beginning then.  Members of a batch keep the state that
+    they were written with, so what closes it tells of all; but one that has begun has begun.
     """
     started = entries.state == State.STARTED
     if not started.any() and not (entries.started_ns > 0).any():
         return {}
     open_ = np.flatnonzero(started | (entries.state == State.SCHEDULED))
     found: dict[int | tuple[int, bool, int], bool] = {}
+    begun: dict[int | tuple[int, bool, int], bool] = {}
     for index in open_.tolist():
         kind = bool(p2p[index])
         counter = int(entries.p2p_seq[index]) if kind else int(entries.seq[index])
         found[index] = bool(started[index])
+        batch = int(part_index[index]), kind, counter
+        begun[batch] = begun.get(batch, False) or bool(started[index])
         if ends[index]:
-            found[int(part_index[index]), kind, counter] = bool(started[index])
-    return found
+            found[batch] = False
+    return {key: begun.get(key, value) for key, value in found.items()}
 
 
 def _read_channels(

@@ -25,6 +25,7 @@ MENDED = {
     "splits that disagree accused members whose part was done": (64, 133, 134),
     "a send left out was told as the receiver's": (48, 683, 1209),
     "a receive of another type than what was sent was told as a stopped device": (71985,),
+    "a launch behind a receive that the ring dropped was told as a stopped device": (90146,),
     "a root that collects, and lacks a part, was told as a stopped device": (71662,),
     "an operation of gloo that peers have finished was told as a stopped device": (71734,),
     "two ranks were told of whom most others keep the order of the one": (70395, 72048),

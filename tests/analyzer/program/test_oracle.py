@@ -39,6 +39,7 @@ def sure(findings: list[Finding]) -> set[int]:
     return {rank for f in findings if f.confidence > SURE for rank in f.culprits}
 
 
+@example(2085227)
 @given(SEEDS)
 @ROUNDS
 def test_one_fault_is_found_or_left_open(seed: int) -> None:
