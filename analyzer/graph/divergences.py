@@ -1,0 +1,140 @@
+"""Where members of a group do not do the same, and who of them deviates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Difference, Divergence
+from hanglab.analyzer.matching.divergence import find_divergences
+from hanglab.analyzer.matching.groups import GroupTable
+from hanglab.analyzer.matching.issue_order import find_rank_ahead
+from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.sequences import sequences_of
+from hanglab.analyzer.matching.signatures import difference
+from hanglab.recorder.case.operations import op_of
+
+
+def divergences_of(
+    merged: MergedSummaries, group_table: GroupTable, lookup: CallLookup
+) -> tuple[list[Divergence], dict[int, int], list[Divergence]]:
+    """Those that may hold somebody up, their numbers by group, and the silent ones."""
+    table = merged.table()
+    exchanging = {
+        group_table.places[rank, pending.part]
+        for rank, summary in merged.ranks.items()
+        for pending in summary.pending
+        if op_of(pending.op).splits
+    }
+    found: list[Divergence] = []
+    silent: list[Divergence] = []
+    places: dict[int, int] = {}
+    for place, group in enumerate(group_table.groups):
+        if group.doubtful or group.misnamed:
+            continue
+        sequences = sequences_of(merged, group, table)
+        stuck = any(progress.unfinished for progress in group.progress.values())
+        divergences = find_divergences(sequences, lookup, stuck=stuck)
+        silent += [one for one in divergences.silent if _proves_to_be_silent(merged, one)]
+        divergence = divergences.first
+        if divergence is None and stuck and place in exchanging:
+            divergence = find_size_mismatch(group, lookup)
+        if divergence is not None:
+            found.append(divergence)
+            places[place] = divergence.seq
+    return found, places, silent
+
+
+def _proves_to_be_silent(merged: MergedSummaries, divergence: Divergence) -> bool:
+    """False where gloo's own buffer alone tells: it calls finished what failed, too."""
+    numbered = {
+        rank: summary.parts
+        for rank in divergence.calls
+        if (summary := merged.ranks[rank]).silent_p2p
+    }
+    return all(
+        any(
+            part.name == divergence.group.name and part.base + part.length > divergence.seq + 1
+            for part in parts
+        )
+        for parts in numbered.values()
+    )
+
+
+def settle(
+    divergences: Sequence[Divergence],
+    silent: Sequence[Divergence],
+    group_table: GroupTable,
+    waits: OpenOperations,
+    lookup: CallLookup,
+) -> None:
+    """Name who deviates where other groups, or the rank's own order, tell."""
+    for divergence in divergences:
+        _settle_by_other_groups(divergence, group_table, waits)
+        if not divergence.deviating and len(divergence.candidates) == 2:
+            _settle_by_issue_order(divergence, lookup)
+    _settle_by_proved([*divergences, *silent])
+
+
+def _settle_by_issue_order(divergence: Divergence, lookup: CallLookup) -> None:
+    name, seq = divergence.group.name, divergence.seq
+    rank_ahead = find_rank_ahead(
+        {rank: lookup.index_of(rank, name, seq) for rank in divergence.candidates},
+        lookup,
+    )
+    if rank_ahead is not None:
+        divergence.deviating, divergence.candidates = (rank_ahead,), ()
+        # It jumped ahead in its own order: what it left out, its peer does.
+        divergence.skipped = divergence.difference in (
+            Difference.OPERATION,
+            Difference.CALL_SITE,
+        )
+
+
+def _settle_by_other_groups(
+    divergence: Divergence, group_table: GroupTable, waits: OpenOperations
+) -> None:
+    """Let the order of other groups decide where the group alone cannot.
+
+    A member that waits for a candidate in another operation, and has yet to come
+    here, does that operation first; the candidate came here first (or put it
+    behind, on its device).
+    """
+    if divergence.deviating:
+        return
+    group = next(g for g in group_table.groups if g.group == divergence.group)
+    late = {
+        rank
+        for rank, progress in group.progress.items()
+        if progress.has_entered(divergence.seq) is False
+    }
+    against = {
+        rank
+        for waiting in waits.operations.values()
+        if waiting.seq is not None and not late.isdisjoint(waiting.leaders)
+        for rank in (*waiting.absent, *waiting.behind)
+        if rank in divergence.calls
+    }
+    rest = [call for rank, call in divergence.calls.items() if rank not in against]
+    if divergence.unknown_calls and len(against) > len(rest):
+        return
+    if against and rest and all(difference(rest[0], c, sites=False) is None for c in rest):
+        divergence.deviating = tuple(sorted(against))
+        divergence.candidates = ()
+
+
+def _settle_by_proved(divergences: Sequence[Divergence]) -> None:
+    """Let a rank that is proved to deviate in one group be the one that does in another.
+
+    One wrong rank explains both; its only peer there need not be another.
+    """
+    proved = {rank for divergence in divergences for rank in divergence.deviating}
+    for divergence in divergences:
+        mine = proved.intersection(divergence.candidates)
+        if divergence.deviating or len(mine) != 1:
+            continue
+        rest = [call for rank, call in divergence.calls.items() if rank not in mine]
+        if rest and all(difference(rest[0], c, sites=False) is None for c in rest):
+            divergence.deviating, divergence.candidates = tuple(mine), ()

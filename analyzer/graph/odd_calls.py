@@ -1,0 +1,132 @@
+"""Single calls that explain waits without a ring: on a wrong group, one too many, mismatched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hanglab.analyzer.graph.added_operations import find_added_operations
+from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
+from hanglab.analyzer.graph.entry_order import message_crossed, odd_place
+from hanglab.analyzer.graph.p2p_counts import PassedMessage, find_passed
+from hanglab.analyzer.graph.roots import WaitRoots
+from hanglab.analyzer.graph.thresholds import FULL_RANKS
+from hanglab.analyzer.graph.wait_for_graph import Cycle, MismatchedMessage, Unmatched
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.graph.wrong_group import StrayCall, find_stray_calls
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Call, Divergence
+from hanglab.analyzer.matching.groups import ResolvedGroup
+from hanglab.analyzer.matching.message_mismatches import MessageMismatch
+
+
+def crossed_messages(waits: OpenOperations, shown: CallsOfRanks) -> list[Cycle]:
+    """A message and a collective that two ranks have put into opposite orders."""
+    crossed = message_crossed(waits, shown.lookup)
+    if crossed is None:
+        return []
+    calls = [
+        shown.call(rank, waiting.waiters[rank], waiting.group.group, full=True)
+        for rank, waiting in crossed.items()
+    ]
+    odd = odd_place(crossed, shown.lookup)
+    return [
+        Cycle(
+            tuple(crossed),
+            tuple(calls),
+            p2p=False,
+            deviating=(odd,) if odd is not None else (),
+            candidates=tuple(sorted(crossed)),
+            streams=True,
+        )
+    ]
+
+
+def mismatched_messages(
+    mismatches: list[MessageMismatch], lookup: CallLookup
+) -> list[MismatchedMessage]:
+    found = []
+    for one in mismatches[:FULL_RANKS]:
+        sent, taken = (
+            lookup.message(rank, one.group, channel, one.position) for rank, channel in one.ends
+        )
+        if sent is not None and taken is not None:
+            found.append(
+                MismatchedMessage(sent, taken, one.difference, one.deviating, one.finished)
+            )
+    return found
+
+
+def stray_calls(
+    divergences: list[Divergence],
+    waits: OpenOperations,
+    groups: Sequence[ResolvedGroup],
+    shown: CallsOfRanks,
+) -> list[Cycle]:
+    """Calls on the wrong group, which explain whatever waits in it, or where they lack."""
+    found: dict[int, StrayCall] = {}
+    for stray in find_stray_calls(waits, groups, shown.lookup):
+        found.setdefault(stray.rank, stray)
+    _explain([one for s in found.values() for one in (s.taken, s.usual)], waits)
+    cycles = []
+    for stray in found.values():
+        mine = shown.call(
+            stray.rank, stray.taken.waiters[stray.rank], stray.taken.group.group, full=True
+        )
+        theirs = [
+            shown.call(rank, pending, stray.usual.group.group, full=True)
+            for rank, pending in stray.usual.waiters.items()
+        ]
+        divergences[:] = [d for d in divergences if d.group != mine.group]
+        ranks = (stray.rank, *stray.usual.waiters)
+        cycles.append(
+            Cycle(
+                ranks,
+                (mine, *theirs),
+                False,
+                deviating=(stray.rank,),
+                candidates=ranks,
+                wrong_group=True,
+            )
+        )
+    return cycles
+
+
+def added_calls(waits: OpenOperations, shown: CallsOfRanks) -> list[Call]:
+    """Calls that one rank has too many, which explain who waits in that group."""
+    found = list(find_added_operations(waits, shown.lookup))
+    _explain(found, waits)
+    return [
+        shown.call(rank, pending, operation.group.group, full=True)
+        for operation in found
+        for rank, pending in operation.waiters.items()
+    ]
+
+
+def passed_messages(roots: WaitRoots, lookup: CallLookup) -> list[PassedMessage]:
+    """Messages whose peers are past them; such peers are no end of waits any more."""
+    found: list[PassedMessage] = []
+    for end in list(roots.ends):
+        if end.kind != "outside" or end.elsewhere or any(w.seq is not None for w in end.awaited):
+            continue
+        mine = [find_passed(waiting, lookup) for waiting in end.awaited]
+        passed = [one for one in mine if one is not None]
+        if len(passed) == len(mine):
+            roots.ends.remove(end)
+            found += passed
+    return found
+
+
+def passed_over(passed: PassedMessage, shown: CallsOfRanks) -> Unmatched:
+    waiting = passed.waiting
+    (rank, pending), *_ = waiting.waiters.items()
+    call = shown.call(rank, pending, waiting.group.group, full=True)
+    return Unmatched(call, None, () if passed.deviating is None else (passed.deviating,))
+
+
+def _explain(begins: Sequence[OpenOperation], waits: OpenOperations) -> None:
+    """Mark operations as explained, and those behind them in their groups."""
+    since = {begin.key[0]: begin.seq or 0 for begin in begins}
+    for operation in waits.operations.values():
+        place = operation.key[0]
+        if operation.seq is not None and operation.seq >= since.get(place, operation.seq + 1):
+            operation.explained = True

@@ -1,0 +1,204 @@
+"""Rings of ranks that wait for each other, and what made them."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
+from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
+from hanglab.analyzer.graph.message_counts import find_miscount
+from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves
+from hanglab.analyzer.graph.owed_operations import (
+    Owed,
+    host_that_stopped,
+    left_out_by_one,
+    owed_operations,
+    was_passed_before,
+)
+from hanglab.analyzer.graph.p2p_counts import posted_by_counts
+from hanglab.analyzer.graph.roots import WaitCycle, WaitEnd, WaitRoots
+from hanglab.analyzer.graph.thresholds import SMALL
+from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched
+from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.graph.wrong_group import find_wrong_group, repeats_call
+from hanglab.analyzer.graph.wrong_peer import find_wrong_peer
+from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
+
+
+class RingReader:
+    """Reads rings of waits: as deadlocks, or the work of one rank that did something else."""
+
+    def __init__(self, calls: CallsOfRanks) -> None:
+        self._calls = calls
+        self._lookup = calls.lookup
+        #: Ranks without evidence that may be what a ring of others waits for.
+        self.undecided: set[int] = set()
+        #: Ranks of rings that go on without what they seem to wait for, and did not.
+        self.stopped_hosts: list[WaitEnd] = []
+
+    def read(
+        self, roots: WaitRoots, important: set[int], waits: OpenOperations
+    ) -> tuple[list[Cycle], list[Unmatched]]:
+        """Cycles and unmatched halves; ranks to be shown in full are added to ``important``."""
+        cycles: list[Cycle] = []
+        unmatched: list[Unmatched] = []
+        for cycle in roots.cycles:
+            cycle.certain = cycle.certain or self._confirmed_by_counts(cycle)
+            ranks = tuple(cycle.places)
+            full = self._calls.small or len(ranks) <= SMALL
+            if full:
+                important.update(ranks)
+            calls = {}
+            for rank in ranks:
+                waiting = cycle.places[rank]
+                pending = waiting.waiters[rank]
+                calls[rank] = self._calls.call(rank, pending, waiting.group.group, full)
+            p2p = [waiting.seq is None for waiting in cycle.places.values()]
+            if not all(p2p) and any(w.behind and w.unknown for w in cycle.places.values()):
+                # Their orders differ, which may be harmless, as that of two threads is: the
+                # ranks of which nothing is known may be what all wait for.
+                self.undecided.update(r for w in cycle.places.values() for r in w.unknown)
+                continue
+            owed = owed_operations(cycle, self._lookup) if full and not cycle.knot else []
+            missing = find_mismatched_halves(cycle.places, self._lookup) if full else None
+            if missing is not None:
+                first, second = missing.ranks
+                by = () if missing.deviating is None else (missing.deviating,)
+                unmatched.append(Unmatched(calls[first], calls[second], by, missing=True))
+                continue
+            miscounted = self._miscounted(cycle, calls, waits) if full and any(p2p) else None
+            if miscounted is not None:
+                unmatched.append(miscounted)
+                if miscounted.likely and not cycle.knot:
+                    # Where the ranks stand in their loops may prove it.
+                    cycles.append(Cycle(ranks, tuple(calls.values()), all(p2p)))
+                continue
+            if cycle.knot:
+                if all(place.any_source for place in cycle.places.values()):
+                    cycles.append(Cycle(ranks, tuple(calls.values()), True))
+                else:
+                    self.undecided.update(ranks)
+                continue
+            left_out = left_out_by_one(owed, waits, self._lookup)
+            if left_out is not None:
+                unmatched.append(self._left_out(left_out, calls))
+                continue
+            stopped = host_that_stopped(owed)
+            if stopped is not None:
+                awaited = [w for w in waits.operations.values() if stopped in w.absent]
+                end = WaitEnd(stopped, awaited, "outside", elsewhere=True)
+                self.stopped_hosts.append(end)
+                important.add(stopped)
+                continue
+            unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)
+            if unsure:
+                # They may wait for what they have started, or do something else.
+                self.undecided.update(unsure)
+                continue
+            if full and not any(p2p) and was_crossed_before(cycle, self._lookup):
+                self.undecided.update(ranks)
+                continue
+            deviating: tuple[int, ...] = cycle.keys if len(cycle.keys) == 1 else ()
+            if full and not any(p2p):
+                deviating = deviating or outvoted(cycle, self._lookup)
+            if not deviating and not all(p2p):
+                rank_ahead = find_rank_ahead(
+                    {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys},
+                    self._lookup,
+                )
+                deviating = (rank_ahead,) if rank_ahead is not None else ()
+            wrong_group = None
+            if full and not any(p2p):
+                indices = {rank: cycle.places[rank].waiters[rank].index for rank in ranks}
+                wrong_group = find_wrong_group(calls, indices, self._lookup)
+            if wrong_group is not None and wrong_group.deviating is not None:
+                deviating = (wrong_group.deviating,)
+            misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
+            if misdirected is not None:
+                unmatched.append(misdirected)
+            cycles.append(
+                Cycle(
+                    ranks,
+                    tuple(calls.values()),
+                    all(p2p),
+                    deviating=deviating,
+                    candidates=tuple(sorted(cycle.keys or ranks)),
+                    certain=cycle.certain,
+                    wrong_group=wrong_group is not None,
+                    repeated=full
+                    and not any(p2p)
+                    and len(deviating) == 1
+                    and repeats_call(
+                        deviating[0],
+                        calls,
+                        cycle.places[deviating[0]].waiters[deviating[0]].index,
+                        self._lookup,
+                    ),
+                )
+            )
+            if any(p2p) and not all(p2p) and misdirected is None:
+                for rank in ranks:
+                    peer = cycle.places[rank].peer
+                    if peer not in calls or cycle.places[peer].seq is None:
+                        continue
+                    # In a longer ring the peer may be late because of others.
+                    if len(ranks) == 2 or deviating == (peer,):
+                        unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
+        return cycles, unmatched
+
+    def _confirmed_by_counts(self, cycle: WaitCycle) -> bool:
+        """True if counting again confirms what each rank of a ring lacks."""
+        for waiting in cycle.places.values():
+            if not waiting.certain:
+                posted = posted_by_counts(waiting, self._lookup)
+                if posted is None or posted != (not waiting.absent):
+                    return False
+        return True
+
+    def _misdirected(
+        self, cycle: WaitCycle, calls: dict[int, Call], waits: OpenOperations
+    ) -> Unmatched | None:
+        """The one send or receive of a ring that is not what its rank had to do, if any."""
+        wrong_peer = find_wrong_peer(cycle, waits, self._lookup)
+        if wrong_peer is not None:
+            peer = wrong_peer.waiting.peer
+            missed = tuple(
+                self._calls.call(rank, pending, waiting.group.group, full=True)
+                for waiting in wrong_peer.missed
+                for rank, pending in waiting.waiters.items()
+            )
+            instead = calls.get(peer) if peer is not None else None
+            return Unmatched(
+                calls[wrong_peer.rank],
+                instead,
+                (wrong_peer.rank,),
+                missed,
+                likely=not wrong_peer.sure,
+            )
+        indices = {rank: waiting.waiters[rank].index for rank, waiting in cycle.places.items()}
+        p2p = all(waiting.seq is None for waiting in cycle.places.values())
+        rank_ahead = find_rank_ahead(indices, self._lookup) if p2p else None
+        if rank_ahead is None:
+            return None
+        waiter = next(r for r, w in cycle.places.items() if rank_ahead in w.blockers(r))
+        if not jumps_over(
+            self._lookup.entries(rank_ahead),
+            indices[rank_ahead],
+            cycle.places[waiter].group.group.name,
+            cycle.places[waiter].waiters[waiter],
+        ):
+            return None
+        return Unmatched(calls[waiter], calls[rank_ahead], (rank_ahead,))
+
+    def _miscounted(
+        self, cycle: WaitCycle, calls: dict[int, Call], waits: OpenOperations
+    ) -> Unmatched | None:
+        """The message of a ring that one rank sent, or waits for, other than it used to."""
+        found = find_miscount(cycle.places, waits, self._lookup)
+        if found is None:
+            return None
+        return Unmatched(
+            calls[found.rank], calls[found.peer], (found.deviating,), likely=found.likely
+        )
+
+    def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
+        return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
