@@ -143,9 +143,10 @@ class _Builder:
             # Whatever those do of whom nothing is known, it holds its peers up.
             graph.sinks, graph.open = [], ()
         else:
-            graph.cycles, graph.unmatched = rings.read(roots, important, waits)
-            graph.cycles += strays
-            graph.unmatched += [passed_over(one, self._calls) for one in passed]
+            rings.read(roots, important, waits)
+            graph.cycles = [*rings.cycles, *strays]
+            passed_calls = [passed_over(one, self._calls) for one in passed]
+            graph.unmatched = [*rings.unmatched, *passed_calls]
             graph.sinks += [
                 sink_of(end, waits, everybody, self._calls) for end in rings.stopped_hosts
             ]

@@ -30,120 +30,128 @@ class RingReader:
     def __init__(self, calls: CallsOfRanks) -> None:
         self._calls = calls
         self._lookup = calls.lookup
+        self.cycles: list[Cycle] = []
+        self.unmatched: list[Unmatched] = []
         #: Ranks without evidence that may be what a ring of others waits for.
         self.undecided: set[int] = set()
         #: Ranks of rings that go on without what they seem to wait for, and did not.
         self.stopped_hosts: list[WaitEnd] = []
 
-    def read(
-        self, roots: WaitRoots, important: set[int], waits: OpenOperations
-    ) -> tuple[list[Cycle], list[Unmatched]]:
-        """Cycles and unmatched halves; ranks to be shown in full are added to ``important``."""
-        cycles: list[Cycle] = []
-        unmatched: list[Unmatched] = []
+    def read(self, roots: WaitRoots, important: set[int], waits: OpenOperations) -> None:
+        """Read all rings; ranks to be shown in full are added to ``important``."""
         for cycle in roots.cycles:
-            cycle.certain = cycle.certain or self._confirmed_by_counts(cycle)
-            ranks = tuple(cycle.places)
-            full = self._calls.small or len(ranks) <= SMALL
-            if full:
-                important.update(ranks)
-            calls = {}
-            for rank in ranks:
-                waiting = cycle.places[rank]
-                pending = waiting.waiters[rank]
-                calls[rank] = self._calls.call(rank, pending, waiting.group.group, full)
-            p2p = [waiting.seq is None for waiting in cycle.places.values()]
-            if not all(p2p) and any(w.behind and w.unknown for w in cycle.places.values()):
-                # Their orders differ, which may be harmless, as that of two threads is: the
-                # ranks of which nothing is known may be what all wait for.
-                self.undecided.update(r for w in cycle.places.values() for r in w.unknown)
-                continue
-            owed = owed_operations(cycle, self._lookup) if full and not cycle.knot else []
-            missing = find_mismatched_halves(cycle.places, self._lookup) if full else None
-            if missing is not None:
-                first, second = missing.ranks
-                by = () if missing.deviating is None else (missing.deviating,)
-                unmatched.append(Unmatched(calls[first], calls[second], by, missing=True))
-                continue
-            miscounted = self._miscounted(cycle, calls, waits) if full and any(p2p) else None
-            if miscounted is not None:
-                unmatched.append(miscounted)
-                if miscounted.likely and not cycle.knot:
-                    # Where the ranks stand in their loops may prove it.
-                    cycles.append(Cycle(ranks, tuple(calls.values()), all(p2p)))
-                continue
-            if cycle.knot:
-                if all(place.any_source for place in cycle.places.values()):
-                    cycles.append(Cycle(ranks, tuple(calls.values()), True))
-                else:
-                    self.undecided.update(ranks)
-                continue
-            left_out = left_out_by_one(owed, waits, self._lookup)
-            if left_out is not None:
-                unmatched.append(self._left_out(left_out, calls))
-                continue
-            stopped = host_that_stopped(owed)
-            if stopped is not None:
-                awaited = [w for w in waits.operations.values() if stopped in w.absent]
-                end = WaitEnd(stopped, awaited, "outside", elsewhere=True)
-                self.stopped_hosts.append(end)
-                important.add(stopped)
-                continue
-            unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)
-            if unsure:
-                # They may wait for what they have started, or do something else.
-                self.undecided.update(unsure)
-                continue
-            if full and not any(p2p) and was_crossed_before(cycle, self._lookup):
+            self._read_one(cycle, important, waits)
+
+    def _read_one(self, cycle: WaitCycle, important: set[int], waits: OpenOperations) -> None:
+        cycle.certain = cycle.certain or self._confirmed_by_counts(cycle)
+        ranks = tuple(cycle.places)
+        full = self._calls.small or len(ranks) <= SMALL
+        if full:
+            important.update(ranks)
+        calls = {}
+        for rank in ranks:
+            waiting = cycle.places[rank]
+            pending = waiting.waiters[rank]
+            calls[rank] = self._calls.call(rank, pending, waiting.group.group, full)
+        p2p = [waiting.seq is None for waiting in cycle.places.values()]
+        if not all(p2p) and any(w.behind and w.unknown for w in cycle.places.values()):
+            # Their orders differ, which may be harmless, as that of two threads is: the
+            # ranks of which nothing is known may be what all wait for.
+            self.undecided.update(r for w in cycle.places.values() for r in w.unknown)
+            return
+        owed = owed_operations(cycle, self._lookup) if full and not cycle.knot else []
+        missing = find_mismatched_halves(cycle.places, self._lookup) if full else None
+        if missing is not None:
+            first, second = missing.ranks
+            by = () if missing.deviating is None else (missing.deviating,)
+            self.unmatched.append(Unmatched(calls[first], calls[second], by, missing=True))
+            return
+        miscounted = self._miscounted(cycle, calls, waits) if full and any(p2p) else None
+        if miscounted is not None:
+            self.unmatched.append(miscounted)
+            if miscounted.likely and not cycle.knot:
+                # Where the ranks stand in their loops may prove it.
+                self.cycles.append(Cycle(ranks, tuple(calls.values()), all(p2p)))
+            return
+        if cycle.knot:
+            if all(place.any_source for place in cycle.places.values()):
+                self.cycles.append(Cycle(ranks, tuple(calls.values()), True))
+            else:
                 self.undecided.update(ranks)
-                continue
-            deviating: tuple[int, ...] = cycle.keys if len(cycle.keys) == 1 else ()
-            if full and not any(p2p):
-                deviating = deviating or outvoted(cycle, self._lookup)
-            if not deviating and not all(p2p):
-                rank_ahead = find_rank_ahead(
-                    {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys},
-                    self._lookup,
-                )
-                deviating = (rank_ahead,) if rank_ahead is not None else ()
-            wrong_group = None
-            if full and not any(p2p):
-                indices = {rank: cycle.places[rank].waiters[rank].index for rank in ranks}
-                wrong_group = find_wrong_group(calls, indices, self._lookup)
-            if wrong_group is not None and wrong_group.deviating is not None:
-                deviating = (wrong_group.deviating,)
-            misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
-            if misdirected is not None:
-                unmatched.append(misdirected)
-            cycles.append(
-                Cycle(
-                    ranks,
-                    tuple(calls.values()),
-                    all(p2p),
-                    deviating=deviating,
-                    candidates=tuple(sorted(cycle.keys or ranks)),
-                    certain=cycle.certain,
-                    wrong_group=wrong_group is not None,
-                    repeated=full
-                    and not any(p2p)
-                    and len(deviating) == 1
-                    and repeats_call(
-                        deviating[0],
-                        calls,
-                        cycle.places[deviating[0]].waiters[deviating[0]].index,
-                        self._lookup,
-                    ),
-                )
+            return
+        left_out = left_out_by_one(owed, waits, self._lookup)
+        if left_out is not None:
+            self.unmatched.append(self._left_out(left_out, calls))
+            return
+        stopped = host_that_stopped(owed)
+        if stopped is not None:
+            awaited = [w for w in waits.operations.values() if stopped in w.absent]
+            end = WaitEnd(stopped, awaited, "outside", elsewhere=True)
+            self.stopped_hosts.append(end)
+            important.add(stopped)
+            return
+        unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)
+        if unsure:
+            # They may wait for what they have started, or do something else.
+            self.undecided.update(unsure)
+            return
+        if full and not any(p2p) and was_crossed_before(cycle, self._lookup):
+            self.undecided.update(ranks)
+            return
+        self._enter_cycle(cycle, calls, full, waits)
+
+    def _enter_cycle(
+        self, cycle: WaitCycle, calls: dict[int, Call], full: bool, waits: OpenOperations
+    ) -> None:
+        """Enter a ring that holds its ranks up, and who of them deviates."""
+        ranks = tuple(cycle.places)
+        p2p = [waiting.seq is None for waiting in cycle.places.values()]
+        deviating: tuple[int, ...] = cycle.keys if len(cycle.keys) == 1 else ()
+        if full and not any(p2p):
+            deviating = deviating or outvoted(cycle, self._lookup)
+        if not deviating and not all(p2p):
+            rank_ahead = find_rank_ahead(
+                {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys},
+                self._lookup,
             )
-            if any(p2p) and not all(p2p) and misdirected is None:
-                for rank in ranks:
-                    peer = cycle.places[rank].peer
-                    if peer not in calls or cycle.places[peer].seq is None:
-                        continue
-                    # In a longer ring the peer may be late because of others.
-                    if len(ranks) == 2 or deviating == (peer,):
-                        unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
-        return cycles, unmatched
+            deviating = (rank_ahead,) if rank_ahead is not None else ()
+        wrong_group = None
+        if full and not any(p2p):
+            indices = {rank: cycle.places[rank].waiters[rank].index for rank in ranks}
+            wrong_group = find_wrong_group(calls, indices, self._lookup)
+        if wrong_group is not None and wrong_group.deviating is not None:
+            deviating = (wrong_group.deviating,)
+        misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
+        if misdirected is not None:
+            self.unmatched.append(misdirected)
+        self.cycles.append(
+            Cycle(
+                ranks,
+                tuple(calls.values()),
+                all(p2p),
+                deviating=deviating,
+                candidates=tuple(sorted(cycle.keys or ranks)),
+                certain=cycle.certain,
+                wrong_group=wrong_group is not None,
+                repeated=full
+                and not any(p2p)
+                and len(deviating) == 1
+                and repeats_call(
+                    deviating[0],
+                    calls,
+                    cycle.places[deviating[0]].waiters[deviating[0]].index,
+                    self._lookup,
+                ),
+            )
+        )
+        if any(p2p) and not all(p2p) and misdirected is None:
+            for rank in ranks:
+                peer = cycle.places[rank].peer
+                if peer not in calls or cycle.places[peer].seq is None:
+                    continue
+                # In a longer ring the peer may be late because of others.
+                if len(ranks) == 2 or deviating == (peer,):
+                    self.unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
 
     def _confirmed_by_counts(self, cycle: WaitCycle) -> bool:
         """True if counting again confirms what each rank of a ring lacks."""
