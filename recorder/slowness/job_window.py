@@ -24,6 +24,7 @@ from hanglab.recorder.slowness.thresholds import (
     CLEAR_TENTHS,
     COLD_CACHE_FACTOR,
     CROWDED_SHARE,
+    FAINTLY_LATE,
     FEWEST_IN_JOB,
     HARDLY_DELAYED,
     INTERRUPTED_WORK,
@@ -256,7 +257,10 @@ class JobWindow:
         if slower_throughout(self.sections, rank, 1 + THROUGHOUT * (factor - 1)):
             return False
         if factor >= CLEAR_FACTOR:
-            late = self.is_late(rank) or self.is_late_without_delay(rank)
+            # Work that shows all through proves itself; the lateness that it makes is noisier, as
+            # that of a few long stretches among many short ones.
+            certainty = FAINTLY_LATE if tenths >= ALL_TENTHS else LIKELY_LATE
+            late = self.is_late(rank, certainty) or self.is_late_without_delay(rank)
             return tenths >= CLEAR_TENTHS and late
         delay = self.run_queue_delay_ns(rank)
         if tenths < ALL_TENTHS or delay > MOSTLY_DELAYED * excess:
@@ -267,7 +271,7 @@ class JobWindow:
                 and self.is_late(rank, CERTAIN)
                 and delay <= HARDLY_DELAYED * excess
             )
-        late = self.is_late(rank, 0.5, LOSS_SHARE / 2) or self.is_late_without_delay(rank)
+        late = self.is_late(rank, FAINTLY_LATE, LOSS_SHARE / 2) or self.is_late_without_delay(rank)
         return late and longer(self.sections, rank)
 
     def _served_ns(self, rank: int) -> float:

@@ -62,6 +62,10 @@ CERTAIN = 4.0
 #: next one, which excuses and does not accuse: with 2.0, 19 of 1,187 slow ranks of
 #: simulated jobs are missed.
 LIKELY_LATE = 1.5
+#: The same where processor time shows the reason all through the window.  With ``LIKELY_LATE`` 3 of
+#: 14 ranks that compute twice as long, in every tenth step, are missed (1.3 to 3.8); the processor
+#: time of identical ranks differs by 1.17 at the most in 48 windows, and 1.5 is asked for.
+FAINTLY_LATE = 0.5
 #: The same from which on a peer of a slow rank counts as slowed down, too: it then excuses it.
 LIKELY_SLOWED = 2.0
 #: Entries that say something about a median, and about a mean or the quickest fifth.

@@ -59,7 +59,7 @@ def test_a_rank_that_is_late_and_computes_more() -> None:
     [
         replace(LATE, excess_ns=0.15e9),  # 0.075 of the time
         replace(LATE, late_ns=int(0.08e9)),  # its peers lose half of what they must
-        replace(LATE, certainty=1.4),
+        replace(LATE, certainty=0.4),
         replace(LATE, compared=11),
         replace(LATE, longest_ns=int(0.8e9)),  # once
     ],
@@ -72,6 +72,15 @@ def test_who_is_not_late_enough_is_not_accused(late: Lateness) -> None:
 def test_processor_time_beyond_what_cold_caches_explain(cpu: float, found: list[int]) -> None:
     """0.08 of the time and 1.2 times the peers' where no section tells."""
     assert accused(job(cpu=cpu, usual=1.0)) == found
+
+
+def test_work_that_shows_all_through_needs_little_proof_of_lateness() -> None:
+    """Seen: every tenth step takes ten times as long, so that the mean lateness is noisy."""
+    noisy = replace(LATE, certainty=1.3)
+    assert accused(job(noisy)) == [2]
+    parts = [0.3e9] * 4 + [0.06e9] * 6
+    assert accused(job(noisy, cpu_parts=parts)) == []
+    assert accused(job(LATE, cpu_parts=parts)) == [2]
 
 
 def test_a_rank_that_its_machine_delays_is_not_accused() -> None:

@@ -37,4 +37,5 @@ def tell(fit, rank, steps, watch):
         "slow": sorted(one.rank for one in watch.stragglers),
     }
     # One write, as the ranks share the pipe.
-    os.write(1, f"TOLD {json.dumps(line)}\n".encode())
+    # Whatever else writes to that pipe may stand in the middle of a line: a progress bar does.
+    os.write(1, f"\nTOLD {json.dumps(line)}\n".encode())
