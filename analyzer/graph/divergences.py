@@ -1,4 +1,4 @@
-"""Where members of a group do not do the same, and who of them deviates."""
+"""Divergences of a job: members of a group that do not do the same, and who of them deviates."""
 
 from __future__ import annotations
 
