@@ -123,6 +123,11 @@ class _Builder:
             empty=group_table.empty,
             silent_p2p=group_table.silent_p2p,
             name_conflicts=group_table.name_conflicts,
+            idle=frozenset(
+                rank
+                for rank, summary in merged.ranks.items()
+                if rank not in waits.by_rank and summary.informative and not may_hide(summary)
+            ),
             idle_s=_idle_s(merged),
             incomplete=any(map(_lacks_somebody, group_table.groups))
             or any(map(may_hide, merged.ranks.values())),

@@ -17,10 +17,26 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
     if not sinks or graph.open or any(sink.hidden for sink in sinks):
         return []
     culprits = [sink.rank for sink in sinks]
-    if len(culprits) > len(_victims(graph, culprits)):
-        # Few wait for many: those who wait may have done too much.
+    victims = set(_victims(graph, culprits))
+    if _idle_peers(graph, culprits, victims) or len(culprits) > len(victims):
+        # Few wait, and those for whom they wait stand where all others do: those who wait may have
+        # done too much.
         return []
     return [_finding(graph, sinks)]
+
+
+def _idle_peers(graph: WaitForGraph, culprits: list[int], victims: set[int]) -> set[int]:
+    """Ranks of the culprits' groups that have nothing unfinished either, and wait for nobody.
+
+    Had a culprit stopped by itself, they would have come to wait for it, or have come to the end.
+    """
+    shared = {
+        rank
+        for group in graph.groups
+        if not set(culprits).isdisjoint(group.members)
+        for rank in group.members
+    }
+    return shared.intersection(graph.idle) - victims - set(culprits) - graph.silent_p2p
 
 
 def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
