@@ -194,12 +194,14 @@ def test_a_link_of_half_a_megabyte_a_second_is_slow(
 ) -> None:
     if shutil.which("tc") is None:
         pytest.skip("needs tc, of Debian's iproute2")
+    # Before the job: what a quick link carries first, while a crowded machine sets the limit, would
+    # be most of all that is carried.
+    for pid, end in zip(namespaces, "ab", strict=True):
+        in_namespace(
+            pid, "tc", "qdisc", "add", "dev", device(end), "root", "tbf",
+            "rate", "4mbit", "burst", "16kb", "latency", "300ms",
+        )  # fmt: skip
     with running(tmp_path, namespaces, 20_000) as started:
-        for pid, end in zip(namespaces, "ab", strict=True):
-            in_namespace(
-                pid, "tc", "qdisc", "add", "dev", device(end), "root", "tbf",
-                "rate", "4mbit", "burst", "16kb", "latency", "300ms",
-            )  # fmt: skip
         time.sleep(5)  # what is measured is a rate
         started.tell(b'{"command": "capture", "kind": "request"}')
         started.wait_event("captured")
