@@ -109,17 +109,21 @@ class Trial:
         """Ranks without an open operation to see, where some operations are not to be seen.
 
         Who waits for whom there is known to the program alone, which nobody has who analyzes.
+        If the culprit is such a rank, whoever makes such operations may have left out the other
+        half of one that the culprit is in.
         """
-        program, found = self.program, set()
+        program, found, hiding = self.program, set(), set()
         for rank, mine in enumerate(self.play.operations):
             seen = [o for o in mine if is_visible(program, issues_of(o.step)[0], self.loss)]
             hidden = any(
                 not is_visible(program, issue, self.loss)
                 for steps in program.ranks[rank] for step in steps for issue in issues_of(step)
             )  # fmt: skip
+            if hidden:
+                hiding.add(rank)
             if hidden and all(o.done < inf for o in seen):
                 found.add(rank)
-        return frozenset(found) - self.culprits
+        return frozenset(hiding if found & self.culprits else found) - self.culprits
 
     @property
     def decidable(self) -> bool:
