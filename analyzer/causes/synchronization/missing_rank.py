@@ -18,11 +18,23 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         return []
     culprits = [sink.rank for sink in sinks]
     victims = set(_victims(graph, culprits))
-    if _idle_peers(graph, culprits, victims) or len(culprits) > len(victims):
+    doubtful = [sink.rank for sink in sinks if not _most_entered(graph, sink)]
+    if _idle_peers(graph, doubtful, victims) or len(culprits) > len(victims):
         # Few wait, and those for whom they wait stand where all others do: those who wait may have
         # done too much.
         return []
     return [_finding(graph, sinks)]
+
+
+def _most_entered(graph: WaitForGraph, sink: Sink) -> bool:
+    """Several wait in what the sink has not entered, and more than have not."""
+    call = sink.awaited
+    there = [
+        wait
+        for wait in graph.waits
+        if call.seq is not None and (wait.call.group, wait.call.seq) == (call.group, call.seq)
+    ]
+    return len(there) > max(1, len({rank for wait in there for rank in wait.on}))
 
 
 def _idle_peers(graph: WaitForGraph, culprits: list[int], victims: set[int]) -> set[int]:
