@@ -52,8 +52,11 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
         words = f"whether {name_ranks(unknown)} came cannot be told without more evidence"
     elif known:
         words = (
-            f"{name_ranks(known)} {'has' if len(known) == 1 else 'have'} not entered what they are "
-            "waited for in, and are more than those who wait: who of them is wrong is open"
+            f"{name_ranks(known)} have not entered it, and so few wait for so many that who of "
+            "them is wrong is open"
+            if len(known) > 1
+            else f"{name_ranks(known)} has not entered it, and others that have nothing open "
+            "either wait for nobody: who of them is wrong is open"
         )
     elif graph.stalled:
         words = "everybody has entered it and nobody finished"
@@ -69,8 +72,12 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
         victims=waiting,
         confidence=0.0,
         summary=(
-            f"{name_ranks(waiting).capitalize()} wait, the first in {name_call(first)}; {words}."
+            f"{name_ranks(waiting).capitalize()} {_waits(waiting)} {name_call(first)}; {words}."
         ),
         evidence=evidence,
         advice="Get " + ", ".join(graph.would_decide) + "." if graph.would_decide else "",
     )
+
+
+def _waits(ranks: list[int]) -> str:
+    return "waits in" if len(ranks) == 1 else "wait, the first in"

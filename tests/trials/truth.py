@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from math import inf
 from random import Random
 
@@ -100,8 +100,10 @@ class Trial:
     @cached_property
     def rivals(self) -> frozenset[int]:
         """Ranks besides the culprits that would leave the same dumps by a fault of their own."""
-        if not self.faults or self._told_by_its_ring():
+        if not self.faults:
             return frozenset()
+        if self._told_by_its_ring():
+            return self._stopped_together()
         others = set(range(self.program.size)) - self.culprits
         return self._out_of_sight() | {rank for rank in others if self._explained_by(rank)}
 
@@ -124,6 +126,36 @@ class Trial:
             if hidden and all(o.done < inf for o in seen):
                 found.add(rank)
         return frozenset(hiding if found & self.culprits else found) - self.culprits
+
+    def _stopped_together(self) -> frozenset[int]:
+        """Ranks that have not come to what a culprit alone waits in, where they are several.
+
+        Hosts stop together for one reason (a file system, a lock, the end of their data), and
+        then whoever was spared waits alone.  Not if it had gone on otherwise from there before.
+        """
+        waits = [o for mine in self.play.operations for o in mine if o.done == inf]
+        if len({o.rank for o in waits}) != 1 or waits[0].rank not in self.culprits:
+            return frozenset()
+        first = waits[0]
+        absent = {
+            member for member in self.program.groups[first.group].members
+            if self._issued(member, first.group) < self._issued(first.rank, first.group, first)
+        }  # fmt: skip
+        if issues_of(first.step)[0].peer is not None or len(absent) < 2 or self._unlike(first):
+            return frozenset()
+        return frozenset(absent)
+
+    def _issued(self, rank: int, group: str, until: Played | None = None) -> int:
+        """Operations of the group that the rank has issued, the last of them ``until``."""
+        last = until.number if until is not None else inf
+        return sum(o.group == group and o.number <= last for o in self.play.operations[rank])
+
+    def _unlike(self, played: Played) -> bool:
+        """The rank went on otherwise from the operation before it each time that it was there."""
+        mine = [o for o in self.play.operations[played.rank] if o.thread == played.thread]
+        seen = [self._seen(o.step) for o in mine[: mine.index(played) + 1]]
+        after = [then for one, then in pairwise(seen[:-1]) if one == seen[-2]] if seen[1:] else []
+        return bool(after) and seen[-1] not in after
 
     @property
     def decidable(self) -> bool:
