@@ -55,8 +55,8 @@ def open_finding(graph: WaitForGraph) -> Finding | None:
             f"{name_ranks(known)} have not entered it, and so few wait for so many that who of "
             "them is wrong is open"
             if len(known) > 1
-            else f"{name_ranks(known)} has not entered it, and others that have nothing open "
-            "either wait for nobody: who of them is wrong is open"
+            else f"{name_ranks(known)} has not entered it, but others have nothing open "
+            "either and wait for nobody, so who is wrong is open"
         )
     elif graph.stalled:
         words = "everybody has entered it and nobody finished"
