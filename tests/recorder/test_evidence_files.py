@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Exit, JobRecord, Python
 from hanglab.recorder.case.text_kinds import DataPath, Public
 from hanglab.recorder.case.writer import write, write_bytes, write_manifest
-from tools.case_format import PAGE, with_listing
+from tools.case_format import PAGE, named_patterns, with_listing, with_new_files
 
 
 class Lock(msgspec.Struct):
@@ -231,11 +230,25 @@ def test_the_documentation_lists_the_table() -> None:
     assert page == with_listing(page), "run python -m tools.case_format"
 
 
+def test_a_new_file_is_explained_by_its_record() -> None:
+    """Of a page that lacks a file, its line and its section are written; all else stays."""
+    page = PAGE.read_text()
+    assert with_new_files(page) == page
+    before, _, rest = page.partition("\n## file_locks.jsonl")
+    lacking = f"{before}{rest[rest.index('## descriptor_waits') - 1 :]}"
+    lacking = lacking.replace("`file_locks.jsonl`, ", "")
+    written = with_new_files(lacking)
+    assert "| `file_locks.jsonl` | agent | at the capture |\n" in written
+    section = written.split("\n## file_locks.jsonl\n")[1]
+    assert "a lock of a file that a process of the rank waits for" in section
+    assert "| `kind` | FLOCK, POSIX or LEASE |\n" in section
+    assert all(f"`{key}`" in section for key in ("pid", "file", "holder", "holder_rank"))
+    assert with_new_files(written) == written
+
+
 def test_the_documentation_says_of_each_file_who_writes_it() -> None:
     """Of each row, and of nothing else; what is made at the capture is said to be."""
-    table = PAGE.read_text().split("| file | written by | when |\n|---|---|---|\n")[1]
-    lines = [line.strip("| ").split(" | ") for line in table.split("\n\n")[0].splitlines()]
-    said = {pattern: line for line in lines for pattern in re.findall(r"`([^`]+)`", line[0])}
+    said = named_patterns(PAGE.read_text())
     rows = files.evidence_files()
     names = {name for row in rows for name in row.names} | {folders.MANIFEST}
     assert [p for p in said if not fnmatch.filter(names, p)] == [], "what is no file of a Case"
