@@ -18,6 +18,7 @@ from hanglab.analyzer.facts.thresholds import CHECKED_BYTES
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
 from hanglab.analyzer.flight_recorder import DumpError, load_many
 from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.flight_recorder.discovery import cases_below
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.graph.dump_folder import WorldGraph, wait_for_graphs_of_folder
 from hanglab.analyzer.verdict import Inputs, Unusable
@@ -308,4 +309,11 @@ def gather_worlds(path: Path) -> list[CaseFacts]:
     if "case" in names and (path / "case" / "hosts").is_dir():
         # the folder of a run: the Case lies inside
         return [from_case(path / "case")]
+    cases = cases_below(path)
+    if cases:
+        holds = "a Case" if len(cases) == 1 else f"{len(cases)} Cases"
+        raise InputError(
+            f"{path} holds {holds} and is none itself.",
+            f"Give one, such as {cases[0]}, or a folder with dumps alone.",
+        )
     return from_folder(path)

@@ -12,6 +12,8 @@ from pathlib import Path
 #: Folders below the given one that are entered, and files that are looked at.
 MAX_DEPTH = 8
 MAX_FILES = 200_000
+#: Folders that are looked through for Cases.
+MAX_FOLDERS = 10_000
 
 _SUFFIXES = (".pickle", ".pkl", ".json", ".bin", ".pt", ".dump", ".dmp", ".trace", ".txt")
 _NAMED = re.compile(r"rank[^0-9A-Za-z]{0,2}(\d{1,7})(?!\d)", re.IGNORECASE)
@@ -107,6 +109,26 @@ def find_candidates(folder: Path) -> Iterator[Candidate]:
                 seen.add(identity)
                 folders.append((Path(entry.path), f"{name}/", depth + 1))
         pending.extend(reversed(folders))
+
+
+def cases_below(folder: Path) -> list[Path]:
+    """Folders of Cases below ``folder``, in the order of their names, links not followed."""
+    found = []
+    pending = [(folder, 0)]
+    looked_at = 0
+    while pending and looked_at < MAX_FOLDERS:
+        current, depth = pending.pop()
+        looked_at += 1
+        try:
+            entries = sorted(os.scandir(current), key=lambda entry: entry.name, reverse=True)
+        except OSError:
+            continue
+        folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+        if {"manifest.json", "hosts"} <= {entry.name for entry in entries}:
+            found.append(current)
+        elif depth < MAX_DEPTH:
+            pending += [(Path(entry.path), depth + 1) for entry in folders]
+    return found
 
 
 def read_regular(path: Path, limit: int) -> bytes:

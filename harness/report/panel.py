@@ -14,6 +14,8 @@ from hanglab.harness.jobs.outcome import describe
 
 #: Width where the output is no terminal, so that tables in logs keep their columns.
 PLAIN_WIDTH = 150
+#: Files that were of no use, as many as leave the evidence on the same screen.
+SHOWN_FILES = 8
 
 _STATUS_STYLE = {
     Status.HUNG: "red",
@@ -71,8 +73,11 @@ def verdict_panel(verdict: Verdict) -> Panel:
         fact("also", f"{describe(further)}: {further.summary}")
     for wanted in verdict.inputs.would_decide:
         fact("would decide", wanted)
-    for unusable in verdict.inputs.unusable:
+    for unusable in verdict.inputs.unusable[:SHOWN_FILES]:
         fact("not usable", f"{unusable.file}: {unusable.reason}")
+    more = len(verdict.inputs.unusable) - SHOWN_FILES
+    if more > 0:
+        fact("", f"and {more} more; --json lists them")
     parts: list[Text | Table] = [Text(verdict.summary or verdict.status.value), Text(), facts]
     if verdict.evidence:
         seen = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

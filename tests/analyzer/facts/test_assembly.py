@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hanglab.analyzer.engine import conclude
-from hanglab.analyzer.facts.assembly import from_case
+from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.facts.assembly import from_case, gather_worlds
 from hanglab.analyzer.facts.host import HostView
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
@@ -22,7 +23,7 @@ from hanglab.recorder.case.records import (
     RankProcess,
     Trigger,
 )
-from hanglab.recorder.case.writer import write
+from hanglab.recorder.case.writer import write, write_manifest
 from hanglab.recorder.rank.progress_file import ProgressFile
 
 CAPTURED = Clock(5_000, 5_000)
@@ -36,6 +37,18 @@ def rank(tmp_path: Path) -> Path:
     write(folder, files.PROCESS, RankProcess(7, 0, 1, start, Python("3.11")))
     write(tmp_path, files.JOB, JobRecord(1, start, 1.5, Trigger("no_progress", CAPTURED, 2.0)))
     return folder
+
+
+@pytest.mark.parametrize("below", ["one", "latest/hang/fault/0/case"])
+def test_a_folder_of_cases_is_no_folder_of_dumps(tmp_path: Path, below: str) -> None:
+    """Its dumps would be judged, and all else that the Cases hold be left out."""
+    folder = folders.make_private(folders.rank_folder(tmp_path / below, "host", 0))
+    write(folder, files.EXIT, Exit(CAPTURED, code=0))
+    write_manifest(tmp_path / below, "test")
+    with pytest.raises(InputError, match="holds a Case and is none itself") as caught:
+        gather_worlds(tmp_path)
+    assert str(tmp_path / below) in caught.value.advice
+    assert gather_worlds(tmp_path / below)[0].case is not None
 
 
 def view_of(rank: Path):  # type: ignore[no-untyped-def]

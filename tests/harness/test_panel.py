@@ -1,0 +1,24 @@
+"""Verdicts as people see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hanglab.analyzer.verdict import Inputs, Status, Unusable, Verdict
+from hanglab.harness.report.panel import SHOWN_FILES, make_console, verdict_panel
+
+
+def test_files_of_no_use_leave_the_evidence_on_the_screen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A folder with a job's output beside its dumps holds hundreds of them."""
+    inputs = Inputs(unusable=[Unusable(f"file{n}", "not a dump: text") for n in range(300)])
+    verdict = Verdict(Status.INCONCLUSIVE, summary="Nothing is known.", inputs=inputs)
+    make_console().print(verdict_panel(verdict))
+    shown = capsys.readouterr().out
+    assert shown.count("not a dump") == SHOWN_FILES
+    assert f"and {300 - SHOWN_FILES} more; --json lists them" in shown
+    assert len(shown.splitlines()) < 20
+    inputs.unusable = inputs.unusable[:SHOWN_FILES]
+    make_console().print(verdict_panel(verdict))
+    assert "more" not in capsys.readouterr().out
