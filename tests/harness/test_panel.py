@@ -13,7 +13,7 @@ def test_files_of_no_use_leave_the_evidence_on_the_screen(
 ) -> None:
     """A folder with a job's output beside its dumps holds hundreds of them."""
     inputs = Inputs(unusable=[Unusable(f"file{n}", "not a dump: text") for n in range(300)])
-    verdict = Verdict(Status.INCONCLUSIVE, summary="Nothing is known.", inputs=inputs)
+    verdict = Verdict(status=Status.INCONCLUSIVE, summary="Nothing is known.", inputs=inputs)
     make_console().print(verdict_panel(verdict))
     shown = capsys.readouterr().out
     assert shown.count("not a dump") == SHOWN_FILES
