@@ -1,4 +1,4 @@
-"""What ``docs/case-format.md`` takes from the table of evidence files and from their records.
+"""Parts of ``docs/case-format.md`` that follow from the table of evidence files and its records.
 
 ``python -m tools.case_format`` writes the list of files anew, and for a file that the page lacks
 yet a line on who writes it and a section with its keys, out of the docstring and the comments of
@@ -109,7 +109,7 @@ def with_new_files(page: str) -> str:
 
 
 def _writer(file: EvidenceFile[Any]) -> tuple[str, str]:
-    """Who writes a file, and when, by its row."""
+    """The writer of a file and the time of that, by the file's row."""
     if file.of_capture:
         return "agent", "at the capture"
     if file.snapshot:
