@@ -145,7 +145,7 @@ def run_job(request: SupervisionRequest) -> None:
 
 def _spawn(command: list[str], environment: dict[str, str], log_dir: Path) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    return os.posix_spawn(
+    return os.posix_spawnp(
         command[0],
         command,
         environment,
