@@ -6,6 +6,7 @@ where they want an answer they wait for it no longer than they said.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import threading
 import time
@@ -21,6 +22,10 @@ _SOON = 0.1
 BEAT = 0.5
 #: Seconds for which the end of a detector waits for what is still to be published.
 FAREWELL = 2.0
+#: And those for which the interpreter's end waits for a thread that was left behind then.  A
+#: thread that comes back from a store's call while the interpreter ends takes the process down
+#: ("terminate called without an active exception"): it is unwound through what must not throw.
+LAST_FAREWELL = 10.0
 
 
 class ExchangeTask:
@@ -75,6 +80,7 @@ class ExchangeThread:
         self.problem = ""
         self._thread = threading.Thread(target=self._run, name="hanglab-straggler", daemon=True)
         self._thread.start()
+        atexit.register(self._end_with_interpreter)
 
     def publish(self, key: str, value: bytes) -> None:
         with self._wake:
@@ -98,6 +104,11 @@ class ExchangeThread:
             self._wake.notify()
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
+        if not self._thread.is_alive():
+            atexit.unregister(self._end_with_interpreter)
+
+    def _end_with_interpreter(self) -> None:
+        self.stop(LAST_FAREWELL)
 
     def _run(self) -> None:
         next_beat = time.monotonic() + BEAT
