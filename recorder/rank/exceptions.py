@@ -83,8 +83,9 @@ class ExceptionWatch:
     ) -> None:
         if value is self._seen:
             return
-        self._seen = value
         with undisturbed():
+            # Until then a handler may interrupt: ``look_back`` notes what is not seen yet.
+            self._seen = value
             if main:
                 with contextlib.suppress(Exception):
                     self._look(traceback)

@@ -159,7 +159,7 @@ def test_moving_functions_are_movement(start_job):
     assert case.job.trigger.detail == "enough"
     assert (
         case.ranks[1].read(files.MOVEMENT) is not None
-        and case.ranks[1].read(files.MOVEMENT).quiet_s < 0.6
+        and case.ranks[1].read(files.MOVEMENT).quiet_s < 5 * 0.6
     )
 
 
