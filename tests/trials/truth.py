@@ -207,7 +207,14 @@ class Trial:
             for plan, one in zip_longest(planned, mine):
                 if one in kept and (plan is None or self._seen(plan) != self._seen(one.step)):
                     return False
-        return not any(named == rank for named, _ in self.play.program.names)
+        named = {group for odd, group in self.play.program.names if odd == rank}
+        return named.isdisjoint(self._names_told(rank))
+
+    def _names_told(self, rank: int) -> set[str]:
+        """Groups whose names the rank's dump holds: in its list of groups, or in an entry."""
+        program = self.program
+        listed = {g for g in program.groups_of(rank) if program.groups[g].backend == "nccl"}
+        return listed | {entry.group for entry in ring_of(self.play, rank, self.loss).entries}
 
     def _in_sight(self, step: Step) -> bool:
         return any(is_visible(self.program, issue, self.loss) for issue in issues_of(step))
