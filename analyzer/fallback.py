@@ -47,7 +47,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
             return None
         if graph.progressing or graph.incomplete or graph.world_size_unknown or graph.empty:
             return None
-        if graph.idle_s:
+        if graph.idle_s or graph.no_entries:
             return None
         why = "All operations that the dumps know of are finished and matched."
     speed = speed_evidence(facts)
@@ -238,7 +238,7 @@ def _needs(facts: CaseFacts) -> list[str]:
     else:
         if graph.world_size_unknown:
             needs.append(f"the dumps of any ranks after {max(graph.expected)}")
-        if not needs and not graph.waits and graph.idle_s:
+        if not needs and not graph.waits and (graph.idle_s or graph.no_entries):
             needs += ["stacks of all ranks", "a later dump of each rank"]
     return needs
 
@@ -329,10 +329,14 @@ def _unproved_health(facts: CaseFacts) -> str:
             f"many ranks the job has: some after {max(graph.expected)} may have left no dump."
         )
     if graph.idle_s and not facts.case:
-        traceless = ", or in a send or receive, which leaves no entry," if graph.silent_p2p else ""
         return (
             "All operations that the dumps know of are finished, but no rank had done anything "
             f"for {graph.idle_s:.0f} s when they were written: whether the job was through or "
-            f"stood still outside of them{traceless} cannot be told."
+            "stood still outside of them, or in what leaves no entry, cannot be told."
+        )
+    if graph.no_entries and not facts.case:
+        return (
+            "All operations that the dumps count are finished, but no dump has an entry that "
+            "would tell when: whether the job goes on or stands still cannot be told."
         )
     return "The evidence does not show whether the job is sound."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hanglab.analyzer.flight_recorder.columns import RankDump
+from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.divergences import divergences_of, settle
@@ -129,6 +129,7 @@ class _Builder:
                 if rank not in waits.by_rank and summary.informative and not may_hide(summary)
             ),
             idle_s=_idle_s(merged),
+            no_entries=all(summary.last == ABSENT for summary in merged.ranks.values()),
             incomplete=any(map(_lacks_somebody, group_table.groups))
             or any(map(may_hide, merged.ranks.values())),
             agreed=_agreed(group_table),
@@ -209,7 +210,7 @@ class _Builder:
 def _idle_s(merged: MergedSummaries) -> float:
     """Seconds without anything that any rank did, where all were idle; else 0."""
     summaries = [summary for summary in merged.ranks.values() if not summary.empty]
-    if not summaries or not all(s.activity.idle(unseen=s.silent_p2p) for s in summaries):
+    if not summaries or not all(summary.activity.idle for summary in summaries):
         return 0.0
     return min(summary.activity.quiet_ns for summary in summaries) / 1e9
 

@@ -169,6 +169,8 @@ class WaitForGraph:
     #: Seconds for which no rank had done anything when its dump was written, where that is longer
     #: than jobs pause; 0 where some rank had, or nothing tells.
     idle_s: float = 0.0
+    #: No dump has an entry, so nothing tells when any rank did its last operation.
+    no_entries: bool = False
     #: Ranks whose dumps show that nothing of theirs is unfinished.
     idle: frozenset[int] = frozenset()
     #: Ranks that wait on their hosts for what a peer has, and for whom; for nobody where it is

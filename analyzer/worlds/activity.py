@@ -15,7 +15,6 @@ from hanglab.analyzer.worlds.thresholds import (
     COPIED_LATER_NS,
     FILE_CLOCK_LAG_NS,
     FIRST_PAUSE_NS,
-    IDLE_UNSEEN_NS,
     KNOWN_PAUSES,
     LATE_FACTOR,
     LONGEST_IDLE_NS,
@@ -41,13 +40,10 @@ class Activity:
     #: The longest pause between two of its operations.
     pause_ns: int = 0
 
-    def idle(self, *, unseen: bool) -> bool:
-        """True if it has done nothing for longer than one can say that a sound job pauses.
-
-        ``unseen``: it may be in an operation that leaves no entry.
-        """
-        limit = IDLE_UNSEEN_NS if unseen else LONGEST_IDLE_NS
-        return self.quiet_ns >= max(limit, self.pause_ns)
+    @property
+    def idle(self) -> bool:
+        """It has done nothing for longer than one can say that a sound job pauses."""
+        return self.quiet_ns >= max(LONGEST_IDLE_NS, self.pause_ns)
 
 
 def activity_of(dump: RankDump) -> Activity:

@@ -9,12 +9,9 @@ AGREEING_SHARE = 0.5
 #: nobody waits a day before taking a dump, and to copy a file loses its time.
 COPIED_LATER_NS = 24 * 3600 * 1_000_000_000
 #: Nanoseconds without any operation of any rank from which on a job with nothing open is not
-#: called healthy: twice the ten minutes after which NCCL gives up by default.  Shorter pauses are
-#: those of evaluation and of checkpoints.
-LONGEST_IDLE_NS = 20 * 60 * 1_000_000_000
-#: The same where operations leave no entry, as sends and receives on gloo: a minute, for one of
-#: them may hang and nothing would show it.
-IDLE_UNSEEN_NS = 60 * 1_000_000_000
+#: called healthy: a minute, for what it is in may leave no entry, as sends and receives on gloo, a
+#: group of gloo beside NCCL's, or whatever its hosts do.
+LONGEST_IDLE_NS = 60 * 1_000_000_000
 #: Nanoseconds by which the times that two ranks give to one operation differ on hosts that share a
 #: clock, late arrivals included; hosts kept by NTP are milliseconds apart.
 ONE_CLOCK_NS = 100_000_000

@@ -145,7 +145,16 @@ def test_a_job_that_is_through_is_healthy(tmp_path: Path, make: Callable[[], Pro
     job = Job(make(), Random(1))
     job.run()
     assert job.through
-    assert judge(tmp_path, job, Random(2), late_s=900).status is Status.HEALTHY
+    assert judge(tmp_path, job, Random(2), late_s=30).status is Status.HEALTHY
+
+
+@jobs
+def test_a_job_that_is_through_and_idle_may_stand_still(
+    tmp_path: Path, make: Callable[[], Programs]
+) -> None:
+    job = Job(make(), Random(1))
+    job.run()
+    assert judge(tmp_path, job, Random(2), late_s=900).status is Status.INCONCLUSIVE
 
 
 @jobs
