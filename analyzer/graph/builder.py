@@ -8,6 +8,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.divergences import divergences_of, settle
+from hanglab.analyzer.graph.message_balance import find_unmatched_messages
 from hanglab.analyzer.graph.odd_calls import (
     added_calls,
     crossed_messages,
@@ -15,6 +16,7 @@ from hanglab.analyzer.graph.odd_calls import (
     passed_messages,
     passed_over,
     stray_calls,
+    unmatched_calls,
 )
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.rings import RingReader
@@ -101,6 +103,9 @@ class _Builder:
         settle(divergences, silent, group_table, waits, lookup)
         strays = stray_calls(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
+        alone = find_unmatched_messages(waits, group_table, lookup)
+        for message in (message for one in alone for message in one.messages):
+            message.explained = True
         roots = find_roots(merged, waits)
         passed = passed_messages(roots, lookup)
         for end in roots.ends:
@@ -142,7 +147,7 @@ class _Builder:
         lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
-        told = bool(divergences or strays or passed or added)
+        told = bool(divergences or strays or passed or added or alone)
         stopped = None if told else self._stopped_device(roots, waits)
         rings = RingReader(self._calls)
         if stopped is not None and stopped.unstarted:
@@ -153,6 +158,7 @@ class _Builder:
             graph.cycles = [*rings.cycles, *strays]
             passed_calls = [passed_over(one, self._calls) for one in passed]
             graph.unmatched = [*rings.unmatched, *passed_calls]
+            graph.unmatched += unmatched_calls(alone, waits, self._calls)
             graph.sinks += [
                 sink_of(end, waits, everybody, self._calls) for end in rings.stopped_hosts
             ]

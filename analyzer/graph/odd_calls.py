@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.entry_order import message_crossed, odd_place
+from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.p2p_counts import PassedMessage, find_passed
 from hanglab.analyzer.graph.roots import WaitRoots
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
@@ -121,6 +122,24 @@ def passed_over(passed: PassedMessage, shown: CallsOfRanks) -> Unmatched:
     (rank, pending), *_ = waiting.waiters.items()
     call = shown.call(rank, pending, waiting.group.group, full=True)
     return Unmatched(call, None, () if passed.deviating is None else (passed.deviating,))
+
+
+def unmatched_calls(
+    found: Sequence[UnmatchedMessages], waits: OpenOperations, shown: CallsOfRanks
+) -> list[Unmatched]:
+    """Messages whose other half their peers have left out, or never had."""
+    return [_unmatched(one, waits, shown) for one in found]
+
+
+def _unmatched(one: UnmatchedMessages, waits: OpenOperations, shown: CallsOfRanks) -> Unmatched:
+    calls = [
+        shown.call(rank, pending, message.group.group, full=True)
+        for message in one.messages
+        for rank, pending in message.waiters.items()
+    ]
+    first, *missed = sorted(calls, key=lambda call: (call.rank == one.deviating, call.rank))
+    by = () if one.deviating is None else (one.deviating,)
+    return Unmatched(first, None, by, tuple(missed))
 
 
 def _explain(begins: Sequence[OpenOperation], waits: OpenOperations) -> None:

@@ -264,7 +264,9 @@ class _Check:
         tested = {rank: self._test(_ANY, [rank]) for rank in self._culprits}
         left = [rank for rank, one in tested.items() if one.reproduced or one.untested == len(_ANY)]
         fallen = [rank for rank in self._culprits if rank not in left]
-        if len(left) == 1 and tested[left[0]].reproduced:
+        # A message on another group, or with another tag, is none of the faults that are tried.
+        message = self._cause is Cause.P2P_UNMATCHED
+        if len(left) == 1 and tested[left[0]].reproduced and not message:
             return self._decided(finding, left[0], tested[left[0]])
         words = [
             f"rank {rank} {_listed([self._simplest(rank, one)])}"
@@ -276,6 +278,12 @@ class _Check:
                 self._proposal,
                 f"Simulated, each of these leaves what was found: {'; '.join(words)}. The lines "
                 "of the ranks in the program, or longer buffers, would tell them apart.",
+            )
+        if words and message:
+            return _with_evidence(
+                self._proposal,
+                f"Simulated, {words[0]} leaves what was found. A message of another rank on "
+                "another group, or with another tag, would as well, and is not tried.",
             )
         if fallen and not left:
             return _with_evidence(

@@ -1,0 +1,234 @@
+"""Sends and receives of each two ranks, counted up to a collective that both have issued.
+
+A program sends as often from one rank to another as that one receives, and by a collective of both
+it has come to the same count in each round.  Where an unfinished message has no other half and the
+counts of its channel (group, sender, receiver, tag) differ there, one of its two ends has departed
+from the program: one whose rounds were alike until then, or the rank that is an end of all
+channels whose counts differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
+from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS, KNOWN_ROUNDS
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
+from hanglab.analyzer.matching.summary import thread_of
+from hanglab.recorder.case.operations import op_of
+
+#: Index of the group, sequence number.
+_Mark = tuple[int, int]
+
+
+class _Channel(NamedTuple):
+    """Messages of one group and tag, from one global rank to another."""
+
+    group: int
+    sender: int
+    receiver: int
+    tag: int
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return self.sender, self.receiver
+
+
+@dataclass(frozen=True)
+class UnmatchedMessages:
+    """Unfinished sends and receives without their other half, by the fault of one rank."""
+
+    messages: tuple[OpenOperation, ...]
+    #: Both ends of each of them; one of these departed from its program.
+    ends: frozenset[int]
+    #: The one that did; None where nothing tells.
+    deviating: int | None
+
+
+@dataclass
+class _History:
+    """One rank's messages and collectives, by the indices of their entries."""
+
+    channels: dict[_Channel, Int64] = field(default_factory=dict)
+    marks: dict[_Mark, int] = field(default_factory=dict)
+    #: Groups of which all messages are known from the first on.
+    counted: set[int] = field(default_factory=set)
+    #: The last entry, by which the rank has issued what is counted.
+    active_only: bool = False
+
+
+def find_unmatched_messages(
+    waits: OpenOperations, group_table: GroupTable, lookup: CallLookup
+) -> list[UnmatchedMessages]:
+    """Unfinished messages on channels whose counts differ, those of one rank's fault together."""
+    alone = [waiting for waiting in waits.operations.values() if _is_alone(waiting)]
+    groups = {waiting.key[0]: waiting.group for waiting in alone}
+    if not alone or any(len(group.members) > COMPARED_MEMBERS for group in groups.values()):
+        return []
+    ranks = sorted({rank for group in groups.values() for rank in group.members})
+    lookup.prefetch(ranks)
+    histories = {
+        rank: _read(rank, entries, group_table)
+        for rank in ranks
+        if (entries := lookup.entries(rank)) is not None
+    }
+    balance = _Balance(histories, group_table)
+    channels = {channel for one in histories.values() for channel in one.channels}
+    unequal = {c: odd for c in sorted(channels) if (odd := balance.odd_ends(c)) is not None}
+    messages: dict[_Channel, list[OpenOperation]] = {}
+    for waiting in alone:
+        channel = _channel_of(waiting)
+        if channel in unequal:
+            messages.setdefault(channel, []).append(waiting)
+    found = []
+    for part in _connected(unequal):
+        mine = tuple(one for channel in part for one in messages.get(channel, ()))
+        if mine:
+            ends = frozenset(rank for channel in part for rank in channel.ends)
+            odd = [unequal[channel] for channel in part]
+            found.append(UnmatchedMessages(mine, ends, _deviating(part, odd)))
+    return found
+
+
+def _is_alone(waiting: OpenOperation) -> bool:
+    return (
+        waiting.seq is None
+        and waiting.peer is not None
+        and waiting.peer in waiting.absent
+        and not (waiting.explained or waiting.any_source or waiting.group.doubtful)
+    )
+
+
+def _channel_of(waiting: OpenOperation) -> _Channel:
+    ((rank, pending),) = waiting.waiters.items()
+    assert waiting.peer is not None
+    ends = (rank, waiting.peer) if op_of(waiting.op).sends else (waiting.peer, rank)
+    return _Channel(waiting.key[0], *ends, pending.tag)
+
+
+def _read(rank: int, entries: Entries, group_table: GroupTable) -> _History:
+    """What a rank has issued from the thread that issues its messages."""
+    history = _History()
+    places: dict[str, int] = {}
+    for place, group in enumerate(group_table.groups):
+        progress = group.progress.get(rank)
+        if progress is None or progress.part is None or group.doubtful or group.misnamed:
+            continue
+        places[progress.part.name] = place
+        if progress.part.counted:
+            history.counted.add(place)
+        history.active_only |= progress.part.active_only
+    group_at = np.array([places.get(g.name, ABSENT) for g in entries.group_names])[entries.group]
+    halves = np.array([bool(op_of(one.op).half) for one in entries.operations])
+    messages = np.flatnonzero(halves[entries.operation] & (group_at != ABSENT))
+    threads = {
+        thread_of(entries, int(row))
+        for row in messages[np.unique(entries.thread[messages], return_index=True)[1]]
+    }
+    if history.active_only or len(threads) != 1:
+        return history
+    keys = (
+        group_at[messages].astype(np.int64) * len(entries.operations) + entries.operation[messages]
+    )
+    for key in np.unique(keys).tolist():
+        place, number = divmod(key, len(entries.operations))
+        one, members = entries.operations[number], group_table.groups[place].members
+        if not (0 <= one.src < len(members) and 0 <= one.dst < len(members)):
+            # Nobody knows from whom it took.
+            return _History()
+        channel = _Channel(place, members[one.src], members[one.dst], one.tag)
+        history.channels[channel] = messages[keys == key]
+    collective = np.flatnonzero(~entries.is_p2p & (entries.seq >= 0) & (group_at != ABSENT))
+    for row in collective.tolist():
+        if thread_of(entries, row) in threads:
+            history.marks[int(group_at[row]), int(entries.seq[row])] = row
+    return history
+
+
+class _Balance:
+    """Counts of both ends of channels, at the collectives that both have issued."""
+
+    def __init__(self, histories: Mapping[int, _History], group_table: GroupTable) -> None:
+        self._histories = histories
+        self._groups = group_table.groups
+
+    def odd_ends(self, channel: _Channel) -> tuple[int, ...] | None:
+        """The ends whose counts are not those of earlier rounds; None where the counts agree."""
+        sender, receiver = (self._histories.get(rank) for rank in channel.ends)
+        if sender is None or receiver is None or sender.active_only or receiver.active_only:
+            return None
+        nothing = np.zeros(0, dtype=np.int64)
+        rows = [one.channels.get(channel, nothing) for one in (sender, receiver)]
+        marks = _common(sender.marks, receiver.marks)
+        counts = [
+            tuple(
+                int(np.searchsorted(mine, one.marks[mark]))
+                for mine, one in zip(rows, (sender, receiver), strict=True)
+            )
+            for mark in marks
+        ]
+        counted = channel.group in sender.counted & receiver.counted
+        if counted:
+            counts.insert(0, (0, 0))
+        if len(counts) < 2:
+            return None
+        usual = counts[0][0] - counts[0][1]
+        differs = [sent - taken != usual for sent, taken in counts]
+        if not differs[-1] or not self._all_came(marks[-1]):
+            return None
+        at = differs.index(True)
+        if counted and at == 1 and len(marks) > 1:
+            # Messages that cross each round's collective, perhaps.
+            return None
+        each = [[b[end] - a[end] for a, b in pairwise(counts)] for end in (0, 1)]
+        return tuple(
+            rank
+            for rank, own in zip(channel.ends, each, strict=True)
+            if at > KNOWN_ROUNDS and own[at - 1] not in own[: at - 1]
+        )
+
+    def _all_came(self, mark: _Mark) -> bool:
+        """True if no member is known not to have entered a collective."""
+        place, seq = mark
+        group: ResolvedGroup = self._groups[place]
+        return all(one.has_entered(seq) is not False for one in group.progress.values())
+
+
+def _common(mine: Mapping[_Mark, int], theirs: Mapping[_Mark, int]) -> list[_Mark]:
+    """Collectives that both have issued, in the order of both."""
+    found: list[_Mark] = []
+    for mark in sorted(mine.keys() & theirs.keys(), key=mine.__getitem__):
+        if not found or theirs[mark] > theirs[found[-1]]:
+            found.append(mark)
+    return found
+
+
+def _connected(channels: Iterable[_Channel]) -> Iterator[list[_Channel]]:
+    """Channels that have ends in common, together."""
+    left = list(channels)
+    while left:
+        part, left = [left[0]], left[1:]
+        grown = True
+        while grown:
+            ends = {rank for channel in part for rank in channel.ends}
+            more = [channel for channel in left if not ends.isdisjoint(channel.ends)]
+            grown = bool(more)
+            part += more
+            left = [channel for channel in left if channel not in more]
+        yield part
+
+
+def _deviating(channels: Sequence[_Channel], odd: Sequence[tuple[int, ...]]) -> int | None:
+    """The one rank that is an end of all channels, or else the one that alone counts oddly."""
+    common = set.intersection(*(set(channel.ends) for channel in channels))
+    if len(common) == 1:
+        return common.pop()
+    unlike = {rank for ranks in odd for rank in ranks} & (common or {r for o in odd for r in o})
+    return unlike.pop() if len(unlike) == 1 else None

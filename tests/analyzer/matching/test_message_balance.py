@@ -1,0 +1,89 @@
+"""Messages of each two ranks, counted up to the collectives that both have issued."""
+
+from __future__ import annotations
+
+from graph_rows import Row, columns
+
+from hanglab.analyzer.causes.graph_findings import synchronization_findings
+from hanglab.analyzer.graph import build_wait_for_graph
+from hanglab.analyzer.verdict import Cause, Finding
+
+
+def rows_of(words: str) -> list[Row]:
+    """Messages as ``send 0->1``, ``/`` for the round's collective; ``!`` marks what is open."""
+    rows: list[Row] = []
+    messages = rounds = 0
+    for word in words.split(", "):
+        op, done = word.rstrip("!"), not word.endswith("!")
+        if op == "/":
+            rounds += 1
+            rows.append(Row("all_reduce", rounds, "1", done=done))
+        else:
+            messages += 1
+            rows.append(Row(op, 0, "0", done=done, p2p_seq=messages))
+    return rows
+
+
+def findings_of(*ranks: str) -> list[Finding]:
+    size = len(ranks)
+    members = {"0": range(size), "1": range(size)}
+    return synchronization_findings(
+        build_wait_for_graph(
+            columns(rank, rows_of(words), members=members) for rank, words in enumerate(ranks)
+        )
+    )
+
+
+def test_the_end_of_both_unequal_channels_took_the_wrong_peer() -> None:
+    # Rank 2 sent its second message to 0 instead of 1; all hosts ran on to the collective.
+    (finding,) = findings_of(
+        "send 0->1, send 0->1, recv 0<-1!, recv 0<-1!, /!",
+        "recv 1<-0, recv 1<-0, recv 1<-2!, send 1->0!, recv 1<-2!, send 1->0!, /!",
+        "send 2->0!, send 2->1!, /!",
+    )
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [2])
+    assert finding.victims == [0, 1]
+
+
+def test_of_a_message_left_out_both_ends_are_named_and_nobody_else() -> None:
+    (finding,) = findings_of(
+        "send 0->1, send 0->1, recv 0<-1!, recv 0<-1!, /!",
+        "recv 1<-0, recv 1<-0, recv 1<-2, send 1->0!, recv 1<-2!, send 1->0!, /!",
+        "send 2->1, /!",
+    )
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [1, 2])
+    assert finding.confidence == 0.5
+
+
+def test_the_end_that_left_its_own_rounds_is_named_alone() -> None:
+    rounds = ("send 0->1, /, " * 3, "recv 1<-0, /, " * 3)
+    (finding,) = findings_of(rounds[0] + "/!", rounds[1] + "recv 1<-0!, /!")
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0])
+
+
+def test_messages_that_cross_each_rounds_collective_are_no_fault() -> None:
+    # Received for the next round before the collective, sent after it; rank 2 is late.
+    found = findings_of(
+        "recv 0<-1, /, recv 0<-1, /, recv 0<-1!, /!",
+        "/, send 1->0, /, send 1->0, /!",
+        "/, /",
+    )
+    assert [finding.culprits for finding in found] == [[2]]
+
+
+def test_messages_on_two_groups_miss_each_other() -> None:
+    members = {"0": range(2), "1": range(2), "2": range(2)}
+    last = Row("all_reduce", 1, "2", done=False)
+    sent = [Row("send 0->1", 0, "0", p2p_seq=1, done=False), last]
+    taken = [Row("recv 1<-0", 0, "1", p2p_seq=1, done=False), last]
+    graph = build_wait_for_graph(
+        columns(rank, rows, members=members) for rank, rows in enumerate((sent, taken))
+    )
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
+
+
+def test_equal_counts_are_no_matter_of_messages() -> None:
+    assert not findings_of("send 0->1, recv 0<-1!, /!", "recv 1<-0, send 1->0!, /!", "/!"), (
+        "whichever device has stopped, no message lacks its other half"
+    )
