@@ -13,8 +13,6 @@ from hanglab.analyzer.graph.odd_calls import (
     added_calls,
     crossed_messages,
     mismatched_messages,
-    passed_messages,
-    passed_over,
     stray_calls,
     unmatched_calls,
 )
@@ -111,7 +109,6 @@ class _Builder:
         # of its ranks is what follows.
         departed = {rank for one in alone for rank in one.ends}
         roots.cycles = [one for one in roots.cycles if departed.isdisjoint(one.places)]
-        passed = passed_messages(roots, lookup)
         for end in roots.ends:
             confirm(end, waits, lookup)
             # Several that wait for nobody may wait for each other in what leaves no entry.
@@ -151,7 +148,7 @@ class _Builder:
         lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
-        told = bool(divergences or strays or passed or added or alone)
+        told = bool(divergences or strays or added or alone)
         stopped = None if told else self._stopped_device(roots, waits)
         rings = RingReader(self._calls)
         if stopped is not None and stopped.unstarted:
@@ -160,9 +157,7 @@ class _Builder:
         else:
             rings.read(roots, important, waits)
             graph.cycles = [*rings.cycles, *strays]
-            passed_calls = [passed_over(one, self._calls) for one in passed]
-            graph.unmatched = [*rings.unmatched, *passed_calls]
-            graph.unmatched += unmatched_calls(alone, waits, self._calls)
+            graph.unmatched = [*rings.unmatched, *unmatched_calls(alone, waits, self._calls)]
             graph.sinks += [
                 sink_of(end, waits, everybody, self._calls) for end in rings.stopped_hosts
             ]

@@ -8,8 +8,6 @@ from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.entry_order import message_crossed, odd_place
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
-from hanglab.analyzer.graph.p2p_counts import PassedMessage, find_passed
-from hanglab.analyzer.graph.roots import WaitRoots
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
 from hanglab.analyzer.graph.wait_for_graph import Cycle, MismatchedMessage, Unmatched
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
@@ -103,27 +101,6 @@ def added_calls(waits: OpenOperations, shown: CallsOfRanks) -> list[Call]:
     ]
 
 
-def passed_messages(roots: WaitRoots, lookup: CallLookup) -> list[PassedMessage]:
-    """Messages whose peers are past them; such peers are no end of waits any more."""
-    found: list[PassedMessage] = []
-    for end in list(roots.ends):
-        if end.kind != "outside" or end.elsewhere or any(w.seq is not None for w in end.awaited):
-            continue
-        mine = [find_passed(waiting, lookup) for waiting in end.awaited]
-        passed = [one for one in mine if one is not None]
-        if len(passed) == len(mine):
-            roots.ends.remove(end)
-            found += passed
-    return found
-
-
-def passed_over(passed: PassedMessage, shown: CallsOfRanks) -> Unmatched:
-    waiting = passed.waiting
-    (rank, pending), *_ = waiting.waiters.items()
-    call = shown.call(rank, pending, waiting.group.group, full=True)
-    return Unmatched(call, None, () if passed.deviating is None else (passed.deviating,))
-
-
 def unmatched_calls(
     found: Sequence[UnmatchedMessages], waits: OpenOperations, shown: CallsOfRanks
 ) -> list[Unmatched]:
@@ -139,7 +116,7 @@ def _unmatched(one: UnmatchedMessages, waits: OpenOperations, shown: CallsOfRank
     ]
     first, *missed = sorted(calls, key=lambda call: (call.rank == one.deviating, call.rank))
     by = () if one.deviating is None else (one.deviating,)
-    return Unmatched(first, None, by, tuple(missed))
+    return Unmatched(first, None, by, tuple(missed), counted=True)
 
 
 def _explain(begins: Sequence[OpenOperation], waits: OpenOperations) -> None:

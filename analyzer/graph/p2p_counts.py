@@ -8,12 +8,10 @@ counted again, as long as the counts agree at every later one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
-from hanglab.analyzer.graph.thresholds import KNOWN_ROUNDS
 from hanglab.analyzer.graph.waits import OpenOperation
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.summary import Pending
@@ -52,53 +50,6 @@ def posted_by_counts(waiting: OpenOperation, lookup: CallLookup) -> bool | None:
     if not offsets or any(offset != offsets[0] for offset in offsets):
         return None
     return mine.before(pending.index) + offsets[0] < len(theirs.rows)
-
-
-@dataclass(frozen=True)
-class PassedMessage:
-    """A send or receive whose other rank is past where its half belongs."""
-
-    waiting: OpenOperation
-    #: The end that counted otherwise than in its earlier rounds; None where nothing tells.
-    deviating: int | None
-
-
-def find_passed(waiting: OpenOperation, lookup: CallLookup) -> PassedMessage | None:
-    """The message as passed by its peer; None where that one may yet come to it.
-
-    Both are in a collective that the rank issued after its half, where the peer used to have
-    posted as many as the rank.
-    """
-    (rank, pending), *_ = waiting.waiters.items()
-    if waiting.peer is None or not waiting.certain:
-        return None
-    op = op_of(pending.op)
-    mine = _channel_half(lookup.entries(rank), waiting, pending, op.half)
-    theirs = _channel_half(lookup.entries(waiting.peer), waiting, pending, op.other_half)
-    if mine is None or theirs is None:
-        return None
-    common = sorted(mine.marks.keys() & theirs.marks.keys(), key=lambda mark: mine.marks[mark])
-    counts = {
-        mark: (mine.before(mine.marks[mark]), theirs.before(theirs.marks[mark])) for mark in common
-    }
-    before = [mark for mark in common if mine.marks[mark] < pending.index]
-    after = [mark for mark in common if mine.marks[mark] > pending.index]
-    if not after or any(counts[mark][1] < counts[mark][0] for mark in before):
-        return None
-    if counts[after[0]][1] > pending.position:
-        return None
-    group = after[0][0]
-    rounds = [(0, 0), *(counts[mark] for mark in before if mark[0] == group), counts[after[0]]]
-    return PassedMessage(waiting, _odd_one(rounds, rank, waiting.peer))
-
-
-def _odd_one(rounds: list[tuple[int, int]], rank: int, peer: int) -> int | None:
-    """Of two, the one whose messages of the last round are not as many as in those before."""
-    if len(rounds) <= KNOWN_ROUNDS + 1:
-        return None
-    each = [[after[side] - before[side] for before, after in pairwise(rounds)] for side in (0, 1)]
-    odd = [one for one, (*known, last) in zip((rank, peer), each, strict=True) if last not in known]
-    return odd[0] if len(odd) == 1 else None
 
 
 def _channel_half(

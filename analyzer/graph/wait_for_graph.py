@@ -104,6 +104,8 @@ class Unmatched:
     missing: bool = False
     #: That those of ``deviating`` did is no more than likely.
     likely: bool = False
+    #: The two ends have issued other numbers of such messages up to a collective of both.
+    counted: bool = False
 
 
 @dataclass

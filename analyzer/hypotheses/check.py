@@ -265,7 +265,10 @@ class _Check:
         left = [rank for rank, one in tested.items() if one.reproduced or one.untested == len(_ANY)]
         fallen = [rank for rank in self._culprits if rank not in left]
         # A message on another group, or with another tag, is none of the faults that are tried.
-        message = self._cause is Cause.P2P_UNMATCHED
+        message = any(
+            one.counted and set(self._culprits) == {one.call.rank, one.call.peer}
+            for one in self._graph.unmatched
+        )
         if len(left) == 1 and tested[left[0]].reproduced and not message:
             return self._decided(finding, left[0], tested[left[0]])
         words = [
