@@ -6,6 +6,7 @@ from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves
+from hanglab.analyzer.graph.new_channels import find_new_channel
 from hanglab.analyzer.graph.owed_operations import (
     Owed,
     host_that_stopped,
@@ -98,6 +99,10 @@ class RingReader:
         if full and not any(p2p) and was_crossed_before(cycle, self._lookup):
             self.undecided.update(ranks)
             return
+        if all(p2p) and not cycle.certain:
+            # Whether the halves that seem to lack have come is not known.
+            self.undecided.update(ranks)
+            return
         self._enter_cycle(cycle, calls, full, waits)
 
     def _enter_cycle(
@@ -122,6 +127,8 @@ class RingReader:
         if wrong_group is not None and wrong_group.deviating is not None:
             deviating = (wrong_group.deviating,)
         misdirected = self._misdirected(cycle, calls, waits) if full and any(p2p) else None
+        if misdirected is None and all(p2p):
+            misdirected = self._on_new_channel(cycle, calls)
         if misdirected is not None:
             self.unmatched.append(misdirected)
         self.cycles.append(
@@ -196,6 +203,14 @@ class RingReader:
         ):
             return None
         return Unmatched(calls[waiter], calls[rank_ahead], (rank_ahead,))
+
+    def _on_new_channel(self, cycle: WaitCycle, calls: dict[int, Call]) -> Unmatched | None:
+        """The one message of a ring that is new to both of its ends, whichever is wrong."""
+        rank = find_new_channel(cycle)
+        if rank is None:
+            return None
+        peer = cycle.places[rank].peer
+        return Unmatched(calls[rank], calls.get(peer) if peer is not None else None)
 
     def _miscounted(
         self, cycle: WaitCycle, calls: dict[int, Call], waits: OpenOperations

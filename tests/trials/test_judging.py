@@ -37,7 +37,7 @@ MENDED = {
         72231,
     ),
     "legal orders of the rank's own and a stopped device were told as orders crossed": (71261,),
-    "a message to another peer was told as a deadlock of all": (110583,),
+    "a message to another peer was told as a deadlock of all": (110583, 111387),
     "a message to another peer was told as its receiver's absence, or nobody's": (
         110015,
         110286,
@@ -45,8 +45,15 @@ MENDED = {
         110725,
         111211,
     ),
+    "messages that could not be counted were told as a deadlock of all": (110415,),
     "a message left out was told as its partner's": (111064,),
-    "messages on two groups were told as a deadlock of the program": (110761, 110974, 111027),
+    "messages on two groups were told as a deadlock of the program": (
+        110061,
+        110097,
+        110761,
+        110974,
+        111027,
+    ),
 }
 FALSE_SEEDS = {seed: reason for reason, seeds in FALSE.items() for seed in seeds}
 

@@ -112,6 +112,36 @@ def test_a_ring_of_three() -> None:
     assert (finding.cause, finding.culprits) == (Cause.P2P_DEADLOCK, [0, 1, 2])
 
 
+def test_the_one_new_message_of_a_ring_is_unmatched_and_no_deadlock_of_all() -> None:
+    # All have exchanged messages with their neighbours; nobody ever had 0 receive from 2.
+    rows = {
+        0: [Row("recv 0<-1", 0, p2p_seq=1), open_("recv 0<-2", 0, p2p_seq=2)],
+        1: [
+            Row("send 1->0", 0, p2p_seq=1),
+            Row("recv 1<-0", 0, p2p_seq=2),
+            Row("send 1->2", 0, p2p_seq=3),
+            open_("recv 1<-0", 0, p2p_seq=4),
+        ],
+        2: [Row("recv 2<-1", 0, p2p_seq=1), open_("recv 2<-1", 0, p2p_seq=2)],
+    }
+    rows[0].insert(1, Row("send 0->1", 0, p2p_seq=2))
+    graph = build_wait_for_graph([columns(r, rows[r], members=world(3)) for r in rows])
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 2])
+    assert finding.victims == [1] and finding.confidence <= 0.5
+
+
+def test_a_message_on_a_group_that_nobody_else_uses_for_messages_is_unmatched() -> None:
+    members = {"0": range(2), "1": range(2)}
+    sent = [Row("send 0->1", 0, "1", p2p_seq=1), open_("recv 0<-1", 0, "1", p2p_seq=2)]
+    taken = [Row("recv 1<-0", 0, "1", p2p_seq=1), open_("recv 1<-0", 0, "0", p2p_seq=1)]
+    graph = build_wait_for_graph(
+        [columns(r, rows, members=members) for r, rows in enumerate((sent, taken))]
+    )
+    (finding,) = synchronization_findings(graph)
+    assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
+
+
 def test_members_of_a_batch_do_not_block_each_other() -> None:
     # Both post a send and a receive at once: nothing is wrong with the order.
     def batch(me: int, other: int) -> list[Row]:

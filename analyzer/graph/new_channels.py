@@ -1,0 +1,46 @@
+"""Messages of a ring on a channel that nobody has used before, where all others of it are usual.
+
+A ring that the program itself closes stops each run at its first round.  Where ranks have exchanged
+messages as they do now, and one message alone is new to both of its ends, it is that one which
+does not belong there: whether it is one too many or its other half was left out is not told.
+"""
+
+from __future__ import annotations
+
+from hanglab.analyzer.graph.roots import WaitCycle
+from hanglab.analyzer.graph.waits import OpenOperation
+from hanglab.analyzer.matching.summary import P2PChannel
+
+
+def find_new_channel(cycle: WaitCycle) -> int | None:
+    """The rank that waits in the one message of a ring that is new; None without such a one."""
+    lone = [rank for rank, waiting in cycle.places.items() if _alone_in_group(rank, waiting)]
+    if len(lone) == 1:
+        return lone[0]
+    new = [rank for rank, waiting in cycle.places.items() if not _used(rank, waiting)]
+    return new[0] if len(new) == 1 and len(cycle.places) > 2 else None
+
+
+def _alone_in_group(rank: int, waiting: OpenOperation) -> bool:
+    """True if no other rank has ever sent or received anything in the group of a message."""
+    users = [
+        one
+        for one, progress in waiting.group.progress.items()
+        if progress.part is not None and progress.part.channels
+    ]
+    return users == [rank] and len(waiting.group.members) > 1 and waiting.certain
+
+
+def _used(rank: int, waiting: OpenOperation) -> bool:
+    """True if a message went through the channel before, as far as either end knows."""
+    pending = waiting.waiters[rank]
+    for one in (rank, waiting.peer):
+        progress = waiting.group.progress.get(one) if one is not None else None
+        channels = progress.part.channels if progress is not None and progress.part else []
+        if any(_is_of(channel, pending.src, pending.dst) and channel.done for channel in channels):
+            return True
+    return False
+
+
+def _is_of(channel: P2PChannel, src: int, dst: int) -> bool:
+    return (channel.src, channel.dst) == (src, dst)
