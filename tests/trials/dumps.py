@@ -42,6 +42,8 @@ class Entry:
 class Ring:
     entries: list[Entry]  # those that are left
     dropped: int
+    #: Of each entry that is left, how many the rank had made before it.
+    numbers: list[int]
     #: For each group: collectives issued, and those that the watchdog saw end.
     status: dict[str, tuple[int, int]]
 
@@ -104,11 +106,12 @@ def ring_of(play: Play, rank: int, loss: Loss) -> Ring:
         if batch and not gloo:
             entries.append(Entry(played, None, group, count[0], count[1], count[2], state, seen))
     size = loss.rings[rank]
-    kept = entries[-size:]
+    kept = list(enumerate(entries))[-size:]
     if loss.active_only:
-        kept = [entry for entry in kept if not (entry.state == "completed" or entry.retired)]
+        kept = [(n, one) for n, one in kept if not (one.state == "completed" or one.retired)]
     status = {group: (count[0], ended.get(group, 0)) for group, count in counts.items()}
-    return Ring(kept, max(0, len(entries) - size), status)
+    numbers = [number for number, _ in kept]
+    return Ring([one for _, one in kept], max(0, len(entries) - size), numbers, status)
 
 
 def write_dumps(
@@ -136,7 +139,7 @@ def dump(play: Play, rank: int, loss: Loss, *, start_ns: int = START_NS) -> dict
     mine = program.groups_of(rank)
     ids = {group: number for number, group in enumerate(mine)}  # each process counts its own
     entries = []
-    for number, entry in enumerate(ring.entries):
+    for number, entry in zip(ring.numbers, ring.entries, strict=True):
         played, group = entry.played, program.groups[entry.group]
         done = played.done if entry.state == "completed" else inf
         seen = min(ceil(done / WATCHDOG_MS) * WATCHDOG_MS, moment) if done < inf else None
@@ -144,7 +147,7 @@ def dump(play: Play, rank: int, loss: Loss, *, start_ns: int = START_NS) -> dict
         inputs, outputs = sizes(entry.part, rank, group) if entry.part else ([], [])
         dtype = entry.part.dtype if entry.part else ""
         one: dict[str, object] = {
-            "record_id": ring.dropped + number,
+            "record_id": number,
             "pg_id": ids[entry.group],
             "process_group": (program.name(rank, entry.group), group.description),
             "collective_seq_id": entry.collective,
