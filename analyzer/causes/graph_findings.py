@@ -7,6 +7,7 @@ from hanglab.analyzer.causes.synchronization.cycles import (
     cycle_findings,
     unmatched_findings,
 )
+from hanglab.analyzer.causes.synchronization.departures import departure_findings
 from hanglab.analyzer.causes.synchronization.divergence import (
     divergence_findings,
     undecided_divergence,
@@ -27,6 +28,7 @@ def synchronization_findings(graph: WaitForGraph) -> list[Finding]:
         *divergence_findings(graph),
         *group_name_findings(graph),
         *message_findings(graph),
+        *departure_findings(graph),
         *cycle_findings(graph),
         *added_findings(graph),
         *unmatched_findings(graph),

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
+from hanglab.analyzer.graph.departures import Departure, ProgramOrders
 from hanglab.analyzer.graph.divergences import divergences_of, settle
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
 from hanglab.analyzer.graph.odd_calls import (
     added_calls,
     crossed_messages,
     mismatched_messages,
+    shown_departure,
     stray_calls,
     unmatched_calls,
 )
@@ -25,10 +27,11 @@ from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMA
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.graph.waits import OpenOperations, find_waits
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource
-from hanglab.analyzer.matching.calls import ProcessGroup
+from hanglab.analyzer.matching.calls import Divergence, ProcessGroup
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
+from hanglab.analyzer.matching.program_order import Edit
 from hanglab.analyzer.matching.summary import summarise
 
 
@@ -99,6 +102,7 @@ class _Builder:
         waits = find_waits(merged, group_table, places, mismatches)
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
+        departure = self._departure(divergences, waits)
         strays = stray_calls(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
         alone = find_unmatched_messages(waits, group_table, lookup)
@@ -148,10 +152,14 @@ class _Builder:
         lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
-        told = bool(divergences or strays or added or alone)
+        told = bool(divergences or strays or added or alone or departure)
         stopped = None if told else self._stopped_device(roots, waits)
         rings = RingReader(self._calls)
-        if stopped is not None and stopped.unstarted:
+        if departure is not None and not any(one.deviating for one in divergences):
+            graph.departures = [shown_departure(departure, self._calls)]
+            graph.divergences = []
+            graph.sinks, graph.open = [], ()
+        elif stopped is not None and stopped.unstarted:
             # Whatever those do of whom nothing is known, it holds its peers up.
             graph.sinks, graph.open = [], ()
         else:
@@ -161,7 +169,7 @@ class _Builder:
             graph.sinks += [
                 sink_of(end, waits, everybody, self._calls) for end in rings.stopped_hosts
             ]
-        if stopped is None and not (divergences or roots.ends or roots.cycles):
+        if stopped is None and not (departure or divergences or roots.ends or roots.cycles):
             graph.cycles += crossed_messages(waits, self._calls)
         alone = len(waits.by_rank) < 2  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
@@ -177,6 +185,19 @@ class _Builder:
             self._deciding_evidence(rank) for rank in sorted(ends | rings.undecided)
         ]
         return graph
+
+    def _departure(
+        self, divergences: Sequence[Divergence], waits: OpenOperations
+    ) -> Departure | None:
+        """The rank that left the order of all others; it decides differences that are open."""
+        if not (self._calls.small and waits.by_rank) or any(d.deviating for d in divergences):
+            return None
+        found = ProgramOrders(self._merged, self._group_table, self._lookup).find(waits)
+        for divergence in divergences if found is not None else ():
+            if found is not None and found.rank in divergence.candidates:
+                divergence.deviating, divergence.candidates = (found.rank,), ()
+                divergence.skipped = found.edit is Edit.LEFT_OUT
+        return found
 
     def _stopped_device(self, roots: WaitRoots, waits: OpenOperations) -> StoppedDevice | None:
         """The device that stopped, where all ends of waits are of ranks of whom nothing is known.

@@ -61,15 +61,18 @@ class CallsOfRanks:
 
     def last(self, rank: int) -> Call | None:
         summary = self._merged.ranks.get(rank)
+        return self.at(rank, summary.last) if summary is not None else None
+
+    def at(self, rank: int, index: int | None) -> Call | None:
+        """The call of an entry of the rank's ring."""
+        summary = self._merged.ranks.get(rank)
         entries = self.lookup.entries(rank) if summary is not None else None
-        if summary is None or entries is None or summary.last == ABSENT:
+        if summary is None or entries is None or index is None or index == ABSENT:
             return None
-        name = entries.group_names[int(entries.group[summary.last])].name
+        name = entries.group_names[int(entries.group[index])].name
         for number, part in enumerate(summary.parts):
             if part.name == name:
                 group = self._group_table.groups[self._group_table.places[rank, number]]
                 open_ = {pending.index for pending in summary.pending}
-                return self.lookup.at(
-                    rank, summary.last, group.group, completed=summary.last not in open_
-                )
+                return self.lookup.at(rank, index, group.group, completed=index not in open_)
         return None

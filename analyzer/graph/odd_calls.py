@@ -6,16 +6,23 @@ from collections.abc import Sequence
 
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
+from hanglab.analyzer.graph.departures import Departure
 from hanglab.analyzer.graph.entry_order import message_crossed, odd_place
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
-from hanglab.analyzer.graph.wait_for_graph import Cycle, MismatchedMessage, Unmatched
+from hanglab.analyzer.graph.wait_for_graph import (
+    Cycle,
+    MismatchedMessage,
+    OrderDeparture,
+    Unmatched,
+)
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.graph.wrong_group import StrayCall, find_stray_calls
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.matching.groups import ResolvedGroup
 from hanglab.analyzer.matching.message_mismatches import MessageMismatch
+from hanglab.analyzer.matching.program_order import Edit
 
 
 def crossed_messages(waits: OpenOperations, shown: CallsOfRanks) -> list[Cycle]:
@@ -117,6 +124,17 @@ def _unmatched(one: UnmatchedMessages, waits: OpenOperations, shown: CallsOfRank
     first, *missed = sorted(calls, key=lambda call: (call.rank == one.deviating, call.rank))
     by = () if one.deviating is None else (one.deviating,)
     return Unmatched(first, None, by, tuple(missed), counted=True)
+
+
+def shown_departure(departure: Departure, shown: CallsOfRanks) -> OrderDeparture:
+    """A departure from the common order, with the calls at which the rank and a peer part."""
+    return OrderDeparture(
+        departure.rank,
+        shown.at(departure.rank, departure.index),
+        shown.at(departure.peer, departure.peer_index),
+        left_out=departure.edit is Edit.LEFT_OUT,
+        added=departure.edit is Edit.ADDED,
+    )
 
 
 def _explain(begins: Sequence[OpenOperation], waits: OpenOperations) -> None:

@@ -109,6 +109,19 @@ class Unmatched:
 
 
 @dataclass
+class OrderDeparture:
+    """A rank that left the order of operations which all others keep."""
+
+    rank: int
+    #: Its call there, and the one that a peer made.
+    call: Call | None
+    instead: Call | None
+    #: What its later calls prove that it did; at most one of the two.
+    left_out: bool = False
+    added: bool = False
+
+
+@dataclass
 class MismatchedMessage:
     """A send and a receive that are one message, with arguments that differ."""
 
@@ -138,6 +151,7 @@ class WaitForGraph:
     unmatched: list[Unmatched] = field(default_factory=list)
     #: Member sets whose ranks do not agree on the names of their groups.
     name_conflicts: list[NameConflict] = field(default_factory=list)
+    departures: list[OrderDeparture] = field(default_factory=list)
     #: Calls of one rank alone, against its own order, while its peers have nothing open.
     added: list[Call] = field(default_factory=list)
     #: Matched operations that everybody entered and nobody finished.

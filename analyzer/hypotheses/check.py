@@ -50,6 +50,7 @@ _LABELS = frozenset({Cause.SKIPPED_COLLECTIVE, Cause.COLLECTIVE_MISMATCH})
 _WAITS: Mapping[Cause, tuple[CandidateFault, ...]] = {
     Cause.GROUP_ORDER: (_Fault.LATE,),
     Cause.COLLECTIVE_MISMATCH: (_Fault.LATE, _Fault.ADDED),
+    Cause.SKIPPED_COLLECTIVE: (_Fault.LATE, _Fault.LEFT_OUT),
     Cause.P2P_UNMATCHED: (_Fault.LATE, _Fault.ADDED, _Fault.MISDIRECTED),
 }
 #: All that a rank may have done, asked before it is said that it did none of it.

@@ -46,6 +46,8 @@ MESSAGE_RUNS = 64
 #: Messages after one whose arguments differ in which both ends have to agree again for neither to
 #: have left one out.
 AGREEING_MESSAGES = 1
+#: Operations of the longest run that two ranks may have in orders of their own.
+LONGEST_REORDERING = 32
 #: Lists of members whose shortest form is remembered.
 REMEMBERED_MEMBERS = 64
 #: Dumps against the highest number in a file's name: it is believed to be a rank if they are not

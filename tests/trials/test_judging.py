@@ -36,6 +36,22 @@ MENDED = {
         71608,
         72231,
     ),
+    "an operation left out was told as two groups in opposite orders": (
+        110277,
+        110704,
+        111159,
+        111224,
+    ),
+    "a call on a wrong group accused peers that wait for the rank": (110638, 111225),
+    "the one rank that left the order of all others was not told": (
+        110085,
+        110500,
+        110697,
+        110712,
+        110866,
+        111112,
+        111154,
+    ),
     "legal orders of the rank's own and a stopped device were told as orders crossed": (71261,),
     "a message to another peer was told as a deadlock of all": (110583, 111387),
     "a message to another peer was told as its receiver's absence, or nobody's": (

@@ -1,0 +1,55 @@
+"""Ranks that left the order of operations which all others keep."""
+
+from __future__ import annotations
+
+from hanglab.analyzer.facts.call_wording import location, name_call, observation
+from hanglab.analyzer.facts.case_facts import collective_ref
+from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
+from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
+from hanglab.analyzer.verdict import Cause, Finding, Status
+
+
+def departure_findings(graph: WaitForGraph) -> list[Finding]:
+    return [_finding(graph, departure) for departure in graph.departures]
+
+
+def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
+    rank, mine, theirs = departure.rank, departure.call, departure.instead
+    cause = Cause.SKIPPED_COLLECTIVE if departure.left_out else Cause.COLLECTIVE_MISMATCH
+    first = theirs or mine
+    return Finding(
+        status=Status.HUNG,
+        category=cause.category,
+        cause=cause,
+        culprits=[rank],
+        victims=all_victims(graph, [rank]),
+        collective=collective_ref(first) if first is not None else None,
+        location=location(current_call(graph, rank) or mine or graph.last_calls.get(rank)),
+        confidence=0.9 if departure.left_out or departure.added else 0.8,
+        summary=_summary(departure),
+        evidence=[
+            *([observation(mine)] if mine is not None else []),
+            *([observation(theirs, "a peer called")] if theirs is not None else []),
+        ],
+        advice=cause.advice,
+    )
+
+
+def _summary(departure: OrderDeparture) -> str:
+    who = f"Rank {departure.rank}"
+    mine = name_call(departure.call) if departure.call is not None else "nothing more"
+    theirs = name_call(departure.instead) if departure.instead is not None else "nothing more"
+    if departure.left_out:
+        return (
+            f"{who} left out {theirs}, went on to {mine}, and does from there on what its peers "
+            "do, whose orders all agree."
+        )
+    if departure.added:
+        return (
+            f"{who} called {mine}, which the order that all its peers keep does not have there; "
+            "what it called after that is theirs again."
+        )
+    return (
+        f"{who} called {mine} where the order that all its peers keep has {theirs}. Whether it "
+        "left that out, put it behind, or has one call too many is in what it would call next."
+    )

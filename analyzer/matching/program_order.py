@@ -1,0 +1,189 @@
+"""Two ranks' orders of the same program, and the single edit of one that makes it the other's.
+
+Ranks run one program, so what they issue in common they issue in one order, or, where it does
+not matter to them, in orders of their own between operations that all have at the same place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from hanglab.analyzer.matching.thresholds import LONGEST_REORDERING
+
+#: An operation as both ranks would name it.
+Token = Hashable
+
+
+class Edit(Enum):
+    """What one rank did to the order of the other."""
+
+    LEFT_OUT = "left_out"
+    ADDED = "added"
+    CHANGED = "changed"
+    SWAPPED = "swapped"
+
+    @property
+    def opposite(self) -> Edit:
+        """The edit of the other rank that would look the same."""
+        return _OPPOSITE.get(self, self)
+
+
+_OPPOSITE = {Edit.LEFT_OUT: Edit.ADDED, Edit.ADDED: Edit.LEFT_OUT}
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The places, one in each order, at which two ranks part, by single edits of the first."""
+
+    mine: int
+    theirs: int
+    #: Edits after which all that follows agrees, as far as both go; what follows shows them.
+    proved: frozenset[Edit]
+    #: Edits of which nothing that follows tells.
+    possible: frozenset[Edit]
+
+    @property
+    def reversed(self) -> Parting:
+        """The same from the other rank's side."""
+        return Parting(
+            self.theirs,
+            self.mine,
+            frozenset(edit.opposite for edit in self.proved),
+            frozenset(edit.opposite for edit in self.possible),
+        )
+
+
+def find_parting(
+    mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int]
+) -> Parting | None:
+    """The first place at which two orders part; None where they agree as far as both go.
+
+    ``done`` is how many operations of each had finished up to the first that had not: whatever
+    the two had in other orders by then did not matter, unless one edit explains all that follows.
+    """
+    found = _parting_by_runs(mine, theirs, done)
+    if found is None:
+        return None
+    at = _agreeing(mine, theirs, 0, 0)
+    single = _parting(mine, theirs, at, at)
+    return single if single.proved and Edit.SWAPPED not in single.proved else found
+
+
+def _parting_by_runs(
+    mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int]
+) -> Parting | None:
+    """Where two orders part, runs that both have in orders of their own left out."""
+    fences: set[Token] = set()
+    a = b = _agreeing(mine, theirs, 0, 0)
+    while a < len(mine) and b < len(theirs):
+        size = _reordered(mine, theirs, a, b)
+        if size and a + size <= done[0] and b + size <= done[1]:
+            a, b = a + size, b + size
+            if a < len(mine) and b < len(theirs) and mine[a] == theirs[b]:
+                fences.add(mine[a])
+        elif fences:
+            return _parting_by_fences(mine, theirs, a, b, fences)
+        else:
+            return _parting(mine, theirs, a, b)
+        more = _agreeing(mine, theirs, a, b)
+        a, b = a + more, b + more
+    return None
+
+
+def _agreeing(mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int) -> int:
+    count = 0
+    for one, other in zip(mine[a:], theirs[b:], strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _reordered(mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int) -> int:
+    """Size of the smallest run from there on that both have, in other orders; 0 for none."""
+    balance: Counter[Token] = Counter()
+    most = min(LONGEST_REORDERING, len(mine) - a, len(theirs) - b)
+    for size in range(most):
+        for token, by in ((mine[a + size], 1), (theirs[b + size], -1)):
+            balance[token] += by
+            if not balance[token]:
+                del balance[token]
+        if not balance:
+            return size + 1
+    return 0
+
+
+def _parting(mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int) -> Parting:
+    here, there = mine[a:], theirs[b:]
+    followed = {
+        Edit.LEFT_OUT: _follows(here, there[1:]),
+        Edit.ADDED: _follows(here[1:], there),
+        Edit.CHANGED: _follows(here[1:], there[1:]),
+        Edit.SWAPPED: _swapped(here, there),
+    }
+    return Parting(
+        a,
+        b,
+        frozenset(edit for edit, proved in followed.items() if proved),
+        frozenset(edit for edit, proved in followed.items() if proved is None),
+    )
+
+
+def _follows(here: Sequence[Token], there: Sequence[Token]) -> bool | None:
+    """True if the one goes on as the other; None where one of them has nothing more."""
+    if not here or not there:
+        return None
+    return _agreeing(here, there, 0, 0) == min(len(here), len(there))
+
+
+def _swapped(here: Sequence[Token], there: Sequence[Token]) -> bool | None:
+    """True if two operations have changed places; None where the second would have yet to come."""
+    place = next((i for i, one in enumerate(there) if i and one == here[0]), None)
+    if place is None:
+        return None if len(there) == 1 or len(here) == 1 else False
+    if list(here[1 : min(place, len(here))]) != list(there[1 : min(place, len(here))]):
+        return False
+    if len(here) <= place:
+        return None
+    return here[place] == there[0] and _follows(here[place + 1 :], there[place + 1 :]) is not False
+
+
+def _parting_by_fences(
+    mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int, fences: set[Token]
+) -> Parting | None:
+    """Where two ranks that keep no common order differ in what they do from fence to fence."""
+    while True:
+        ends = _next_fence(mine, a, fences), _next_fence(theirs, b, fences)
+        here, there = Counter(mine[a : ends[0]]), Counter(theirs[b : ends[1]])
+        whole = ends[0] < len(mine), ends[1] < len(theirs)
+        same_fence = all(whole) and mine[ends[0]] == theirs[ends[1]]
+        lacks, more = there - here, here - there
+        edits = set()
+        if lacks and whole[0]:
+            edits.add(Edit.LEFT_OUT)
+        if more and whole[1]:
+            edits.add(Edit.ADDED)
+        if edits:
+            if len(edits) > 1:
+                edits = {Edit.CHANGED} if lacks.total() == more.total() == 1 else set()
+            single = (lacks - more).total() < 2 and (more - lacks).total() < 2
+            return Parting(
+                _place(mine, a, ends[0], more), _place(theirs, b, ends[1], lacks),
+                frozenset(edits if single else ()), frozenset(),
+            )  # fmt: skip
+        if not same_fence:
+            return None
+        a, b = ends[0] + 1, ends[1] + 1
+
+
+def _next_fence(order: Sequence[Token], since: int, fences: set[Token]) -> int:
+    return next((i for i in range(since, len(order)) if order[i] in fences), len(order))
+
+
+def _place(order: Sequence[Token], since: int, end: int, wanted: Counter[Token]) -> int:
+    """The last place of one of ``wanted``, or where the run ends."""
+    found = [i for i in range(since, end) if order[i] in wanted]
+    return found[-1] if found else end
