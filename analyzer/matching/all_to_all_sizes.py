@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from math import prod
 
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.groups import ResolvedGroup
-from hanglab.analyzer.matching.signatures import splits_of
+from hanglab.analyzer.matching.signatures import call_site, splits_of
 from hanglab.analyzer.matching.thresholds import COMPARED_SPLITS
 from hanglab.recorder.case.operations import op_of
 from hanglab.recorder.case.progress_records import SplitLists
@@ -37,6 +38,18 @@ def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence |
         pairs = [(rank, rank) for rank in held] if len(held) > 1 else []
     if not pairs:
         return None
+    elsewhere = _at_another_line(calls)
+    if elsewhere and all(a == b or a in elsewhere or b in elsewhere for a, b in pairs):
+        # It is another operation of theirs, so its sizes have no reason to fit.
+        return Divergence(
+            group=group.group,
+            seq=seq,
+            difference=Difference.CALL_SITE,
+            calls=calls,
+            deviating=tuple(sorted(elsewhere)),
+            candidates=(),
+            unknown_calls=_unknown_calls(group, calls, seq),
+        )
     involved = sorted({rank for pair in pairs for rank in pair})
     common = [rank for rank in involved if all(rank in pair for pair in pairs)]
     alone = tuple(common) if len(pairs) > 1 and len(common) == 1 else ()
@@ -49,6 +62,15 @@ def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence |
         candidates=() if alone else tuple(involved),
         unknown_calls=_unknown_calls(group, calls, seq),
     )
+
+
+def _at_another_line(calls: Mapping[int, Call]) -> set[int]:
+    """Ranks whose call is not from the line of most; none where no line is that of most."""
+    sites = {rank: call_site(call.stack) for rank, call in calls.items()}
+    site, count = Counter(sites.values()).most_common(1)[0]
+    if None in sites.values() or 2 * count <= len(sites):
+        return set()
+    return {rank for rank, one in sites.items() if one != site}
 
 
 def _unknown_calls(
