@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
@@ -32,6 +33,7 @@ from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
 from hanglab.analyzer.matching.program_order import Edit
+from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES
 from hanglab.analyzer.matching.summary import summarise
 
 
@@ -154,7 +156,7 @@ class _Builder:
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
         told = bool(divergences or strays or added or alone or departure)
         stopped = None if told else self._stopped_device(roots, waits)
-        rings = RingReader(self._calls)
+        rings = RingReader(self._calls, self._orders)
         if departure is not None and not any(one.deviating for one in divergences):
             graph.departures = [shown_departure(departure, self._calls)]
             graph.divergences = []
@@ -174,6 +176,8 @@ class _Builder:
         alone = len(waits.by_rank) < 2  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))
+        for sink in graph.sinks:
+            sink.passed_by = self._orders.passed_by(sink.rank, graph.idle)
         self._show(graph, waits, important)
         graph.stalled = [
             self._calls.wait(min(waiting.waiters), waiting, waits, self._calls.small)
@@ -190,14 +194,22 @@ class _Builder:
         self, divergences: Sequence[Divergence], waits: OpenOperations
     ) -> Departure | None:
         """The rank that left the order of all others; it decides differences that are open."""
-        if not (self._calls.small and waits.by_rank) or any(d.deviating for d in divergences):
+        unnamed = any(group.doubtful or group.misnamed for group in self._group_table.groups)
+        if unnamed or not waits.by_rank or any(one.deviating for one in divergences):
             return None
-        found = ProgramOrders(self._merged, self._group_table, self._lookup).find(waits)
-        for divergence in divergences if found is not None else ():
-            if found is not None and found.rank in divergence.candidates:
+        found = self._orders.find(waits)
+        arguments = any(one.difference in ARGUMENT_DIFFERENCES for one in divergences)
+        if found is not None and found.tied and arguments:
+            return None  # That tells as much, and what it is in which they differ.
+        for divergence in divergences:
+            if found is not None and not found.tied and found.rank in divergence.candidates:
                 divergence.deviating, divergence.candidates = (found.rank,), ()
                 divergence.skipped = found.edit is Edit.LEFT_OUT
         return found
+
+    @cached_property
+    def _orders(self) -> ProgramOrders:
+        return ProgramOrders(self._merged, self._group_table, self._lookup)
 
     def _stopped_device(self, roots: WaitRoots, waits: OpenOperations) -> StoppedDevice | None:
         """The device that stopped, where all ends of waits are of ranks of whom nothing is known.

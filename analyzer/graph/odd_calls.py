@@ -130,6 +130,7 @@ def shown_departure(departure: Departure, shown: CallsOfRanks) -> OrderDeparture
     """A departure from the common order, with the calls at which the rank and a peer part."""
     return OrderDeparture(
         departure.rank,
+        (departure.peer,) if departure.tied else (),
         shown.at(departure.rank, departure.index),
         shown.at(departure.peer, departure.peer_index),
         left_out=departure.edit is Edit.LEFT_OUT,

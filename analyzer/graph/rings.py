@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
+from hanglab.analyzer.graph.departures import ProgramOrders
 from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves
@@ -28,8 +29,9 @@ from hanglab.analyzer.matching.issue_order import find_rank_ahead, jumps_over
 class RingReader:
     """Reads rings of waits: as deadlocks, or the work of one rank that did something else."""
 
-    def __init__(self, calls: CallsOfRanks) -> None:
+    def __init__(self, calls: CallsOfRanks, orders: ProgramOrders) -> None:
         self._calls = calls
+        self._orders = orders
         self._lookup = calls.lookup
         self.cycles: list[Cycle] = []
         self.unmatched: list[Unmatched] = []
@@ -140,6 +142,7 @@ class RingReader:
                 candidates=tuple(sorted(cycle.keys or ranks)),
                 certain=cycle.certain,
                 wrong_group=wrong_group is not None,
+                miscounted=self._miscounts(ranks) if full and not any(p2p) else False,
                 repeated=full
                 and not any(p2p)
                 and len(deviating) == 1
@@ -159,6 +162,10 @@ class RingReader:
                 # In a longer ring the peer may be late because of others.
                 if len(ranks) == 2 or deviating == (peer,):
                     self.unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
+
+    def _miscounts(self, ranks: tuple[int, ...]) -> bool:
+        """True if later calls of a ring of two show that it is none of orders: one lacks a call."""
+        return len(ranks) == 2 and self._orders.is_swap(*ranks) is False
 
     def _confirmed_by_counts(self, cycle: WaitCycle) -> bool:
         """True if counting again confirms what each rank of a ring lacks."""

@@ -59,6 +59,8 @@ class Sink:
     by_exclusion: bool = False
     #: By its buffer the device has not begun what nothing older on it holds up.
     unstarted: bool = False
+    #: Ranks with nothing unfinished that did all that it did, and then what it has yet to do.
+    passed_by: tuple[int, ...] = ()
 
 
 @dataclass
@@ -82,6 +84,8 @@ class Cycle:
     wrong_group: bool = False
     #: The deviating rank makes its last call once more, where its peers go on to theirs.
     repeated: bool = False
+    #: One of its ranks has left out a call, or has one too many, as far as later calls tell.
+    miscounted: bool = False
     #: Streams of devices wait for each other in it, and no host need to.
     streams: bool = False
 
@@ -113,6 +117,8 @@ class OrderDeparture:
     """A rank that left the order of operations which all others keep."""
 
     rank: int
+    #: The other rank, where there are but two, and nothing tells which of them left it.
+    tied: tuple[int, ...]
     #: Its call there, and the one that a peer made.
     call: Call | None
     instead: Call | None

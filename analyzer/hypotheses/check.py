@@ -85,6 +85,8 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
         or (cause is Cause.GROUP_CREATION and facts.graph.name_conflicts)
     ):
         return proposal
+    if any(departure.tied for departure in facts.graph.departures):
+        return proposal  # What each would have done otherwise leaves what the other has done.
     if any(c.streams and set(finding.culprits) <= set(c.ranks) for c in facts.graph.cycles):
         return _with_evidence(
             proposal,

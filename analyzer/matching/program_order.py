@@ -7,9 +7,10 @@ not matter to them, in orders of their own between operations that all have at t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 
 from hanglab.analyzer.matching.thresholds import LONGEST_REORDERING
 
@@ -46,6 +47,11 @@ class Parting:
     possible: frozenset[Edit]
 
     @property
+    def clear(self) -> bool:
+        """True if an edit is proved, and calls in another order are none that explains it."""
+        return bool(self.proved) and Edit.SWAPPED not in self.proved
+
+    @property
     def reversed(self) -> Parting:
         """The same from the other rank's side."""
         return Parting(
@@ -57,29 +63,51 @@ class Parting:
 
 
 def find_parting(
-    mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int]
+    mine: Sequence[Token],
+    theirs: Sequence[Token],
+    done: tuple[int, int],
+    fences: Collection[Token] = (),
 ) -> Parting | None:
     """The first place at which two orders part; None where they agree as far as both go.
 
     ``done`` is how many operations of each had finished up to the first that had not: whatever
     the two had in other orders by then did not matter, unless one edit explains all that follows.
+    ``fences`` are operations across which no rank is known to have an order of its own.
     """
-    found = _parting_by_runs(mine, theirs, done)
-    if found is None:
-        return None
     at = _agreeing(mine, theirs, 0, 0)
+    if at == min(len(mine), len(theirs)):
+        return None
     single = _parting(mine, theirs, at, at)
-    return single if single.proved and Edit.SWAPPED not in single.proved else found
+    found = _parting_by_runs(mine, theirs, done, set(fences))
+    if Edit.SWAPPED in single.proved:
+        return found
+    # After one of these both come to the same end, which is less than another and a stop.
+    ahead = {Edit.LEFT_OUT: -1, Edit.ADDED: 1}
+    exact = frozenset(edit for edit in single.proved if ahead.get(edit) == len(mine) - len(theirs))
+    if exact:
+        return replace(single, proved=exact)
+    return single if found is not None and single.proved else found
+
+
+def find_fences(
+    mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int]
+) -> set[Token]:
+    """Operations that two ranks have behind what each of them did in an order of its own."""
+    fences: set[Token] = set()
+    _parting_by_runs(mine, theirs, done, fences)
+    return fences
 
 
 def _parting_by_runs(
-    mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int]
+    mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int], fences: set[Token]
 ) -> Parting | None:
-    """Where two orders part, runs that both have in orders of their own left out."""
-    fences: set[Token] = set()
+    """Where two orders part, runs that both have in orders of their own left out.
+
+    The operations that follow such runs are added to ``fences``.
+    """
     a = b = _agreeing(mine, theirs, 0, 0)
     while a < len(mine) and b < len(theirs):
-        size = _reordered(mine, theirs, a, b)
+        size = _reordered(mine, theirs, a, b, fences)
         if size and a + size <= done[0] and b + size <= done[1]:
             a, b = a + size, b + size
             if a < len(mine) and b < len(theirs) and mine[a] == theirs[b]:
@@ -94,19 +122,21 @@ def _parting_by_runs(
 
 
 def _agreeing(mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int) -> int:
-    count = 0
-    for one, other in zip(mine[a:], theirs[b:], strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    """How many operations from there on both have alike."""
+    pairs = zip(islice(mine, a, None), islice(theirs, b, None), strict=False)
+    most = min(len(mine) - a, len(theirs) - b)
+    return next((count for count, (one, other) in enumerate(pairs) if one != other), most)
 
 
-def _reordered(mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int) -> int:
+def _reordered(
+    mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int, fences: set[Token]
+) -> int:
     """Size of the smallest run from there on that both have, in other orders; 0 for none."""
     balance: Counter[Token] = Counter()
     most = min(LONGEST_REORDERING, len(mine) - a, len(theirs) - b)
     for size in range(most):
+        if mine[a + size] in fences or theirs[b + size] in fences:
+            return 0
         for token, by in ((mine[a + size], 1), (theirs[b + size], -1)):
             balance[token] += by
             if not balance[token]:
@@ -166,6 +196,10 @@ def _parting_by_fences(
             edits.add(Edit.LEFT_OUT)
         if more and whole[1]:
             edits.add(Edit.ADDED)
+        if edits and not (here and there):
+            # Nothing between two fences: one of them is too many.
+            edits = {Edit.LEFT_OUT if here else Edit.ADDED}
+            return Parting(a, b, frozenset(edits), frozenset())
         if edits:
             if len(edits) > 1:
                 edits = {Edit.CHANGED} if lacks.total() == more.total() == 1 else set()

@@ -52,6 +52,30 @@ MENDED = {
         111112,
         111154,
     ),
+    "of two that part by one call too many the one that came to its end was missing": (
+        110614,
+        110735,
+        110869,
+        112626,
+    ),
+    "innocent peers of a rank that left the common order were named beside it": (
+        110127,
+        112862,
+        113658,
+    ),
+    "ranks that had done their part kept a stopped one from being told": (
+        110297,
+        110499,
+        110856,
+        111443,
+        111550,
+    ),
+    "calls from two lines were told as splits that do not fit": (
+        111266,
+        112894,
+        113650,
+        114109,
+    ),
     "legal orders of the rank's own and a stopped device were told as orders crossed": (71261,),
     "a message to another peer was told as a deadlock of all": (110583, 111387),
     "a message to another peer was told as its receiver's absence, or nobody's": (

@@ -64,6 +64,9 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
     elif cycle.repeated:
         cause = Cause.COLLECTIVE_MISMATCH
         how = f"wait for each other, as {name_ranks(cycle.deviating)} makes its last call once more"
+    elif cycle.miscounted:
+        cause = Cause.COLLECTIVE_MISMATCH
+        how = "wait for each other, as one has left out a call of the other, or has one too many"
     # A ring of sends and receives is nobody's fault alone.
     culprits = sorted(cycle.ranks if cycle.p2p else cycle.deviating or cycle.candidates)
     calls = {call.rank: call for call in cycle.calls}

@@ -15,17 +15,19 @@ def departure_findings(graph: WaitForGraph) -> list[Finding]:
 
 def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     rank, mine, theirs = departure.rank, departure.call, departure.instead
-    cause = Cause.SKIPPED_COLLECTIVE if departure.left_out else Cause.COLLECTIVE_MISMATCH
+    skipped = departure.left_out and not departure.tied
+    cause = Cause.SKIPPED_COLLECTIVE if skipped else Cause.COLLECTIVE_MISMATCH
+    culprits = sorted([rank, *departure.tied])
     first = theirs or mine
     return Finding(
         status=Status.HUNG,
         category=cause.category,
         cause=cause,
-        culprits=[rank],
-        victims=all_victims(graph, [rank]),
+        culprits=culprits,
+        victims=all_victims(graph, culprits),
         collective=collective_ref(first) if first is not None else None,
         location=location(current_call(graph, rank) or mine or graph.last_calls.get(rank)),
-        confidence=0.9 if departure.left_out or departure.added else 0.8,
+        confidence=_confidence(departure),
         summary=_summary(departure),
         evidence=[
             *([observation(mine)] if mine is not None else []),
@@ -35,10 +37,21 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     )
 
 
+def _confidence(departure: OrderDeparture) -> float:
+    if departure.tied:
+        return 0.5
+    return 0.9 if departure.left_out or departure.added else 0.8
+
+
 def _summary(departure: OrderDeparture) -> str:
     who = f"Rank {departure.rank}"
     mine = name_call(departure.call) if departure.call is not None else "nothing more"
     theirs = name_call(departure.instead) if departure.instead is not None else "nothing more"
+    if departure.tied:
+        return (
+            f"Where rank {departure.rank} called {mine}, rank {departure.tied[0]} called {theirs}: "
+            "one of them left a call out, or has one too many, and nothing tells which."
+        )
     if departure.left_out:
         return (
             f"{who} left out {theirs}, went on to {mine}, and does from there on what its peers "

@@ -18,37 +18,28 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
         return []
     culprits = [sink.rank for sink in sinks]
     victims = set(_victims(graph, culprits))
-    doubtful = [sink.rank for sink in sinks if not _most_entered(graph, sink)]
-    if _idle_peers(graph, doubtful, victims) or len(culprits) > len(victims):
-        # Few wait, and those for whom they wait stand where all others do: those who wait may have
-        # done too much.
+    waiting = {wait.call.rank for wait in graph.waits if not set(culprits).isdisjoint(wait.on)}
+    alone = len(waiting) < 2 and _idle_peers(graph, sinks, victims)
+    if alone or len(culprits) > len(victims):
+        # One waits, and those for whom it waits stand where others do: it may have done too much.
         return []
     return [_finding(graph, sinks)]
 
 
-def _most_entered(graph: WaitForGraph, sink: Sink) -> bool:
-    """Several wait in what the sink has not entered, and more than have not."""
-    call = sink.awaited
-    there = [
-        wait
-        for wait in graph.waits
-        if call.seq is not None and (wait.call.group, wait.call.seq) == (call.group, call.seq)
-    ]
-    return len(there) > max(1, len({rank for wait in there for rank in wait.on}))
-
-
-def _idle_peers(graph: WaitForGraph, culprits: list[int], victims: set[int]) -> set[int]:
+def _idle_peers(graph: WaitForGraph, sinks: list[Sink], victims: set[int]) -> set[int]:
     """Ranks of the culprits' groups that have nothing unfinished either, and wait for nobody.
 
-    Had a culprit stopped by itself, they would have come to wait for it, or have come to the end.
+    Had a culprit stopped by itself, they would have come to wait for it, or be further on.
     """
+    culprits = {sink.rank for sink in sinks}
+    further = {rank for sink in sinks for rank in sink.passed_by}
     shared = {
         rank
         for group in graph.groups
-        if not set(culprits).isdisjoint(group.members)
+        if not culprits.isdisjoint(group.members)
         for rank in group.members
     }
-    return shared.intersection(graph.idle) - victims - set(culprits) - graph.silent_p2p
+    return shared.intersection(graph.idle) - victims - culprits - further - graph.silent_p2p
 
 
 def unexplained_sinks(graph: WaitForGraph) -> list[Sink]:
