@@ -178,6 +178,7 @@ class _Builder:
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))
         for sink in graph.sinks:
             sink.passed_by = self._orders.passed_by(sink.rank, graph.idle)
+            sink.disputed_by = self._orders.disputed_by(sink.rank, sink.victims)
         self._show(graph, waits, important)
         graph.stalled = [
             self._calls.wait(min(waiting.waiters), waiting, waits, self._calls.small)

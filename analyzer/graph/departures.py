@@ -249,6 +249,11 @@ class ProgramOrders:
         """Those of ``others`` that did all that a rank did, and then what it has yet to do."""
         return tuple(other for other in others if self._is_further(other, rank))
 
+    def disputed_by(self, rank: int, others: Iterable[int]) -> tuple[int, ...]:
+        """Those of ``others`` that part from a rank by one call too many, or too few."""
+        found = {other: self.parting(rank, other) for other in others}
+        return tuple(r for r, one in found.items() if one is not None and one.parting.clear)
+
     def _is_further(self, one: int, other: int) -> bool:
         for mine in self._orders.get(one, ()):
             theirs = self._counterpart(mine, other)

@@ -56,6 +56,7 @@ MENDED = {
         110614,
         110735,
         110869,
+        112317,
         112626,
     ),
     "innocent peers of a rank that left the common order were named beside it": (

@@ -19,9 +19,11 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
     culprits = [sink.rank for sink in sinks]
     victims = set(_victims(graph, culprits))
     waiting = {wait.call.rank for wait in graph.waits if not set(culprits).isdisjoint(wait.on)}
-    alone = len(waiting) < 2 and _idle_peers(graph, sinks, victims)
+    disputed = any(waiting.intersection(sink.disputed_by) for sink in sinks)
+    alone = len(waiting) < 2 and (disputed or _idle_peers(graph, sinks, victims))
     if alone or len(culprits) > len(victims):
-        # One waits, and those for whom it waits stand where others do: it may have done too much.
+        # One waits, for those who stand where others do, or of whose order its own differs: it may
+        # have done too much.
         return []
     return [_finding(graph, sinks)]
 
