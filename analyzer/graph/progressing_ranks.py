@@ -6,7 +6,7 @@ job still moves.  What such a dump lacks, its rank may have done a moment later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hanglab.analyzer.graph.thresholds import LOOKED_AT_NUMBERS
@@ -32,7 +32,35 @@ def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[i
             for rank, progress in group.progress.items()
             if progress.has_entered(proved) is False
         )
+        progressing.update(_senders_behind(group, merged))
     return sorted(progressing)
+
+
+def _senders_behind(group: ResolvedGroup, merged: MergedSummaries) -> Iterator[int]:
+    """Ranks whose peers have received more of them than their dumps know that they sent."""
+    if not group.p2p or group.doubtful or group.misnamed:
+        return
+    for progress in group.progress.values():
+        part = progress.part
+        if part is None or part.gloo:
+            continue
+        for taken in part.channels:
+            if taken.sends or not 0 <= taken.src < len(group.members) or not taken.done:
+                continue
+            sender = group.members[taken.src]
+            summary, theirs = merged.ranks.get(sender), group.progress.get(sender)
+            if summary is None or summary.truncated:
+                continue
+            mine = theirs.part if theirs is not None else None
+            if not (summary.whole or (mine is not None and mine.counted)):
+                continue
+            sent = sum(
+                channel.posted
+                for channel in (mine.channels if mine is not None else ())
+                if channel.sends and (channel.dst, channel.tag) == (taken.dst, taken.tag)
+            )
+            if sent < taken.done:
+                yield sender
 
 
 def _proved(group: ResolvedGroup, merged: MergedSummaries, table: UInt64) -> int:

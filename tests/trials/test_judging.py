@@ -86,6 +86,8 @@ MENDED = {
         110725,
         111211,
     ),
+    "a rank whose dump lacks what its peers have received was called missing": (110166, 111056),
+    "a receive whose send had finished, and was left out, was told as a deadlock": (110923,),
     "messages that could not be counted were told as a deadlock of all": (110415,),
     "a message left out was told as its partner's": (111064,),
     "messages on two groups were told as a deadlock of the program": (

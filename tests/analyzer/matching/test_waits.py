@@ -142,6 +142,19 @@ def test_a_message_on_a_group_that_nobody_else_uses_for_messages_is_unmatched() 
     assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [0, 1])
 
 
+def test_a_rank_whose_messages_have_arrived_is_further_than_its_empty_dump() -> None:
+    taken = [Row("recv 1<-0", 0, p2p_seq=1), open_("all_reduce", 1)]
+    graph = build_wait_for_graph(
+        [
+            columns(0, [], members=world(3)),
+            columns(1, taken, members=world(3)),
+            columns(2, [open_("all_reduce", 1)], members=world(3)),
+        ]
+    )
+    assert graph.progressing == (0,)
+    assert synchronization_findings(graph) == []
+
+
 def test_members_of_a_batch_do_not_block_each_other() -> None:
     # Both post a send and a receive at once: nothing is wrong with the order.
     def batch(me: int, other: int) -> list[Row]:
