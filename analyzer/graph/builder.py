@@ -107,13 +107,13 @@ class _Builder:
         departure = self._departure(divergences, waits)
         strays = stray_calls(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
-        alone = find_unmatched_messages(waits, group_table, lookup)
-        for message in (message for one in alone for message in one.messages):
+        unmatched = find_unmatched_messages(waits, group_table, lookup)
+        for message in (message for one in unmatched for message in one.messages):
             message.explained = True
         roots = find_roots(merged, waits)
         # Messages pair up otherwise than the program has it from the fault on: a ring through one
         # of its ranks is what follows.
-        departed = {rank for one in alone for rank in one.ends}
+        departed = {rank for one in unmatched for rank in one.ends}
         roots.cycles = [one for one in roots.cycles if departed.isdisjoint(one.places)]
         for end in roots.ends:
             confirm(end, waits, lookup)
@@ -154,7 +154,7 @@ class _Builder:
         lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
-        told = bool(divergences or strays or added or alone or departure)
+        told = bool(divergences or strays or added or unmatched or departure)
         stopped = None if told else self._stopped_device(roots, waits)
         rings = RingReader(self._calls, self._orders)
         if departure is not None and not any(one.deviating for one in divergences):
@@ -167,7 +167,7 @@ class _Builder:
         else:
             rings.read(roots, important, waits)
             graph.cycles = [*rings.cycles, *strays]
-            graph.unmatched = [*rings.unmatched, *unmatched_calls(alone, waits, self._calls)]
+            graph.unmatched = [*rings.unmatched, *unmatched_calls(unmatched, waits, self._calls)]
             graph.sinks += [
                 sink_of(end, waits, everybody, self._calls) for end in rings.stopped_hosts
             ]

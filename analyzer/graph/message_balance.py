@@ -60,7 +60,7 @@ class _History:
     marks: dict[_Mark, int] = field(default_factory=dict)
     #: Groups of which all messages are known from the first on.
     counted: set[int] = field(default_factory=set)
-    #: The last entry, by which the rank has issued what is counted.
+    #: What has finished was left out, so nothing can be counted.
     active_only: bool = False
 
 
@@ -92,8 +92,8 @@ def find_unmatched_messages(
         mine = tuple(one for channel in part for one in messages.get(channel, ()))
         if mine:
             ends = frozenset(rank for channel in part for rank in channel.ends)
-            odd = [unequal[channel] for channel in part]
-            found.append(UnmatchedMessages(mine, ends, _deviating(part, odd)))
+            departed = [unequal[channel] for channel in part]
+            found.append(UnmatchedMessages(mine, ends, _deviating(part, departed)))
     return found
 
 
