@@ -1,24 +1,26 @@
-"""A rank that waits for a process of its own to end.
+"""A rank that waits for a process of its own: for its end, or for what it is to write.
 
-Its stack shows a line of the user's that calls ``subprocess``, and no more.
+Its stack shows a line of the user's that calls ``subprocess`` or reads from a pipe, and no more.
 What the process does is seen from outside: it computes, it writes into a pipe
-that nobody reads, or it waits, too.
+that nobody reads, it stands at a line, it waits, too, or it is dead.
 """
 
 from __future__ import annotations
 
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
-from hanglab.analyzer.facts.stack_position import main_thread
+from hanglab.analyzer.facts.stack_position import main_thread, position_of
 from hanglab.analyzer.facts.thresholds import BUSY, NAMED_PROCESSES
 from hanglab.analyzer.facts.wait_channels import Channel, channel_of
+from hanglab.analyzer.wording import name_line
+from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.records import ProcessSample
 
 
 def child_wait(view: RankView) -> tuple[float, str] | None:
     """Confidence that the rank does not come back from there, and what it waits for."""
     if channel_of(view.wchan) is not Channel.CHILD and not _inside_subprocess(view):
-        return None
+        return _pipe_wait(view)
     children = [one for one in _latest(view) if one.state not in ("Z", "X", "")]
     if not children:
         return None
@@ -30,6 +32,46 @@ def child_wait(view: RankView) -> tuple[float, str] | None:
         return 0.6, f"{words}; processes below it use a processor all the while"
     doing = _doing(children[0]) if len(children) == 1 else ""
     return 0.9, words + (f", which {doing}" if doing else "")
+
+
+def _pipe_wait(view: RankView) -> tuple[float, str] | None:
+    """The same of a rank blocked on pipes and unix sockets that no other rank has an end of."""
+    rows = [row for row in view.read(files.DESCRIPTOR_WAITS) if row.pid == view.pid]
+    ends = {end.pid: end for row in rows for end in row.others}
+    if not rows or any(row.kind not in ("pipe", "unix") for row in rows):
+        return None
+    if any(end.rank != view.rank for end in ends.values()):
+        return None
+    aim = "to write into" if rows[0].sends else "for data from"
+    if not ends:
+        words = f"it waits {aim} a pipe or socket whose other end no other process has"
+        return 0.9, words + _dead_child(view)
+    whom = [f"{end.name} (pid {end.pid})" for end in ends.values()][:NAMED_PROCESSES]
+    noun = "its process" if len(ends) == 1 else "its processes"
+    words = f"it waits {aim} a pipe or socket of {noun} {' and '.join(whom)}"
+    if view.movement is not None and view.movement.share_below >= BUSY:
+        return 0.6, f"{words}; processes below it use a processor all the while"
+    doing = _place_or_state(view, next(iter(ends))) if len(ends) == 1 else ""
+    return 0.9, words + (f", which {doing}" if doing else "")
+
+
+def _dead_child(view: RankView) -> str:
+    """How the latest process of the rank ended that did not end well."""
+    dead = [one for one in view.children if one.signal is not None or one.code]
+    if not dead:
+        return ""
+    one = dead[-1]
+    how = f"signal {one.signal}" if one.signal is not None else f"code {one.code}"
+    return f"; its process {one.name} (pid {one.pid}) ended with {how}"
+
+
+def _place_or_state(view: RankView, pid: int) -> str:
+    for sample in view.worker_stacks():
+        thread = main_thread(sample) if sample.pid == pid else None
+        user = position_of(thread, view.code).user if thread is not None else None
+        if user is not None:
+            return f"is{name_line(view.location(user))}"
+    return next((_doing(one) for one in _latest(view) if one.pid == pid), "")
 
 
 def _inside_subprocess(view: RankView) -> bool:

@@ -149,6 +149,8 @@ def child_in_lock(sample: StackSample, view: RankView) -> bool:
     frames = [f for f in thread.frames if view.code.owner(f.file) is not Owner.RECORDER]
     if not frames or view.code.owner(frames[0].file) not in (Owner.USER, Owner.STDLIB):
         return False
+    if position_of(thread, view.code).place is StackPlace.CONDITION:
+        return False  # It made that lock when it began to wait: nobody held it at the fork.
     # Locks of multiprocessing are shared with others that may let them go.
     if any(_MULTIPROCESSING in frame.file for frame in _above_user(frames, view)):
         return False
