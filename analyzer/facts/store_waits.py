@@ -34,7 +34,9 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
         for rank, other in facts.ranks.items()
         if rank != view.rank
         for use in other.read(files.STORE_KEYS)
-        if use.kind == "set" and use.count > 1 and _next_key(use) == mine.key
+        if (use.kind, use.prefix) == ("set", mine.prefix)
+        and use.count > 1
+        and _next_key(use) == mine.key
     }
     if len(setters) != 1:
         return StoreWait(mine.key, None, False)

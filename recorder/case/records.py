@@ -305,6 +305,8 @@ class StoreKeyUse(msgspec.Struct):
     operations: list[int] = []
     #: True if the main thread waits for ``key`` now.
     waiting: bool = False
+    #: What PrefixStores put before the key: equal keys under two prefixes are two.
+    prefix: text.Setting = ""
 
 
 class Exit(msgspec.Struct):

@@ -143,12 +143,12 @@ class RankRecorder:
         self._service.start()
 
     def _distributed_imported(self, module: ModuleType) -> None:
-        from torch._C._distributed_c10d import Backend, ProcessGroup, Store, Work
+        from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store, Work
 
         self._process_group = ProcessGroup
         self._boundary.install(ProcessGroup, Work)
         self._backends.install(Backend)
-        self._stores.install(Store)
+        self._stores.install(Store, PrefixStore)
         self._group_calls.install(module, ProcessGroup)
 
     def _group_seen(self, group: object) -> None:

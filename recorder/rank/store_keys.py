@@ -7,9 +7,11 @@ somebody else: a Store's methods leave no frame of their own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -36,13 +38,16 @@ class StoreKeys:
     def __init__(self, operations: Callable[[], int]) -> None:
         self._hooks = Hooks()
         self._operations = operations
-        self._uses: dict[tuple[str, str], _Use] = {}
+        self._uses: dict[tuple[str, str, str], _Use] = {}
+        #: What a PrefixStore puts before its keys; torch does not tell.
+        self._prefixes: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         #: The use whose key the main thread waits for.
         self._waiting: _Use | None = None
 
-    def install(self, store: type) -> None:
-        """Installing twice does nothing."""
+    def install(self, store: type, prefixed: type) -> None:
+        """``prefixed`` is torch's class ``PrefixStore``.  Installing twice does nothing."""
         if not self._hooks:
+            self._hooks.put(prefixed, "__init__", self._maker(prefixed.__init__))  # type: ignore[misc]
             for names, wrapper in ((WAITING, self._waiter), (WRITING, self._writer)):
                 for name in names:
                     if name in vars(store):
@@ -57,13 +62,14 @@ class StoreKeys:
         return [
             {
                 "kind": kind,
+                "prefix": prefix,
                 "key": use.key,
                 "earlier": use.earlier,
                 "count": use.count,
                 "operations": list(use.operations),
                 "waiting": use is waiting,
             }
-            for (kind, _), use in list(self._uses.items())
+            for (kind, prefix, _), use in list(self._uses.items())
         ]
 
     def _note(self, kind: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> _Use | None:
@@ -73,7 +79,7 @@ class StoreKeys:
             key = key[-1] if key else None
         if not isinstance(key, str) or len(key) > _LONGEST:
             return None
-        name = kind, _NUMBER.sub("#", key)
+        name = kind, self._prefixes.get(arguments[0], ""), _NUMBER.sub("#", key)
         use = self._uses.get(name)
         if use is None:
             if len(self._uses) >= _MOST:
@@ -83,6 +89,18 @@ class StoreKeys:
         use.count += 1
         use.operations.append(self._operations())
         return use
+
+    def _maker(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def make_prefix_store(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            with contextlib.suppress(Exception):
+                made, prefix, below = (*args, *kwargs.values())[:3]
+                if isinstance(below, str):
+                    prefix, below = below, prefix
+                self._prefixes[made] = f"{self._prefixes.get(below, '')}{prefix}/"[:_LONGEST]
+
+        return make_prefix_store
 
     def _writer(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -2,7 +2,8 @@
 
     hanglab run host_waits_program.py -- KIND WAITER PEER FAULT
 
-KIND: tcp, unix, connection (of multiprocessing) or store.  At the fifth step PEER, with FAULT
+KIND: tcp, unix, connection (of multiprocessing), store, or prefixes: a store in which another
+rank sets the same keys under another prefix.  At the fifth step PEER, with FAULT
 ``left_out``, leaves out what WAITER waits for; with ``away`` it waits for an event before.  With
 ``chain`` a third rank is away that PEER reads from; with ``early`` WAITER asks once too often,
 with ``unknown`` for what nobody ever sends, and with ``none`` nothing is wrong.
@@ -73,8 +74,9 @@ class Link:
 class Keys:
     """The same by keys of the store."""
 
-    def __init__(self) -> None:
-        self._store = dist.distributed_c10d._get_default_store()
+    def __init__(self, prefix: str = "") -> None:
+        store = dist.distributed_c10d._get_default_store()
+        self._store = dist.PrefixStore(prefix, store) if prefix else store
 
     def send(self, step: int) -> None:
         self._store.set(f"plan/{step}", "x")
@@ -86,7 +88,12 @@ class Keys:
 def main() -> None:
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    link: Link | Keys = Keys() if KIND == "store" else Link(KIND, WAITER, PEER)
+    link: Link | Keys
+    if KIND in ("store", "prefixes"):
+        link = Keys("peer" if KIND == "prefixes" else "")
+    else:
+        link = Link(KIND, WAITER, PEER)
+    same_keys = Keys("third")
     third = next(other for other in range(size) if other not in (WAITER, PEER))
     further = Link("tcp", PEER, third) if FAULT == "chain" else None
     for step in range(2 * STEP):
@@ -98,6 +105,8 @@ def main() -> None:
             further.receive(step)
         if further is not None and rank == third:
             further.send(step)
+        if KIND == "prefixes" and rank == third:
+            same_keys.send(step)
         if rank == PEER and not (struck and FAULT == "left_out"):
             link.send(step)
         if rank == WAITER:

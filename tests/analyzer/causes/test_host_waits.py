@@ -80,6 +80,11 @@ def test_who_set_the_keys_before_left_one_out(
     assert "'plan/5'" in verdict["summary"]
 
 
+def test_the_same_keys_under_another_prefix_are_others(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, 3, "prefixes", 1, 2, "left_out")
+    assert (verdict["cause"], verdict["culprits"]) == ("python_deadlock", [2])
+
+
 @pytest.mark.parametrize(("kind", "fault"), [("store", "unknown"), ("store", "early")])
 def test_nobody_is_accused_of_a_key_that_nobody_was_to_set(
     tmp_path: Path, kind: str, fault: str
