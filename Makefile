@@ -15,7 +15,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python
 # Errors alone: of indexes, new versions of pip and who installs nothing is to be known here.
 INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
-.PHONY: help run quick test test-long gpu corpus corpus-check corpus-accept calibrate image lint \
+.PHONY: help run quick test test-long coverage gpu corpus corpus-check corpus-accept calibrate image lint \
 	types format benchmarks environment clean
 
 help:  ## Say what can be made
@@ -34,6 +34,15 @@ test: $(READY)  ## Run the tests (WORKERS=4 TEST_OPTIONS="...")
 
 test-long: $(READY)  ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m long
+
+coverage: export PYTHONDONTWRITEBYTECODE :=
+coverage: $(READY)  ## Measure what the tests reach, by room (WORKERS=4 TEST_OPTIONS="...")
+	rm -rf artifacts/coverage
+	mkdir -p artifacts/coverage
+	-$(BIN)/coverage run -m pytest -n $(WORKERS) --timeout 600 $(TEST_OPTIONS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o artifacts/coverage/report.json
+	$(BIN)/python -m tools.room_coverage artifacts/coverage/report.json
 
 gpu: $(READY)  ## Run every scenario on NCCL, and the tests of its dumps (GPU_OPTIONS="...")
 	mkdir -p artifacts
