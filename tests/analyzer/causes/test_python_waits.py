@@ -80,6 +80,30 @@ def test_a_child_that_waits_for_a_task_is_no_deadlock() -> None:
     assert verdict_on(forked(get, worker, user(5))).cause is Cause.MISSING_RANK
 
 
+@pytest.mark.parametrize(
+    ("doing", "cause"),
+    [
+        (StackFrame("get", "/usr/lib/python3.11/multiprocessing/queues.py", 103), "deadlock"),
+        (user(40, "encode"), "at work"),
+    ],
+    ids=["waits for a task", "runs the user's code"],
+)
+def test_a_pool_is_waited_for_in_vain_only_while_its_workers_have_nothing_to_do(
+    doing: StackFrame, cause: str
+) -> None:
+    one = stuck(ThreadWait("pool", True, main=True))
+    worker = StackFrame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 114)
+    one.stacks.append(sample(900, doing, worker, user(5), kind="child"))
+    expected = Cause.PYTHON_DEADLOCK if cause == "deadlock" else Cause.MISSING_RANK
+    assert verdict_on(one).cause is expected
+
+
+def test_a_child_that_was_spawned_has_no_lock_of_its_parent() -> None:
+    """Its memory is its own from the first line: nothing that the parent held is held in it."""
+    spawned = StackFrame("spawn_main", "/usr/lib/python3.11/multiprocessing/spawn.py", 122)
+    assert verdict_on(forked(user(30, "encode"), spawned)).cause is Cause.MISSING_RANK
+
+
 def test_a_rank_past_its_script_is_in_teardown_whatever_it_waits_for() -> None:
     one = progress(stuck(ThreadWait("condition", True, main=True)), 3)
     assert one.progress is not None

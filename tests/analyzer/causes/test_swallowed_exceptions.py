@@ -61,6 +61,13 @@ def test_elsewhere_it_counts_only_if_nothing_was_entered_since(at: int, cause: C
     assert verdict_on(rank).cause is cause
 
 
+def test_without_its_operations_nobody_knows_what_it_entered_since() -> None:
+    rank = view(1, user(60, "report"), user(21, "main"), wchan="do_poll")
+    handled(rank, user(90, "upload"), user(21, "main"), at=250)
+    known = job([rank, reducing(0), reducing(2)], outside=[1])
+    assert conclude(known).cause is Cause.MISSING_RANK
+
+
 def test_what_healthy_peers_print_too_is_noise() -> None:
     rank, peer = view(1, user(60, "report"), wchan="do_poll"), reducing(0)
     for one in (rank, peer):

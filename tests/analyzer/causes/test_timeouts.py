@@ -84,3 +84,27 @@ def test_who_waited_elsewhere_meanwhile_is_a_victim_too() -> None:
     own = operation(0, 1.0, 6.2), operation(1, 7.3, None)
     held_up = rank_of(2, *own, error=LOST, at=7.4, pause_s=0.05)
     assert verdict_on(patient(0), patient(1), held_up).culprits == []
+
+
+def test_who_never_came_and_was_in_nothing_else_is_late() -> None:
+    away = rank_of(2, operation(0, 1.0, 0.1), error=LOST, at=7.4, pause_s=5.2)
+    verdict = verdict_on(patient(0), patient(1), away)
+    assert (verdict.cause, verdict.culprits) == (Cause.MISSING_RANK, [2])
+
+
+def test_who_waited_in_a_thread_for_another_group_to_the_end_is_a_victim_too() -> None:
+    """That wait has not returned when it comes, too late, to what its peers have given up."""
+    elsewhere = operation(1, 1.5, None, group="1")
+    own = operation(0, 1.0, 0.1), elsewhere, operation(1, 7.3, None)
+    held_up = rank_of(2, *own, error=LOST, at=7.4, pause_s=5.2)
+    held_up.groups.append(GroupRecord("1", "pair", [2, 3], "gloo"))
+    assert 2 not in verdict_on(patient(0), patient(1), held_up).culprits
+
+
+def test_nobody_is_late_while_a_member_left_nothing_to_tell_when_it_came() -> None:
+    """It may have come in time, and another be the one who did not."""
+    own = operation(0, 1.0, 0.1), operation(1, 7.3, None)
+    late = rank_of(2, *own, error=LOST, at=7.4, pause_s=5.2)
+    silent = patient(1)
+    silent.progress = None
+    assert verdict_on(patient(0), silent, late).culprits == []
