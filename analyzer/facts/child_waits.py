@@ -35,7 +35,7 @@ def child_wait(view: RankView) -> tuple[float, str] | None:
 
 
 def _pipe_wait(view: RankView) -> tuple[float, str] | None:
-    """The same of a rank blocked on pipes and unix sockets that no other rank has an end of."""
+    """Words for a rank blocked on pipes and unix sockets that no other rank has an end of."""
     rows = [row for row in view.read(files.DESCRIPTOR_WAITS) if row.pid == view.pid]
     ends = {end.pid: end for row in rows for end in row.others}
     if not rows or any(row.kind not in ("pipe", "unix") for row in rows):
@@ -56,7 +56,7 @@ def _pipe_wait(view: RankView) -> tuple[float, str] | None:
 
 
 def _dead_child(view: RankView) -> str:
-    """How the latest process of the rank ended that did not end well."""
+    """Words for the end of the rank's latest process that did not end well."""
     dead = [one for one in view.children if one.signal is not None or one.code]
     if not dead:
         return ""

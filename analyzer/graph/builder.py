@@ -8,7 +8,7 @@ from functools import cached_property
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
-from hanglab.analyzer.graph.departures import Departure, ProgramOrders
+from hanglab.analyzer.graph.departures import LeftOrder, ProgramOrders
 from hanglab.analyzer.graph.divergences import divergences_of, settle
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
 from hanglab.analyzer.graph.odd_calls import (
@@ -193,7 +193,7 @@ class _Builder:
 
     def _departure(
         self, divergences: Sequence[Divergence], waits: OpenOperations
-    ) -> Departure | None:
+    ) -> LeftOrder | None:
         """The rank that left the order of all others; it decides differences that are open."""
         unnamed = any(group.doubtful or group.misnamed for group in self._group_table.groups)
         if unnamed or not waits.by_rank or any(one.deviating for one in divergences):

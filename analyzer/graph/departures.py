@@ -33,7 +33,7 @@ from hanglab.analyzer.matching.summary import thread_of
 
 
 @dataclass(frozen=True)
-class Departure:
+class LeftOrder:
     """``rank`` left the common order at its entry ``index`` (None: behind its last one).
 
     ``peer`` is one of those who keep it, with the entry that it has there.  Where it is the only
@@ -148,7 +148,7 @@ class ProgramOrders:
                 return _Parted(mine, theirs, found)
         return None
 
-    def find(self, waits: OpenOperations) -> Departure | None:
+    def find(self, waits: OpenOperations) -> LeftOrder | None:
         """The departure of the one rank with which all disagree who disagree at all.
 
         None where it only did its operations in another order, which may be harmless: rings of
@@ -174,7 +174,7 @@ class ProgramOrders:
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         return self._departure(odd, sides, tied=tied)
 
-    def _departure(self, odd: int, sides: list[_Parted], *, tied: bool) -> Departure | None:
+    def _departure(self, odd: int, sides: list[_Parted], *, tied: bool) -> LeftOrder | None:
         """The edit on which all agree that part from ``odd``, and the calls at which they do."""
         agreed = frozenset.intersection(*(s.parting.proved | s.parting.possible for s in sides))
         proved = agreed & frozenset[Edit]().union(*(s.parting.proved for s in sides))
@@ -190,7 +190,7 @@ class ProgramOrders:
         )
         if 1 < len(sides) <= 1 + unheard:
             return None  # As many may have gone its way.
-        return Departure(
+        return LeftOrder(
             odd,
             tied,
             None if here is None else here.index,
@@ -304,7 +304,7 @@ class ProgramOrders:
     def _tokens(
         self, mine: _Order, theirs: _Order, here: list[_Issued], there: list[_Issued]
     ) -> tuple[tuple[int, int], list[Token], list[Token]] | None:
-        """Where two orders begin to be known on both sides, and their operations from there on."""
+        """The first place known on both sides of two orders, and their operations from there on."""
         starts = (0, 0) if mine.whole and theirs.whole else _first_common(here, there)
         if starts is None:
             return None
@@ -342,7 +342,7 @@ class ProgramOrders:
         return frozenset(token for token, count in found.items() if 2 * count > pairs)
 
     def _projected(self, mine: _Order, theirs: _Order) -> list[_Issued]:
-        """What the other rank would do as well."""
+        """Operations that the other rank would do as well."""
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         return [one for one in mine.issued if one.place in common or one.site in sites]
 

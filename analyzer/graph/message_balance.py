@@ -58,6 +58,8 @@ class _History:
 
     channels: dict[_Channel, Int64] = field(default_factory=dict)
     marks: dict[_Mark, int] = field(default_factory=dict)
+    #: By collective its group, operation and arguments: equal for the same one of each round.
+    kinds: dict[_Mark, tuple[int, int, int]] = field(default_factory=dict)
     #: Groups of which all messages are known from the first on.
     counted: set[int] = field(default_factory=set)
     #: What has finished was left out, so nothing can be counted.
@@ -114,7 +116,7 @@ def _channel_of(waiting: OpenOperation) -> _Channel:
 
 
 def _read(rank: int, entries: Entries, group_table: GroupTable) -> _History:
-    """What a rank has issued from the thread that issues its messages."""
+    """Operations that a rank has issued from the thread that issues its messages."""
     history = _History()
     places: dict[str, int] = {}
     for place, group in enumerate(group_table.groups):
@@ -148,7 +150,9 @@ def _read(rank: int, entries: Entries, group_table: GroupTable) -> _History:
     collective = np.flatnonzero(~entries.is_p2p & (entries.seq >= 0) & (group_at != ABSENT))
     for row in collective.tolist():
         if thread_of(entries, row) in threads:
-            history.marks[int(group_at[row]), int(entries.seq[row])] = row
+            mark = int(group_at[row]), int(entries.seq[row])
+            history.marks[mark] = row
+            history.kinds[mark] = mark[0], int(entries.operation[row]), int(entries.argument[row])
     return history
 
 
@@ -187,12 +191,18 @@ class _Balance:
         if counted and at == 1 and len(marks) > 1:
             # Messages that cross each round's collective, perhaps.
             return None
-        each = [[b[end] - a[end] for a, b in pairwise(counts)] for end in (0, 1)]
-        return tuple(
-            rank
-            for rank, own in zip(channel.ends, each, strict=True)
-            if at > KNOWN_ROUNDS and own[at - 1] not in own[: at - 1]
-        )
+        odd = []
+        for end, history in enumerate((sender, receiver)):
+            kinds = [None] * (len(counts) - len(marks)) + [history.kinds[mark] for mark in marks]
+            rounds = [
+                (kind, count[end] - earlier[end])
+                for kind, (earlier, count) in zip(kinds[1:], pairwise(counts), strict=True)
+            ]
+            # Up to the same collective of earlier rounds.
+            usual_counts = [own for kind, own in rounds[: at - 1] if kind == rounds[at - 1][0]]
+            if len(usual_counts) >= KNOWN_ROUNDS and rounds[at - 1][1] not in usual_counts:
+                odd.append(channel.ends[end])
+        return tuple(odd)
 
     def _all_came(self, mark: _Mark) -> bool:
         """True if no member is known not to have entered a collective."""

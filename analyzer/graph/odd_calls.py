@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
-from hanglab.analyzer.graph.departures import Departure
+from hanglab.analyzer.graph.departures import LeftOrder
 from hanglab.analyzer.graph.entry_order import message_crossed, odd_place
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
@@ -126,7 +126,7 @@ def _unmatched(one: UnmatchedMessages, waits: OpenOperations, shown: CallsOfRank
     return Unmatched(first, None, by, tuple(missed), counted=True)
 
 
-def shown_departure(departure: Departure, shown: CallsOfRanks) -> OrderDeparture:
+def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture:
     """A departure from the common order, with the calls at which the rank and a peer part."""
     return OrderDeparture(
         departure.rank,

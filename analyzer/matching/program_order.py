@@ -19,7 +19,7 @@ Token = Hashable
 
 
 class Edit(Enum):
-    """What one rank did to the order of the other."""
+    """Change of one rank to the order of the other."""
 
     LEFT_OUT = "left_out"
     ADDED = "added"
@@ -53,7 +53,7 @@ class Parting:
 
     @property
     def reversed(self) -> Parting:
-        """The same from the other rank's side."""
+        """The parting from the other rank's side."""
         return Parting(
             self.theirs,
             self.mine,
@@ -101,7 +101,7 @@ def find_fences(
 def _parting_by_runs(
     mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int], fences: set[Token]
 ) -> Parting | None:
-    """Where two orders part, runs that both have in orders of their own left out.
+    """The place where two orders part, runs that both have in orders of their own left out.
 
     The operations that follow such runs are added to ``fences``.
     """
@@ -122,7 +122,7 @@ def _parting_by_runs(
 
 
 def _agreeing(mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int) -> int:
-    """How many operations from there on both have alike."""
+    """Number of operations from there on that both have alike."""
     pairs = zip(islice(mine, a, None), islice(theirs, b, None), strict=False)
     most = min(len(mine) - a, len(theirs) - b)
     return next((count for count, (one, other) in enumerate(pairs) if one != other), most)
@@ -184,7 +184,7 @@ def _swapped(here: Sequence[Token], there: Sequence[Token]) -> bool | None:
 def _parting_by_fences(
     mine: Sequence[Token], theirs: Sequence[Token], a: int, b: int, fences: set[Token]
 ) -> Parting | None:
-    """Where two ranks that keep no common order differ in what they do from fence to fence."""
+    """The place where ranks without a common order differ in what they do from fence to fence."""
     while True:
         ends = _next_fence(mine, a, fences), _next_fence(theirs, b, fences)
         here, there = Counter(mine[a : ends[0]]), Counter(theirs[b : ends[1]])

@@ -143,7 +143,19 @@ class Trial:
         }  # fmt: skip
         if issues_of(first.step)[0].peer is not None or len(absent) < 2 or self._unlike(first):
             return frozenset()
+        if any(self._further(member, first) for member in absent):
+            return frozenset()
         return frozenset(absent)
+
+    def _further(self, member: int, first: Played) -> bool:
+        """The member has issued what comes only behind that operation."""
+        both = (
+            name for name, group in self.program.groups.items()
+            if {member, first.rank} <= set(group.members) and name != first.group
+        )  # fmt: skip
+        return any(
+            self._issued(member, name) > self._issued(first.rank, name, first) for name in both
+        )
 
     def _issued(self, rank: int, group: str, until: Played | None = None) -> int:
         """Operations of the group that the rank has issued, the last of them ``until``."""
