@@ -293,8 +293,16 @@ class ProgramOrders:
         if tokens is None:
             return None
         starts, first, second = tokens
-        done = _done(here[starts[0] :]), _done(there[starts[1] :])
+        here, there = here[starts[0] :], there[starts[1] :]
+        done = _done(here), _done(there)
         found = find_parting(first, second, done, self._fences)
+        while (
+            found is not None
+            and _met(found, here, there)
+            and second[found.theirs] != first[found.mine]
+        ):
+            second[found.theirs] = first[found.mine]
+            found = find_parting(first, second, done, self._fences)
         if found is None:
             return None
         return Parting(
@@ -345,6 +353,20 @@ class ProgramOrders:
         """Operations that the other rank would do as well."""
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         return [one for one in mine.issued if one.place in common or one.site in sites]
+
+
+def _met(found: Parting, here: list[_Issued], there: list[_Issued]) -> bool:
+    """True if two calls differ in their lines alone, and are one operation.
+
+    A branch of one rank that makes the call of its peers is no edit; one too many, or too few,
+    shows in what follows: its lines differ as well, until the end.
+    """
+    if found.mine >= len(here) or found.theirs >= len(there):
+        return False
+    mine, theirs = here[found.mine], there[found.theirs]
+    one = (mine.place, mine.seq, mine.plain) == (theirs.place, theirs.seq, theirs.plain)
+    edits = found.proved or found.possible
+    return one and mine.call != theirs.call and Edit.CHANGED in edits
 
 
 def _holds_up(rank: int, waits: OpenOperations) -> bool:

@@ -383,7 +383,9 @@ def _first_break(table: UInt64, mine: Int32, others: Int32) -> int | None:
     for place, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
         if not x or not y:
             continue
-        if partner.setdefault(x, y) != y or reverse.setdefault(y, x) != x:
+        broken = partner.setdefault(x, y) != y or reverse.setdefault(y, x) != x
+        # One line on both sides is none, whatever it met in a branch of one of them.
+        if broken and x != y:
             return place
     return None
 

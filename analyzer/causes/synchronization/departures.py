@@ -10,9 +10,6 @@ from hanglab.analyzer.verdict import Cause, Finding, Status
 
 
 def departure_findings(graph: WaitForGraph) -> list[Finding]:
-    """None where ranks wait on their hosts for each other: orders end there for another reason."""
-    if graph.host_waits:
-        return []
     return [_finding(graph, departure) for departure in graph.departures]
 
 
