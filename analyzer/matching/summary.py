@@ -78,6 +78,8 @@ class Pending:
     started: bool | None = None
     #: It lies on a stream of a device, and not in a queue of the host's.
     on_device: bool = False
+    #: When the rank issued it, by its host's clock.
+    created_ns: int = ABSENT
 
 
 class MessageArguments(NamedTuple):
@@ -580,6 +582,7 @@ def _read_pending(
                 overtaken=index < last_done and index not in dump.held,
                 started=begun.get((number, kind, counter), begun.get(index)),
                 on_device=backend_of(operation.backend).enqueued,
+                created_ns=int(entries.created_ns[index]),
             )
         )
 

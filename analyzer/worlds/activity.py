@@ -39,6 +39,8 @@ class Activity:
     quiet_ns: int = ABSENT
     #: The longest pause between two of its operations.
     pause_ns: int = 0
+    #: Until when its dump is sure to hold all that it did.
+    known_until_ns: int = ABSENT
 
     @property
     def idle(self) -> bool:
@@ -49,19 +51,19 @@ class Activity:
 def activity_of(dump: RankDump) -> Activity:
     """Both times are of the rank's own host; a copy's is later than the dump's, or absurd."""
     entries = dump.entries
-    if entries is None:
-        return Activity()
-    created = entries.created_ns[entries.created_ns > 0]
-    if not len(created):
-        return Activity()
+    stacks = entries is not None and bool((entries.stack != ABSENT).any())
+    recent = RECENT_WITH_STACKS_NS if stacks else RECENT_NS
+    known = dump.written_ns - recent if dump.written_ns != ABSENT else ABSENT
+    created = entries.created_ns[entries.created_ns > 0] if entries is not None else ()
+    if entries is None or not len(created):
+        return Activity(known_until_ns=known)
     longest = int(np.diff(created).max()) if len(created) > 1 else 0
     quiet = dump.written_ns - last_event_ns(entries)
     if dump.written_ns == ABSENT or not -FILE_CLOCK_LAG_NS <= quiet <= COPIED_LATER_NS:
         return Activity(pause_ns=longest)
     usual = _within_timeouts(longest, entries)
-    recent = RECENT_WITH_STACKS_NS if bool((entries.stack != ABSENT).any()) else RECENT_NS
     patience = min(max(PAUSE_FACTOR * usual, recent), LONGEST_PAUSE_NS)
-    return Activity(quiet < max(usual, patience), max(quiet, 0), longest)
+    return Activity(quiet < max(usual, patience), max(quiet, 0), longest, known)
 
 
 def in_usual_pause(dump: RankDump, peers: Iterable[RankDump]) -> bool:

@@ -79,7 +79,10 @@ class StoreKeys:
             key = key[-1] if key else None
         if not isinstance(key, str) or len(key) > _LONGEST:
             return None
-        name = kind, self._prefixes.get(arguments[0], ""), _NUMBER.sub("#", key)
+        prefix = ""
+        with contextlib.suppress(TypeError):  # a class of the job's that has no hash
+            prefix = self._prefixes.get(arguments[0], "")
+        name = kind, prefix, _NUMBER.sub("#", key)
         use = self._uses.get(name)
         if use is None:
             if len(self._uses) >= _MOST:

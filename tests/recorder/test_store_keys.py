@@ -69,6 +69,21 @@ def test_a_wrong_prefix_raises_as_without_the_wrapper(keys: StoreKeys) -> None:
         wrong("a")
 
 
+def test_a_store_without_a_hash_works_as_without_the_wrapper(keys: StoreKeys) -> None:
+    from torch.distributed import HashStore
+
+    class Compared(HashStore):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    store = Compared()
+    store.set("a", "x")
+    assert store.get("a") == b"x"
+    assert used(keys) == {("set", "", "a", 1), ("wait", "", "a", 1)}
+
+
 def test_what_the_main_thread_waits_for_has_its_prefix(keys: StoreKeys) -> None:
     from torch.distributed import HashStore, PrefixStore
 
