@@ -15,14 +15,14 @@ from hanglab.harness import Cause, Expect, scenario
     needs=("private_mounts",),
 )
 def disk_full(job):
-    folder = job.disk(mebibytes=8) if job.rank == 0 else Path()
+    folder = job.disk(mebibytes=4) if job.rank == 0 else Path()
     model = DistributedDataParallel(torch.nn.Linear(512, 512).to(job.device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in job.steps(30):
         model(job.batch(512)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        if job.rank == 0:
+        if job.rank == 0 and step % 5 == 0:
             torch.save(model.module.state_dict(), folder / f"{step}.pt")  # SEEN
             if not job.faulty and step:  # FAULT
-                (folder / f"{step - 1}.pt").unlink()
+                (folder / f"{step - 5}.pt").unlink()
