@@ -16,6 +16,7 @@ from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.code_order import comes_before
 from hanglab.analyzer.facts.stack_position import StackPlace
+from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.records import CodeShape, StackFrame
@@ -59,7 +60,7 @@ def _stands_in(frame: StackFrame, shape: CodeShape) -> bool:
     return same and shape.encloses(frame.line)
 
 
-def _same_code(a: StackFrame, b: StackFrame) -> bool:
+def _same_code(a: StackFrame | Frame, b: StackFrame) -> bool:
     return a.file == b.file and _bare(a.function) == _bare(b.function)
 
 
@@ -72,8 +73,8 @@ def _has_left(frames: tuple[StackFrame, ...], loop: Loop) -> bool:
         for frame in frames:
             if _same_code(frame, caller):
                 return frame.line > caller.line
-    # None of the functions around the loop is on the stack any more.
-    return True
+    # No function around the loop is on the stack: that is another thread, or another program.
+    return False
 
 
 def same_loop(one: Loop, other: Loop) -> bool:
@@ -105,16 +106,27 @@ def passes(view: RankView, loop: Loop) -> int:
 
 
 def left_loops(facts: CaseFacts, rank: int) -> list[Loop]:
-    """Loops that a waiting peer is in and that ``rank`` stands behind, innermost first."""
+    """Loops that a waiting peer is in and that ``rank`` stands behind, innermost first.
+
+    One that the peer only waits in, for what it issued before, is none: the rank did not
+    leave out a round of that.
+    """
     view = facts.ranks[rank]
-    waiting = {wait.call.rank for wait in facts.graph.waits} - {rank}
-    waiting |= {r for r, v in facts.ranks.items() if v.failed and r != rank}
+    calls = {wait.call.rank: wait.call for wait in facts.graph.waits if wait.call.rank != rank}
+    waiting = {*calls, *(r for r, v in facts.ranks.items() if v.failed and r != rank)}
     peers = waiting or set(facts.others(rank))
     for peer in sorted(peers & facts.ranks.keys()):
         left = _left_of(view, facts.ranks[peer])
+        left = [one for one in left if peer not in calls or not _outside(calls[peer].stack, one)]
         if left:
             return left
     return []
+
+
+def _outside(stack: Sequence[Frame], loop: Loop) -> bool:
+    """True if a call was made from the loop's function, and not from within the loop."""
+    of_function = [frame for frame in stack if _same_code(frame, loop.frame)]
+    return bool(of_function) and not any(loop.first <= f.line <= loop.last for f in of_function)
 
 
 def _left_of(view: RankView, peer: RankView) -> list[Loop]:

@@ -9,6 +9,8 @@ from views import C10D, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.loops import left_loops
+from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause
@@ -169,3 +171,37 @@ def test_a_message_that_was_left_out_in_the_loop_is_no_uneven_input() -> None:
     known.graph.unmatched = [Unmatched(receive, cycle.calls[0], (3,), likely=True)]
     verdict = conclude(known)
     assert (verdict.cause, verdict.culprits) == (Cause.P2P_UNMATCHED, [3])
+
+
+def waiting_peer(line: int, called: tuple[Frame, ...]) -> CaseFacts:
+    """Rank 0 past the loop of lines 15 to 25, rank 1 at ``line`` in what it called elsewhere."""
+    facts = job([position(0, BEHIND, passed=3), position(1, line, passed=4)])
+    call = Call(1, facts.graph.groups[0], 7, "all_reduce", stack=called)
+    facts.graph.waits = [Wait(call, WaitKind.NOT_ENTERED, (0,))]
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("called", "left"),
+    [
+        ((), True),
+        ((Frame("train", FILE, INSIDE),), True),
+        ((Frame("reduce", FILE, 3), Frame("train", FILE, INSIDE)), True),
+        ((Frame("reduce", FILE, 3),), True),
+        ((Frame("train", FILE, 12),), False),
+        ((Frame("reduce", FILE, 3), Frame("train", FILE, 12)), False),
+    ],
+)
+def test_a_loop_in_which_a_peer_waits_for_what_it_called_before_is_not_left(
+    called: tuple[Frame, ...], left: bool
+) -> None:
+    assert bool(left_loops(waiting_peer(INSIDE, called), 0)) is left
+
+
+def test_a_thread_of_another_program_has_left_no_loop() -> None:
+    """Two threads of a rank have no function in common, so neither is behind the other's loop."""
+    facts = waiting_peer(INSIDE, ())
+    other = view(0, StackFrame("all_reduce", C10D, 3245), StackFrame("saver", FILE, 50))
+    other.shapes = [CodeShape(FILE, "saver", 45, 60, [])]
+    facts.ranks[0] = other
+    assert left_loops(facts, 0) == []
