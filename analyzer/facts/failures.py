@@ -7,6 +7,7 @@ time limits that struck, which a peer's absence brought about.
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from hanglab.recorder.case.records import StackFrame
 
 #: Signals that a process brings on itself.
 _FATAL = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
+#: What C++ says of an exception that nobody caught, before it aborts the process.
+_THROWN = re.compile(r"^\s*what\(\):\s*(\S.*)$", re.MULTILINE)
 _JOINING = frozenset({"init_process_group", "rendezvous", "_create_c10d_store"})
 
 
@@ -165,6 +168,8 @@ def _exit_failure(view: RankView) -> Failure | None:
     if fatal is not None:
         frame = view.code.innermost_user(list(fatal.frames))
         detail += f" ({fatal.message})"
+    elif number == signal.SIGABRT and (thrown := _THROWN.findall(said)):
+        detail += f" ({thrown[-1][:300]})"
     return Failure(
         view,
         cause,

@@ -209,6 +209,16 @@ def test_the_order_in_which_ends_are_noted_within_a_second_says_nothing() -> Non
     assert (verdict.cause, verdict.culprits) == (Cause.CRASH, [1])
 
 
+def test_what_an_abort_threw_is_told() -> None:
+    aborted = ended(view(1), code=None, signal=signal.SIGABRT)
+    aborted.stderr = (
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  no room\n"
+    )
+    others = [ended(view(rank), code=1) for rank in (0, 2)]
+    verdict = conclude(job([aborted, *others], trigger=None))
+    assert any(e.rank == 1 and "SIGABRT (no room)" in e.detail for e in verdict.evidence)
+
+
 def test_faulthandler_s_line_is_the_place_of_a_crash() -> None:
     crashed = ended(view(1), code=None, signal=signal.SIGSEGV)
     crashed.stderr = (
