@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from hanglab.recorder.slowness.section_costs import (
     Costs,
-    heaviest_section,
     longer,
     slower_throughout,
 )
 from hanglab.recorder.slowness.statistics import beyond_peers, median
 from hanglab.recorder.slowness.thresholds import (
     ALL_TENTHS,
+    BLURRED_SHARE,
     CERTAIN,
     CLEAR_FACTOR,
     CLEAR_TENTHS,
@@ -37,7 +37,6 @@ from hanglab.recorder.slowness.thresholds import (
     RUN_QUEUE_FACTOR,
     RUN_QUEUE_RATIO,
     RUN_QUEUE_SHARE,
-    SECTION_PART,
     SHORTEST_JOB_NS,
     SLOW_FACTOR,
     STRETCH_FLOOR_MS,
@@ -256,6 +255,9 @@ class JobWindow:
         tenths = self._tenths_beyond(rank)
         if slower_throughout(self.sections, rank, 1 + THROUGHOUT * (factor - 1)):
             return False
+        shown = longer(self.sections, rank)
+        if shown and tenths >= ALL_TENTHS and self._hides_lateness(rank):
+            return self.long_enough
         if factor >= CLEAR_FACTOR:
             # Work that shows all through proves itself; the lateness that it makes is noisier, as
             # that of a few long stretches among many short ones.
@@ -265,14 +267,24 @@ class JobWindow:
         delay = self.run_queue_delay_ns(rank)
         if tenths < ALL_TENTHS or delay > MOSTLY_DELAYED * excess:
             return False
-        if heaviest_section(self.sections, rank, SECTION_PART * excess) is None:
+        if not self.sections:
             return (
                 factor >= COLD_CACHE_FACTOR
                 and self.is_late(rank, CERTAIN)
                 and delay <= HARDLY_DELAYED * excess
             )
         late = self.is_late(rank, FAINTLY_LATE, LOSS_SHARE / 2) or self.is_late_without_delay(rank)
-        return late and longer(self.sections, rank)
+        return shown and late
+
+    def _hides_lateness(self, rank: int) -> bool:
+        """True if the rank's peers wait for processors so long that who is late hangs on chance.
+
+        Processors are what such a machine lacks: what one rank takes of them beyond its peers
+        costs these as much, whoever enters an operation last.
+        """
+        if self.beyond("waited_ns", rank) is None:
+            return False
+        return self.usual("waited_ns", rank) >= BLURRED_SHARE * self.span_ns
 
     def _served_ns(self, rank: int) -> float:
         """The window less what the rank waited for a processor: what it would take alone."""

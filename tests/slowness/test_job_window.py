@@ -88,6 +88,36 @@ def test_a_rank_that_its_machine_delays_is_not_accused() -> None:
     assert accused(job(cpu=1.1, waited=0.2)) == []
 
 
+@pytest.mark.parametrize(
+    ("crowded", "quick_ms", "tenths", "found"),
+    [
+        (0.0, 15, 10, []),  # with processors for all its peers would lose by it
+        (0.04, 15, 10, []),
+        (0.06, 15, 10, [2]),
+        (0.5, 15, 10, [2]),
+        (0.5, 10, 10, []),  # its quickest entries are as quick as its peers'
+        (0.5, 15, 7, []),
+    ],
+)
+def test_where_processors_lack_who_is_late_is_chance_and_sections_tell_who_computes_more(
+    crowded: float, quick_ms: float, tenths: int, found: list[int]
+) -> None:
+    parts = [0.16e9] * tenths + [0.08e9] * (10 - tenths)
+    window = job(replace(LATE, certainty=0.0, excess_ns=0.0), cpu_parts=parts)
+    times = {r: replace(t, waited_ns=crowded * 2 * SECOND) for r, t in window.times.items()}
+    costs = {rank: cost(10, 10) for rank in range(4)} | {2: cost(15, quick_ms)}
+    window = replace(window, times=times, sections={("step", ""): costs})
+    assert accused(window) == found
+
+
+def test_what_no_section_shows_is_no_work_where_sections_are_marked() -> None:
+    """Seen: identical ranks of which one took 1.2 times as long, and was late, by chance."""
+    window = job(cpu=1.21, usual=1.0)
+    alike = {rank: cost(10, 10) for rank in range(4)}
+    assert accused(window) == [2]
+    assert accused(replace(window, sections={("step", ""): alike})) == []
+
+
 def test_a_burst_of_work_is_not_persistent() -> None:
     burst = [0.8e9 / 10] * 8 + [0.4e9] * 2
     assert accused(job(cpu_parts=burst)) == []
