@@ -255,8 +255,9 @@ class JobWindow:
         tenths = self._tenths_beyond(rank)
         if slower_throughout(self.sections, rank, 1 + THROUGHOUT * (factor - 1)):
             return False
+        delayed = self.run_queue_delay_ns(rank) > MOSTLY_DELAYED * excess
         shown = longer(self.sections, rank)
-        if shown and tenths >= ALL_TENTHS and self._hides_lateness(rank):
+        if shown and tenths >= ALL_TENTHS and self._hides_lateness and not delayed:
             return self.long_enough
         if factor >= CLEAR_FACTOR:
             # Work that shows all through proves itself; the lateness that it makes is noisier, as
@@ -264,27 +265,26 @@ class JobWindow:
             certainty = FAINTLY_LATE if tenths >= ALL_TENTHS else LIKELY_LATE
             late = self.is_late(rank, certainty) or self.is_late_without_delay(rank)
             return tenths >= CLEAR_TENTHS and late
-        delay = self.run_queue_delay_ns(rank)
-        if tenths < ALL_TENTHS or delay > MOSTLY_DELAYED * excess:
+        if tenths < ALL_TENTHS or delayed:
             return False
         if not self.sections:
             return (
                 factor >= COLD_CACHE_FACTOR
                 and self.is_late(rank, CERTAIN)
-                and delay <= HARDLY_DELAYED * excess
+                and self.run_queue_delay_ns(rank) <= HARDLY_DELAYED * excess
             )
         late = self.is_late(rank, FAINTLY_LATE, LOSS_SHARE / 2) or self.is_late_without_delay(rank)
         return shown and late
 
-    def _hides_lateness(self, rank: int) -> bool:
-        """True if the rank's peers wait for processors so long that who is late hangs on chance.
+    @property
+    def _hides_lateness(self) -> bool:
+        """True if ranks wait for processors so long that who is late hangs on chance.
 
         Processors are what such a machine lacks: what one rank takes of them beyond its peers
         costs these as much, whoever enters an operation last.
         """
-        if self.beyond("waited_ns", rank) is None:
-            return False
-        return self.usual("waited_ns", rank) >= BLURRED_SHARE * self.span_ns
+        waited = [times.waited_ns for times in self.times.values() if times.waited_ns is not None]
+        return sum(waited) > BLURRED_SHARE * self.span_ns * len(self.times)
 
     def _served_ns(self, rank: int) -> float:
         """The window less what the rank waited for a processor: what it would take alone."""

@@ -15,6 +15,7 @@ from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.records import StackFrame
 from hanglab.recorder.slowness.section_costs import heaviest_section
+from hanglab.recorder.slowness.statistics import beyond_peers
 from hanglab.recorder.slowness.thresholds import MAIN_PART, SECTION_PART
 
 
@@ -36,10 +37,15 @@ def slow_compute(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal
 
 
 def _own_line(timing: JobTiming, rank: int) -> StackFrame | None:
-    """The line that blocks the rank; None where it was not seen in code of its own for most of the
-    time: what nobody watches, such as a key that a peer sets, may hold it up."""
-    seen = time_at_own_lines(timing.known, rank)
-    return busiest_line(timing.known, rank) if seen >= MAIN_PART * _own(timing, rank) else None
+    """The line that blocks the rank.
+
+    None where it was not seen in code of its own for most of the time, beyond its peers: what
+    nobody watches, such as a key that a peer sets or a thread of autograd's that lacks a
+    processor, may hold it up.
+    """
+    seen = {other: time_at_own_lines(timing.known, other) for other in timing.window.times}
+    longer = beyond_peers(seen, rank) >= MAIN_PART * _own(timing, rank)
+    return busiest_line(timing.known, rank) if longer else None
 
 
 def _computing(timing: JobTiming, culprits: list[int]) -> Proposal:
