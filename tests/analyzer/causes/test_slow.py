@@ -375,6 +375,17 @@ def test_a_line_that_a_late_rank_is_seldom_seen_at_accounts_for_nothing() -> Non
         assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
 
 
+def test_a_late_rank_that_is_seen_here_and_there_as_its_peers_are_is_not_blocked() -> None:
+    """Seen on a control: five samples at lines of its own, as many as each of its peers had."""
+    for mine, accused in ((6, []), (18, [1])):
+        job = Job(late_by(9, 1)).uses({})
+        for rank in range(4):
+            seen(job, rank, 7, 40)
+            for line in range(2):
+                seen(job, rank, 20 + 2 * rank + line, mine if rank == 1 else 6)
+        assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
+
+
 @pytest.mark.parametrize(
     ("members", "slow"), [((0, 1, 2), {2}), ((0, 1, 2, 3), {0, 3}), ((0, 1, 2, 3, 4), {1, 4})]
 )
