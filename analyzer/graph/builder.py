@@ -115,8 +115,13 @@ class _Builder:
         # of its ranks is what follows.
         departed = {rank for one in unmatched for rank in one.ends}
         roots.cycles = [one for one in roots.cycles if departed.isdisjoint(one.places)]
+        away = any(end.kind == "outside" for end in roots.ends)
         for end in roots.ends:
             confirm(end, waits, lookup)
+            if away and end.kind == "stopped":
+                # A dump that is older than its peers' looks like this, and who is away explains
+                # the rest alone.
+                end.kind = "unknown"
             # Several that wait for nobody may wait for each other in what leaves no entry.
             if end.rank in group_table.silent_p2p:
                 end.hidden = end.hidden or group_table.uses_p2p or len(roots.ends) > 1

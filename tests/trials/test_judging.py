@@ -90,6 +90,7 @@ MENDED = {
     "a receive whose send had finished, and was left out, was told as a deadlock": (110923,),
     "messages that could not be counted were told as a deadlock of all": (110415,),
     "a message left out was told as its partner's": (111064,),
+    "an older dump was told as a stopped device beside the rank that was away": (200629,),
     "messages on two groups were told as a deadlock of the program": (
         110061,
         110097,
