@@ -375,6 +375,22 @@ def test_a_line_that_a_late_rank_is_seldom_seen_at_accounts_for_nothing() -> Non
         assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
 
 
+@pytest.mark.parametrize(
+    ("count", "accused"),
+    [(0, [1]), (5, []), (9, [1])],  # nobody took samples; they saw less than half of it; more
+)
+def test_what_a_rank_computes_more_is_found_where_it_was_seen(
+    count: int, accused: list[int]
+) -> None:
+    """9 ms of each of 60 steps are 11 samples, and no section holds them."""
+    job = Job(late_by(9, 1)).uses({1: 17})
+    job.section("a", "", lambda r, s: 8, lambda r, s: 6)
+    for rank in range(4) if count else ():
+        seen(job, rank, 7, 40)
+        seen(job, rank, 9, count if rank == 1 else 0)
+    assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
+
+
 def test_a_late_rank_that_is_seen_here_and_there_as_its_peers_are_is_not_blocked() -> None:
     """Seen on a control: five samples at lines of its own, as many as each of its peers had."""
     for mine, accused in ((6, []), (18, [1])):
