@@ -78,7 +78,7 @@ def find_parting(
     if at == min(len(mine), len(theirs)):
         return None
     single = _parting(mine, theirs, at, at)
-    found = _parting_by_runs(mine, theirs, done, set(fences))
+    found = _parting_by_runs(mine, theirs, done, set(fences), learn=not fences)
     if Edit.SWAPPED in single.proved:
         return found
     # After one of these both come to the same end, which is less than another and a stop.
@@ -99,18 +99,24 @@ def find_fences(
 
 
 def _parting_by_runs(
-    mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int], fences: set[Token]
+    mine: Sequence[Token],
+    theirs: Sequence[Token],
+    done: tuple[int, int],
+    fences: set[Token],
+    *,
+    learn: bool = True,
 ) -> Parting | None:
     """The place where two orders part, runs that both have in orders of their own left out.
 
-    The operations that follow such runs are added to ``fences``.
+    The operations that follow such runs are added to ``fences`` (``learn``): of one pair that may
+    be chance, where what follows once is in another order the next time.
     """
     a = b = _agreeing(mine, theirs, 0, 0)
     while a < len(mine) and b < len(theirs):
         size = _reordered(mine, theirs, a, b, fences)
         if size and a + size <= done[0] and b + size <= done[1]:
             a, b = a + size, b + size
-            if a < len(mine) and b < len(theirs) and mine[a] == theirs[b]:
+            if learn and a < len(mine) and b < len(theirs) and mine[a] == theirs[b]:
                 fences.add(mine[a])
         elif fences:
             return _parting_by_fences(mine, theirs, a, b, fences)

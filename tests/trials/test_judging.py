@@ -90,6 +90,10 @@ MENDED = {
     "a receive whose send had finished, and was left out, was told as a deadlock": (110923,),
     "messages that could not be counted were told as a deadlock of all": (110415,),
     "a message left out was told as its partner's": (111064,),
+    "orders of the ranks' own were told as a call left out, by what followed one once": (
+        600022,
+        600747,
+    ),
     "an older dump was told as a stopped device beside the rank that was away": (200629,),
     "messages on two groups were told as a deadlock of the program": (
         110061,
