@@ -15,6 +15,8 @@ def record(
     out: Annotated[
         Path | None,
         typer.Option(
+            "--out",
+            "-o",
             metavar="DIR",
             help="Folder of the Case, new or empty; without it hanglab-case-<time>, here.",
         ),

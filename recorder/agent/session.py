@@ -30,6 +30,7 @@ from hanglab.recorder.attach.registration import register
 from hanglab.recorder.attach.tree import FoundRank, has_torch
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
+from hanglab.recorder.case.file_kinds import Scope
 from hanglab.recorder.case.records import Exit, JobRecord, Trigger, TriggerKind
 from hanglab.recorder.case.writer import clock
 from hanglab.recorder.rank.self_recording import clear_away
@@ -82,6 +83,7 @@ class Session:
         elsewhere = RemoteRanks(own.parent, own.name) if several else None
         self._watcher = Watcher(own, runtime, hang_after, elsewhere)
         self._host = HostSampler(own, miss)
+        self._host_folder = own
         self._slow_factor = slow_factor
         self._metadata = CaseMetadata(case, own, self._capture, stderr, several)
         self._job = JobRecord(world_size, clock(), hang_after)
@@ -270,6 +272,7 @@ class Session:
         self._job.trigger = None
         for rank in self._watcher.ranks:
             snapshots.forget(rank.folder)
+        snapshots.forget(self._host_folder, Scope.HOST)
 
     # Obeying.
 

@@ -60,9 +60,9 @@ def drop_unchanged(folder: Path) -> None:
                 kept.unlink()
 
 
-def forget(folder: Path) -> None:
-    """Remove what the capture made: it counts no longer."""
-    for file in evidence_files(Scope.RANK):
+def forget(folder: Path, scope: Scope = Scope.RANK) -> None:
+    """Remove what the capture made in the folder of a rank, or of a host: it counts no longer."""
+    for file in evidence_files(scope):
         for name in file.names if file.of_capture else file.names[1:]:
             with contextlib.suppress(OSError):
                 (folder / name).unlink()

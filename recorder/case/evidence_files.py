@@ -52,7 +52,7 @@ SAMPLES: Final = JsonLines(
     lambda: host_records.HostSample)
 NCCL_RAS: Final = JsonDocument(
     "nccl_ras.json", Scope.HOST, "what NCCL's own service said of its communicators",
-    lambda: dict[str, Any], redaction=Redaction.LEFT_OUT)
+    lambda: dict[str, Any], redaction=Redaction.LEFT_OUT, of_capture=True)
 
 PROCESS: Final = JsonDocument(
     "process.json", Scope.RANK, "the rank's process, as it described itself",

@@ -13,6 +13,7 @@ import pytest
 from hanglab.recorder.agent import snapshots
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
+from hanglab.recorder.case.file_kinds import Scope
 from hanglab.recorder.case.layout import Slot
 from hanglab.recorder.case.reader import CaseReader, RankCase
 from hanglab.recorder.rank.progress_file import ProgressFile
@@ -86,6 +87,13 @@ def test_a_later_capture_replaces_what_was_kept(rank: RankCase) -> None:
     assert rank.as_captured.read(files.FLIGHT_RECORDER) == b"second"
     snapshots.forget(rank.folder)
     assert rank.as_captured.read(files.FLIGHT_RECORDER) == b"later"
+
+
+def test_what_a_host_was_asked_at_a_capture_goes_with_it(tmp_path: Path) -> None:
+    for file in (files.NCCL_RAS, files.SAMPLES):
+        (tmp_path / file.name).write_bytes(b"{}")
+    snapshots.forget(tmp_path, Scope.HOST)
+    assert [path.name for path in tmp_path.iterdir()] == [files.SAMPLES.name]
 
 
 @pytest.fixture
