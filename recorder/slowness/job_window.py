@@ -134,6 +134,8 @@ class JobWindow:
     times: Mapping[int, TimeBreakdown]
     #: Processor time of sections, where any were marked.
     sections: Costs = field(default_factory=dict)
+    #: All ranks have the same part in the job, as stages of a pipeline have not.
+    alike: bool = False
 
     @property
     def long_enough(self) -> bool:
@@ -281,8 +283,11 @@ class JobWindow:
         """True if ranks wait for processors so long that who is late hangs on chance.
 
         Processors are what such a machine lacks: what one rank takes of them beyond its peers
-        costs these as much, whoever enters an operation last.
+        costs these as much, whoever enters an operation last.  Of ranks with parts of their own
+        lateness alone is compared between those that have the same.
         """
+        if not self.alike:
+            return False
         waited = [times.waited_ns for times in self.times.values() if times.waited_ns is not None]
         return sum(waited) > BLURRED_SHARE * self.span_ns * len(self.times)
 

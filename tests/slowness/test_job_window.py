@@ -106,8 +106,10 @@ def test_where_processors_lack_who_is_late_is_chance_and_sections_tell_who_compu
     window = job(replace(LATE, certainty=0.0, excess_ns=0.0), cpu_parts=parts)
     times = {r: replace(t, waited_ns=crowded * 2 * SECOND) for r, t in window.times.items()}
     costs = {rank: cost(10, 10) for rank in range(4)} | {2: cost(15, quick_ms)}
-    window = replace(window, times=times, sections={("step", ""): costs})
+    window = replace(window, times=times, sections={("step", ""): costs}, alike=True)
     assert accused(window) == found
+    # A stage of a pipeline has other work than the next.
+    assert accused(replace(window, alike=False)) == []
 
 
 def test_what_no_section_shows_is_no_work_where_sections_are_marked() -> None:

@@ -22,6 +22,7 @@ class JobTiming:
 
     @classmethod
     def of(cls, known: CaseFacts, found: Arrivals) -> JobTiming:
+        times = time_breakdowns(known, found)
         return cls(
             known,
             found,
@@ -30,8 +31,9 @@ class JobTiming:
                 operations=found.operations,
                 steps=steps(known, found),
                 lateness=found.lateness,
-                times=time_breakdowns(known, found),
+                times=times,
                 sections=section_costs(known),
+                alike=any(times.keys() <= {*lag.members} for lag in found.group_lags),
             ),
         )
 
