@@ -259,7 +259,8 @@ class JobWindow:
             return False
         delayed = self.run_queue_delay_ns(rank) > MOSTLY_DELAYED * excess
         shown = longer(self.sections, rank)
-        if shown and tenths >= ALL_TENTHS and self._hides_lateness and not delayed:
+        # The quickest fifth of its entries has told already that they all take longer.
+        if shown and tenths >= CLEAR_TENTHS and self._hides_lateness and not delayed:
             return self.long_enough
         if factor >= CLEAR_FACTOR:
             # Work that shows all through proves itself; the lateness that it makes is noisier, as

@@ -96,7 +96,8 @@ def test_a_rank_that_its_machine_delays_is_not_accused() -> None:
         (0.06, 15, 10, [2]),
         (0.5, 15, 10, [2]),
         (0.5, 10, 10, []),  # its quickest entries are as quick as its peers'
-        (0.5, 15, 7, []),
+        (0.5, 15, 3, [2]),
+        (0.5, 15, 2, []),
     ],
 )
 def test_where_processors_lack_who_is_late_is_chance_and_sections_tell_who_computes_more(
