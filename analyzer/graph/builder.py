@@ -115,9 +115,10 @@ class _Builder:
         # of its ranks is what follows.
         departed = {rank for one in unmatched for rank in one.ends}
         roots.cycles = [one for one in roots.cycles if departed.isdisjoint(one.places)]
-        away = any(end.kind == "outside" for end in roots.ends)
         for end in roots.ends:
             confirm(end, waits, lookup)
+        away = any(end.kind == "outside" for end in roots.ends)
+        for end in roots.ends:
             if away and end.kind == "stopped":
                 # A dump that is older than its peers' looks like this, and who is away explains
                 # the rest alone.

@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hanglab.recorder.slowness.section_costs import (
-    Costs,
-    longer,
-    slower_throughout,
-)
+from hanglab.recorder.slowness.section_costs import Costs, longer, slower_throughout
 from hanglab.recorder.slowness.statistics import beyond_peers, median
 from hanglab.recorder.slowness.thresholds import (
     ALL_TENTHS,
@@ -276,8 +272,12 @@ class JobWindow:
                 and self.is_late(rank, CERTAIN)
                 and self.run_queue_delay_ns(rank) <= HARDLY_DELAYED * excess
             )
-        late = self.is_late(rank, FAINTLY_LATE, LOSS_SHARE / 2) or self.is_late_without_delay(rank)
-        return shown and late
+        return shown and self.keeps_peers_waiting(rank)
+
+    def keeps_peers_waiting(self, rank: int) -> bool:
+        """True if the rank is late, however faintly, or would be with processors for all."""
+        faintly = self.is_late(rank, FAINTLY_LATE, LOSS_SHARE / 2)
+        return faintly or self.is_late_without_delay(rank)
 
     @property
     def _hides_lateness(self) -> bool:

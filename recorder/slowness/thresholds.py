@@ -131,8 +131,9 @@ SECTION_PART = 0.4
 #: Share of the time that ranks wait for a processor from which on a machine is crowded.
 CROWDED_SHARE = 0.1
 #: The same, on average over the ranks, from which on chance decides who enters an operation
-#: last: in 7 of 160 runs of four ranks on two processors, which waited 0.1 to 0.5 of the time, one
-#: that computed 1.2 to 3.1 times as long was not late. Two with a processor each wait for 0.03.
+#: last: in 6 of 760 jobs with a slow rank, beside another job on two processors, one that computed
+#: 1.2 to 3.1 times as long was not late; ranks waited 0.12 to 0.54 of the time there. Two ranks
+#: with a processor each wait for 0.03.
 BLURRED_SHARE = 0.05
 #: Share of the time that a rank on a busy host waits for a processor beyond its peers.
 RUN_QUEUE_SHARE = 0.15

@@ -161,13 +161,16 @@ def test_capture_is_dropped_if_the_job_goes_on(tmp_path):
     case, pipe, stop = tmp_path / "case", tmp_path / "pipe", tmp_path / "stop"
     os.mkfifo(pipe)
     command = program("pausing_program.py", str(pipe), str(stop))
-    words = [*HANGLAB, "record", "--out", case, "--hang-after", "1", "--then", "leave"]
+    words = [*HANGLAB, "record", "-o", case, "--hang-after", "1", "--then", "leave"]
     with started([*words, "--", *command], tmp_path) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "left as it is" in line:
                 break
         assert trigger_of(case)[0] == "no_progress" and CaseReader(case).ranks[0].read(files.STACKS)
+        # NCCL's service answers on a machine with GPUs alone: as if it had.
+        (asked,) = (host / files.NCCL_RAS.name for host in case.glob("hosts/*"))
+        asked.write_text("{}")
         with pipe.open("wb") as file:
             file.write(b"go on")
         wait_for(
@@ -178,6 +181,7 @@ def test_capture_is_dropped_if_the_job_goes_on(tmp_path):
     assert (process.returncode, out) == (0, "done\n"), err
     reader = CaseReader(case)
     assert trigger_of(case) == ("", "") and not reader.ranks[0].read(files.STACKS)
+    assert not asked.exists()
     assert (
         reader.ranks[0].read(files.EXIT) is not None and reader.ranks[0].read(files.EXIT).code == 0
     )

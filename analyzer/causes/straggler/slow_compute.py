@@ -79,11 +79,17 @@ def _computing(timing: JobTiming, culprits: list[int]) -> Proposal:
         Cause.SLOW_COMPUTE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.97, 0.65 + sum(window.lateness[r].excess_share for r in culprits)),
+        confidence=min(
+            0.97, 0.65 + sum(max(0.0, window.lateness[r].excess_share) for r in culprits)
+        ),
         summary=f"{name_ranks(culprits).capitalize()} computed "
         f"{(usual + excess) / max(usual, 1.0):.1f} times as long as its peers"
         + (f", most of it in section {section}," if section else "")
-        + " and they wait for it.",
+        + (
+            " and they wait for it."
+            if window.keeps_peers_waiting(worst)
+            else " on a machine where ranks wait for processors."
+        ),
         evidence=[
             Evidence(
                 "progress",

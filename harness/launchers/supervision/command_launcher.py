@@ -17,7 +17,8 @@ class CommandLauncher(GuardedLauncher):
     A rank is known by RANK in its environment, and its output is read from the files that the
     command gave it.  How it ended stands in /proc until the command collects it, so a command
     that collects late loses nothing: ``os.waitid`` with WNOWAIT waits and collects nothing, while
-    a ``subprocess.Popen`` collects even as it is finalized.
+    a ``subprocess.Popen`` collects even as it is finalized.  With the command's own end those of
+    its ranks are gone, so it has to outlive the last of them by some seconds.
     """
 
     def start_command(

@@ -46,7 +46,8 @@ class Job:
             for rank, now in simulated.now.items():
                 self.begins[rank].append(now)
             simulated.work(lambda rank, step=step: 10 + chance.random() + late(rank, step))
-            simulated.meet("0")
+            for group in members:
+                simulated.meet(group)
         self.end = max(simulated.now.values())
         self.known = simulated.evidence()
 
@@ -373,6 +374,27 @@ def test_a_line_that_a_late_rank_is_seldom_seen_at_accounts_for_nothing() -> Non
             seen(job, 1, line, count)
         seen(job, 1, 11, 200, below="communication")
         assert [f.culprits for f in job.verdicts().values()] == [accused] * bool(accused)
+
+
+@pytest.mark.parametrize(
+    ("members", "waited", "culprits"),
+    [
+        (WORLD, 1.0, [2]),
+        (WORLD, 0.1, []),
+        ({"0": (0, 1), "1": (2, 3)}, 1.0, []),  # as stages, which nothing compares
+    ],
+)
+def test_where_processors_lack_a_section_tells_and_nobody_is_said_to_wait(
+    members: dict[str, tuple[int, ...]], waited: float, culprits: list[int]
+) -> None:
+    job = Job(members=members).uses({2: 14}, waited=dict.fromkeys(range(4), waited))
+    job.section("a", "", lambda r, s: 9, lambda r, s: 12 if r == 2 else 6)
+    found = list(job.verdicts().values())
+    assert [f.culprits for f in found] == [culprits] * bool(culprits)
+    for finding in found:
+        assert "ranks wait for processors" in finding.summary
+        assert "they wait for it" not in finding.summary
+        assert finding.confidence >= 0.65
 
 
 @pytest.mark.parametrize(

@@ -135,3 +135,34 @@ def test_of_two_the_one_whose_name_is_that_of_another_group_of_it_has_drifted() 
     dumps += [columns(rank, [others], members={"3": (0, 2, 3)}) for rank in (2, 3)]
     found = synchronization_findings(build_wait_for_graph(dumps))
     assert [(one.cause, one.culprits) for one in found] == [(Cause.GROUP_CREATION, [0])]
+
+
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+@pytest.mark.parametrize(
+    ("size", "subgroup", "odd"), [(4, (0, 2), 0), (4, (0, 2), 2), (4, (0, 1, 2), 1), (6, (1, 3), 3)]
+)
+@pytest.mark.parametrize("rounds", [0, 4])
+def test_a_collective_of_a_subgroup_against_one_of_all(
+    size: int, subgroup: tuple[int, ...], odd: int, rounds: int, backend: str
+) -> None:
+    """Ranks in a barrier, and one in a reduce of a subgroup: its own past tells, or nothing does.
+
+    Without one each member of the subgroup that is in the barrier may have left the reduce out;
+    most of the subgroup are right.
+    """
+    dumps = []
+    for rank in range(size):
+        rows = []
+        for number in range(1, rounds + 1):
+            rows.append(Row("barrier", number, extra={"frames": line_frames(10)}))
+            if rank in subgroup:
+                rows.append(Row("reduce", number, "1", extra={"frames": line_frames(11)}))
+        op, group, line = ("reduce", "1", 11) if rank == odd else ("barrier", "0", 10)
+        rows.append(Row(op, rounds + 1, group, False, extra={"frames": line_frames(line)}))
+        members = {"0": range(size)} | ({"1": subgroup} if rank in subgroup else {})
+        dumps.append(columns(rank, rows, members=members, backend=backend))
+    (found,) = synchronization_findings(build_wait_for_graph(dumps))
+    if rounds or len(subgroup) > 2:
+        assert found.culprits == [odd]
+    else:
+        assert (found.culprits, found.confidence) == (list(subgroup), 0.6)
