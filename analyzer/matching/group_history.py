@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from hanglab.analyzer.matching.thresholds import LONGEST_PATTERN
+from hanglab.analyzer.matching.thresholds import CONFIRMATIONS, LONGEST_PATTERN
 
 _Call = TypeVar("_Call", bound=Hashable)
 
@@ -40,6 +40,8 @@ def period_of(history: Sequence[Hashable], *, repeats: int = 2) -> int | None:
             continue
         breaks = np.flatnonzero(codes[period:] != codes[: size - period])
         length = size - (int(breaks[-1]) + 1 if len(breaks) else 0)
+        if length - period < CONFIRMATIONS:
+            continue
         if length >= repeats * period and length > explained:
             best, explained = period, length
         if explained == size:

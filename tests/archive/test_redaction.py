@@ -71,7 +71,7 @@ def record(tmp_path: Path, how: str) -> Path:
     return folder / "case"
 
 
-@pytest.mark.parametrize("how", ["sleep", "raise", "skip"])
+@pytest.mark.parametrize("how", [pytest.param("sleep", marks=pytest.mark.long), "raise", "skip"])
 def test_verdict_stays_and_names_go(tmp_path, how):
     case = record(tmp_path, how)
     before = analyze(case)

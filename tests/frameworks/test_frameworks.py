@@ -62,7 +62,7 @@ def test_a_hang_is_explained(
     ("program", "odd", "start", "causes", "culprits"),
     [
         ("ddp", "slow_checkpoint", "spawn", {"rank0_work"}, [0]),
-        ("fsdp2", "long_step", "torchrun", {None}, []),
+        pytest.param("fsdp2", "long_step", "torchrun", {None}, [], marks=long),
         ("tensor_parallel", "slow_loader", "spawn", {"input_starved"}, [0, 1]),
         pytest.param(
             *("hf_trainer", "slow_checkpoint", "spawn", {"rank0_work"}, [0]),

@@ -24,9 +24,9 @@ SECTIONS = {
 @pytest.mark.parametrize(
     "framework",
     [
-        "loop",
+        pytest.param("loop", marks=pytest.mark.long),
         pytest.param("lightning", marks=needs("lightning")),
-        pytest.param("transformers", marks=needs("transformers", "accelerate")),
+        pytest.param("transformers", marks=[needs("transformers", "accelerate"), pytest.mark.long]),
     ],
 )
 def test_a_slow_rank_is_found_and_the_training_stopped(framework: str, tmp_path: Path) -> None:

@@ -266,7 +266,15 @@ def test_rank_that_escapes_the_hook_is_attached_to(tmp_path):
     assert analyze(case).culprits in ([1], [])
 
 
-@pytest.mark.parametrize("how", ["step", "native", "checkpoint", "ending"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("step", marks=pytest.mark.long),
+        "native",
+        "checkpoint",
+        pytest.param("ending", marks=pytest.mark.long),
+    ],
+)
 def test_slow_is_not_hung(tmp_path, how):
     done = hanglab(
         *("record", "--out", tmp_path / "case", "--hang-after", "1", "--"),

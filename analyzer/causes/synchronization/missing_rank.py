@@ -14,7 +14,7 @@ from hanglab.analyzer.wording import name_ranks
 def missing_findings(graph: WaitForGraph) -> list[Finding]:
     """One finding for all of them; none where evidence that is missing could change it."""
     sinks = unexplained_sinks(graph)
-    if not sinks or graph.open or any(sink.hidden for sink in sinks):
+    if not sinks or any(sink.hidden for sink in sinks):
         return []
     culprits = [sink.rank for sink in sinks]
     victims = set(_victims(graph, culprits))
@@ -125,6 +125,8 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
             f"had not the device of {name_ranks(concluded)} stopped, and no other device explains "
             "all of it."
         )
+    if graph.open:
+        words.append(f"Whether {name_ranks(sorted(graph.open))} came, too, is not known.")
     unseen = graph.silent_p2p.intersection(outside)
     if unseen:
         words.append(
