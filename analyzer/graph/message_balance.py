@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
-from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS, KNOWN_ROUNDS
+from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS, EVEN_CHANNELS, KNOWN_ROUNDS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
@@ -70,7 +70,7 @@ def find_unmatched_messages(
     waits: OpenOperations, group_table: GroupTable, lookup: CallLookup
 ) -> list[UnmatchedMessages]:
     """Unfinished messages on channels whose counts differ, those of one rank's fault together."""
-    alone = [waiting for waiting in waits.operations.values() if _is_alone(waiting)]
+    alone = [waiting for waiting in waits.operations.values() if _is_counted(waiting)]
     groups = {waiting.key[0]: waiting.group for waiting in alone}
     if not alone or any(len(group.members) > COMPARED_MEMBERS for group in groups.values()):
         return []
@@ -99,11 +99,10 @@ def find_unmatched_messages(
     return found
 
 
-def _is_alone(waiting: OpenOperation) -> bool:
+def _is_counted(waiting: OpenOperation) -> bool:
     return (
         waiting.seq is None
         and waiting.peer is not None
-        and waiting.peer in waiting.absent
         and not (waiting.explained or waiting.any_source or waiting.group.doubtful)
     )
 
@@ -187,8 +186,10 @@ class _Balance:
         differs = [sent - taken != usual for sent, taken in counts]
         if not differs[-1] or not self._all_came(marks[-1]):
             return None
+        if len(rows[0]) - len(rows[1]) == usual:
+            return None  # The other half came behind the collective: nothing lacks, the order does.
         at = differs.index(True)
-        if counted and at == 1 and len(marks) > 1:
+        if counted and at == 1 and len(marks) > 1 and not self._is_alone_in(channel, marks[0]):
             # Messages that cross each round's collective, perhaps.
             return None
         odd = []
@@ -203,6 +204,32 @@ class _Balance:
             if len(usual_counts) >= KNOWN_ROUNDS and rounds[at - 1][1] not in usual_counts:
                 odd.append(channel.ends[end])
         return tuple(odd)
+
+    def _is_alone_in(self, channel: _Channel, mark: _Mark) -> bool:
+        """True if the group's channels between other ranks are even at their first collective.
+
+        Messages that cross a collective of the program cross it between all ranks.
+        """
+        others = {
+            other
+            for history in self._histories.values()
+            for other in history.channels
+            if other.group == channel.group and set(other.ends).isdisjoint(channel.ends)
+        }
+        if len(others) < EVEN_CHANNELS:
+            return False
+        nothing = np.zeros(0, dtype=np.int64)
+        for other in others:
+            counts = []
+            for rank in other.ends:
+                history = self._histories.get(rank)
+                if history is None or mark not in history.marks:
+                    return False
+                rows = history.channels.get(other, nothing)
+                counts.append(int(np.searchsorted(rows, history.marks[mark])))
+            if counts[0] != counts[1]:
+                return False
+        return True
 
     def _all_came(self, mark: _Mark) -> bool:
         """True if no member is known not to have entered a collective."""

@@ -49,3 +49,5 @@ EXPLAINING_RANKS = 64
 COMPARED_ORDERS = 32
 #: Collectives of each thread that are compared, the latest.
 COMPARED_COLLECTIVES = 512
+#: Channels between other ranks whose messages cross no collective, for a channel that does to be odd.
+EVEN_CHANNELS = 1
