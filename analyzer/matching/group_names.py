@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hanglab.analyzer.matching.groups import ResolvedGroup
 
 Names = frozenset[str]
+
+#: Descriptions that torch gives to groups that nobody described.
+NO_DESCRIPTION = frozenset({"", "undefined"})
 
 
 @dataclass
@@ -49,6 +52,42 @@ def find_name_conflicts(groups: Sequence[ResolvedGroup]) -> list[NameConflict]:
         mine = proved.intersection(conflict.candidates) or _using_names_of_others(conflict, groups)
         if len(mine) == 1:
             conflict.deviating, conflict.candidates = tuple(mine), ()
+    return found
+
+
+def find_lone_names(groups: Sequence[ResolvedGroup], ranks: Sequence[int]) -> list[NameConflict]:
+    """Conflicts of groups that list no members (gloo's): one rank waits in a group by itself.
+
+    Nobody communicates alone. Where each of ``ranks``, the whole job, has a group of that
+    description, its peers wait in theirs. Sets members and :attr:`ResolvedGroup.misnamed`.
+    """
+    by_description: dict[str, list[ResolvedGroup]] = {}
+    for group in groups:
+        if group.guessed and not group.doubtful and group.group.description not in NO_DESCRIPTION:
+            by_description.setdefault(group.group.description, []).append(group)
+    found = []
+    for alike in by_description.values():
+        alone = [group for group in alike if len(group.progress) == 1]
+        together = [group for group in alike if len(group.progress) > 1]
+        if not alone or len(alike) < 2 or any(map(_met, alike)):
+            continue
+        if sorted(rank for group in alike for rank in group.progress) != sorted(ranks):
+            continue  # Somebody has yet to come, perhaps into the group of who is alone.
+        odd = sorted(rank for group in alone for rank in group.progress)
+        if together and (len(together) > 1 or len(together[0].progress) <= len(odd)):
+            continue
+        for group in alike:
+            group.misnamed, group.guessed = True, False
+            group.group = replace(group.group, members=tuple(sorted(ranks)))
+        found.append(
+            NameConflict(
+                tuple(sorted(ranks)),
+                {rank: (group.group.name,) for group in alike for rank in group.progress},
+                tuple(odd) if together else (),
+                () if together else tuple(odd),
+                frozenset(group.group.name for group in alike),
+            )
+        )
     return found
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.matching.calls import ProcessGroup
-from hanglab.analyzer.matching.group_names import NameConflict, find_name_conflicts
+from hanglab.analyzer.matching.group_names import NameConflict, find_lone_names, find_name_conflicts
 from hanglab.analyzer.matching.merging import MergedSummaries, group_key
 from hanglab.analyzer.matching.summary import GroupSummary, Members, RankSummary
 from hanglab.analyzer.matching.thresholds import FILLED_PART, UNLISTED_PART
@@ -176,6 +176,8 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
             found = sorted(descriptions[place].items(), key=lambda item: (-item[1], item[0]))
             group.group = ProcessGroup(group.group.name, group.members, found[0][0])
     group_table.name_conflicts = find_name_conflicts(group_table.groups)
+    if not world_size_unknown and set(everybody) == set(merged.ranks):
+        group_table.name_conflicts += find_lone_names(group_table.groups, everybody)
     _assign_statuses(merged, group_table)
     return group_table
 
