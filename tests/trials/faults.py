@@ -38,6 +38,8 @@ CAUSES: dict[str, frozenset[str]] = {
 
 #: Found only in what dumps do not hold, or not at all: they are played for what must stay silent.
 _STOPS = ("host_stop", "device_stop")
+#: One rank does otherwise than its peers in an operation of theirs.
+DIFFERENCES = frozenset({"skip", "extra", "size", "dtype", "kind", "root", "splits", "wrong_group"})
 
 
 @dataclass(frozen=True)

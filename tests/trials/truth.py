@@ -26,7 +26,7 @@ from math import inf
 from random import Random
 
 from .dumps import is_visible, moment_of, ring_of, sizes
-from .faults import CAUSES, Fault, partners, play_with, random_fault
+from .faults import CAUSES, DIFFERENCES, Fault, partners, play_with, random_fault
 from .losses import KINDS, Loss, random_loss
 from .player import Play, Played
 from .programs import Batch, Issue, Program, Step, Transport, issues_of
@@ -62,10 +62,31 @@ class Trial:
 
     @cached_property
     def partners(self) -> frozenset[int]:
-        found = frozenset(
-            m for f in self.faults for m in partners(self.program, f, self._seen_at(f))
+        found = {m for f in self.faults for m in partners(self.program, f, self._seen_at(f))}
+        found |= {rank for f in self.faults for rank in self._alone_in_wait(f)}
+        return frozenset(found) - self.culprits
+
+    def _alone_in_wait(self, fault: Fault) -> set[int]:
+        """The one that waits for a stopped host, where its peers besides have come to their end.
+
+        It may have an operation too many, of a program in which the other has none.
+        """
+        if fault.kind != "host_stop":
+            return set()
+        waits = [
+            (o.rank, issue) for mine in self.play.operations for o in mine if o.done == inf
+            for issue in issues_of(o.step) if o.rank != fault.rank
+            and fault.rank in (issue.peer, *self.program.groups[issue.group].members)
+        ]  # fmt: skip
+        waiters = {rank for rank, _ in waits}
+        pairs = all(
+            i.peer is not None or len(self.program.groups[i.group].members) == 2 for _, i in waits
         )
-        return found - self.culprits
+        idle = any(
+            all(o.done < inf for o in mine)
+            for rank, mine in enumerate(self.play.operations) if rank != fault.rank
+        )  # fmt: skip
+        return waiters if len(waiters) == 1 and pairs and idle else set()
 
     def _seen_at(self, fault: Fault) -> frozenset[int]:
         """Ranks whose dumps hold what they did when the fault struck."""
@@ -73,7 +94,9 @@ class Trial:
             o.created for o in self.play.operations[fault.rank]
             if o.thread == fault.thread and o.at >= fault.at
         ]  # fmt: skip
-        when = min(struck, default=inf)
+        # What was left out at the very end is missed from then on.
+        mine = [o.created for o in self.play.operations[fault.rank] if o.thread == fault.thread]
+        when = min(struck, default=max(mine, default=0.0))
         return frozenset(
             rank for rank in range(self.program.size)
             if rank not in self.loss.missing
@@ -178,8 +201,36 @@ class Trial:
         ):
             return False
         if not self.faults:
-            return not self.loss.missing and self.loss.waited_s <= RECENT_S
+            whole = not self.loss.missing and not self._size_unknown
+            return whole and self.loss.waited_s <= RECENT_S
+        if any(map(self._votes_lack, self.faults)):
+            return False
         return not self.rivals and not self.healthy_too
+
+    @property
+    def _size_unknown(self) -> bool:
+        """No file lists the members of a group of all: there may be a rank more than files."""
+        program = self.program
+        lists = [group.members for group in program.groups.values() if group.backend == "nccl"]
+        return not any(len(members) == program.size for members in lists)
+
+    def _votes_lack(self, fault: Fault) -> bool:
+        """Members of whom nothing is known may have done as the culprit did, and be as many.
+
+        What a branch on the rank does wrong, several ranks do alike: then the program is theirs.
+        """
+        if fault.kind not in DIFFERENCES:
+            return False
+        step = self.program.ranks[fault.rank][fault.thread][
+            fault.value if fault.kind == "extra" else fault.at
+        ]
+        issue = issues_of(step)[0 if fault.kind == "extra" else fault.part]
+        if issue.peer is not None:
+            return False
+        seen = self._seen_at(fault)
+        members = set(self.program.groups[issue.group].members) - {fault.rank}
+        unseen = len(members - seen) + self._size_unknown
+        return unseen > 0 and len(members & seen) <= 1 + unseen
 
     @property
     def innocent(self) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.causes.thresholds import CONCLUDED, LISTED_ROWS, UNSETTLED
+from hanglab.analyzer.causes.thresholds import CANDIDATES, CONCLUDED, LISTED_ROWS, UNSETTLED
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
@@ -24,8 +24,28 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
     if alone or len(culprits) > len(victims):
         # One waits, for those who stand where others do, or of whose order its own differs: it may
         # have done too much.
-        return []
+        return _either(graph, sinks, waiting) if alone and not disputed else []
     return [_finding(graph, sinks)]
+
+
+def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[Finding]:
+    """Of two, the one that waits and the one that has not come, without a third to tell."""
+    sink, *others = sinks
+    call = sink.awaited
+    pair = call.seq is None or len(call.group.members) == 2
+    if others or not (pair and sink.outside and len(waiting) == 1):
+        return []
+    culprits = sorted({sink.rank, *waiting})
+    (waiter,) = waiting
+    finding = _finding(graph, [sink])
+    finding.culprits, finding.victims = culprits, _victims(graph, culprits)
+    finding.confidence = CANDIDATES
+    finding.summary = (
+        f"Rank {waiter} waits in {name_call(call)}, which rank {sink.rank} has not entered; others "
+        f"have nothing left to do: rank {sink.rank} left it out or stopped before it, or rank "
+        f"{waiter} has one operation too many."
+    )
+    return [finding]
 
 
 def _idle_peers(graph: WaitForGraph, sinks: list[Sink], victims: set[int]) -> set[int]:
