@@ -49,5 +49,6 @@ EXPLAINING_RANKS = 64
 COMPARED_ORDERS = 32
 #: Collectives of each thread that are compared, the latest.
 COMPARED_COLLECTIVES = 512
-#: Channels between other ranks whose messages cross no collective, for a channel that does to be odd.
+#: Channels between other ranks whose messages cross no collective, beside which one that does is
+#: odd.
 EVEN_CHANNELS = 1

@@ -19,7 +19,7 @@ AGREEING_SITES = 3
 #: Lines between two calls of one function that are still taken for straight code: nobody writes
 #: longer functions by hand.
 LONGEST_FUNCTION = 1000
-#: Operations that came as a pattern says before it is believed: one operation twice in a row is none.
+#: Operations that came as a pattern says before it is believed: one twice in a row is no pattern.
 CONFIRMATIONS = 2
 #: Operations of the longest pattern that is looked for.
 LONGEST_PATTERN = 1024

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.trials.judging import Judgement, describe, try_seed
+from tests.trials.truth import make_trial
 
 GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 
@@ -103,6 +104,16 @@ MENDED = {
         111027,
     ),
 }
+#: Seeds of families that were missed once, and have to be told.
+TOLD = {
+    "a rank alone in a gloo group whose peers are in theirs": (800367, 800436, 801064, 802118),
+    "a message too many or too few in the first round": (801288, 801345, 802335, 803267, 803350),
+    "a rank that is away, beside one that left no dump": (800470, 801904, 802306, 802826),
+    "one of two that wait for nobody else": (800429, 801281, 802470, 803465),
+    "the peer of a rank that called one operation twice": (801414,),
+}
+#: Seeds that only a vote that no file holds, or a number of ranks that none gives, would decide.
+OPEN = (800155, 800595, 800639, 800668, 801126, 800190, 802952)
 FALSE_SEEDS = {seed: reason for reason, seeds in FALSE.items() for seed in seeds}
 
 
@@ -121,3 +132,16 @@ def test_no_verdict_is_false(seed: int) -> None:
     if result is None:
         return  # The fault of this seed has no place in its program, or leaves no trace.
     assert result[2] in GOOD, describe(*result)
+
+
+@pytest.mark.parametrize("seed", [seed for seeds in TOLD.values() for seed in seeds])
+def test_what_was_missed_is_told(seed: int) -> None:
+    result = try_seed(seed)
+    assert result is not None
+    assert result[2] is Judgement.RIGHT and result[1].culprits, describe(*result)
+
+
+@pytest.mark.parametrize("seed", OPEN)
+def test_what_files_do_not_hold_decides_nothing(seed: int) -> None:
+    trial = make_trial(seed)
+    assert trial is not None and not trial.decidable

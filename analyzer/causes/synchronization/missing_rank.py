@@ -14,7 +14,8 @@ from hanglab.analyzer.wording import name_ranks
 def missing_findings(graph: WaitForGraph) -> list[Finding]:
     """One finding for all of them; none where evidence that is missing could change it."""
     sinks = unexplained_sinks(graph)
-    if not sinks or any(sink.hidden for sink in sinks):
+    if not sinks or any(sink.hidden for sink in sinks) or set(graph.open) & set(graph.ranks):
+        # A dump that does not tell whether its rank came may be older than those of its peers.
         return []
     culprits = [sink.rank for sink in sinks]
     victims = set(_victims(graph, culprits))

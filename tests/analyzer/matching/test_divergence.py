@@ -255,6 +255,8 @@ def test_patterns() -> None:
     assert period_of("xxabab") == 2
     assert period_of("aaaa") == 1
     assert period_of("abcd") is None
+    assert period_of("abb") is None  # One operation twice in a row is no loop.
+    assert period_of("abbb") == 1
     # A step that begins with a repetition is no pattern of that repetition alone.
     assert period_of("xaabaabaa") == 3
     assert period_of(["a", None, "a", None]) is None

@@ -110,3 +110,49 @@ def test_names_under_which_ranks_met_before_are_of_one_group() -> None:
         for rank, name in enumerate(("1", "2", "1"))
     }
     assert all(one.cause is not Cause.GROUP_CREATION for one in findings(rows, groups))
+
+
+def beside_nccl(names: Sequence[str], *, done: bool = False) -> list[Finding]:
+    """Each rank in a gloo group of that name, whose members no dump lists."""
+    described = {name: "control" for name in names if name}
+    return synchronization_findings(
+        build_wait_for_graph(
+            columns(
+                rank,
+                [
+                    Row("all_reduce", 1),
+                    *(
+                        Row("", 1, name, done=done, extra={"profiling_name": "gloo:all_gather"})
+                        for name in ([name] if name else [])
+                    ),
+                ],
+                members={"0": range(len(names))},
+                descriptions=described,
+            )
+            for rank, name in enumerate(names)
+        )
+    )
+
+
+@pytest.mark.parametrize("odd", [0, 2, 4])
+def test_nobody_waits_in_a_gloo_group_by_itself(odd: int) -> None:
+    (found,) = beside_nccl(["2" if rank == odd else "1" for rank in range(5)])
+    assert (found.cause, found.culprits) == (Cause.GROUP_CREATION, [odd])
+    assert found.victims == [rank for rank in range(5) if rank != odd]
+
+
+def test_of_two_alone_in_gloo_groups_either_may_be_wrong() -> None:
+    (found,) = beside_nccl(["1", "2"])
+    assert (found.cause, found.culprits) == (Cause.GROUP_CREATION, [0, 1])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("1", "1", "2", "2"),  # two groups of pairs
+        ("1", "1", "2", ""),  # the peer of rank 2 has yet to come
+        ("1", "1", "2", "3"),  # rank 2 or rank 3 has made a group more
+    ],
+)
+def test_who_has_or_may_have_peers_in_a_gloo_group_has_no_wrong_name(names: Sequence[str]) -> None:
+    assert all(one.cause is not Cause.GROUP_CREATION for one in beside_nccl(names))

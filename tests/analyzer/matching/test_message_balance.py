@@ -87,3 +87,21 @@ def test_equal_counts_are_no_matter_of_messages() -> None:
     assert not findings_of("send 0->1, recv 0<-1!, /!", "recv 1<-0, send 1->0!, /!", "/!"), (
         "whichever device has stopped, no message lacks its other half"
     )
+
+
+def ring(extra: int | None) -> list[str]:
+    """Four ranks pass on to their right twice before the collective; one of them once more."""
+    found = []
+    for rank in range(4):
+        one = f"send {rank}->{(rank + 1) % 4}, recv {rank}<-{(rank - 1) % 4}, "
+        more = one.replace(", ", "!, ") if rank == extra else ""
+        ahead = "!" if extra is not None else ""
+        found.append(one * 2 + more + f"/{ahead}, " + one.replace(", ", f"{ahead}, ") + f"/{ahead}")
+    return found
+
+
+def test_even_channels_tell_that_the_first_round_of_one_is_odd() -> None:
+    for odd in range(4):
+        (finding,) = findings_of(*ring(odd))
+        assert (finding.cause, finding.culprits) == (Cause.P2P_UNMATCHED, [odd])
+    assert not findings_of(*ring(None))
