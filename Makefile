@@ -68,7 +68,7 @@ corpus-accept: $(READY)  ## Accept the verdicts on the corpus, and list what cha
 	$(BIN)/python -m tools.corpus --corpus $(CORPUS) check --accept
 
 calibrate: $(READY)  ## Fit the probabilities of findings; then accept the corpus anew
-	$(BIN)/python -m tools.calibration --jobs $(JOBS)
+	$(BIN)/python -m tools.calibration --jobs $(JOBS) --diagram docs/calibration.svg
 
 # Settings: IMAGE, BASE_IMAGE, WHEELS (a folder), CA_BUNDLE (a file), EXTRAS, PIP_INDEX_URL and more;
 # docs/containers.md says what each is for.

@@ -80,7 +80,6 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
         or cause is None
         or not finding.culprits
         or not facts.graph.waits
-        or cause is Cause.P2P_DEADLOCK  # whoever of the ring goes first frees all
         # A group that was not created is no operation that could be left out.
         or (cause is Cause.GROUP_CREATION and facts.graph.name_conflicts)
     ):
@@ -187,6 +186,13 @@ class _Check:
         if not self._frontier.is_that_of_the_dumps():
             raise NoProgram("simulated, the operations of the dumps do not stop where the job did")
         finding = self._proposal.finding
+        if self._cause is Cause.P2P_DEADLOCK:
+            # Nobody did anything but what stands there: whoever of the ring goes first frees all.
+            return _with_evidence(
+                self._proposal,
+                f"Simulated, what {name_ranks(self._culprits)} issued, in that order, stops where "
+                "the dumps do.",
+            )
         if finding.confidence <= CANDIDATES and len(self._culprits) > 1:
             return self._tie(finding)
         return self._certain(finding)
@@ -237,12 +243,24 @@ class _Check:
             if others
             else ""
         )
+        alternatives = [(cause, self._culprits, ALTERNATIVE) for cause in others]
+        waiter = self._lone_waiter()
+        if waiter is not None and self._test((_Fault.ADDED,), [waiter]).reproduced:
+            besides += f" So would rank {waiter} {_WORDS[_Fault.ADDED]}, as nobody else waits."
+            alternatives.append((Cause.COLLECTIVE_MISMATCH, [waiter], ALTERNATIVE))
         return _with_evidence(
             self._proposal,
             f"Simulated, {who} {_listed(tested.reproduced)} leaves what was found: without it the "
             f"others go on.{besides}",
-            alternatives=[(cause, self._culprits, ALTERNATIVE) for cause in others],
+            alternatives=alternatives,
         )
+
+    def _lone_waiter(self) -> int | None:
+        """The one rank that waits for who is missing: there may be no need for it to wait."""
+        if self._cause is not Cause.MISSING_RANK:
+            return None
+        waiters = {wait.call.rank for wait in self._graph.waits} - set(self._culprits)
+        return waiters.pop() if len(waiters) == 1 else None
 
     def _refuted(self, finding: Finding) -> Proposal:
         return _with_evidence(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hanglab.analyzer.calibration import (
@@ -12,8 +14,11 @@ from hanglab.analyzer.calibration import (
     probability,
 )
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status, Verdict
+from tests.trials.truth import make_trial
+from tools.calibration.diagram import draw, wilson
 from tools.calibration.fitting import brier, fit, left_out, reliability, table_of
 from tools.calibration.labelled_findings import LabelledFinding, right
+from tools.calibration.played_trials import observe_trials, right_on_trial
 from tools.corpus.entries import Truth
 
 CRASH = ("crash", True, ["exit"])
@@ -82,6 +87,35 @@ def test_scores() -> None:
     assert brier([1.0, 0.0], [1.0, 1.0]) == 0.5
     (low, high) = reliability([0.25, 0.95, 1.0], [0.0, 1.0, 0.0])
     assert (low.count, low.right, high.count, high.right) == (1, 0.0, 2, 0.5)
+
+
+def test_an_interval_is_that_of_wilson() -> None:
+    # Agresti and Coull, The American Statistician 52 (1998): 0 of 10.
+    assert wilson(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+
+
+def test_the_same_figures_draw_the_same_picture(tmp_path: Path) -> None:
+    bins = reliability([0.25, 0.95, 1.0], [0.0, 1.0, 0.0])
+    for name in ("one", "two"):
+        draw({"fitted": bins}, tmp_path / name)
+    drawn = (tmp_path / "one").read_text()
+    assert drawn == (tmp_path / "two").read_text() and ">fitted</text>" in drawn
+
+
+def test_played_trials_are_labelled_by_their_truth() -> None:
+    trial = make_trial(800367)  # Rank 2 made a group more than its peers.
+    assert trial is not None
+
+    def said(cause: Cause, culprits: list[int]) -> float:
+        verdict = Verdict(status=Status.HUNG, cause=cause, culprits=culprits, confidence=0.9)
+        return right_on_trial(verdict, trial)
+
+    assert said(Cause.GROUP_CREATION, [2]) == 1.0
+    assert said(Cause.GROUP_CREATION, [1, 2]) == 0.5
+    assert said(Cause.GROUP_CREATION, [1]) == said(Cause.CRASH, [2]) == 0.0
+    assert right_on_trial(Verdict(status=Status.HEALTHY, confidence=0.9), trial) == 0.0
+    (found,) = observe_trials([800367], 1)
+    assert (found.cause, found.sure, found.right) == ("group_creation", True, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ def test_a_slow_rank_is_found_and_the_training_stopped(framework: str, tmp_path:
         "GLOO_SOCKET_IFNAME": "lo",
         "TMPDIR": str(tmp_path),
         "LOGS": str(tmp_path / "logs"),
+        # A rank was seen once to abort at its end: its threads will tell of themselves.
+        "PYTHONFAULTHANDLER": "1",
     }
     job = subprocess.run(
         [sys.executable, *launcher, script],

@@ -59,8 +59,10 @@ def test_exit_code_output_and_exception_of_a_failing_job(tmp_path):
     assert (verdict.status.value, verdict.cause.value) == ("failed", "exception")
     assert verdict.culprits == [1]
     assert verdict.location is not None and verdict.location.function == "work"
-    tail = next(CaseReader(case).path.glob("hosts/*/stderr.txt")).read_text()
-    assert "ValueError: the sixth step" in tail
+    # Whose exception spawn prints, that of rank 1 or of its peer that lost it, is chance.
+    tail = next(CaseReader(case).path.glob("hosts/*/stderr.txt")).read_text().splitlines()
+    assert any(line.startswith("torch.multiprocessing.spawn.Process") for line in tail)
+    assert set(tail) <= set(done.stderr.splitlines())
 
 
 def test_launcher_tells_how_its_ranks_ended(tmp_path):

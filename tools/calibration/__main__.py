@@ -1,6 +1,6 @@
-"""Fit the probabilities of findings on the corpus and on random trials.
+"""Fit the probabilities of findings on the corpus and on played trials.
 
-python -m tools.calibration [--trials N] [--jobs N] [--check]
+python -m tools.calibration [--trials N] [--jobs N] [--check] [--diagram FILE]
 
 Writes ``analyzer/calibration.json``, and prints the Brier score and the reliability of the
 detectors' strengths and of the fitted probabilities, each finding left out in turn.  With
@@ -11,36 +11,42 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from hanglab.analyzer.calibration import TABLE
+from tools.calibration.diagram import draw
 from tools.calibration.fitting import brier, fit, left_out, reliability
 from tools.calibration.labelled_findings import LabelledFinding, observe
+from tools.calibration.played_trials import observe_trials
 from tools.corpus.__main__ import CORPUS
-from tools.corpus.trials import add_trials
 
-#: Seeds of trials, apart from those of the corpus.
-_FIRST_SEED = 1_000_000
+#: Seeds of trials, apart from those that rules were mended on.
+_FIRST_SEED = 2_000_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=2000, help="random trials (default 2000)")
+    parser.add_argument("--trials", type=int, default=5000, help="played trials (default 5000)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--check", action="store_true", help="write no table")
+    parser.add_argument("--diagram", type=Path, help="SVG to draw the reliability into")
     options = parser.parse_args()
     observations = list(observe(CORPUS, options.jobs))
-    with tempfile.TemporaryDirectory(prefix="hanglab-calibration-") as folder:
-        add_trials(Path(folder), range(_FIRST_SEED, _FIRST_SEED + options.trials))
-        observations += observe(Path(folder), options.jobs)
+    seeds = range(_FIRST_SEED, _FIRST_SEED + options.trials)
+    observations += observe_trials(seeds, options.jobs)
     table = fit(observations)
     right = [one.right for one in observations]
-    _print("strengths of detectors", [one.strength for one in observations], right)
-    _print("fitted probabilities, left out", left_out(table, observations), right)
+    series = {
+        "strengths of detectors": [one.strength for one in observations],
+        "fitted probabilities, left out": left_out(table, observations),
+    }
+    for title, predicted in series.items():
+        _print(title, predicted, right)
+    if options.diagram is not None:
+        draw({title: reliability(said, right) for title, said in series.items()}, options.diagram)
     print(f"prior: {table.prior:g} findings; rows: {len(table.rows)}")
     _print_surprises(observations)
     if not options.check:

@@ -37,10 +37,13 @@ def observe(corpus: Path, jobs: int) -> Iterator[LabelledFinding]:
         verdict = msgspec.convert(answer, Verdict)
         if verdict.status is Status.INCONCLUSIVE:
             continue
-        cause, sure, evidence = kind_of(verdict.findings[0] if verdict.findings else verdict)
-        yield LabelledFinding(
-            cause, sure, tuple(evidence), verdict.confidence, right(verdict, truths)
-        )
+        yield labelled(verdict, right(verdict, truths))
+
+
+def labelled(verdict: Verdict, share: float) -> LabelledFinding:
+    """The finding that the verdict leads with, or the verdict itself, and how right it is."""
+    cause, sure, evidence = kind_of(verdict.findings[0] if verdict.findings else verdict)
+    return LabelledFinding(cause, sure, tuple(evidence), verdict.confidence, share)
 
 
 def uncalibrated(folder: Path) -> Verdict:
