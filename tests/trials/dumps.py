@@ -16,8 +16,9 @@ from .programs import Group, Issue, Program, issues_of
 START_NS = 1_795_222_000_000_000_000
 #: Milliseconds between two looks of NCCL's watchdog, which retires what has ended.
 WATCHDOG_MS = 100.0
-#: How long after the job its files were copied, where they lost their times.
-COPIED_S = 86_400.0
+#: How long after the job its files were copied, where they lost their times: later than anybody
+#: would have dumped it.
+COPIED_S = 3 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)

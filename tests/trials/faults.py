@@ -242,6 +242,8 @@ def partners(program: Program, fault: Fault, seen: frozenset[int]) -> frozenset[
         return frozenset()
 
     def undecided(members: tuple[int, ...]) -> set[int]:
+        if len(members) == 2:
+            return set(members) - {fault.rank}
         voting = (set(members) & seen) - {fault.rank}
         return voting if len(voting) < 2 else set()
 

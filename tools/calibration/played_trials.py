@@ -35,11 +35,15 @@ def _observe(seed: int) -> LabelledFinding | None:
 
 
 def right_on_trial(verdict: Verdict, trial: Trial) -> float:
-    """Share of the culprits named that are culprits, by a cause that the fault may be called."""
+    """Share of the culprits named that are culprits, by a cause that the fault may be called.
+
+    Whoever explains the dumps as well counts as named: to have left them out was luck.
+    """
     if verdict.status is Status.HEALTHY:
         return float(trial.healthy_too)
     if not trial.faults or (verdict.status is Status.CORRUPT) < trial.corrupt:
         return 0.0
     if not verdict.culprits or verdict.cause is None or verdict.cause.value not in trial.causes:
         return 0.0
-    return len(trial.culprits.intersection(verdict.culprits)) / len(verdict.culprits)
+    named = trial.culprits.intersection(verdict.culprits)
+    return len(named) / len({*verdict.culprits, *(trial.rivals if named else ())})

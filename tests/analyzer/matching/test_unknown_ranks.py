@@ -16,6 +16,7 @@ from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program.torch_pickle import torch_pickle
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.recorder.case.progress_records import Progress
+from tools.calibration.labelled_findings import uncalibrated
 
 DONE = [Row("all_reduce", 1), Row("all_reduce", 2)]
 WAITS = [*DONE, Row("all_reduce", 3, done=False)]
@@ -114,8 +115,10 @@ def test_several_that_stand_outside_may_be_in_what_gloo_hides(tmp_path: Path) ->
     assert found.inputs.would_decide == ["rank 2's stack", "rank 3's stack"]
     assert "whether ranks 2 and 3 came cannot be told" in found.summary
     found = verdict(tmp_path, {2: gloo(gathered)})
-    assert (found.status, found.culprits) == (Status.HUNG, [3]) and found.confidence <= 0.6
+    assert (found.status, found.culprits) == (Status.HUNG, [3])
     assert "leave no entry on gloo" in found.summary
+    # By itself; how often such findings are right is fitted (tools.calibration).
+    assert uncalibrated(tmp_path).confidence <= 0.6
 
 
 def test_a_recorded_job_hides_no_sends() -> None:
