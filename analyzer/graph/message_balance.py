@@ -1,10 +1,10 @@
 """Sends and receives of each two ranks, counted up to a collective that both have issued.
 
 A program sends as often from one rank to another as that one receives, and by a collective of both
-it has come to the same count in each round.  Where an unfinished message has no other half and the
-counts of its channel (group, sender, receiver, tag) differ there, one of its two ends has departed
-from the program: one whose rounds were alike until then, or the rank that is an end of all
-channels whose counts differ.
+it has come to the same count in each round.  Where a message is unfinished (its other half may be
+that of a later round, which hosts that run ahead have issued) and the counts of its channel (group,
+sender, receiver, tag) differ there, one of its two ends has departed from the program: one whose
+rounds were alike until then, or the rank that is an end of all channels whose counts differ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Channel(NamedTuple):
 
 @dataclass(frozen=True)
 class UnmatchedMessages:
-    """Unfinished sends and receives without their other half, by the fault of one rank."""
+    """Unfinished sends and receives on channels whose counts differ, by the fault of one rank."""
 
     messages: tuple[OpenOperation, ...]
     #: Both ends of each of them; one of these departed from its program.
@@ -70,9 +70,9 @@ def find_unmatched_messages(
     waits: OpenOperations, group_table: GroupTable, lookup: CallLookup
 ) -> list[UnmatchedMessages]:
     """Unfinished messages on channels whose counts differ, those of one rank's fault together."""
-    alone = [waiting for waiting in waits.operations.values() if _is_counted(waiting)]
-    groups = {waiting.key[0]: waiting.group for waiting in alone}
-    if not alone or any(len(group.members) > COMPARED_MEMBERS for group in groups.values()):
+    open_messages = [waiting for waiting in waits.operations.values() if _has_named_ends(waiting)]
+    groups = {waiting.key[0]: waiting.group for waiting in open_messages}
+    if not open_messages or any(len(group.members) > COMPARED_MEMBERS for group in groups.values()):
         return []
     ranks = sorted({rank for group in groups.values() for rank in group.members})
     lookup.prefetch(ranks)
@@ -85,7 +85,7 @@ def find_unmatched_messages(
     channels = {channel for one in histories.values() for channel in one.channels}
     unequal = {c: odd for c in sorted(channels) if (odd := balance.odd_ends(c)) is not None}
     messages: dict[_Channel, list[OpenOperation]] = {}
-    for waiting in alone:
+    for waiting in open_messages:
         channel = _channel_of(waiting)
         if channel in unequal:
             messages.setdefault(channel, []).append(waiting)
@@ -99,7 +99,7 @@ def find_unmatched_messages(
     return found
 
 
-def _is_counted(waiting: OpenOperation) -> bool:
+def _has_named_ends(waiting: OpenOperation) -> bool:
     return (
         waiting.seq is None
         and waiting.peer is not None
@@ -189,7 +189,7 @@ class _Balance:
         if len(rows[0]) - len(rows[1]) == usual:
             return None  # The other half came behind the collective: nothing lacks, the order does.
         at = differs.index(True)
-        if counted and at == 1 and len(marks) > 1 and not self._is_alone_in(channel, marks[0]):
+        if counted and at == 1 and len(marks) > 1 and not self._crosses_alone(channel, marks[0]):
             # Messages that cross each round's collective, perhaps.
             return None
         odd = []
@@ -205,8 +205,8 @@ class _Balance:
                 odd.append(channel.ends[end])
         return tuple(odd)
 
-    def _is_alone_in(self, channel: _Channel, mark: _Mark) -> bool:
-        """True if the group's channels between other ranks are even at their first collective.
+    def _crosses_alone(self, channel: _Channel, mark: _Mark) -> bool:
+        """True if the group's channels between other ranks are even at that first collective.
 
         Messages that cross a collective of the program cross it between all ranks.
         """
