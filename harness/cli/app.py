@@ -19,6 +19,7 @@ from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
 from hanglab.harness.cli.redact import redact
 from hanglab.harness.cli.run import run
+from hanglab.harness.cli.simulate import simulate
 from hanglab.harness.cli.stragglers import stragglers
 from hanglab.harness.cli.unpack import unpack
 
@@ -53,6 +54,7 @@ app.command()(redact)
 app.command()(analyze)
 app.command()(entries)
 app.command()(stragglers)
+app.command()(simulate)
 app.command()(profile)
 app.command()(agent)
 app.command()(clean)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 
 
-def _one_of(names: Collection[str]) -> Callable[[str], str]:
+def one_of(names: Collection[str]) -> Callable[[str], str]:
     """A callback of an option that refuses what is not among ``names``."""
 
     def check(name: str) -> str:
@@ -50,7 +50,7 @@ def run(
     backend: Annotated[
         str,
         typer.Option(
-            callback=_one_of(RUNNABLE),
+            callback=one_of(RUNNABLE),
             metavar=f"[{'|'.join(RUNNABLE)}]",
             help="Backend of the process groups.",
         ),
@@ -58,7 +58,7 @@ def run(
     launcher: Annotated[
         str,
         typer.Option(
-            callback=_one_of(LAUNCHERS),
+            callback=one_of(LAUNCHERS),
             metavar=f"[{'|'.join(LAUNCHERS)}]",
             help="What starts the ranks.",
         ),
