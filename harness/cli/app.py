@@ -18,6 +18,7 @@ from hanglab.harness.cli.pack import pack
 from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
 from hanglab.harness.cli.redact import redact
+from hanglab.harness.cli.replay import replay
 from hanglab.harness.cli.run import run
 from hanglab.harness.cli.simulate import simulate
 from hanglab.harness.cli.stragglers import stragglers
@@ -55,6 +56,7 @@ app.command()(analyze)
 app.command()(entries)
 app.command()(stragglers)
 app.command()(simulate)
+app.command()(replay)
 app.command()(profile)
 app.command()(agent)
 app.command()(clean)
