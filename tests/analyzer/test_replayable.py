@@ -33,7 +33,7 @@ def test_what_is_read_hangs_in_the_simulation_too(
         tuple(replace(c.action, overlap=c.posted or c.finished) for c in mine) for mine in job.calls
     )
     program = Program(job.groups, actions)
-    run = simulate(program, "nccl", ahead=1000)
+    run = simulate(program, "gloo")
     assert run.stuck
     for rank, mine in enumerate(job.calls):
         finished = Counter(c.action.op for c in mine if c.finished)
