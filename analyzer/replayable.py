@@ -253,7 +253,9 @@ class _JobReader:
                 for call in mine
                 if call.seq is None and call.finished and self._peer_of(call) == rank
             ]
-            made = sorted([*shown.values(), *messages], key=lambda call: call.created_ns)
+            made = sorted(
+                [*shown.values(), *messages], key=lambda call: (not call.finished, call.created_ns)
+            )
             # In which order it made those of several groups is a guess: none waits for another.
             calls[rank] = [replace(call, posted=call.posted or call.finished) for call in made]
             end = "and then stood still" if culprit else "and waits in what they wait in"
