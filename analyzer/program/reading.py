@@ -66,7 +66,7 @@ def _actions(
             op=spec.program_name,
             group=place,
             site=frame.line if frame is not None else 0,
-            numel=_numel(spec, arguments, len(groups[place].members)),
+            numel=numel_of(spec, arguments, len(groups[place].members)),
             dtype=next(iter(arguments.input_dtypes + arguments.output_dtypes), "Float"),
             root=arguments.root,
             peer=other if spec.p2p and other >= 0 else None,
@@ -74,7 +74,7 @@ def _actions(
         )
 
 
-def _numel(spec: OpSpec, arguments: Arguments, members: int) -> int:
+def numel_of(spec: OpSpec, arguments: Arguments, members: int) -> int:
     """Elements of the rank's own tensor."""
     inputs = sum(prod(shape) for shape in arguments.input_sizes)
     outputs = sum(prod(shape) for shape in arguments.output_sizes)

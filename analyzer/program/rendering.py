@@ -28,8 +28,8 @@ _NAMES = {
         "barrier": "all_reduce_barrier",
     },
 }
-_START_NS = 1_700_000_000_000_000_000
-_STEP_NS = 1_000_000
+START_NS = 1_700_000_000_000_000_000
+STEP_NS = 1_000_000
 _FILE = "/srv/train/train.py"
 
 
@@ -220,7 +220,7 @@ class _Renderer:
         state = "completed" if shown else "scheduled"
         if self._style.timing and issued.running and not shown and not self._gloo:
             state = "started"
-        created = _START_NS + index * _STEP_NS + self._style.clock_ns.get(self._rank, 0)
+        created = START_NS + index * STEP_NS + self._style.clock_ns.get(self._rank, 0)
         row: dict[str, Any] = {}
         if self._style.frames:
             row["frames"] = self._frames.of(action)

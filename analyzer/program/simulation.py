@@ -96,12 +96,17 @@ class _Machine:
         #: (group, src, dst) -> running sends and receives, in order
         self._sends: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
         self._receives: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
+        #: What may have changed since it was looked at: only an operation that ends moves a
+        #: rank, and only one that starts ends a collective.  Large jobs need this.
+        self._awake = set(range(size))
+        self._entered: dict[tuple[int, int], None] = {}
 
     def run(self) -> Run:
         moved = True
         while moved:
             moved = False
-            for rank in range(len(self._ranks)):
+            awake, self._awake = sorted(self._awake), set()
+            for rank in awake:
                 while self._issue(rank):
                     moved = True
                 if self._start(rank):
@@ -190,6 +195,7 @@ class _Machine:
         action = entry.action
         if not action.p2p:
             self._collectives[action.group, entry.seq][rank] = index
+            self._entered[action.group, entry.seq] = None
             return
         members = self._program.groups[action.group].members
         me = members.index(rank)
@@ -204,24 +210,19 @@ class _Machine:
             return
         self._ranks[rank].issued[index].done = True
         self._open[rank].remove(index)
+        self._awake.add(rank)
 
     def _finish(self) -> bool:
         moved = False
-        for (group, _), entered in list(self._collectives.items()):
-            members = self._program.groups[group].members
+        touched, self._entered = self._entered, {}
+        for key in touched:
+            entered = self._collectives[key]
+            members = self._program.groups[key[0]].members
             if len(entered) == len(members) and self._agree(entered):
                 moved = True
                 for rank, index in entered.items():
                     self._done(rank, index)
-        self._collectives = defaultdict(
-            dict,
-            {
-                key: entered
-                for key, entered in self._collectives.items()
-                if len(entered) < len(self._program.groups[key[0]].members)
-                or not self._agree(entered)
-            },
-        )
+                del self._collectives[key]
         for channel, sends in list(self._sends.items()):
             while sends:
                 receives = self._receives[channel]

@@ -18,7 +18,9 @@ from hanglab.harness.cli.pack import pack
 from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
 from hanglab.harness.cli.redact import redact
+from hanglab.harness.cli.replay import replay
 from hanglab.harness.cli.run import run
+from hanglab.harness.cli.simulate import simulate
 from hanglab.harness.cli.stragglers import stragglers
 from hanglab.harness.cli.unpack import unpack
 
@@ -53,6 +55,8 @@ app.command()(redact)
 app.command()(analyze)
 app.command()(entries)
 app.command()(stragglers)
+app.command()(simulate)
+app.command()(replay)
 app.command()(profile)
 app.command()(agent)
 app.command()(clean)

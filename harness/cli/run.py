@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 
 
-def _one_of(names: Collection[str]) -> Callable[[str], str]:
+def one_of(names: Collection[str]) -> Callable[[str], str]:
     """A callback of an option that refuses what is not among ``names``."""
 
     def check(name: str) -> str:
@@ -50,7 +50,7 @@ def run(
     backend: Annotated[
         str,
         typer.Option(
-            callback=_one_of(RUNNABLE),
+            callback=one_of(RUNNABLE),
             metavar=f"[{'|'.join(RUNNABLE)}]",
             help="Backend of the process groups.",
         ),
@@ -58,7 +58,7 @@ def run(
     launcher: Annotated[
         str,
         typer.Option(
-            callback=_one_of(LAUNCHERS),
+            callback=one_of(LAUNCHERS),
             metavar=f"[{'|'.join(LAUNCHERS)}]",
             help="What starts the ranks.",
         ),
@@ -163,7 +163,7 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
     report.print_plan(console, len(requests), settled)
     progress = RunProgress(console, requests)
     results = list(settled)
-    with progress.shown(), _stopping() as stopped:
+    with progress.shown(), stopping() as stopped:
         launchers = Launchers()
         try:
             results += suite.run_all(
@@ -204,7 +204,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     folder = RunFolder.create(RUNS.absolute())
     console = panel.make_console(errors=True)
     progress = RunProgress(console, [request])
-    with progress.shown(), _stopping() as stopped:
+    with progress.shown(), stopping() as stopped:
         launchers = Launchers()
         try:
             results = suite.run_all([request], folder, launchers, 1, stopped.event, progress)
@@ -229,7 +229,7 @@ class _Stopped:
 
 
 @contextmanager
-def _stopping() -> Iterator[_Stopped]:
+def stopping() -> Iterator[_Stopped]:
     """Turns Ctrl-C and requests to end into an event; a second Ctrl-C interrupts at once."""
     stopped = _Stopped()
 

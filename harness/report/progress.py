@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
 
 import rich.progress
 from rich.console import Console, Group
@@ -16,6 +17,23 @@ from hanglab.harness.jobs.outcome import describe
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.report.results import OUTCOME_STYLE, title
 from hanglab.harness.scenarios.durations import expected_seconds
+
+Item = TypeVar("Item")
+
+
+def progress_of(console: Console, what: str, items: Iterable[Item], total: int) -> Iterator[Item]:
+    """The items, with a bar and the time left where there is a terminal."""
+    bar = rich.progress.Progress(
+        TextColumn("{task.completed} of {task.total} " + what),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        yield from bar.track(items, total=total)
 
 
 class RunProgress:

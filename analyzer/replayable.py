@@ -1,0 +1,347 @@
+"""A job's Program as it can be run: what each rank called, waited for, and where it stopped.
+
+What was finished by all and is no longer in every ring is left out, group by group: that takes
+nothing from the hang, since whatever is left out met its like on every rank.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from hanglab.analyzer.calibration import calibrate
+from hanglab.analyzer.engine import conclude, gravest
+from hanglab.analyzer.errors import InputError
+from hanglab.analyzer.facts.assembly import gather_worlds
+from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.flight_recorder.columns import Arguments, Bool, Entries, RankDump
+from hanglab.analyzer.matching.completion import completed
+from hanglab.analyzer.matching.signatures import CODE
+from hanglab.analyzer.program.program import Action, ProgramGroup
+from hanglab.analyzer.program.reading import numel_of
+from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.recorder.case.operations import OPERATIONS, op_of
+
+
+class NotReplayable(InputError):
+    """Evidence from which no Program follows that could be run."""
+
+    advice = "Look at `hanglab analyze` and `hanglab entries`: they show what the dumps do tell."
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """One call of a rank; ``action.site`` numbers the lines of code that calls were made from."""
+
+    action: Action
+    finished: bool
+    #: The rank goes on before it has finished.
+    posted: bool
+    #: Sequence number of a collective in its group; None of a send or receive.
+    seq: int | None
+    created_ns: int
+
+
+@dataclass
+class ReplayableJob:
+    """``calls[r]`` is what rank r did; after them an idle rank stands still and others wait."""
+
+    verdict: Verdict
+    backend: str
+    groups: tuple[ProgramGroup, ...]
+    calls: list[list[RecordedCall]]
+    #: Ranks that ended by themselves; in a hang, others that wait for nothing stand still.
+    ended: frozenset[int]
+    #: What was taken for granted where the evidence does not tell, one sentence each.
+    assumptions: list[str] = field(default_factory=list)
+
+
+def read_replayable(path: Path) -> ReplayableJob:
+    """The job whose verdict ``hanglab analyze`` gives.  Raises InputError and NotReplayable."""
+    worlds = gather_worlds(path)
+    verdicts = [conclude(facts) for facts in worlds]
+    verdict = gravest(verdicts)
+    facts = worlds[verdicts.index(verdict)]
+    verdict = calibrate(verdict)
+    if verdict.status not in (Status.HUNG, Status.FAILED, Status.CORRUPT):
+        raise NotReplayable(
+            f"The verdict on {path} is {verdict.status.value}: there is no hang to replay.",
+            verdict.advice or None,
+        )
+    return _JobReader(facts, verdict).read()
+
+
+def open_operations(path: Path, ranks: Collection[int]) -> set[tuple[str, tuple[int, ...]]]:
+    """Operations, by name and members, that are open on peers of ``ranks`` in groups of theirs."""
+    found: set[tuple[str, tuple[int, ...]]] = set()
+    for facts in gather_worlds(path):
+        groups = {
+            (rank, group.name): tuple(group.members)
+            for group in facts.graph.groups
+            if not set(ranks).isdisjoint(group.members)
+            for rank in group.members
+        }
+        for rank, dump in _dumps_of(facts).items():
+            if dump.entries is None or rank in ranks:
+                continue
+            for row in np.flatnonzero(~completed(dump)).tolist():
+                name = dump.entries.group_names[int(dump.entries.group[row])].name
+                if (rank, name) in groups:
+                    operation = dump.entries.operations[int(dump.entries.operation[row])].op
+                    found.add((op_of(operation).program_name, groups[rank, name]))
+    return found
+
+
+def _dumps_of(facts: CaseFacts) -> dict[int, RankDump]:
+    if facts.dumps or facts.graph.lookup is None:
+        return dict(facts.dumps)
+    ranks = facts.graph.ranks
+    facts.graph.lookup.prefetch(ranks)
+    found = {rank: facts.graph.lookup.dump(rank) for rank in ranks}
+    return {rank: dump for rank, dump in found.items() if dump is not None}
+
+
+class _JobReader:
+    def __init__(self, facts: CaseFacts, verdict: Verdict) -> None:
+        self._facts = facts
+        self._verdict = verdict
+        self._dumps = _dumps_of(facts)
+        self._sites: dict[object, int] = {}
+        self._assumptions: list[str] = []
+        graph = facts.graph
+        self._groups = tuple(
+            ProgramGroup(group.name, tuple(group.members), group.description)
+            for group in graph.groups
+        )
+        self._named = {
+            (rank, group.name): number
+            for number, group in enumerate(self._groups)
+            for rank in group.members
+        }
+        if len(self._named) < sum(len(group.members) for group in self._groups):
+            raise NotReplayable("Several groups of one rank have the same name in these dumps.")
+        known = [rank for group in self._groups for rank in group.members]
+        self._size = max([*graph.expected, *graph.ranks, *known], default=-1) + 1
+
+    def read(self) -> ReplayableJob:
+        backends = Counter(
+            operation.backend
+            for dump in self._dumps.values()
+            if dump.entries is not None
+            for operation in dump.entries.operations
+        )
+        if not backends:
+            raise NotReplayable("No dump has an entry, so nothing tells what the ranks called.")
+        backend = backends.most_common(1)[0][0]
+        if len(backends) > 1:
+            self._assume(f"all groups are taken for {backend}'s, the most frequent backend here")
+        calls = [self._calls(rank) for rank in range(self._size)]
+        self._stop_devices(calls)
+        self._stand_in(calls)
+        self._begin_together(calls)
+        ended = frozenset(
+            rank
+            for rank, view in self._facts.ranks.items()
+            if view.exit is not None and not view.exit.by_recorder
+        )
+        return ReplayableJob(self._verdict, backend, self._groups, calls, ended, self._assumptions)
+
+    def _assume(self, sentence: str) -> None:
+        self._assumptions.append(sentence)
+
+    def _calls(self, rank: int) -> list[RecordedCall]:
+        dump = self._dumps.get(rank)
+        if dump is None or dump.entries is None:
+            return []
+        entries, done = dump.entries, completed(dump)
+        done[list(self._facts.graph.exchanged.get(rank, ()))] = True
+        found: list[RecordedCall] = []
+        last: dict[int, int] = {}
+        for row in range(len(entries)):
+            name = entries.operations[int(entries.operation[row])].op
+            spec = op_of(name)
+            number = self._named.get((rank, entries.group_names[int(entries.group[row])].name))
+            if spec.batch_end or number is None:
+                continue
+            if name not in OPERATIONS:
+                raise NotReplayable(f"Rank {rank} called {name}, which is no known operation.")
+            seq = None if spec.p2p else int(entries.seq[row])
+            if seq is not None and last.get(number) == seq:
+                continue  # coalesced operations share their number
+            if seq is not None:
+                last[number] = seq
+            posted = row in dump.posted or _went_on(entries, row, done)
+            action = self._action(entries, row, number)
+            created = int(entries.created_ns[row])
+            found.append(RecordedCall(action, bool(done[row]), posted, seq, created))
+        return found
+
+    def _action(self, entries: Entries, row: int, group: int) -> Action:
+        operation = entries.operations[int(entries.operation[row])]
+        spec = op_of(operation.op)
+        given: Arguments = entries.arguments[int(entries.argument[row])]
+        stack = int(entries.stack[row])
+        frame = CODE.innermost_user(entries.stacks[stack]) if stack >= 0 else None
+        place = (frame.file, frame.line) if frame is not None else None
+        other = operation.dst if spec.sends else operation.src
+        return Action(
+            op=spec.program_name,
+            group=group,
+            site=self._sites.setdefault(place, len(self._sites)),
+            numel=numel_of(spec, given, len(self._groups[group].members)),
+            dtype=next(iter(given.input_dtypes + given.output_dtypes), "Float"),
+            root=given.root,
+            peer=other if spec.p2p and other >= 0 else None,
+        )
+
+    def _stop_devices(self, calls: list[list[RecordedCall]]) -> None:
+        """Has a rank stand still that did not finish what all its peers did: its device stopped.
+
+        Dumps of open calls alone leave out what had finished: all before the first open one.
+        """
+        reached: dict[int, dict[int, int]] = {}
+        for rank, mine in enumerate(calls):
+            for call in mine:
+                if call.seq is not None:
+                    of_group = reached.setdefault(call.action.group, {})
+                    if call.finished:
+                        of_group[rank] = call.seq + 1
+                    else:
+                        of_group.setdefault(rank, call.seq)
+        for rank, mine in enumerate(calls):
+            did = [call for call in mine if call.finished or self._passed(rank, call, reached)]
+            if any(not call.finished for call in did):
+                # Its host ran ahead of its device: what else is open never began.
+                calls[rank] = [_finished(call) for call in did]
+                self._assume(
+                    f"rank {rank}, whose device stopped in what its peers finished, "
+                    "stands still after it instead"
+                )
+
+    def _passed(
+        self, rank: int, call: RecordedCall, reached: Mapping[int, Mapping[int, int]]
+    ) -> bool:
+        if call.seq is None or op_of(call.action.op).rooted:
+            return False
+        group = call.action.group
+        peers = [seq for peer, seq in reached[group].items() if peer != rank]
+        return bool(peers) and min(peers) > call.seq
+
+    def _stand_in(self, calls: list[list[RecordedCall]]) -> None:
+        """Ranks without entries made the calls that their peers show, as far as they got."""
+        lost = [rank for rank, mine in enumerate(calls) if not mine]
+        for rank in lost:
+            culprit = rank in self._verdict.culprits
+            shown: dict[tuple[int, int], RecordedCall] = {}
+            for number, group in enumerate(self._groups):
+                if rank not in group.members:
+                    continue
+                for peer in group.members:
+                    for call in calls[peer] if peer not in lost else ():
+                        if call.action.group == number and call.seq is not None:
+                            if call.finished or not culprit:
+                                shown.setdefault((number, call.seq), call)
+            messages = [
+                self._answer(call, peer)
+                for peer, mine in enumerate(calls)
+                if peer not in lost
+                for call in mine
+                if call.seq is None and call.finished and self._peer_of(call) == rank
+            ]
+            made = sorted(
+                [*shown.values(), *messages], key=lambda call: (not call.finished, call.created_ns)
+            )
+            # In which order it made those of several groups is a guess: none waits for another.
+            calls[rank] = [replace(call, posted=call.posted or call.finished) for call in made]
+            end = "and then stood still" if culprit else "and waits in what they wait in"
+            self._assume(
+                f"rank {rank}, which left no entries, made the calls that its peers show, {end}"
+            )
+
+    def _peer_of(self, call: RecordedCall) -> int | None:
+        peer = call.action.peer
+        return None if peer is None else self._groups[call.action.group].members[peer]
+
+    def _answer(self, call: RecordedCall, rank: int) -> RecordedCall:
+        """The other half of a message of ``rank``."""
+        me = self._groups[call.action.group].members.index(rank)
+        action = call.action
+        op = "recv" if action.op == "send" else "send"
+        answer = Action(op, action.group, action.site, action.numel, action.dtype, peer=me)
+        return RecordedCall(answer, True, False, None, call.created_ns)
+
+    def _begin_together(self, calls: list[list[RecordedCall]]) -> None:
+        """Leave out what not every ring has any more; all of it had finished."""
+        first: dict[int, int] = {}
+        counts: dict[tuple[str, int, int, int], int] = Counter()
+        for rank, mine in enumerate(calls):
+            begins: dict[int, int] = {}
+            for call in mine:
+                if call.seq is not None:
+                    begins.setdefault(call.action.group, call.seq)
+                elif call.finished and call.action.peer is not None:
+                    counts[self._channel(rank, call)] += 1
+            for group, seq in begins.items():
+                first[group] = max(first.get(group, 0), seq)
+        left_out = 0
+        for rank, mine in enumerate(calls):
+            kept: list[RecordedCall] = []
+            surplus = {
+                channel: count - counts[_opposite(channel)]
+                for channel, count in counts.items()
+                if channel[1 if channel[0] == "send" else 2] == rank
+            }
+            for call in mine:
+                if call.seq is not None:
+                    early = call.finished and call.seq < first[call.action.group]
+                elif call.finished and call.action.peer is not None:
+                    channel = self._channel(rank, call)
+                    early = surplus[channel] > 0
+                    surplus[channel] -= 1
+                else:
+                    early = False
+                if early:
+                    left_out += 1
+                else:
+                    kept.append(call)
+            calls[rank] = kept
+        if left_out:
+            self._assume(
+                f"{left_out} finished calls that not every ring still has are left out: "
+                "they met their like"
+            )
+
+    def _channel(self, rank: int, call: RecordedCall) -> tuple[str, int, int, int]:
+        peer = self._peer_of(call)
+        assert peer is not None
+        ends = (rank, peer) if call.action.op == "send" else (peer, rank)
+        return call.action.op, *ends, call.action.group
+
+
+def _opposite(channel: tuple[str, int, int, int]) -> tuple[str, int, int, int]:
+    op, sender, receiver, group = channel
+    return "recv" if op == "send" else "send", sender, receiver, group
+
+
+def _finished(call: RecordedCall) -> RecordedCall:
+    return replace(call, finished=True)
+
+
+def _went_on(entries: Entries, row: int, done: Bool) -> bool:
+    """True if the rank issued more while this was open, but for members of the same batch."""
+    if bool(done[row]):
+        return False
+    later = slice(row + 1, None)
+    batch = (entries.p2p_seq[later] == entries.p2p_seq[row]) & (entries.p2p_seq[row] > 0)
+    return bool(np.any(~batch))
+
+
+def small_sizes(calls: list[list[RecordedCall]]) -> Mapping[int, int]:
+    """A small number of elements for each that occurs, so that equal ones stay equal."""
+    known = sorted({call.action.numel for mine in calls for call in mine} - {0, 1})
+    return {0: 0, 1: 1, **{numel: place for place, numel in enumerate(known, start=2)}}

@@ -1,0 +1,122 @@
+"""``hanglab simulate``: dumps of a job of any size that hangs by a known fault."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hanglab.harness.cli.number_checks import finite
+from hanglab.harness.cli.run import one_of
+
+#: Beyond it, numbers of groups would meet other texts of a dump.
+_MOST_RANKS = 131_072
+_LAYOUTS = ("world", "fsdp", "hsdp", "3d", "moe")
+_FAULTS = (
+    "none",
+    "skip",
+    "extra",
+    "wrong_operation",
+    "size",
+    "dtype",
+    "stop",
+    "device_stop",
+    "group_order",
+    "p2p_deadlock",
+    "unmatched",
+    "stray",
+)
+
+
+def simulate(
+    ranks: Annotated[int, typer.Option(min=2, max=_MOST_RANKS, help="Ranks of the job.")],
+    fault: Annotated[
+        str,
+        typer.Option(
+            callback=one_of(_FAULTS),
+            metavar="KIND",
+            help=f"What one rank does wrong: {', '.join(_FAULTS)}. With none the job ends.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new or empty folder.")],
+    layout: Annotated[
+        str,
+        typer.Option(
+            callback=one_of(_LAYOUTS),
+            metavar=f"[{'|'.join(_LAYOUTS)}]",
+            help="Process groups of the job.",
+        ),
+    ] = "world",
+    operations: Annotated[
+        int, typer.Option(min=1, max=1_000_000, help="Operations of each rank, at least.")
+    ] = 2000,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same files.")] = 0,
+    missing: Annotated[
+        int, typer.Option(min=0, help="Ranks, none of them to blame, that leave no dump.")
+    ] = 0,
+    wrapped: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="ENTRIES", help="Entries that each ring still has; all without it."
+        ),
+    ] = None,
+    clock_offset_ms: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1e9, callback=finite, help="By how much clocks are off, at most, either way."
+        ),
+    ] = 0.0,
+) -> int:
+    """Write the Flight Recorder dumps of an NCCL job that hangs, as torch would write them.
+
+    What is wrong with the job stands beside DIR, in DIR.truth.json.
+    """
+    # numpy would start a thread per core for algebra that nobody asks for.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from hanglab.analyzer.program.job_dumps import JobOptions, SimulatedJob, write_dump
+    from hanglab.harness.jobs.run_folder import ArtifactsError, write_json
+    from hanglab.harness.report.panel import make_console
+    from hanglab.harness.report.progress import progress_of
+
+    truth = out.absolute().with_name(f"{out.absolute().name}.truth.json")
+    _check_unused(out, truth)
+    options = JobOptions(ranks, layout, fault, operations, seed, missing, wrapped, clock_offset_ms)
+    console = make_console(errors=True)
+    with console.status("simulating"):
+        job = SimulatedJob(options)
+    written = 0
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(truth, job.truth)
+        for rank, data in progress_of(console, "dumps", job.dumps(), ranks - len(job.missing)):
+            write_dump(out, rank, data, job.written_ns(rank))
+            written += len(data)
+    except OSError as failure:
+        if isinstance(failure, ArtifactsError):
+            raise
+        raise ArtifactsError(f"{out} cannot be written: {failure.strerror or failure}") from failure
+    told = job.truth
+    print(f"{out}: {ranks - len(job.missing)} dumps, {written / 1e6:.1f} MB")
+    if told.culprits:
+        who = ", ".join(map(str, told.culprits))
+        print(
+            f"fault {told.fault}, rank {who}, {told.operation} of {told.group} (line {told.line})"
+        )
+    print(f"the truth: {truth}; `hanglab analyze {out}` has to find it")
+    return 0
+
+
+def _check_unused(out: Path, truth: Path) -> None:
+    """Raises UsageError rather than mix dumps of two jobs."""
+    from hanglab.harness.errors import UsageError
+
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is no folder.", "Give a new folder.")
+    if out.is_dir() and any(out.iterdir()):
+        raise UsageError(f"{out} is not empty.", "Give a new folder: nothing is overwritten.")
+    if truth.exists():
+        raise UsageError(
+            f"{truth} is there already.", "Give another folder, or remove that file first."
+        )

@@ -1,0 +1,1 @@
+"""Runs a recorded job's Program for real, and compares what it comes to."""

@@ -1,0 +1,88 @@
+"""The verdict on a replay against that on the job it replays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.table import Table
+
+from hanglab.analyzer.verdict import CollectiveRef, Status, Verdict
+from hanglab.recorder.case.operations import op_of
+
+ReplayOutcome = Literal["same", "differs", "not reproduced"]
+EXIT_CODES: dict[ReplayOutcome, int] = {"same": 0, "differs": 1, "not reproduced": 3}
+
+#: What gloo's buffers call otherwise.
+_ON_GLOO = {"reduce_scatter": "all_reduce"}
+#: Members of a group that are listed; of larger ones only their number is.
+_LISTED = 16
+
+
+@dataclass(frozen=True)
+class ReplayComparison:
+    outcome: ReplayOutcome
+    #: Name of what is compared, of the original, of the replay, and how they compare.
+    rows: list[tuple[str, str, str, str]]
+
+    def table(self) -> Table:
+        table = Table("", "original", "replay", "")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+def compare_verdicts(
+    original: Verdict, replay: Verdict, waiting: Collection[tuple[str, tuple[int, ...]]] = ()
+) -> ReplayComparison:
+    """Cause, culprits and operation decide; a replay that ended or tells nothing is none.
+
+    ``waiting``: operations that are open on the culprits' peers.  Which of several a verdict
+    names depends on where hosts block, so the original's has to be one of them.
+    """
+    pairs = [
+        ("cause", _cause(original), _cause(replay)),
+        ("culprits", _ranks(original.culprits), _ranks(replay.culprits)),
+        ("operation", _operation(original), _operation(replay)),
+    ]
+    rows = [(*pair, "same" if pair[1] == pair[2] else "differs") for pair in pairs]
+    if rows[-1][-1] == "differs" and _is_open(original.collective, replay.collective, waiting):
+        rows[-1] = (*pairs[-1], "open in the replay, too")
+    if replay.status in (Status.HEALTHY, Status.INCONCLUSIVE):
+        return ReplayComparison("not reproduced", rows)
+    differs = any(how == "differs" for *_, how in rows)
+    return ReplayComparison("differs" if differs else "same", rows)
+
+
+def _is_open(
+    original: CollectiveRef | None,
+    replay: CollectiveRef | None,
+    waiting: Collection[tuple[str, tuple[int, ...]]],
+) -> bool:
+    if original is None or replay is None:
+        return False
+    named = (_name(replay), tuple(replay.ranks))
+    renamed = {(_ON_GLOO.get(name, name), ranks) for name, ranks in waiting}
+    return (_name(original), tuple(original.ranks)) in {named, *renamed}
+
+
+def _cause(verdict: Verdict) -> str:
+    return verdict.cause.value if verdict.cause else "none"
+
+
+def _ranks(ranks: list[int]) -> str:
+    return ", ".join(map(str, sorted(ranks))) or "none"
+
+
+def _name(collective: CollectiveRef) -> str:
+    name = op_of(collective.op).program_name
+    return _ON_GLOO.get(name, name)
+
+
+def _operation(verdict: Verdict) -> str:
+    if verdict.collective is None:
+        return "none"
+    ranks = verdict.collective.ranks
+    members = f"ranks {_ranks(ranks)}" if len(ranks) <= _LISTED else f"{len(ranks)} ranks"
+    return f"{op_of(verdict.collective.op).program_name} of {members}"

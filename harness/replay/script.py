@@ -1,0 +1,154 @@
+"""The script that makes a Program's calls: each line of the original's has one of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from hanglab.analyzer.replayable import ReplayableJob, small_sizes
+
+_HEAD = '''"""Makes the calls of a recorded job; written by `hanglab replay`."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+PROGRAM = json.loads(Path(__file__).with_name("program.json").read_text())
+DTYPES = {
+    "Float": torch.float32, "Double": torch.float64, "Half": torch.float16,
+    "BFloat16": torch.bfloat16, "Long": torch.int64, "Int": torch.int32,
+    "Byte": torch.uint8, "Char": torch.int8, "Bool": torch.bool,
+}
+
+
+class Call:
+    """Arguments of one call: tensors of the rank's own size, and of the whole group."""
+
+    def __init__(self, group, members, numel, dtype, root, peer):
+        self.group = group
+        self.root = None if root is None else members[root]
+        self.peer = None if peer is None else members[peer]
+        self.own = torch.zeros(numel, dtype=DTYPES.get(dtype, torch.uint8))
+        self.whole = torch.zeros(numel * len(members), dtype=self.own.dtype)
+        self.other = torch.zeros_like(self.whole)
+        at_root = self.root == int(os.environ["RANK"])
+        self.parts = list(self.whole.chunk(len(members))) if at_root and numel else None
+        self.result = [torch.zeros_like(self.own) for _ in members]
+
+
+'''
+_TAIL = """
+
+def main():
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo")
+    groups = []
+    for place, (members, description) in enumerate(PROGRAM["groups"]):
+        default = place == PROGRAM["default"]
+        groups.append(
+            dist.group.WORLD if default else dist.new_group(members, group_desc=description)
+        )
+    running = []
+    began = time.monotonic()
+    for call in PROGRAM["calls"][rank]:
+        if call is None:
+            for _, work in running:
+                work.wait()
+            stand_still()
+        site, group, numel, dtype, root, peer, posted, at = call
+        members = PROGRAM["groups"][group][0]
+        call = Call(groups[group], members, numel, dtype, root, peer)
+        time.sleep(max(0.0, began + at - time.monotonic()))
+        work = SITES[site](call)
+        if posted:
+            running.append((call, work))
+        else:
+            work.wait()
+    for _, work in running:
+        work.wait()
+
+
+def stand_still():
+    while True:
+        time.sleep(1)
+
+
+main()
+"""
+_CALLS = {
+    "all_reduce": "dist.all_reduce(call.own, group=call.group, async_op=True)",
+    "broadcast": "dist.broadcast(call.own, src=call.root, group=call.group, async_op=True)",
+    "reduce": "dist.reduce(call.own, dst=call.root, group=call.group, async_op=True)",
+    "all_gather": "dist.all_gather(call.result, call.own, group=call.group, async_op=True)",
+    "reduce_scatter": "dist.reduce_scatter_tensor(call.own, call.whole, group=call.group, "
+    "async_op=True)",
+    "gather": "dist.gather(call.own, call.result if call.parts else None, dst=call.root, "
+    "group=call.group, async_op=True)",
+    "scatter": "dist.scatter(call.own, call.parts, src=call.root, group=call.group, async_op=True)",
+    "all_to_all": "dist.all_to_all_single(call.other, call.whole, group=call.group, async_op=True)",
+    "barrier": "dist.barrier(group=call.group, async_op=True)",
+    "send": "dist.isend(call.own, call.peer, group=call.group)",
+    "recv": "dist.irecv(call.own, call.peer, group=call.group)",
+}
+#: Whatever has no call of its own here is one for every member all the same.
+_OTHER = "all_reduce"
+_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
+
+
+def write_script(job: ReplayableJob, folder: Path, *, true_sizes: bool, speed: float) -> list[str]:
+    """Write ``replay.py`` and its ``program.json``; what differs from the job, in sentences."""
+    sizes = small_sizes(job.calls)
+    sites: dict[tuple[int, str], int] = {}
+    differences = _differences(job)
+    replaced: set[str] = set()
+    begin = min((c.created_ns for mine in job.calls for c in mine), default=0)
+    rows: list[list[list[object] | None]] = []
+    for mine in job.calls:
+        rows.append([])
+        for call in mine:
+            action = call.action
+            op = action.op if action.op in _CALLS else _OTHER
+            if op != action.op:
+                replaced.add(action.op)
+            site = sites.setdefault((action.site, op), len(sites))
+            root = action.root or 0 if op in _ROOTED else None
+            numel = action.numel if true_sizes else sizes[action.numel]
+            at = (call.created_ns - begin) / 1e9 / speed if speed else 0.0
+            posted = call.posted or (job.backend != "gloo" and call.finished)
+            rows[-1].append(
+                [site, action.group, max(numel, 0), action.dtype, root, action.peer, posted, at]
+            )
+    if replaced:
+        differences.append(f"{', '.join(sorted(replaced))} run as {_OTHER}")
+    for rank, mine in enumerate(job.calls):
+        if all(call.finished for call in mine) and rank not in job.ended:
+            rows[rank].append(None)
+    everybody = list(range(len(job.calls)))
+    default = next((n for n, g in enumerate(job.groups) if list(g.members) == everybody), None)
+    program = {
+        "groups": [[list(g.members), g.description] for g in job.groups],
+        "default": default,
+        "calls": rows,
+    }
+    body = [f"def site_{n}(call):\n    return {_CALLS[op]}\n" for (_, op), n in sites.items()]
+    table = f"\nSITES = [{', '.join(f'site_{n}' for n in sites.values())}]\n"
+    (folder / "replay.py").write_text(_HEAD + "\n\n".join(body) + table + _TAIL)
+    (folder / "program.json").write_bytes(msgspec.json.encode(program))
+    return differences
+
+
+def _differences(job: ReplayableJob) -> list[str]:
+    if job.backend == "gloo":
+        return []
+    return [
+        f"{job.backend} enqueues on a device, which runs a group's calls in order; on gloo "
+        "threads of the host run them",
+        "gloo ends ranks whose tensors differ in size, where NCCL goes on or hangs",
+        "no call is waited for before the next; which of several open ones a verdict names first "
+        "may differ, so the original's has to be open in the replay",
+    ]

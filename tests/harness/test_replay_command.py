@@ -1,0 +1,149 @@
+"""``hanglab replay`` of real Cases and of folders of dumps, run for real on gloo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from installed import needs_torch
+
+from hanglab.analyzer.program.job_dumps import JobOptions, SimulatedJob, write_dump
+from hanglab.analyzer.verdict import Cause, CollectiveRef, Status, Verdict
+from hanglab.harness.cli import main
+from hanglab.harness.replay.comparison import compare_verdicts
+
+MEGATRON = Path(__file__).resolve().parents[3] / "shared" / "data" / "megatron-nccl"
+#: Scenarios of which the calls tell the cause.
+TOLD_BY_CALLS = (
+    "skipped_collective",
+    "missing_rank",
+    "p2p_deadlock",
+    "group_order",
+    "collective_mismatch",
+)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a run of the scenarios, each with its fault."""
+    folder = tmp_path_factory.mktemp("cases")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        names = [*TOLD_BY_CALLS, "uneven_inputs"]
+        assert main(["run", "--no-control", "--jobs", "2", *names]) == 0
+    yield folder / "runs" / "latest"
+
+
+def replay(source: Path, out: Path, *more: str) -> int:
+    return main(["replay", str(source), "--out", str(out), "--hang-after", "2", *more])
+
+
+@needs_torch
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        *TOLD_BY_CALLS[:3],
+        *(pytest.param(name, marks=pytest.mark.long) for name in TOLD_BY_CALLS[3:]),
+    ],
+)
+def test_a_replay_hangs_as_the_job_did(
+    cases: Path, tmp_path: Path, scenario: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay(cases / scenario / "fault" / "0", tmp_path) == 0
+    told = capsys.readouterr().out
+    assert told.count(scenario) == 2 and "same;" in told
+    assert (tmp_path / "latest" / "replay" / "fault" / "0" / "case" / "manifest.json").exists()
+
+
+@needs_torch
+@pytest.mark.timeout(120)
+def test_what_is_no_call_comes_out_as_a_missing_rank(
+    cases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay(cases / "uneven_inputs" / "fault" / "0", tmp_path) == 1
+    told = capsys.readouterr().out
+    rows = [line for line in told.splitlines() if "missing_rank" in line]
+    assert len(rows) == 1 and "uneven_inputs" in rows[0] and "differs" in rows[0]
+    assert told.count("same") == 2
+
+
+def dumps(folder: Path, options: JobOptions) -> Path:
+    folder.mkdir()
+    job = SimulatedJob(options)
+    for rank, data in job.dumps():
+        write_dump(folder, rank, data, job.written_ns(rank))
+    return folder
+
+
+@needs_torch
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("layout", "fault"),
+    [
+        ("3d", "stop"),
+        pytest.param("hsdp", "size", marks=pytest.mark.long),
+        pytest.param("fsdp", "device_stop", marks=pytest.mark.long),
+    ],
+)
+def test_dumps_of_nccl_with_gaps_replay_with_a_list_of_what_is_assumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str, fault: str
+) -> None:
+    options = JobOptions(8, layout, fault, operations=60, seed=4, missing=1, ring=30)
+    assert replay(dumps(tmp_path / "dumps", options), tmp_path / "out", "--true-sizes") == 0
+    told = capsys.readouterr().out
+    assert "assumed: rank 0, which left no entries" in told
+    assert "differs: nccl enqueues on a device" in told
+
+
+@needs_torch
+@pytest.mark.skipif(not MEGATRON.is_dir(), reason="the dumps of Megatron jobs are not here")
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "job", ["lock_gil_2nd", pytest.param("gpu_error_2nd", marks=pytest.mark.long)]
+)
+def test_a_strangers_job_of_sixteen_ranks_replays(tmp_path: Path, job: str) -> None:
+    assert replay(MEGATRON / job, tmp_path) == 0
+
+
+@needs_torch
+def test_what_holds_no_hang_is_told_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthy = dumps(tmp_path / "dumps", JobOptions(4, "world", "none", operations=20, missing=1))
+    assert replay(healthy, tmp_path / "out") == 2
+    assert "there is no hang to replay" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert replay(tmp_path / "nowhere", tmp_path / "out") == 4
+    assert "does not exist" in capsys.readouterr().err
+    assert main(["replay", str(healthy), "--speed", "-1"]) == 64
+
+
+def verdict(op: str, status: Status = Status.HUNG, culprits: tuple[int, ...] = (1,)) -> Verdict:
+    return Verdict(
+        status=status,
+        cause=Cause.MISSING_RANK,
+        culprits=list(culprits),
+        collective=CollectiveRef("g", "0", [0, 1], 7, op),
+    )
+
+
+def test_verdicts_are_the_same_by_cause_culprits_and_operation() -> None:
+    original = verdict("_reduce_scatter_base")
+    # gloo's buffer calls it so.
+    assert compare_verdicts(original, verdict("all_reduce")).outcome == "same"
+    assert compare_verdicts(original, verdict("broadcast")).outcome == "differs"
+    also_open = {("reduce_scatter", (0, 1))}
+    found = compare_verdicts(original, verdict("broadcast"), also_open)
+    assert found.outcome == "same"
+    # The table says what each verdict names all the same.
+    assert found.rows[-1][1:] == (
+        "reduce_scatter of ranks 0, 1",
+        "broadcast of ranks 0, 1",
+        "open in the replay, too",
+    )
+    other = verdict("all_reduce", culprits=(0,))
+    assert compare_verdicts(original, other, also_open).outcome == "differs"
+    ended = verdict("all_reduce", Status.HEALTHY)
+    assert compare_verdicts(original, ended).outcome == "not reproduced"

@@ -1,0 +1,64 @@
+"""``hanglab simulate`` from its command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hanglab.harness.cli import main
+
+JOB = ["simulate", "--ranks", "8", "--fault", "skip", "--operations", "30", "--out"]
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {f.name: (f.read_bytes(), f.stat().st_mtime_ns) for f in folder.iterdir()}
+
+
+def test_the_same_seed_writes_the_same_files_and_the_truth_beside_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--missing", "2", "--wrapped", "20", "--clock-offset-ms", "50"]
+    for name, seed in (("one", "1"), ("same", "1"), ("other", "2")):
+        assert main([*JOB, str(tmp_path / name), "--seed", seed, *more]) == 0
+    one = contents(tmp_path / "one")
+    assert len(one) == 6 and one == contents(tmp_path / "same")
+    assert one != contents(tmp_path / "other")
+    truth = json.loads((tmp_path / "one.truth.json").read_bytes())
+    assert truth["fault"] == "skip" and len(truth["missing"]) == 2
+    assert f"rank {truth['culprits'][0]}" in capsys.readouterr().out
+    assert main(["analyze", str(tmp_path / "one")]) == 0
+    assert "skipped_collective" in capsys.readouterr().out
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").write_text("kept")
+    assert main([*JOB, str(full)]) == 64
+    assert "is not empty" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.rglob("*")] == ["full", "mine"]
+    assert main([*JOB, str(tmp_path / "new")]) == 0
+    (tmp_path / "new").rename(tmp_path / "moved")
+    assert main([*JOB, str(tmp_path / "new")]) == 64
+    assert "new.truth.json is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--layout", "4d"], "is not one of world"),
+        (["--fault", "nothing"], "is not one of none"),
+        (["--layout", "3d", "--ranks", "12"], "multiple of 8"),
+        (["--fault", "unmatched"], "no place"),
+        (["--clock-offset-ms", "nan"], "nan"),
+        (["--missing", "8"], "cannot be missing"),
+    ],
+)
+def test_wrong_usage_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    assert main([*JOB, str(tmp_path / "new"), *arguments]) == 64
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert list(tmp_path.iterdir()) == []
