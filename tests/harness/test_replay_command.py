@@ -100,9 +100,8 @@ def test_dumps_of_nccl_with_gaps_replay_with_a_list_of_what_is_assumed(
 @needs_torch
 @pytest.mark.skipif(not MEGATRON.is_dir(), reason="the dumps of Megatron jobs are not here")
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "job", ["lock_gil_2nd", pytest.param("gpu_error_2nd", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("job", ["lock_gil_2nd", "gpu_error_2nd"])
 def test_a_strangers_job_of_sixteen_ranks_replays(tmp_path: Path, job: str) -> None:
     assert replay(MEGATRON / job, tmp_path) == 0
 

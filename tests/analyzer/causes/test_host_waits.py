@@ -31,7 +31,7 @@ def details(verdict: Any, rank: int) -> str:
     ("kind", "size", "waiter", "peer"),
     [
         ("tcp", 4, 1, 2),
-        ("unix", 3, 2, 0),
+        pytest.param("unix", 3, 2, 0, marks=pytest.mark.long),
         pytest.param("tcp", 3, 0, 2, marks=pytest.mark.long),
         pytest.param("connection", 5, 3, 0, marks=pytest.mark.long),
     ],
@@ -85,7 +85,10 @@ def test_the_same_keys_under_another_prefix_are_others(tmp_path: Path) -> None:
     assert (verdict["cause"], verdict["culprits"]) == ("python_deadlock", [2])
 
 
-@pytest.mark.parametrize(("kind", "fault"), [("store", "unknown"), ("store", "early")])
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [("store", "unknown"), pytest.param("store", "early", marks=pytest.mark.long)],
+)
 def test_nobody_is_accused_of_a_key_that_nobody_was_to_set(
     tmp_path: Path, kind: str, fault: str
 ) -> None:
@@ -94,6 +97,6 @@ def test_nobody_is_accused_of_a_key_that_nobody_was_to_set(
     assert "waits for the store's key 'plan/" in details(verdict, 1)
 
 
-@pytest.mark.parametrize("kind", ["tcp", "store"])
+@pytest.mark.parametrize("kind", [pytest.param("tcp", marks=pytest.mark.long), "store"])
 def test_jobs_that_go_on_are_healthy(tmp_path: Path, kind: str) -> None:
     assert verdict_on(tmp_path, 3, kind, 1, 2, "none")["status"] == "healthy"
