@@ -98,7 +98,9 @@ def test_dumps_of_nccl_with_gaps_replay_with_a_list_of_what_is_assumed(
 
 
 @needs_torch
-@pytest.mark.skipif(not MEGATRON.is_dir(), reason="the dumps of Megatron jobs are not here")
+@pytest.mark.skipif(
+    not MEGATRON.is_dir(), reason=f"put the dumps of the Megatron hangs there: {MEGATRON}"
+)
 @pytest.mark.timeout(180)
 @pytest.mark.long
 @pytest.mark.parametrize("job", ["lock_gil_2nd", "gpu_error_2nd"])
