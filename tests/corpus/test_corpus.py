@@ -40,9 +40,12 @@ def copy_entries(corpus: Path, names: Iterable[str]) -> None:
             shutil.copy(path, target)
 
 
-@pytest.mark.timeout(600)  # ten seconds, unless the machine does much else
-def test_verdicts_are_those_accepted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert check(CORPUS, jobs=os.cpu_count() or 1) == 0, capsys.readouterr().out
+def test_verdicts_on_a_fifth_are_those_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make corpus-check`, which `.ci/run` calls, compares all of them."""
+    copy_entries(tmp_path, entry_names(CORPUS)[::5])
+    assert check(tmp_path, jobs=os.cpu_count() or 1) == 0, capsys.readouterr().out
 
 
 def test_every_entry_says_its_truth_origin_and_licence() -> None:

@@ -22,7 +22,7 @@ long = pytest.mark.long
         ("tensor_parallel", "leave_loop", "torchrun", "uneven_inputs", 1),
         pytest.param(
             *("hf_trainer", "evaluate_on_rank0", "torchrun", "collective_mismatch", 0),
-            marks=HUGGING_FACE,
+            marks=[HUGGING_FACE, long],
         ),
         pytest.param(
             *("lightning", "log_on_rank1", "spawn", "collective_mismatch", 1), marks=LIGHTNING
@@ -63,7 +63,9 @@ def test_a_hang_is_explained(
     [
         ("ddp", "slow_checkpoint", "spawn", {"rank0_work"}, [0]),
         pytest.param("fsdp2", "long_step", "torchrun", {None}, [], marks=long),
-        ("tensor_parallel", "slow_loader", "spawn", {"input_starved"}, [0, 1]),
+        pytest.param(
+            "tensor_parallel", "slow_loader", "spawn", {"input_starved"}, [0, 1], marks=long
+        ),
         pytest.param(
             *("hf_trainer", "slow_checkpoint", "spawn", {"rank0_work"}, [0]),
             marks=[HUGGING_FACE, long],

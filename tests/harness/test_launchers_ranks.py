@@ -61,8 +61,8 @@ def looks(launcher: LocalLauncher, tmp_path: Path) -> dict[int, dict[str, Any]]:
 
 
 def _as_in_the_foreground() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 def test_a_rank_looks_like_a_fresh_interpreter(
@@ -76,7 +76,7 @@ def test_a_rank_looks_like_a_fresh_interpreter(
         env={**os.environ, **{name: looks[0]["environment"][name] for name in names}},
         check=True,
         timeout=60,
-        # A shell starts what it sends to the background with these two ignored.
+        # A shell ignores some of them in what it sends to the background, and nohup another.
         preexec_fn=_as_in_the_foreground,
     )
     wanted = json.loads((fresh / "0.json.done").read_text())

@@ -109,6 +109,7 @@ def test_traces_of_a_recorded_job_come_here_and_into_the_case(tmp_path: Path) ->
     assert [len(traces[rank]) for rank in (0, 1)] == [1, 2]
 
 
+@pytest.mark.long
 def test_job_asks_for_a_trace_of_itself_and_a_slow_step_does(tmp_path: Path) -> None:
     case = tmp_path / "case"
     with recorded(case, tmp_path, str(INSIDE), options=("--profile-slow", "5")) as process:

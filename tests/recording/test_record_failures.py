@@ -67,6 +67,7 @@ def test_losses_and_weights_are_the_same_bit_for_bit(tmp_path, plain):
     ]
 
 
+@pytest.mark.long
 def test_unwritable_folder(tmp_path, plain):
     # /proc takes no folders from anybody, root included.
     done = hanglab(

@@ -111,6 +111,7 @@ elif mode == "hang":
 
 elif mode == "late":
     # A rank that does not come to the report, while the others can go on without it.
+    dist.barrier()
     for number in range(3):
         for _ in range(6):
             with Detector.detection_section("work"):
@@ -124,6 +125,7 @@ elif mode == "late":
             time.sleep(0.1)
 
 elif mode == "dies":
+    dist.barrier()  # So that the first report waits for nobody's start.
     for number in range(2):
         for _ in range(6):
             with Detector.detection_section("work"):
