@@ -7,6 +7,7 @@ from functools import cached_property
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
+from hanglab.analyzer.graph.batches import hold_up_batches
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import LeftOrder, ProgramOrders
 from hanglab.analyzer.graph.divergences import divergences_of, settle
@@ -102,6 +103,7 @@ class _Builder:
         divergences, places, silent = divergences_of(merged, group_table, lookup)
         mismatches = find_message_mismatches(merged, group_table)
         waits = find_waits(merged, group_table, places, mismatches)
+        hold_up_batches(waits)
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
         departure = self._departure(divergences, waits)
@@ -239,6 +241,8 @@ class _Builder:
             ]
             for waiting in waits.first(rank):
                 graph.waits.append(self._calls.wait(rank, waiting, waits, full))
+            if any(w.seq is None and not (w.certain or w.explained) for _, w in mine):
+                graph.uncounted |= {rank}
             if rank not in waits.stopped:
                 graph.exchanged[rank] = frozenset(p.index for p, w in mine if w.exchanged)
             if full:

@@ -101,7 +101,7 @@ class RingReader:
         if full and not any(p2p) and was_crossed_before(cycle, self._lookup):
             self.undecided.update(ranks)
             return
-        if all(p2p) and not cycle.certain:
+        if not cycle.certain and (all(p2p) or _any_of_a_batch(cycle, waits)):
             # Whether the halves that seem to lack have come is not known.
             self.undecided.update(ranks)
             return
@@ -113,10 +113,10 @@ class RingReader:
         """Enter a ring that holds its ranks up, and who of them deviates."""
         ranks = tuple(cycle.places)
         p2p = [waiting.seq is None for waiting in cycle.places.values()]
-        deviating: tuple[int, ...] = cycle.keys if len(cycle.keys) == 1 else ()
+        deviating: tuple[int, ...] = cycle.keys if len(cycle.keys) == 1 and not any(p2p) else ()
         if full and not any(p2p):
             deviating = deviating or outvoted(cycle, self._lookup)
-        if not deviating and not all(p2p):
+        if not deviating and not any(p2p):
             rank_ahead = find_rank_ahead(
                 {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys},
                 self._lookup,
@@ -232,3 +232,14 @@ class RingReader:
 
     def _left_out(self, owed: Owed, calls: dict[int, Call]) -> Unmatched:
         return Unmatched(calls[owed.waiter], calls[owed.rank], (owed.rank,))
+
+
+def _any_of_a_batch(cycle: WaitCycle, waits: OpenOperations) -> bool:
+    """True if a rank waits in a batch for several peers, and nothing tells whose half lacks."""
+    for rank, waiting in cycle.places.items():
+        if waiting.seq is None and not waiting.certain:
+            order = waiting.waiters[rank].order
+            batch = [w for p, w in waits.by_rank[rank] if p.order == order and not w.exchanged]
+            if len({w.peer for w in batch}) > 1:
+                return True
+    return False

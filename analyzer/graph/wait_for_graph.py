@@ -171,6 +171,9 @@ class WaitForGraph:
     #: Entries of each rank that are unfinished sends and receives whose other half has finished:
     #: its batch waits for others.
     exchanged: dict[int, frozenset[int]] = field(default_factory=dict)
+    #: Ranks with unfinished sends or receives of which rings that lost their beginning do not tell
+    #: whether the other half has come.
+    uncounted: frozenset[int] = frozenset()
     #: (group name, seq) up to which every member provably completed everything.
     agreed: dict[ProcessGroup, int] = field(default_factory=dict)
     #: Evidence that would settle what stays open, such as "rank 5's dump".

@@ -61,6 +61,8 @@ class OpenOperation:
     #: A divergence, a message whose ends do not agree, or names of groups that differ, explain why
     #: it does not finish.
     explained: bool = False
+    #: It is a message of a batch in which somebody else lacks.
+    in_held_batch: bool = False
 
     @property
     def exchanged(self) -> bool:
@@ -105,7 +107,12 @@ class OpenOperation:
     def stalled(self) -> bool:
         """Everybody has entered it, nobody is held up elsewhere, nobody has finished."""
         return not (
-            self.absent or self.behind or self.unknown or self.finished or self.explained
+            self.absent
+            or self.behind
+            or self.unknown
+            or self.finished
+            or self.explained
+            or self.in_held_batch
         ) and not (self.seq is None and self.peer is None)
 
 

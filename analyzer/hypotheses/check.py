@@ -51,7 +51,7 @@ _WAITS: Mapping[Cause, tuple[CandidateFault, ...]] = {
     Cause.GROUP_ORDER: (_Fault.LATE,),
     Cause.COLLECTIVE_MISMATCH: (_Fault.LATE, _Fault.ADDED),
     Cause.SKIPPED_COLLECTIVE: (_Fault.LATE, _Fault.LEFT_OUT),
-    Cause.P2P_UNMATCHED: (_Fault.LATE, _Fault.ADDED, _Fault.MISDIRECTED),
+    Cause.P2P_UNMATCHED: (_Fault.LATE, _Fault.LEFT_OUT, _Fault.ADDED, _Fault.MISDIRECTED),
 }
 #: All that a rank may have done, asked before it is said that it did none of it.
 _ANY = tuple(fault for fault in _Fault if fault is not _Fault.DEVICE_STOPPED)
@@ -290,7 +290,8 @@ class _Check:
             one.counted and set(self._culprits) == {one.call.rank, one.call.peer}
             for one in self._graph.unmatched
         )
-        if len(left) == 1 and tested[left[0]].reproduced and not message:
+        guessed = not self._graph.uncounted.isdisjoint(self._last.ranks)
+        if len(left) == 1 and tested[left[0]].reproduced and not (message or guessed):
             return self._decided(finding, left[0], tested[left[0]])
         words = [
             f"rank {rank} {_listed([self._simplest(rank, one)])}"

@@ -128,20 +128,20 @@ def _with_one_awaited(
     """With one that a peer waits in, before all that the rank has not finished itself."""
     mine = list(last.steps[culprit])
     place = next((i for i, step in enumerate(mine) if not step.finished), len(mine))
-    begun, found = frontier.begun(culprit), dict[tuple[int, int], Step]()
+    begun, found = frontier.begun(culprit), dict[object, Step]()
     for rank, steps in enumerate(last.steps):
         for index, step in enumerate(steps):
-            group = step.action.group
-            if rank == culprit or step.number is None or not frontier.is_open(rank, index):
+            action, members = step.action, last.groups[step.action.group].members
+            if rank == culprit or culprit not in members or not frontier.is_open(rank, index):
                 continue
-            if culprit in last.groups[group].members and (group, step.number) not in begun:
-                found.setdefault((group, step.number), step)
+            if step.number is None:
+                if action.peer == members.index(culprit):
+                    found.setdefault((rank, index), _other_half(last, rank, step))
+            elif (action.group, step.number) not in begun:
+                part = replace(step, action=replace(action, overlap=False))
+                found.setdefault((action.group, step.number), part)
     return [
-        last.with_steps(
-            culprit,
-            [*mine[:place], replace(s, action=replace(s.action, overlap=False)), *mine[place:]],
-        )
-        for s in found.values()
+        last.with_steps(culprit, [*mine[:place], part, *mine[place:]]) for part in found.values()
     ]
 
 

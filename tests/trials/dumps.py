@@ -45,7 +45,9 @@ class Ring:
     dropped: int
     #: Of each entry that is left, how many the rank had made before it.
     numbers: list[int]
-    #: For each group: collectives issued, and those that the watchdog saw end.
+    #: For each group: numbers of what was issued last, and of the last that was seen to end.  Sends
+    #: and receives have numbers of their own, and set these as well (``WorkNCCL::seq_`` and
+    #: ``workEnqueue`` in ``ProcessGroupNCCL.cpp``).
     status: dict[str, tuple[int, int]]
 
 
@@ -68,7 +70,8 @@ def ring_of(play: Play, rank: int, loss: Loss) -> Ring:
     """What the rank's buffer holds at its moment."""
     program, moment = play.program, moment_of(play, rank, loss)
     counts: dict[str, list[int]] = {}
-    ended: dict[str, int] = {}
+    status: dict[str, tuple[int, int]] = {}
+    ended_at: dict[str, float] = {}
     entries: list[Entry] = []
     nccl = any(group.backend == "nccl" for group in program.groups.values())
     for played in play.operations[rank]:
@@ -87,8 +90,13 @@ def ring_of(play: Play, rank: int, loss: Loss) -> Ring:
         seen = ceil(played.done / WATCHDOG_MS) * WATCHDOG_MS <= moment if done else False
         if gloo:
             seen = done
-        if not p2p:
-            ended[group] = ended.get(group, 0) + seen
+        if not (gloo and p2p):  # Gloo's do not pass through its queue, but are counted there.
+            number = count[2] + 1 if gloo else count[1] if p2p else count[0]
+            ended = status.get(group, (0, 0))[1]
+            turn = ceil(played.done / WATCHDOG_MS) if seen else -1
+            if turn >= ended_at.get(group, 0):
+                ended, ended_at[group] = number, turn
+            status[group] = number, ended
         state = "scheduled"
         if done and not gloo:
             state = "completed"
@@ -110,7 +118,6 @@ def ring_of(play: Play, rank: int, loss: Loss) -> Ring:
     kept = list(enumerate(entries))[-size:]
     if loss.active_only:
         kept = [(n, one) for n, one in kept if not (one.state == "completed" or one.retired)]
-    status = {group: (count[0], ended.get(group, 0)) for group, count in counts.items()}
     numbers = [number for number, _ in kept]
     return Ring([one for _, one in kept], max(0, len(entries) - size), numbers, status)
 

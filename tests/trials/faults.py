@@ -12,16 +12,17 @@ from .programs import ANY, Batch, Issue, Program, Step, Wait, issues_of
 
 #: What may go wrong, and the causes by which a verdict may call it.  Dumps seldom tell why a
 #: rank stopped, so a stop has no list of its own: it may be called all but what it cannot be.
+#: Who hangs in its next call has left one out, or swapped the two: the same until it goes on.
 CAUSES: dict[str, frozenset[str]] = {
     "host_stop": frozenset({"missing_rank", "p2p_unmatched", "uneven_inputs", "rank0_work"}),
     "device_stop": frozenset({"gpu_fault", "fabric_stalled", "host_sync", "missing_rank"}),
     "skip": frozenset({
         "skipped_collective", "collective_mismatch", "missing_rank", "uneven_inputs",
-        "p2p_unmatched", "p2p_deadlock", "size_mismatch", "split_mismatch",
+        "p2p_unmatched", "p2p_deadlock", "size_mismatch", "split_mismatch", "group_order",
     }),
     "extra": frozenset({
         "collective_mismatch", "skipped_collective", "missing_rank", "uneven_inputs",
-        "p2p_unmatched", "p2p_deadlock", "size_mismatch", "split_mismatch",
+        "p2p_unmatched", "p2p_deadlock", "size_mismatch", "split_mismatch", "group_order",
     }),
     "size": frozenset({"size_mismatch", "split_mismatch", "p2p_unmatched"}),
     "dtype": frozenset({"dtype_mismatch", "p2p_unmatched"}),
@@ -29,7 +30,9 @@ CAUSES: dict[str, frozenset[str]] = {
     "root": frozenset({"root_mismatch", "fabric_stalled"}),
     "splits": frozenset({"split_mismatch", "size_mismatch", "fabric_stalled"}),
     "peer": frozenset({"p2p_unmatched", "p2p_deadlock", "missing_rank", "skipped_collective"}),
-    "order": frozenset({"group_order", "p2p_deadlock", "collective_mismatch"}),
+    "order": frozenset({
+        "group_order", "p2p_deadlock", "collective_mismatch", "p2p_unmatched", "skipped_collective",
+    }),
     "wrong_group": frozenset({
         "collective_mismatch", "skipped_collective", "p2p_unmatched", "group_order", "missing_rank",
     }),

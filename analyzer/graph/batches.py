@@ -1,0 +1,52 @@
+"""Batches of sends and receives, which finish as a whole.
+
+A message whose halves have both come does not finish before the batch of either end can: what holds
+up that batch holds up the other end's as well.  So the wait ends with whoever lacks in the batch.
+"""
+
+from __future__ import annotations
+
+from hanglab.analyzer.graph.stopped_device import other_half
+from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.matching.summary import Pending
+
+#: Rank, and the order that the members of a batch share.
+_Batch = tuple[int, int]
+
+
+def hold_up_batches(waits: OpenOperations) -> None:
+    """Let matched messages wait for the batch of the other end, where somebody lacks in that."""
+    batches: dict[_Batch, int] = {}
+    messages = [
+        (rank, pending, waiting)
+        for rank, mine in waits.by_rank.items()
+        for pending, waiting in mine
+        if waiting.seq is None
+    ]
+    for rank, pending, _ in messages:
+        batch = rank, pending.order
+        batches[batch] = batches.get(batch, 0) + 1
+    held = {
+        (rank, pending.order)
+        for rank, pending, waiting in messages
+        if batches[rank, pending.order] > 1 and (waiting.absent or waiting.unknown)
+    }
+    matched: dict[_Batch, list[tuple[int, Pending]]] = {}
+    for rank, pending, waiting in messages:
+        if waiting.stalled and waiting.peer is not None:
+            theirs = other_half(rank, pending, waiting, waits)
+            if theirs is not None:
+                matched.setdefault((waiting.peer, theirs.order), []).append((rank, pending))
+    of = {(rank, pending.index): waiting for rank, pending, waiting in messages}
+    todo = list(held)
+    while todo:
+        blocked = todo.pop()
+        for rank, pending in matched.get(blocked, ()):
+            of[rank, pending.index].behind = [blocked[0]]
+            batch = rank, pending.order
+            if batch not in held:
+                held.add(batch)
+                if batches[batch] > 1:
+                    todo.append(batch)
+    for rank, pending, waiting in messages:
+        waiting.in_held_batch = waiting.in_held_batch or (rank, pending.order) in held
