@@ -29,7 +29,9 @@ def hold_up_batches(waits: OpenOperations) -> None:
     held = {
         (rank, pending.order)
         for rank, pending, waiting in messages
-        if batches[rank, pending.order] > 1 and (waiting.absent or waiting.unknown)
+        if batches[rank, pending.order] > 1
+        and waiting.certain
+        and (waiting.absent or waiting.unknown)
     }
     matched: dict[_Batch, list[tuple[int, Pending]]] = {}
     for rank, pending, waiting in messages:
@@ -42,11 +44,10 @@ def hold_up_batches(waits: OpenOperations) -> None:
     while todo:
         blocked = todo.pop()
         for rank, pending in matched.get(blocked, ()):
-            of[rank, pending.index].behind = [blocked[0]]
             batch = rank, pending.order
             if batch not in held:
+                of[rank, pending.index].behind = [blocked[0]]
                 held.add(batch)
-                if batches[batch] > 1:
-                    todo.append(batch)
+                todo.append(batch)
     for rank, pending, waiting in messages:
         waiting.in_held_batch = waiting.in_held_batch or (rank, pending.order) in held

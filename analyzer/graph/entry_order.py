@@ -82,6 +82,56 @@ def odd_place(crossed: dict[int, OpenOperation], lookup: CallLookup) -> int | No
     return odd[0] if len(odd) == 1 and len(now) == 2 and len(members) > 2 else None
 
 
+def odd_end(crossed: dict[int, OpenOperation], lookup: CallLookup) -> int | None:
+    """Of the two the one that is an end of all channels whose counts differ at the collective.
+
+    A program sends as often before a collective of both as the other side receives; where some
+    channel between two others keeps to that, messages of this program do not cross collectives.
+    """
+    message, other = crossed.values()
+    members = message.group.members
+    if len(members) > COMPARED_MEMBERS or not set(members) <= set(other.group.members):
+        return None
+    lookup.prefetch(members)
+    counts = [_messages_by_peer(rank, message, other, lookup) for rank in members]
+    uneven: list[set[int]] = []
+    even = 0
+    for sender, sent in enumerate(counts):
+        for receiver, taken in enumerate(counts):
+            if sent is None or taken is None:
+                return None
+            pair = sent[True, receiver], taken[False, sender]
+            if pair[0] != pair[1]:
+                uneven.append({members[sender], members[receiver]})
+            even += pair[0] == pair[1] != 0
+    common = set.intersection(*uneven) if len(uneven) > 1 and even else set()
+    return common.pop() if len(common) == 1 and common <= crossed.keys() else None
+
+
+def _messages_by_peer(
+    rank: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
+) -> Counter[tuple[bool, int]] | None:
+    """Sends and receives of the one group before the other's collective, by peer in the group.
+
+    None where the ring has lost its beginning, or the rank has not come there.
+    """
+    entries = lookup.entries(rank)
+    if entries is None or other.seq is None or int(entries.record_id[0]) != 0:
+        return None
+    end = lookup.index_of(rank, other.group.group.name, other.seq)
+    if end == ABSENT:
+        return None
+    groups = [i for i, g in enumerate(entries.group_names) if g.name == message.group.group.name]
+    mine = np.isin(entries.group[:end], groups) & entries.is_p2p[:end]
+    found: Counter[tuple[bool, int]] = Counter()
+    for row in np.flatnonzero(mine).tolist():
+        operation = entries.operations[int(entries.operation[row])]
+        if op_of(operation.op).half:
+            sends = op_of(operation.op).sends
+            found[sends, operation.dst if sends else operation.src] += 1
+    return found
+
+
 def _all_messages_before(
     rank: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
 ) -> dict[int, int]:

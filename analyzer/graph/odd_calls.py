@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hanglab.analyzer.graph.added_operations import find_added_operations
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departures import LeftOrder
-from hanglab.analyzer.graph.entry_order import message_crossed, odd_place
+from hanglab.analyzer.graph.entry_order import message_crossed, odd_end, odd_place
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
 from hanglab.analyzer.graph.wait_for_graph import (
@@ -35,6 +35,8 @@ def crossed_messages(waits: OpenOperations, shown: CallsOfRanks) -> list[Cycle]:
         for rank, waiting in crossed.items()
     ]
     odd = odd_place(crossed, shown.lookup)
+    if odd is None:
+        odd = odd_end(crossed, shown.lookup)
     return [
         Cycle(
             tuple(crossed),

@@ -290,7 +290,7 @@ class _Check:
             one.counted and set(self._culprits) == {one.call.rank, one.call.peer}
             for one in self._graph.unmatched
         )
-        guessed = not self._graph.uncounted.isdisjoint(self._last.ranks)
+        guessed = self._at is None and not self._graph.uncounted.isdisjoint(self._last.ranks)
         if len(left) == 1 and tested[left[0]].reproduced and not (message or guessed):
             return self._decided(finding, left[0], tested[left[0]])
         words = [
