@@ -14,12 +14,12 @@ from hanglab.analyzer.calibration import (
     probability,
 )
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status, Verdict
+from hanglab.harness.corpus.entries import Truth
 from tests.trials.truth import make_trial
 from tools.calibration.diagram import draw, wilson
 from tools.calibration.fitting import brier, fit, left_out, reliability, table_of
 from tools.calibration.labelled_findings import LabelledFinding, right
 from tools.calibration.played_trials import observe_trials, right_on_trial
-from tools.corpus.entries import Truth
 
 CRASH = ("crash", True, ["exit"])
 

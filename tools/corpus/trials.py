@@ -12,7 +12,7 @@ from random import Random
 from hanglab.analyzer.program.oracle import p2p_ring
 from hanglab.analyzer.program.rendering import render, to_json, to_pickle
 from hanglab.analyzer.program.trials import Trial, random_trial
-from tools.corpus.entries import CorpusEntry, Truth, add_entry
+from hanglab.harness.corpus.entries import CorpusEntry, Truth, add_entry
 
 #: What a fault of a Program is called in verdicts; where a device stops, dumps alone do not say
 #: why.

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tools.corpus.entries import CorpusEntry, Truth, add_entry
+from hanglab.harness.corpus.entries import CorpusEntry, Truth, add_entry
 
 #: Of the others it is not known that the fault was there.
 _REPRODUCED = ("pass", "wrong verdict", "inconclusive")

@@ -17,7 +17,7 @@ import msgspec
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.verdict import Verdict
-from tools.corpus.entries import unpack_entry
+from hanglab.harness.corpus.entries import unpack_entry
 
 #: Relative, so that a verdict that names a file says the same wherever it is given.
 _FOLDER = Path("job")

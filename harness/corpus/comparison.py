@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-from tools.corpus.entries import Truth
+from hanglab.harness.corpus.entries import Truth
 
 
 def differences(frozen: Any, now: Any, field: str = "") -> Iterator[str]:
