@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +13,11 @@ import msgspec
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.verdict import Verdict
-from hanglab.harness.corpus.entries import unpack_entry
+from hanglab.harness.corpus.entries import CorpusError, unpack_entry
+from hanglab.harness.corpus.workers import WorkerDied, WorkerPool
 
 #: Relative, so that a verdict that names a file says the same wherever it is given.
-_FOLDER = Path("job")
+FOLDER = Path("job")
 
 
 def analyze_entries(
@@ -30,32 +27,22 @@ def analyze_entries(
     conclude: Callable[[Path], Verdict] = analyze,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each name with its answer: the verdict, a refusal, or ``crash`` where there is a bug."""
-    with (
-        tempfile.TemporaryDirectory(prefix="hanglab-corpus-") as scratch,
-        # Threads of a test runner do not go well with forking.
-        ProcessPoolExecutor(
-            jobs, multiprocessing.get_context("spawn"), _enter_own_folder, (scratch,)
-        ) as pool,
-    ):
-        yield from zip(
-            names,
-            pool.map(_analyze_entry, repeat(corpus.resolve()), names, repeat(conclude)),
-            strict=True,
-        )
+    function = partial(_analyze_entry, corpus.resolve(), conclude)
+    pool: WorkerPool[str, dict[str, Any]] = WorkerPool(function, jobs)
+    for name, answer in zip(names, pool.map(names), strict=True):
+        yield name, {"crash": str(answer)} if isinstance(answer, WorkerDied) else answer
 
 
-def _enter_own_folder(scratch: str) -> None:
-    os.chdir(tempfile.mkdtemp(dir=scratch))
-
-
-def _analyze_entry(corpus: Path, name: str, conclude: Callable[[Path], Verdict]) -> dict[str, Any]:
-    unpack_entry(corpus, name, _FOLDER)
+def _analyze_entry(corpus: Path, conclude: Callable[[Path], Verdict], name: str) -> dict[str, Any]:
     try:
-        answer: dict[str, Any] = msgspec.json.decode(conclude(_FOLDER).to_json())
+        unpack_entry(corpus, name, FOLDER)
+        answer: dict[str, Any] = msgspec.json.decode(conclude(FOLDER).to_json())
         return answer
     except InputError as error:
         return {"error": str(error), "advice": error.advice}
+    except CorpusError as error:
+        return {"crash": str(error)}
     except Exception as error:
         return {"crash": f"{type(error).__name__}: {error}"}
     finally:
-        shutil.rmtree(_FOLDER)
+        shutil.rmtree(FOLDER)

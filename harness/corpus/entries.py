@@ -7,6 +7,8 @@ times of its files, which the analyzer reads.
 
 from __future__ import annotations
 
+import contextlib
+import lzma
 import os
 import tarfile
 from collections.abc import Iterator
@@ -15,15 +17,31 @@ from typing import Any
 
 import msgspec
 
+from hanglab.harness.errors import HanglabError
+
 ARCHIVE = ".tar.xz"
+#: Compressed, a few kilobytes may claim any number of bytes.
+_MOST_BYTES = 4 << 30
 
 
-class Truth(msgspec.Struct, frozen=True):
-    """The finding that a verdict should lead with; without a cause, any cause is right."""
+class CorpusError(HanglabError):
+    """A corpus, or an entry of one, cannot be read."""
+
+    advice = "`hanglab corpus check` names every such entry; mend it, or take it out."
+
+
+class Truth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The finding that a verdict should lead with; without a cause, any cause is right.
+
+    ``lines`` are those of which the verdict should name one, in ``file`` (its last parts) where
+    that is known; without any, the line is not judged.
+    """
 
     status: str
     cause: str | None = None
     culprits: list[int] = []
+    lines: list[int] = []
+    file: str | None = None
 
 
 class CorpusEntry(msgspec.Struct, kw_only=True):
@@ -44,7 +62,18 @@ def entry_names(corpus: Path) -> list[str]:
 
 
 def read_entry(corpus: Path, name: str) -> CorpusEntry:
-    return msgspec.json.decode((corpus / f"{name}.json").read_bytes(), type=CorpusEntry)
+    """The entry's text.  Raises CorpusError where there is none, or none that says its truth."""
+    try:
+        return msgspec.json.decode((corpus / f"{name}.json").read_bytes(), type=CorpusEntry)
+    except FileNotFoundError:
+        raise CorpusError(
+            f"{name} has no label: {name}.json is missing.",
+            "Add Cases with `hanglab corpus add`, which asks for the label.",
+        ) from None
+    except OSError as error:
+        raise CorpusError(f"The label of {name} cannot be read: {error.strerror}.") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorpusError(f"The label of {name} is not one: {error}.") from error
 
 
 def write_entry(corpus: Path, name: str, entry: CorpusEntry) -> None:
@@ -73,13 +102,39 @@ def _regular_files(folder: Path) -> Iterator[Path]:
 
 
 def unpack_entry(corpus: Path, name: str, folder: Path) -> None:
-    """Unpack into a folder that is made, with the times of the files."""
+    """Unpack into a folder that is made, with the times of the files.
+
+    Raises CorpusError for an archive that is damaged, or that would write elsewhere.
+    """
     folder.mkdir()
-    with tarfile.open(corpus / f"{name}{ARCHIVE}") as archive:
-        for member in archive:
-            file = archive.extractfile(member)
-            assert file is not None, f"{name} holds {member.name}, which is no regular file"
-            target = folder / member.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(file.read())
+    try:
+        with tarfile.open(corpus / f"{name}{ARCHIVE}") as archive:
+            _unpack(archive, folder)
+    except _BadArchive as error:
+        raise CorpusError(f"The archive of {name} {error}.") from None
+    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CorpusError(f"The archive of {name} cannot be unpacked: {why}.") from error
+
+
+class _BadArchive(Exception):
+    """An archive does something that none of a corpus should."""
+
+
+def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    left = _MOST_BYTES
+    for member in archive:
+        file = archive.extractfile(member) if member.isreg() else None
+        if file is None:
+            raise _BadArchive(f"holds {member.name}, which is no regular file")
+        parts = Path(member.name).parts
+        if not parts or Path(member.name).is_absolute() or ".." in parts:
+            raise _BadArchive(f"would write to {member.name}")
+        left -= member.size
+        if left < 0:
+            raise _BadArchive(f"holds more than {_MOST_BYTES >> 30} GiB")
+        target = folder / member.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.read())
+        with contextlib.suppress(OverflowError):
             os.utime(target, (member.mtime, member.mtime))
