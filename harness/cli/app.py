@@ -11,6 +11,7 @@ from hanglab.harness.cli.agent import agent
 from hanglab.harness.cli.analyze import analyze
 from hanglab.harness.cli.capture import capture
 from hanglab.harness.cli.clean import clean
+from hanglab.harness.cli.corpus import corpus
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.evaluate import evaluate
@@ -59,6 +60,7 @@ app.command()(stragglers)
 app.command()(simulate)
 app.command()(replay)
 app.command("eval")(evaluate)
+app.add_typer(corpus, name="corpus")
 app.command()(profile)
 app.command()(agent)
 app.command()(clean)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,11 +26,15 @@ def analyze_entries(
     names: Sequence[str],
     jobs: int,
     conclude: Callable[[Path], Verdict] = analyze,
+    stop: threading.Event | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each name with its answer: the verdict, a refusal, or ``crash`` where there is a bug."""
+    """Each name with its answer: the verdict, a refusal, or ``crash`` where there is a bug.
+
+    An entry that cannot be unpacked has ``broken`` beside it.  Once ``stop`` is set, no more come.
+    """
     function = partial(_analyze_entry, corpus.resolve(), conclude)
     pool: WorkerPool[str, dict[str, Any]] = WorkerPool(function, jobs)
-    for name, answer in zip(names, pool.map(names), strict=True):
+    for name, answer in zip(names, pool.map(names, stop), strict=False):
         yield name, {"crash": str(answer)} if isinstance(answer, WorkerDied) else answer
 
 
@@ -41,7 +46,7 @@ def _analyze_entry(corpus: Path, conclude: Callable[[Path], Verdict], name: str)
     except InputError as error:
         return {"error": str(error), "advice": error.advice}
     except CorpusError as error:
-        return {"crash": str(error)}
+        return {"crash": str(error), "broken": True}
     except Exception as error:
         return {"crash": f"{type(error).__name__}: {error}"}
     finally:

@@ -50,7 +50,7 @@ PEERS: dict[str, Callable[[], Contender]] = {"torchfrtrace": Torchfrtrace}
 def contenders_of(
     choice: HeuristicChoice, peers: Sequence[str], *, compared: bool
 ) -> list[Contender]:
-    """All that are asked: the choice, what is installed where they are to be compared, and peers."""
+    """All that are asked: the choice, what is installed to compare it with, and peers."""
     found: list[Contender] = [Hanglab(choice, SUBJECT)]
     if compared and choice.changes:
         found.append(Hanglab(name=BASELINE))
