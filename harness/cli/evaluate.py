@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hanglab.harness.cli.number_checks import share
+from hanglab.harness.cli.number_checks import finite, share
 from hanglab.harness.cli.run import RUNS, one_of, stopping
 
 if TYPE_CHECKING:
@@ -70,6 +70,14 @@ def evaluate(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes; as many as cores without it.")
     ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each script of a suite.")] = 1,
+    hang_after: Annotated[
+        float,
+        typer.Option(min=0.1, callback=finite, help="Seconds without movement, of a suite."),
+    ] = 3.0,
+    deadline: Annotated[
+        float, typer.Option(min=1, callback=finite, help="Seconds that a script may take.")
+    ] = 120.0,
     json: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Write hanglab.evaluation/1.")
     ] = None,
@@ -87,14 +95,29 @@ def evaluate(
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from hanglab.harness.errors import UsageError
-    from hanglab.harness.evaluation import outputs
     from hanglab.harness.evaluation.bounds import Bounds
     from hanglab.harness.evaluation.contenders import contenders_of
     from hanglab.harness.evaluation.evaluation import evaluate as score_all
     from hanglab.harness.evaluation.evaluation import read_evaluation
     from hanglab.harness.evaluation.heuristics import HeuristicChoice
+    from hanglab.harness.evaluation.outputs import Outputs
+    from hanglab.harness.evaluation.showing import print_tables
+    from hanglab.harness.evaluation.tables import tables_of
     from hanglab.harness.report.panel import make_console
 
+    wanted = Outputs(json, markdown, html)
+    wanted.check()
+    bounds = Bounds(min_recall, min_precision, max_innocent, max_inconclusive)
+    if suite is not None:
+        other = (corpus, simulated, live, mutants, heuristic, without, against, peer, scenarios)
+        if any(other):
+            raise UsageError(
+                "--suite runs scripts and judges nothing else.",
+                "Give it alone, with --jobs, --repeat, outputs and bounds.",
+            )
+        from hanglab.harness.cli.evaluate_suite import evaluate_scripts
+
+        return evaluate_scripts(suite, jobs or 1, repeat, hang_after, deadline, wanted, bounds)
     if scenarios and not live:
         raise UsageError(
             f"{scenarios[0]} is for --live, which is not given.",
@@ -105,8 +128,6 @@ def evaluate(
         tuple(without or []),
     )
     choice.resolve()
-    wanted = outputs.Outputs(json, markdown, html)
-    wanted.check()
     base = read_evaluation(against) if against is not None else None
     contenders = contenders_of(choice, peer or [], compared=base is None)
     workers = jobs or len(os.sched_getaffinity(0))
@@ -126,12 +147,11 @@ def evaluate(
         base=base,
         seconds=time.monotonic() - begun,
     )
-    outputs.show(make_console(), result)
+    print_tables(make_console(), tables_of(result))
     wanted.write(result)
     if stopped.signal is not None:
         typer.echo(f"hanglab: interrupted; {len(judged)} Cases had been judged", err=True)
         return 128 + stopped.signal
-    bounds = Bounds(min_recall, min_precision, max_innocent, max_inconclusive)
     return _exit_code(result, bounds.crossed(result.measures))
 
 

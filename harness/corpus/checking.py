@@ -14,7 +14,7 @@ from hanglab.harness.corpus.labels import problems_of_label
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedEntry:
     """An entry, and one sentence on what is wrong with it; "" for a sound one."""
 
     name: str
@@ -23,7 +23,7 @@ class Checked:
     truth_known: bool = True
 
 
-def check_corpus(corpus: Path, jobs: int, stop: threading.Event) -> Iterator[Checked]:
+def check_corpus(corpus: Path, jobs: int, stop: threading.Event) -> Iterator[CheckedEntry]:
     """Every entry of a corpus.  Raises CorpusError where it has none."""
     names = entry_names(corpus)
     if not names:
@@ -32,21 +32,21 @@ def check_corpus(corpus: Path, jobs: int, stop: threading.Event) -> Iterator[Che
     labels = {path.relative_to(corpus).as_posix() for path in corpus.rglob("*.json")}
     for label in sorted(labels - {f"{name}.json" for name in names}):
         name = label.removesuffix(".json")
-        yield Checked(name, f"{name} has no archive: {name}{ARCHIVE} is missing.")
+        yield CheckedEntry(name, f"{name} has no archive: {name}{ARCHIVE} is missing.")
     known = {}
     for name in names:
         try:
             entry = read_entry(corpus, name)
         except CorpusError as error:
-            yield Checked(name, str(error))
+            yield CheckedEntry(name, str(error))
             continue
         problem = next(problems_of_label(entry), "")
         if problem:
-            yield Checked(name, f"The label of {name} cannot be right: {problem}.")
+            yield CheckedEntry(name, f"The label of {name} cannot be right: {problem}.")
         else:
             known[name] = entry.truth is not None
     for name, answer in analyze_entries(corpus, list(known), jobs, stop=stop):
-        yield Checked(name, _problem(name, answer, known[name]), known[name])
+        yield CheckedEntry(name, _problem(name, answer, known[name]), known[name])
 
 
 def _problem(name: str, answer: dict[str, Any], known: bool) -> str:

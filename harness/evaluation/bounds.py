@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from hanglab.harness.evaluation.measures import Measures, Rate
+from hanglab.harness.evaluation.measures import Rate
+
+
+class Bounded(Protocol):
+    """Measures of Cases, or of a suite's scripts."""
+
+    @property
+    def recall(self) -> Rate: ...
+    @property
+    def precision(self) -> Rate: ...
+    @property
+    def innocent(self) -> Rate: ...
+    @property
+    def inconclusive(self) -> Rate: ...
 
 
 @dataclass(frozen=True)
@@ -17,7 +31,7 @@ class Bounds:
     max_innocent: float | None = None
     max_inconclusive: float | None = None
 
-    def crossed(self, measures: Measures) -> list[str]:
+    def crossed(self, measures: Bounded) -> list[str]:
         """A sentence for each bound that is crossed, also where nothing was there to measure."""
         return [
             *_below("recall", measures.recall, self.min_recall),
@@ -33,7 +47,7 @@ def _below(what: str, measured: Rate, bound: float | None) -> Iterator[str]:
     if bound is None:
         return
     if measured.share is None:
-        yield f"the {what} should be at least {bound:g}, and there is no Case to measure it on"
+        yield f"the {what} should be at least {bound:g}, and there is nothing to measure it on"
     elif measured.share < bound:
         yield f"the {what} is {_tell(measured)}, and should be at least {bound:g}"
 
@@ -42,7 +56,7 @@ def _above(what: str, measured: Rate, bound: float | None) -> Iterator[str]:
     if bound is None:
         return
     if measured.share is None:
-        yield f"the {what} should be at most {bound:g}, and there is no Case to measure it on"
+        yield f"the {what} should be at most {bound:g}, and there is nothing to measure it on"
     elif measured.share > bound:
         yield f"the {what} is {_tell(measured)}, and should be at most {bound:g}"
 

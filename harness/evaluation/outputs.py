@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
 from hanglab.harness.errors import UsageError
 from hanglab.harness.evaluation.evaluation import Evaluation
-from hanglab.harness.evaluation.showing import print_tables, to_markdown, to_page
-from hanglab.harness.evaluation.tables import confusion_matrix, tables_of
+from hanglab.harness.evaluation.reliability import Bin
+from hanglab.harness.evaluation.showing import to_markdown, to_page
+from hanglab.harness.evaluation.tables import ReportTable, confusion_matrix, tables_of
 from hanglab.harness.jobs.run_folder import ArtifactsError
 
 _TITLE = "hanglab: evaluation"
@@ -39,19 +40,24 @@ class Outputs:
 
     def write(self, found: Evaluation) -> None:
         """Write each file whole.  Raises ArtifactsError."""
+        tables = [*tables_of(found, everything=True), confusion_matrix(found.measures)]
+        self.write_all(found, tables_of(found), tables, found.measures.reliability)
+
+    def write_all(
+        self,
+        content: object,
+        tables: Sequence[ReportTable],
+        page_tables: Sequence[ReportTable],
+        bins: Sequence[Bin] = (),
+    ) -> None:
+        """Write ``content`` as JSON, and the tables.  Raises ArtifactsError."""
         if self.json is not None:
-            text = msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
+            text = msgspec.json.format(msgspec.json.encode(content), indent=1).decode()
             write_text(self.json, text + "\n")
         if self.markdown is not None:
-            write_text(self.markdown, to_markdown(_TITLE, tables_of(found)))
+            write_text(self.markdown, to_markdown(_TITLE, tables))
         if self.html is not None:
-            tables = [*tables_of(found, everything=True), confusion_matrix(found.measures)]
-            write_text(self.html, to_page(_TITLE, tables, found.measures.reliability))
-
-
-def show(console: Console, found: Evaluation) -> None:
-    """Print all tables; the sums come last, where they are seen."""
-    print_tables(console, tables_of(found))
+            write_text(self.html, to_page(_TITLE, page_tables, bins))
 
 
 def write_text(path: Path, text: str) -> None:

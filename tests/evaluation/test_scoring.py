@@ -182,4 +182,4 @@ def test_bounds_are_crossed_by_less_and_by_nothing_to_measure() -> None:
     assert sentence == "the recall is 0.25 (1 of 4), and should be at least 0.26"
     assert len(Bounds(0.9, 0.9, 0.0, 0.0).crossed(found)) == 4
     (sentence,) = Bounds(min_recall=0.0).crossed(measure([]))
-    assert "no Case to measure it on" in sentence
+    assert "nothing to measure it on" in sentence
