@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from hanglab.harness.evaluation.judging import Judged
 
 _PEERS = ("torchfrtrace",)
-_Bound = Annotated[
-    float | None,
-    typer.Option(callback=share, metavar="SHARE", help="Exit with 1 where it is crossed, 0 to 1."),
-]
+
+
+def _bound(what: str) -> Any:
+    """An option for a share that must not be crossed."""
+    return typer.Option(callback=share, metavar="SHARE", help=f"{what} (0 to 1), else exit with 1.")
 
 
 def evaluate(
@@ -83,10 +84,12 @@ def evaluate(
     ] = None,
     markdown: Annotated[Path | None, typer.Option(metavar="OUT", help="Write Markdown.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="OUT", help="Write a page.")] = None,
-    min_recall: _Bound = None,
-    min_precision: _Bound = None,
-    max_innocent: _Bound = None,
-    max_inconclusive: _Bound = None,
+    min_recall: Annotated[float | None, _bound("Recall that must be reached")] = None,
+    min_precision: Annotated[float | None, _bound("Precision that must be reached")] = None,
+    max_innocent: Annotated[float | None, _bound("Most Cases that may accuse an innocent")] = None,
+    max_inconclusive: Annotated[
+        float | None, _bound("Most Cases that may stay inconclusive")
+    ] = None,
 ) -> int:
     """Hold verdicts against known truths: by cause recall, precision, innocents, calibration.
 
@@ -124,7 +127,8 @@ def evaluate(
             "A folder of Cases is given with --corpus DIR.",
         )
     choice = HeuristicChoice(
-        tuple(os.path.abspath(file) if "::" not in file else file for file in heuristic or []),
+        # Absolute, whether it ends in ::NAME or not: workers stand in folders of their own.
+        tuple(map(os.path.abspath, heuristic or [])),
         tuple(without or []),
     )
     choice.resolve()
@@ -166,6 +170,7 @@ def _collect(
 ) -> tuple[list[str], CaseSet]:
     """All Cases that were asked for, and where they come from."""
     from hanglab.harness.evaluation.cases import CaseSet, default_corpus, read_corpus, read_runs
+    from hanglab.harness.evaluation.mutants import REPORT, read_mutants
     from hanglab.harness.report.panel import make_console
 
     console = make_console(errors=True)
@@ -176,7 +181,7 @@ def _collect(
         found.add(read_corpus(corpus))
         sources.append(str(corpus))
     for folder in mutants:
-        found.add(read_runs(folder))
+        found.add((read_mutants if (folder / REPORT).is_file() else read_runs)(folder))
         sources.append(str(folder))
     if simulated:
         from hanglab.harness.evaluation.simulated import simulated_cases

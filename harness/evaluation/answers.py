@@ -22,7 +22,7 @@ class Accusation(msgspec.Struct, frozen=True, omit_defaults=True):
     confidence: float = 1.0
 
 
-class Answer(msgspec.Struct, kw_only=True, omit_defaults=True):
+class CaseAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of a verdict, its finding first; of a Case that was not judged, why."""
 
     status: str | None = None
@@ -57,10 +57,10 @@ class Answer(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.status not in (None, "inconclusive")
 
 
-def answer_of(verdict: Verdict) -> Answer:
+def answer_of(verdict: Verdict) -> CaseAnswer:
     """The part of a verdict that can be judged."""
     place = verdict.location
-    return Answer(
+    return CaseAnswer(
         status=verdict.status.value,
         cause=verdict.cause.value if verdict.cause else None,
         culprits=sorted(verdict.culprits),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hanglab.analyzer.errors import InputError
-from hanglab.harness.evaluation.answers import BASELINE, SUBJECT, Answer, answer_of
+from hanglab.harness.evaluation.answers import BASELINE, SUBJECT, CaseAnswer, answer_of
 from hanglab.harness.evaluation.heuristics import HeuristicChoice
 from hanglab.harness.evaluation.peers.torchfrtrace import Torchfrtrace
 
@@ -20,7 +20,7 @@ class Contender(Protocol):
     @property
     def name(self) -> str: ...
 
-    def conclude(self, folder: Path) -> Answer:
+    def conclude(self, folder: Path) -> CaseAnswer:
         """The answer on what lies in ``folder``.  May raise anything: that is a crash."""
         ...
 
@@ -32,7 +32,7 @@ class Hanglab:
     choice: HeuristicChoice = HeuristicChoice()
     name: str = SUBJECT
 
-    def conclude(self, folder: Path) -> Answer:
+    def conclude(self, folder: Path) -> CaseAnswer:
         # numpy would start a thread per core for algebra that nobody asks for.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from hanglab.analyzer.engine import analyze
@@ -40,7 +40,7 @@ class Hanglab:
         try:
             return answer_of(analyze(folder, self.choice.resolve()))
         except InputError as error:
-            return Answer(refused=str(error))
+            return CaseAnswer(refused=str(error))
 
 
 #: Peers by name.

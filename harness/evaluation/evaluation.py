@@ -10,7 +10,7 @@ import msgspec
 
 from hanglab.harness.corpus.entries import Truth
 from hanglab.harness.errors import UsageError
-from hanglab.harness.evaluation.answers import BASELINE, SUBJECT, Answer
+from hanglab.harness.evaluation.answers import BASELINE, SUBJECT, CaseAnswer
 from hanglab.harness.evaluation.judging import Judged
 from hanglab.harness.evaluation.measures import Measures, measure
 from hanglab.harness.evaluation.paired import Comparison, compare
@@ -18,7 +18,7 @@ from hanglab.harness.evaluation.scoring import Score, score
 
 SCHEMA: Literal["hanglab.evaluation/1"] = "hanglab.evaluation/1"
 
-Scored = tuple[Answer, Score | None]
+Scored = tuple[CaseAnswer, Score | None]
 
 
 class CaseRecord(msgspec.Struct, kw_only=True):
@@ -26,7 +26,7 @@ class CaseRecord(msgspec.Struct, kw_only=True):
 
     name: str
     truth: list[Truth] | None
-    answers: dict[str, Answer]
+    answers: dict[str, CaseAnswer]
     scores: dict[str, Score]
 
     def scored(self, contender: str) -> Scored:

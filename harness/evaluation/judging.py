@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hanglab.harness.corpus.workers import WorkerDied, WorkerPool
 from hanglab.harness.errors import HanglabError
-from hanglab.harness.evaluation.answers import Answer
+from hanglab.harness.evaluation.answers import CaseAnswer
 from hanglab.harness.evaluation.cases import LabelledCase
 from hanglab.harness.evaluation.contenders import Contender
 
@@ -25,7 +25,7 @@ class Judged:
     """A Case with the contenders' answers, by their names; ``broken`` says why it has none."""
 
     case: LabelledCase
-    answers: dict[str, Answer]
+    answers: dict[str, CaseAnswer]
     broken: str = ""
 
 
@@ -41,7 +41,7 @@ def judge(
     for case, judged in zip(cases, pool.map(cases, stop), strict=False):
         if isinstance(judged, WorkerDied):
             crash = str(judged)
-            yield Judged(case, {one.name: Answer(crash=crash) for one in contenders})
+            yield Judged(case, {one.name: CaseAnswer(crash=crash) for one in contenders})
         else:
             yield judged
 
@@ -61,11 +61,11 @@ def _judge_one(contenders: Sequence[Contender], case: LabelledCase) -> Judged:
     return judged
 
 
-def _ask(contender: Contender, folder: Path) -> Answer:
+def _ask(contender: Contender, folder: Path) -> CaseAnswer:
     begun = time.perf_counter()
     try:
         answer = contender.conclude(folder)
     except (Exception, SystemExit) as error:
-        answer = Answer(crash=f"{type(error).__name__}: {error}")
+        answer = CaseAnswer(crash=f"{type(error).__name__}: {error}")
     answer.seconds = time.perf_counter() - begun
     return answer

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from hanglab.harness.corpus.comparison import Agreement
-from hanglab.harness.evaluation.answers import Answer
+from hanglab.harness.evaluation.answers import CaseAnswer
 from hanglab.harness.evaluation.reliability import Bin, brier, reliability
 from hanglab.harness.evaluation.scoring import HEALTHY, Score
 from hanglab.harness.report.rates import wilson
@@ -92,10 +92,10 @@ class Measures(msgspec.Struct, kw_only=True):
     confusion: list[Confusion]
 
 
-Pair = tuple[Answer, Score]
+Pair = tuple[CaseAnswer, Score]
 
 
-def measure(answers: Sequence[tuple[Answer, Score | None]]) -> Measures:
+def measure(answers: Sequence[tuple[CaseAnswer, Score | None]]) -> Measures:
     """Measures of answers, each with its score where the truth is known."""
     pairs = [(answer, found) for answer, found in answers if found is not None]
     faulty = [pair for pair in pairs if pair[1].truth != HEALTHY]
@@ -135,7 +135,7 @@ def confusion(pairs: Iterable[Pair]) -> list[Confusion]:
     ]
 
 
-def said(answer: Answer, found: Score) -> str:
+def said(answer: CaseAnswer, found: Score) -> str:
     """The answer in a word; the truth's own where any cause is right and the status is."""
     if found.cause_right:
         return found.truth
@@ -167,7 +167,7 @@ def _words(pairs: Sequence[Pair]) -> list[str]:
     return sorted(truths | words, key=lambda word: (word == HEALTHY, word))
 
 
-def _rate(pairs: Sequence[Pair], holds: Callable[[Answer, Score], bool]) -> Rate:
+def _rate(pairs: Sequence[Pair], holds: Callable[[CaseAnswer, Score], bool]) -> Rate:
     return rate(sum(holds(*pair) for pair in pairs), len(pairs))
 
 
@@ -186,7 +186,7 @@ def _calibration(pairs: Sequence[Pair]) -> tuple[float | None, list[Bin]]:
     return brier(predicted, right), reliability(predicted, right)
 
 
-def _names_a_fault(answer: Answer) -> bool:
+def _names_a_fault(answer: CaseAnswer) -> bool:
     return answer.conclusive and answer.status != HEALTHY
 
 
@@ -194,5 +194,5 @@ def _unsure(found: Score) -> bool:
     return found.agreement is Agreement.CANDIDATES
 
 
-def _is_inconclusive(answer: Answer, found: Score) -> bool:
+def _is_inconclusive(answer: CaseAnswer, found: Score) -> bool:
     return answer.crash is None and not answer.conclusive

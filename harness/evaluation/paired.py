@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from hanglab.harness.corpus.comparison import Agreement
-from hanglab.harness.evaluation.answers import Answer
+from hanglab.harness.evaluation.answers import CaseAnswer
 from hanglab.harness.evaluation.measures import said
 from hanglab.harness.evaluation.scoring import Score
 from hanglab.harness.report.rates import wilson
@@ -48,8 +48,8 @@ class Comparison(msgspec.Struct, kw_only=True):
 
 
 def compare(
-    before: Mapping[str, tuple[Answer, Score | None]],
-    after: Mapping[str, tuple[Answer, Score | None]],
+    before: Mapping[str, tuple[CaseAnswer, Score | None]],
+    after: Mapping[str, tuple[CaseAnswer, Score | None]],
     names: tuple[str, str],
 ) -> Comparison:
     """Compare answers by the names of their Cases."""
@@ -80,7 +80,7 @@ def compare(
     )
 
 
-def _words(one: tuple[Answer, Score | None]) -> str:
+def _words(one: tuple[CaseAnswer, Score | None]) -> str:
     answer, found = one
     word = said(answer, found) if found is not None else answer.label
     word = answer.cause or word
@@ -89,7 +89,7 @@ def _words(one: tuple[Answer, Score | None]) -> str:
 
 
 def _direction(
-    before: tuple[Answer, Score | None], after: tuple[Answer, Score | None]
+    before: tuple[CaseAnswer, Score | None], after: tuple[CaseAnswer, Score | None]
 ) -> Direction:
     if before[1] is None or after[1] is None:
         return "other"

@@ -9,7 +9,7 @@ import msgspec
 
 from hanglab.harness.corpus.comparison import UNSURE, Agreement, compare_with_truth
 from hanglab.harness.corpus.entries import Truth
-from hanglab.harness.evaluation.answers import Accusation, Answer
+from hanglab.harness.evaluation.answers import Accusation, CaseAnswer
 
 HEALTHY = "healthy"
 
@@ -34,7 +34,7 @@ class Score(msgspec.Struct, kw_only=True, omit_defaults=True):
     share: float | None = None
 
 
-def score(answer: Answer, truths: Sequence[Truth]) -> Score:
+def score(answer: CaseAnswer, truths: Sequence[Truth]) -> Score:
     """Hold an answer against what is known; any of the truths is right."""
     known = _best(answer, truths)
     if answer.crash is not None:
@@ -54,7 +54,7 @@ def score(answer: Answer, truths: Sequence[Truth]) -> Score:
     )
 
 
-def _as_verdict(answer: Answer) -> dict[str, object]:
+def _as_verdict(answer: CaseAnswer) -> dict[str, object]:
     if answer.refused is not None:
         return {"error": answer.refused}
     return {
@@ -65,7 +65,7 @@ def _as_verdict(answer: Answer) -> dict[str, object]:
     }
 
 
-def _best(answer: Answer, truths: Sequence[Truth]) -> Truth:
+def _best(answer: CaseAnswer, truths: Sequence[Truth]) -> Truth:
     """The truth that the answer is nearest to; without any resemblance the first."""
     return max(
         truths,
@@ -77,11 +77,11 @@ def _best(answer: Answer, truths: Sequence[Truth]) -> Truth:
     )
 
 
-def _cause_fits(answer: Answer, truth: Truth) -> bool:
+def _cause_fits(answer: CaseAnswer, truth: Truth) -> bool:
     return answer.status == truth.status and truth.cause in (None, answer.cause)
 
 
-def _accused(answer: Answer, truths: Sequence[Truth]) -> tuple[set[int], set[int]]:
+def _accused(answer: CaseAnswer, truths: Sequence[Truth]) -> tuple[set[int], set[int]]:
     """Ranks that are accused without a fault, of which those among candidates stand apart."""
     guilty = {rank for truth in truths for rank in truth.culprits}
     innocents: set[int] = set()
@@ -95,7 +95,7 @@ def _accused(answer: Answer, truths: Sequence[Truth]) -> tuple[set[int], set[int
     return innocents, candidates
 
 
-def _line_fits(answer: Answer, truth: Truth) -> bool:
+def _line_fits(answer: CaseAnswer, truth: Truth) -> bool:
     if answer.line not in truth.lines:
         return False
     if truth.file is None or answer.file is None:
@@ -105,7 +105,7 @@ def _line_fits(answer: Answer, truth: Truth) -> bool:
     return wanted[-shorter:] == named[-shorter:]
 
 
-def _share(answer: Answer, truth: Truth) -> float:
+def _share(answer: CaseAnswer, truth: Truth) -> float:
     if not _cause_fits(answer, truth):
         return 0.0
     culprits, named = set(truth.culprits), set(answer.culprits)

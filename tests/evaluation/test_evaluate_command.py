@@ -266,6 +266,44 @@ def test_runs_of_scenarios_are_judged_by_their_truth(
     assert "holds no Case that showed its fault" in capsys.readouterr().err
 
 
+def test_mutants_are_judged_by_their_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hanglab.harness.corpus.entries import unpack_entry
+
+    folder = tmp_path / "train-mutated"
+    mutant = {
+        "operator": "early_return",
+        "fate": "missed",
+        "expected_causes": ["missing_rank", "uneven_inputs"],
+        "expected_culprits": [2],
+        "expected_lines": [27],
+        "line_right": True,
+        "end": "hangs",
+    }
+    mutants = [
+        {**mutant, "mutant": "m001", "artifacts": "/moved/away"},
+        {**mutant, "mutant": "m002", "artifacts": "/x", "fate": "silent"},
+        {**mutant, "mutant": "m003", "artifacts": "/x"},
+        {"mutant": "m004", "fate": "found"},
+    ]
+    for job, entry in (("m001/fault", "missing_rank.fault"), ("original/control", "crash.control")):
+        (folder / "jobs" / job / "0").mkdir(parents=True)
+        unpack_entry(CORPUS, f"local/{entry}", folder / "jobs" / job / "0" / "case")
+    (folder / "report.json").write_text(json.dumps({"mutants": mutants}))
+    out = tmp_path / "out.json"
+    assert evaluate("--mutants", folder, "--json", out) == 4
+    found = read(out)
+    assert {one["name"]: one["scores"]["hanglab"]["right"] for one in found["cases"]} == {
+        "train-mutated/m001": True,
+        "train-mutated/original": True,
+    }
+    assert set(found["broken"]) == {"m003", "m004"}
+    (folder / "report.json").write_text("{}")
+    assert evaluate("--mutants", folder) == 4
+    assert "is no report" in capsys.readouterr().err
+
+
 @needs_torch
 def test_torchfrtrace_is_asked_of_what_it_can_read_and_given_no_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -8,7 +8,7 @@ import pytest
 
 from hanglab.harness.corpus.comparison import Agreement
 from hanglab.harness.corpus.entries import Truth
-from hanglab.harness.evaluation.answers import Accusation, Answer
+from hanglab.harness.evaluation.answers import Accusation, CaseAnswer
 from hanglab.harness.evaluation.bounds import Bounds
 from hanglab.harness.evaluation.measures import measure, rate
 from hanglab.harness.evaluation.paired import compare, mcnemar, paired_difference
@@ -18,14 +18,14 @@ SKIP = Truth("hung", "skipped_collective", [1], [21], "train.py")
 SOUND = Truth("healthy")
 
 
-def hung(cause: str, *culprits: int, confidence: float = 0.9, **more: Any) -> Answer:
-    return Answer(
+def hung(cause: str, *culprits: int, confidence: float = 0.9, **more: Any) -> CaseAnswer:
+    return CaseAnswer(
         status="hung", cause=cause, culprits=list(culprits), confidence=confidence, **more
     )
 
 
-HEALTHY = Answer(status="healthy", confidence=0.99)
-NOTHING = Answer(status="inconclusive")
+HEALTHY = CaseAnswer(status="healthy", confidence=0.99)
+NOTHING = CaseAnswer(status="inconclusive")
 
 
 def test_who_is_right_has_cause_culprits_and_status() -> None:
@@ -34,7 +34,7 @@ def test_who_is_right_has_cause_culprits_and_status() -> None:
     assert other_rank.cause_right and not other_rank.right and other_rank.innocents == [2]
     other_cause = score(hung("missing_rank", 1), [SKIP])
     assert not other_cause.cause_right and not other_cause.innocents
-    failed = score(Answer(status="failed", cause="skipped_collective", culprits=[1]), [SKIP])
+    failed = score(CaseAnswer(status="failed", cause="skipped_collective", culprits=[1]), [SKIP])
     assert not failed.cause_right and failed.agreement is Agreement.DIFFERS
 
 
@@ -90,7 +90,7 @@ def test_where_any_cause_is_right_the_status_is_the_word() -> None:
     assert score(hung("crash", 1), [anything]).truth == "hung"
 
 
-def scored(answer: Answer, *truths: Truth) -> tuple[Answer, Score | None]:
+def scored(answer: CaseAnswer, *truths: Truth) -> tuple[CaseAnswer, Score | None]:
     return answer, score(answer, list(truths)) if truths else None
 
 
@@ -101,7 +101,7 @@ ANSWERS = [
     scored(NOTHING, SKIP),
     scored(hung("skipped_collective", 0), SOUND),
     scored(HEALTHY, SOUND),
-    scored(Answer(crash="ValueError: no"), SOUND),
+    scored(CaseAnswer(crash="ValueError: no"), SOUND),
     scored(hung("crash", 0)),
 ]
 

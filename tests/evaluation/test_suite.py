@@ -13,12 +13,12 @@ import pytest
 from installed import needs_torch
 
 from hanglab.harness.cli import main
-from hanglab.harness.evaluation.answers import Accusation, Answer
+from hanglab.harness.evaluation.answers import Accusation, CaseAnswer
 from hanglab.harness.evaluation.measures import rate
 from hanglab.harness.evaluation.suite.declaration import (
-    Suite,
+    LabelledScript,
+    LabelledSuite,
     SuiteError,
-    SuiteScript,
     read_suite,
 )
 from hanglab.harness.evaluation.suite.measures import measure_suite, score_suite
@@ -88,9 +88,9 @@ def test_scripts_that_are_missing_named_twice_or_none_are_refused(tmp_path: Path
     assert main(["eval", "--suite", str(folder), "--simulated", "3"]) == 64
 
 
-def script(file: str, observable: Any = "hangs", **more: Any) -> SuiteScript:
+def script(file: str, observable: Any = "hangs", **more: Any) -> LabelledScript:
     label: Any = "ok" if observable == "fine" else "error"
-    return SuiteScript(file=file, ranks=4, label=label, observable=observable, **more)
+    return LabelledScript(file=file, ranks=4, label=label, observable=observable, **more)
 
 
 def said(
@@ -99,13 +99,15 @@ def said(
     status = "healthy" if cause is None else "hung"
     findings = [Accusation("hung", cause, list(culprits), 0.9)] if cause else []
     findings += [Accusation("corrupt", other, [0], 0.9) for other in beside]
-    answer = Answer(status=status, cause=cause, culprits=list(culprits), findings=findings, **more)
+    answer = CaseAnswer(
+        status=status, cause=cause, culprits=list(culprits), findings=findings, **more
+    )
     return [ScriptRun(answer=answer, observed="hangs" if cause else "fine")]
 
 
 def test_measures_by_hand() -> None:
     skip: dict[str, Any] = {"kind": "skipped_collective", "culprits": [1], "lines": [9]}
-    suite = Suite(
+    suite = LabelledSuite(
         scripts=[
             script("right.py", **skip),
             script("noisy.py", **skip),
@@ -124,7 +126,7 @@ def test_measures_by_hand() -> None:
         "noisy.py": said("skipped_collective", 1, beside=["reduction_mismatch"], line=9),
         "wrong.py": said("missing_rank", 2, file="wrong.py", line=8),
         "missed.py": said(None),
-        "unsure.py": [ScriptRun(answer=Answer(status="inconclusive"), observed="hangs")],
+        "unsure.py": [ScriptRun(answer=CaseAnswer(status="inconclusive"), observed="hangs")],
         "sound.py": [*said(None), *said(None)],
         "alarm.py": said("crash", 3),
         "broken.py": [ScriptRun(answer=None, problem="no port")],

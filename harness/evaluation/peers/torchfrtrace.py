@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hanglab.harness.errors import MissingExtra
-from hanglab.harness.evaluation.answers import Answer
+from hanglab.harness.evaluation.answers import CaseAnswer
 from hanglab.harness.evaluation.time_limit import time_limit
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
@@ -50,13 +50,13 @@ class Torchfrtrace:
         if find_spec("torch") is None:
             raise MissingExtra("torchfrtrace is a part of torch.", "pip install 'hanglab[run]'")
 
-    def conclude(self, folder: Path) -> Answer:
+    def conclude(self, folder: Path) -> CaseAnswer:
         dumps = _dumps(folder)
         if not dumps:
-            return Answer(refused="there is no Flight Recorder dump")
+            return CaseAnswer(refused="there is no Flight Recorder dump")
         for path in dumps.values():
             if reason := _unsafe(path):
-                return Answer(refused=f"{path.name} {reason}")
+                return CaseAnswer(refused=f"{path.name} {reason}")
         with TemporaryDirectory(prefix="hanglab-corpus-") as copies, time_limit(LIMIT_S):
             for rank, path in dumps.items():
                 shutil.copy(path, Path(copies, f"{_PREFIX}{rank}"))
@@ -65,7 +65,7 @@ class Torchfrtrace:
             except TimeoutError:
                 raise
             except Exception as error:
-                return Answer(refused=f"it fails: {type(error).__name__}: {error}")
+                return CaseAnswer(refused=f"it fails: {type(error).__name__}: {error}")
 
 
 def _dumps(folder: Path) -> dict[int, Path]:
@@ -104,7 +104,7 @@ def _database(folder: str) -> Any:
         gc.enable()  # which its loader turns off
 
 
-def _read(database: Any) -> Answer:
+def _read(database: Any) -> CaseAnswer:
     """The first collective that it finds fault with."""
     for collective in database.collectives:
         if collective.mismatch_collectives:
@@ -118,8 +118,8 @@ def _read(database: Any) -> Answer:
             return _answer(_CAUSES.get(kind), ranks, kind.lower().replace("_", " "))
         if collective.missing_ranks:
             return _answer("missing_rank", sorted(collective.missing_ranks), "not all ranks join")
-    return Answer(status="healthy", confidence=1.0, summary="It finds no mismatch.")
+    return CaseAnswer(status="healthy", confidence=1.0, summary="It finds no mismatch.")
 
 
-def _answer(cause: str | None, ranks: list[int], words: str) -> Answer:
-    return Answer(status="hung", cause=cause, culprits=ranks, confidence=1.0, summary=words)
+def _answer(cause: str | None, ranks: list[int], words: str) -> CaseAnswer:
+    return CaseAnswer(status="hung", cause=cause, culprits=ranks, confidence=1.0, summary=words)

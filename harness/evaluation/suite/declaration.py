@@ -21,7 +21,7 @@ class SuiteError(HanglabError):
     advice = "docs/evaluation.md says what a suite.json holds."
 
 
-class SuiteScript(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class LabelledScript(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A script with what its author says of it."""
 
     #: Path below the suite's folder.
@@ -43,10 +43,10 @@ class SuiteScript(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit
         return self.file.removesuffix(".py").replace("/", ".")
 
 
-class Suite(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class LabelledSuite(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Scripts, and causes by the suite's own classes."""
 
-    scripts: list[SuiteScript]
+    scripts: list[LabelledScript]
     classes: dict[str, list[str]] = {}
     #: Where it comes from and under which licence, in words.
     origin: str = ""
@@ -60,11 +60,11 @@ class Suite(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
         return frozenset({kind} & {cause.value for cause in Cause})
 
 
-def read_suite(folder: Path) -> Suite:
+def read_suite(folder: Path) -> LabelledSuite:
     """The suite in a folder.  Raises SuiteError, which names the script that is wrong."""
     path = folder / FILE
     try:
-        suite = msgspec.json.decode(path.read_bytes(), type=Suite)
+        suite = msgspec.json.decode(path.read_bytes(), type=LabelledSuite)
     except OSError as error:
         raise SuiteError(f"{path} cannot be read: {error.strerror}.") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -80,7 +80,7 @@ def read_suite(folder: Path) -> Suite:
     return suite
 
 
-def _problem(folder: Path, script: SuiteScript) -> str:
+def _problem(folder: Path, script: LabelledScript) -> str:
     path = folder / script.file
     if Path(script.file).is_absolute() or ".." in Path(script.file).parts:
         return "is not below the suite's folder"
@@ -88,7 +88,8 @@ def _problem(folder: Path, script: SuiteScript) -> str:
         return "does not exist"
     if not 1 <= script.ranks <= MOST_RANKS:
         return f"runs with 1 to {MOST_RANKS} ranks, not with {script.ranks}"
-    if (script.label == "ok") != (script.observable == "fine"):
+    # A fault may have no effect that can be seen; a sound script can have none.
+    if script.label == "ok" and script.observable != "fine":
         return f"is labelled {script.label}, and yet {script.observable}"
     if any(not 0 <= rank < script.ranks for rank in script.culprits or ()):
         return f"has culprits that are none of its {script.ranks} ranks"

@@ -11,7 +11,12 @@ import msgspec
 
 from hanglab.analyzer.verdict import Status
 from hanglab.harness.errors import UsageError
-from hanglab.harness.evaluation.suite.declaration import FILE, Observable, Suite, SuiteScript
+from hanglab.harness.evaluation.suite.declaration import (
+    FILE,
+    LabelledScript,
+    LabelledSuite,
+    Observable,
+)
 from hanglab.harness.jobs.run_folder import ArtifactsError
 from hanglab.harness.scenarios.declaration import Scenario
 
@@ -72,7 +77,7 @@ if __name__ == "__main__":
 class Export:
     """Files that were written, and scenarios that were not, with the reason."""
 
-    suite: Suite
+    suite: LabelledSuite
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -85,7 +90,7 @@ def export_suite(scenarios: Sequence[Scenario], folder: Path) -> Export:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is in use.", "Give a new folder: nothing is overwritten.")
     texts: dict[str, str] = {}
-    scripts: list[SuiteScript] = []
+    scripts: list[LabelledScript] = []
     refused = {}
     for scenario in scenarios:
         reason = _refusal(scenario)
@@ -100,7 +105,7 @@ def export_suite(scenarios: Sequence[Scenario], folder: Path) -> Export:
     if not scripts:
         told = "; ".join(f"{name} {reason}" for name, reason in refused.items())
         raise UsageError(f"No scenario can be a plain script: {told}.", "Name others.")
-    suite = Suite(scripts=scripts, origin="hanglab's scenarios, Apache-2.0")
+    suite = LabelledSuite(scripts=scripts, origin="hanglab's scenarios, Apache-2.0")
     content = msgspec.json.format(msgspec.json.encode(suite), indent=1).decode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,13 +139,13 @@ def _refusal(scenario: Scenario) -> str:
     return ""
 
 
-def _label(scenario: Scenario, file: str, lines: dict[int, int], *, faulty: bool) -> SuiteScript:
+def _label(scenario: Scenario, file: str, lines: dict[int, int], *, faulty: bool) -> LabelledScript:
     expect = scenario.expect
     assert expect is not None
     if not faulty:
-        return SuiteScript(file=file, ranks=scenario.world_size, label="ok", observable="fine")
+        return LabelledScript(file=file, ranks=scenario.world_size, label="ok", observable="fine")
     seen = [lines[line] for line in scenario.seen_lines] if expect.location else None
-    return SuiteScript(
+    return LabelledScript(
         file=file,
         ranks=scenario.world_size,
         label="error",

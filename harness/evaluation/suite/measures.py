@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 
 from hanglab.harness.corpus.comparison import UNSURE
-from hanglab.harness.evaluation.answers import Answer
+from hanglab.harness.evaluation.answers import CaseAnswer
 from hanglab.harness.evaluation.measures import Rate, rate
-from hanglab.harness.evaluation.suite.declaration import Suite, SuiteScript
+from hanglab.harness.evaluation.suite.declaration import LabelledScript, LabelledSuite
 from hanglab.harness.evaluation.suite.running import ScriptRun
 
 Said = Literal["ok", "error", "inconclusive"]
@@ -23,10 +23,10 @@ class ScriptScore(msgspec.Struct, kw_only=True):
     None stands where nothing is known: no answer, or no such thing in the label.
     """
 
-    script: SuiteScript
+    script: LabelledScript
     runs: list[ScriptRun]
     said: Said | None
-    answer: Answer | None
+    answer: CaseAnswer | None
     class_right: bool | None
     culprits_right: bool | None
     line_right: bool | None
@@ -65,12 +65,12 @@ class SuiteMeasures(msgspec.Struct, kw_only=True):
     nondeterminism: Rate
 
 
-def score_suite(suite: Suite, runs: Mapping[str, Sequence[ScriptRun]]) -> list[ScriptScore]:
+def score_suite(suite: LabelledSuite, runs: Mapping[str, Sequence[ScriptRun]]) -> list[ScriptScore]:
     """A score for each script."""
     return [_score(suite, script, list(runs.get(script.file, ()))) for script in suite.scripts]
 
 
-def _score(suite: Suite, script: SuiteScript, runs: list[ScriptRun]) -> ScriptScore:
+def _score(suite: LabelledSuite, script: LabelledScript, runs: list[ScriptRun]) -> ScriptScore:
     answers = [run.answer for run in runs if run.answer is not None]
     counts = Counter(map(_words, answers))
     answer = max(answers, key=lambda one: counts[_words(one)], default=None)
@@ -99,11 +99,11 @@ def _score(suite: Suite, script: SuiteScript, runs: list[ScriptRun]) -> ScriptSc
     )
 
 
-def _words(answer: Answer) -> tuple[str | None, str | None, tuple[int, ...]]:
+def _words(answer: CaseAnswer) -> tuple[str | None, str | None, tuple[int, ...]]:
     return answer.status, answer.cause, tuple(answer.culprits)
 
 
-def _said(answer: Answer) -> Said:
+def _said(answer: CaseAnswer) -> Said:
     if not answer.conclusive:
         return "inconclusive"
     return "ok" if answer.status == "healthy" else "error"
@@ -113,7 +113,7 @@ def _names(named: str | None, file: str) -> bool:
     return named is not None and named.rpartition("/")[2] == file.rpartition("/")[2]
 
 
-def _innocents(script: SuiteScript, answer: Answer | None) -> list[int]:
+def _innocents(script: LabelledScript, answer: CaseAnswer | None) -> list[int]:
     guilty = script.culprits if script.label == "error" else []
     if answer is None or guilty is None:
         return []
@@ -126,12 +126,12 @@ def _innocents(script: SuiteScript, answer: Answer | None) -> list[int]:
     return sorted(accused - set(guilty))
 
 
-def _noise(answer: Answer, causes: frozenset[str]) -> int | None:
+def _noise(answer: CaseAnswer, causes: frozenset[str]) -> int | None:
     right = sum(one.cause in causes for one in answer.findings)
     return len(answer.findings) - 1 if right else None
 
 
-def _otherwise(script: SuiteScript, run: ScriptRun) -> bool:
+def _otherwise(script: LabelledScript, run: ScriptRun) -> bool:
     expected = "fine" if script.observable == "silently_wrong" else script.observable
     return run.observed is not None and run.observed != expected
 

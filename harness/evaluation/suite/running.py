@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 from rich.console import Console
 
-from hanglab.harness.evaluation.answers import Answer, answer_of
-from hanglab.harness.evaluation.suite.declaration import Suite, SuiteScript
+from hanglab.harness.evaluation.answers import CaseAnswer, answer_of
+from hanglab.harness.evaluation.suite.declaration import LabelledScript, LabelledSuite
 from hanglab.harness.jobs import suite as jobs_of_suite
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.run_folder import RunFolder
@@ -25,7 +25,7 @@ Observed = Literal["hangs", "fails", "fine"]
 class ScriptRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One run of one script: the answer, or why there is none."""
 
-    answer: Answer | None
+    answer: CaseAnswer | None
     observed: Observed | None = None
     problem: str = ""
     seconds: float = 0.0
@@ -42,7 +42,7 @@ class RunOptions:
 
 
 def run_suite(
-    suite: Suite,
+    suite: LabelledSuite,
     folder: Path,
     options: RunOptions,
     root: Path,
@@ -79,7 +79,10 @@ def run_suite(
 
 
 def _requests(
-    script: SuiteScript, folder: Path, settings: jobs_of_suite.Options, hang_after_s: float | None
+    script: LabelledScript,
+    folder: Path,
+    settings: jobs_of_suite.Options,
+    hang_after_s: float | None,
 ) -> Sequence[RunRequest]:
     settings = replace(
         settings, world_size=script.ranks, hang_after_s=script.hang_after or hang_after_s

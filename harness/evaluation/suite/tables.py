@@ -142,7 +142,7 @@ def _unanswered(found: SuiteEvaluation) -> ReportTable:
     rows = []
     for one in found.scripts:
         problems = [run.problem for run in one.runs if run.problem]
-        if problems or not one.runs:
+        if problems or not (one.runs or found.interrupted):
             rows.append([one.script.file, problems[0] if problems else "was not run"])
     return ReportTable("Without an answer", ("script", "why"), rows)
 
@@ -176,7 +176,9 @@ def _overall(found: SuiteEvaluation) -> ReportTable:
 
 
 def _told_scripts(found: SuiteEvaluation) -> str:
-    words = f"{found.measures.scripts} of {found.folder}, {found.seconds:.1f} s"
+    answered = found.measures.scripts - found.measures.unanswered
+    words = f"{answered} of {found.measures.scripts} judged, of {found.folder}"
+    words += f"; {found.seconds:.1f} s"
     if found.repeat > 1:
         words += f"; {found.repeat} runs each, of which most decide"
     return words + ("; interrupted" if found.interrupted else "")
