@@ -49,6 +49,7 @@ def test_a_case_is_added_without_names_and_judged_right(
     assert "already" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_bare_dumps_are_added_under_their_ranks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_heuristic_is_compared_with_what_is_installed(
     assert "better" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_detector_left_out_no_longer_decides(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     from hanglab.analyzer.registry import heuristics
@@ -229,6 +230,7 @@ def test_a_folder_without_cases_is_refused(
     assert ("holds no Case" if made else "is no folder") in err and "hanglab corpus add" in err
 
 
+@pytest.mark.long
 def test_simulated_jobs_are_the_same_every_time_and_mostly_right(tmp_path: Path) -> None:
     first, again = tmp_path / "first.json", tmp_path / "again.json"
     assert evaluate("--simulated", 8, "--json", first) == 0
@@ -264,6 +266,21 @@ def test_runs_of_scenarios_are_judged_by_their_truth(
     assert case["scores"]["hanglab"]["right"]
     assert evaluate("--mutants", corpus) == 4
     assert "holds no Case that showed its fault" in capsys.readouterr().err
+
+
+@pytest.mark.long
+@needs_torch
+def test_scenarios_are_run_and_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out.json"
+    assert evaluate("--live", "missing_rank", "--json", out, "--min-recall", 1) == 0
+    found = read(out)
+    assert [one["name"] for one in found["cases"]] == [
+        "live/missing_rank.fault.0",
+        "live/missing_rank.control.0",
+    ]
+    assert found["measures"]["line"]["count"] == 1
+    assert evaluate("--live", "no_such_scenario") == 64
 
 
 def test_mutants_are_judged_by_their_report(
@@ -304,6 +321,7 @@ def test_mutants_are_judged_by_their_report(
     assert "is no report" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @needs_torch
 def test_torchfrtrace_is_asked_of_what_it_can_read_and_given_no_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
