@@ -111,27 +111,29 @@ def evaluate(
     wanted = Outputs(json, markdown, html)
     wanted.check()
     bounds = Bounds(min_recall, min_precision, max_innocent, max_inconclusive)
-    if suite is not None:
-        other = (corpus, simulated, live, mutants, heuristic, without, against, peer, scenarios)
-        if any(other):
-            raise UsageError(
-                "--suite runs scripts and judges nothing else.",
-                "Give it alone, with --jobs, --repeat, outputs and bounds.",
-            )
-        from hanglab.harness.cli.evaluate_suite import evaluate_scripts
-
-        return evaluate_scripts(suite, jobs or 1, repeat, hang_after, deadline, wanted, bounds)
-    if scenarios and not live:
-        raise UsageError(
-            f"{scenarios[0]} is for --live, which is not given.",
-            "A folder of Cases is given with --corpus DIR.",
-        )
     choice = HeuristicChoice(
         # Absolute, whether it ends in ::NAME or not: workers stand in folders of their own.
         tuple(map(os.path.abspath, heuristic or [])),
         tuple(without or []),
     )
     choice.resolve()
+    if suite is not None:
+        other = (corpus, simulated, live, mutants, against, peer, scenarios)
+        if any(other):
+            raise UsageError(
+                "--suite runs scripts and judges nothing else.",
+                "Give it alone, with heuristics, --jobs, --repeat, outputs and bounds.",
+            )
+        from hanglab.harness.cli.evaluate_suite import evaluate_scripts
+        from hanglab.harness.evaluation.suite.running import RunOptions
+
+        options = RunOptions(jobs or 1, repeat, hang_after, deadline, choice)
+        return evaluate_scripts(suite, options, wanted, bounds)
+    if scenarios and not live:
+        raise UsageError(
+            f"{scenarios[0]} is for --live, which is not given.",
+            "A folder of Cases is given with --corpus DIR.",
+        )
     base = read_evaluation(against) if against is not None else None
     contenders = contenders_of(choice, peer or [], compared=base is None)
     workers = jobs or len(os.sched_getaffinity(0))

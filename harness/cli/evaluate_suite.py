@@ -13,23 +13,16 @@ from hanglab.harness.cli.run import RUNS, stopping
 if TYPE_CHECKING:
     from hanglab.harness.evaluation.bounds import Bounds
     from hanglab.harness.evaluation.outputs import Outputs
+    from hanglab.harness.evaluation.suite.running import RunOptions
 
 
-def evaluate_scripts(
-    folder: Path,
-    jobs: int,
-    repeat: int,
-    hang_after: float,
-    deadline: float,
-    outputs: Outputs,
-    bounds: Bounds,
-) -> int:
+def evaluate_scripts(folder: Path, options: RunOptions, outputs: Outputs, bounds: Bounds) -> int:
     """Run and judge a suite; its exit code is that of ``hanglab eval``."""
     from hanglab.harness.errors import MissingExtra
     from hanglab.harness.evaluation.showing import print_tables
     from hanglab.harness.evaluation.suite.declaration import read_suite
     from hanglab.harness.evaluation.suite.measures import score_suite
-    from hanglab.harness.evaluation.suite.running import RunOptions, run_suite
+    from hanglab.harness.evaluation.suite.running import run_suite
     from hanglab.harness.evaluation.suite.tables import evaluate_suite, tables_of_suite
     from hanglab.harness.report.panel import make_console
     from hanglab.harness.system import capabilities
@@ -39,14 +32,13 @@ def evaluate_scripts(
         raise MissingExtra("`hanglab eval --suite` needs torch.", torch.remedy)
     suite = read_suite(folder)
     begun = time.monotonic()
-    options = RunOptions(jobs, repeat, hang_after, deadline)
     with stopping() as stopped:
         runs = run_suite(suite, folder, options, RUNS, make_console(errors=True), stopped.event)
     classes = {script.kind for script in suite.scripts if script.kind is not None}
     found = evaluate_suite(
         score_suite(suite, runs),
         folder=str(folder),
-        repeat=repeat,
+        repeat=options.repeat,
         interrupted=stopped.signal is not None,
         unknown_classes=sorted(kind for kind in classes if not suite.causes(kind)),
         seconds=time.monotonic() - begun,

@@ -118,7 +118,8 @@ def read_corpus(corpus: Path) -> CaseSet:
 def read_runs(folder: Path) -> CaseSet:
     """Cases with a ``truth.json`` beside them, as ``hanglab run`` and ``mutate`` leave them.
 
-    Those that did not show their fault are left out.  Raises CorpusError where there is none.
+    Those that did not show their fault, or of which nothing is expected, are left out.  Raises
+    CorpusError where there is none.
     """
     found = CaseSet()
     for path in sorted(folder.rglob("truth.json")):
@@ -128,16 +129,17 @@ def read_runs(folder: Path) -> CaseSet:
         name = path.parent.relative_to(folder).as_posix()
         try:
             run = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-            if run.get("outcome") not in REPRODUCED:
+            # Of a plain script nothing is expected.
+            if run.get("outcome") not in REPRODUCED or run["expected"] is None:
                 continue
             truths = truths_of(run["expected"])
-        except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
+        except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
             found.broken[name] = f"{path} is no truth: {type(error).__name__}: {error}."
             continue
         found.cases.append(LabelledCase(name, truths, StoredCase(case.resolve())))
     if not found.cases and not found.broken:
         raise CorpusError(
-            f"{folder} holds no Case that showed its fault.",
+            f"{folder} holds no Case that showed the fault that was expected.",
             "Give a folder that `hanglab run` or `hanglab mutate` wrote.",
         )
     return found

@@ -253,19 +253,29 @@ def test_runs_of_scenarios_are_judged_by_their_truth(
         "location": "missing_rank.py:31 or 32",
         "also": [],
     }
-    for number, outcome in enumerate(("pass", "not reproduced")):
+    # A fault that was not reproduced, a plain script, and what was written by hand.
+    jobs = [
+        ("pass", expected),
+        ("not reproduced", expected),
+        ("pass", None),
+        ("pass", {"status": "hung", "location": "train.py"}),
+        ("pass", "hung"),
+    ]
+    for number, (outcome, expectation) in enumerate(jobs):
         job = tmp_path / "runs" / "missing_rank" / "fault" / str(number)
         job.mkdir(parents=True)
         unpack_entry(CORPUS, "local/missing_rank.fault", job / "case")
-        (job / "truth.json").write_text(json.dumps({"outcome": outcome, "expected": expected}))
+        text = json.dumps({"outcome": outcome, "expected": expectation})
+        (job / "truth.json").write_text(text)
     out = tmp_path / "out.json"
-    assert evaluate("--mutants", tmp_path / "runs", "--json", out) == 0
+    assert evaluate("--mutants", tmp_path / "runs", "--json", out) == 4
+    assert set(read(out)["broken"]) == {"missing_rank/fault/3", "missing_rank/fault/4"}
     (case,) = read(out)["cases"]
     assert case["name"] == "missing_rank/fault/0"
     assert case["truth"][0]["lines"] == [31, 32]
     assert case["scores"]["hanglab"]["right"]
     assert evaluate("--mutants", corpus) == 4
-    assert "holds no Case that showed its fault" in capsys.readouterr().err
+    assert "holds no Case that showed the fault" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -24,6 +24,17 @@ from hanglab.harness.evaluation.suite.declaration import (
 from hanglab.harness.evaluation.suite.measures import measure_suite, score_suite
 from hanglab.harness.evaluation.suite.running import ScriptRun
 
+#: Says of each rank that failed that it had no memory left.
+OWN = """
+from hanglab.analyzer.proposal import propose
+from hanglab.analyzer.verdict import Cause
+
+def own(facts):
+    failed = [rank for rank, view in facts.ranks.items() if view.failed]
+    if failed:
+        yield propose(facts, Cause.OOM_KILLED, failed, confidence=1.0, summary="So.",
+                      failure_on_record=True)
+"""
 FAULTY: dict[str, Any] = {
     "file": "a.py",
     "ranks": 4,
@@ -196,12 +207,17 @@ def test_a_suite_is_run_judged_and_bounded(
         (folder / one["file"]).write_text((exported / one["file"]).read_text())
     (folder / "fails.py").write_text("def f():\n    raise ValueError('no')\n\nf()\n")
     out = tmp_path / "out.json"
+    (tmp_path / "own.py").write_text(OWN)
     command = ["eval", "--suite", str(folder), "--jobs", "2", "--json", str(out)]
+    command += ["--heuristic", "own.py"]
     assert main([*command, "--min-recall", "1", "--max-innocent", "0"]) == 0
     found = json.loads(out.read_text())
     measures = found["measures"]
     assert (measures["recall"]["count"], measures["specificity"]["count"]) == (2, 1)
-    assert measures["class_agreement"]["count"] == measures["line"]["count"] == 2
+    # Of the one that fails, the heuristic says something else.
+    assert measures["class_agreement"]["count"] == measures["line"]["count"] == 1
+    causes = {one["script"]["file"]: one["answer"].get("cause") for one in found["scripts"]}
+    assert causes["fails.py"] == "oom_killed"
     assert {one["script"]["file"]: one["runs"][0]["observed"] for one in found["scripts"]} == {
         "skipped_collective_fault.py": "hangs",
         "skipped_collective_control.py": "fine",

@@ -12,6 +12,8 @@ import msgspec
 from rich.console import Console
 
 from hanglab.harness.evaluation.answers import CaseAnswer, answer_of
+from hanglab.harness.evaluation.contenders import Hanglab
+from hanglab.harness.evaluation.heuristics import HeuristicChoice
 from hanglab.harness.evaluation.suite.declaration import LabelledScript, LabelledSuite
 from hanglab.harness.jobs import suite as jobs_of_suite
 from hanglab.harness.jobs.run import Result, RunRequest
@@ -39,6 +41,7 @@ class RunOptions:
     repeat: int = 1
     hang_after_s: float | None = None
     deadline_s: float = jobs_of_suite.DEFAULT_DEADLINE_S
+    choice: HeuristicChoice = HeuristicChoice()
 
 
 def run_suite(
@@ -74,7 +77,7 @@ def run_suite(
     for result in results:
         assert result.request is not None
         if result.judgement.reason != "interrupted":
-            runs.setdefault(files[result.request], []).append(_run_of(result))
+            runs.setdefault(files[result.request], []).append(_run_of(result, options.choice))
     return runs
 
 
@@ -94,11 +97,14 @@ def _requests(
     return jobs_of_suite.requests_of(replace(scenario, name=script.name), settings)
 
 
-def _run_of(result: Result) -> ScriptRun:
-    if result.verdict is None:
+def _run_of(result: Result, choice: HeuristicChoice) -> ScriptRun:
+    if result.verdict is None or result.folder is None:
         return ScriptRun(answer=None, problem=result.judgement.reason, seconds=result.seconds)
+    answer = answer_of(result.verdict)
+    if choice.changes:
+        answer = Hanglab(choice).conclude(result.folder / "case")
     return ScriptRun(
-        answer=answer_of(result.verdict),
+        answer=answer,
         observed=_observed(result),
         seconds=result.seconds,
     )
