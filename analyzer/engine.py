@@ -19,13 +19,14 @@ from hanglab.analyzer.registry import heuristics
 from hanglab.analyzer.verdict import Evidence, Status, Unusable, Verdict
 
 
-def analyze(path: Path | str) -> Verdict:
+def analyze(path: Path | str, chosen: Sequence[tuple[str, Heuristic]] | None = None) -> Verdict:
     """Conclude from a Case, or from a bare folder of Flight Recorder dumps.
 
-    Reads nothing but what lies below ``path``.  Raises InputError, with what to
-    do next, if nothing there can be analysed.
+    Reads nothing but what lies below ``path``.  ``chosen`` are heuristics by name, to run in place
+    of all that are installed.  Raises InputError, with what to do next, if nothing there can be
+    analysed.
     """
-    return calibrate(gravest([conclude(facts) for facts in gather_worlds(Path(path))]))
+    return calibrate(gravest([conclude(facts, chosen) for facts in gather_worlds(Path(path))]))
 
 
 #: Statuses, gravest first.
@@ -52,7 +53,7 @@ def _is_remnant(verdict: Verdict) -> bool:
     return verdict.status is Status.INCONCLUSIVE and len(inputs.missing_ranks) >= inputs.ranks
 
 
-def conclude(facts: CaseFacts) -> Verdict:
+def conclude(facts: CaseFacts, chosen: Sequence[tuple[str, Heuristic]] | None = None) -> Verdict:
     """The verdict on evidence already gathered, with strengths that are not calibrated yet.
 
     A heuristic that fails costs itself only and stands under ``inputs.unusable``;
@@ -61,7 +62,7 @@ def conclude(facts: CaseFacts) -> Verdict:
     proposals: list[Proposal] = []
     failed: list[Unusable] = []
     ranks = _ranks_of(facts)
-    for name, heuristic in heuristics():
+    for name, heuristic in heuristics() if chosen is None else chosen:
         try:
             proposals += _run(heuristic, facts, ranks)
         except (Exception, SystemExit) as error:

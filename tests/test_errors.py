@@ -17,6 +17,7 @@ from hanglab.recorder.errors import HanglabError
 #: They steer the flow within one part, or travel in an answer: nobody sees one as it is.
 INTERNAL = {
     "AgentLate",
+    "BadArchive",
     "BadFrame",
     "BadMessage",
     "BadTrace",
@@ -39,6 +40,7 @@ INTERNAL = {
     "SocketNameTaken",
     "Stop",
     "UnsafeBuffer",
+    "WorkerDied",
 }
 
 

@@ -11,9 +11,12 @@ from hanglab.harness.cli.agent import agent
 from hanglab.harness.cli.analyze import analyze
 from hanglab.harness.cli.capture import capture
 from hanglab.harness.cli.clean import clean
+from hanglab.harness.cli.corpus import corpus
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
+from hanglab.harness.cli.evaluate import evaluate
 from hanglab.harness.cli.listing import list_scenarios
+from hanglab.harness.cli.new import new
 from hanglab.harness.cli.pack import pack
 from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
@@ -57,6 +60,9 @@ app.command()(entries)
 app.command()(stragglers)
 app.command()(simulate)
 app.command()(replay)
+app.command("eval")(evaluate)
+app.add_typer(corpus, name="corpus")
+app.add_typer(new, name="new")
 app.command()(profile)
 app.command()(agent)
 app.command()(clean)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from hanglab.harness.scenarios.declaration import Scenario
+
+#: Category whose scenarios make a suite where none is named: their faults are in their code.
+_EXPORTED = "synchronization"
 
 
 def list_scenarios(
@@ -13,11 +20,22 @@ def list_scenarios(
         typer.Argument(help="Names, files or folders; all that come with hanglab without any."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_suite: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT",
+            help="Write those of synchronization, or those that are named, into a new folder as "
+            "plain scripts with a suite.json, for `hanglab eval --suite` and other tools.",
+        ),
+    ] = None,
 ) -> int:
     """List scenarios, without running or importing them."""
     from hanglab.harness.scenarios import discovery
 
     found = discovery.select(files or [])
+    if as_suite is not None:
+        chosen = [one for one in found.scenarios if files or one.category == _EXPORTED]
+        return _export(chosen, as_suite)
     found.scenarios.sort(key=lambda scenario: (scenario.category or "", scenario.name))
     if as_json:
         import msgspec
@@ -54,3 +72,15 @@ def list_scenarios(
     for broken in found.broken:
         typer.echo(f"hanglab: {broken.describe()}", err=True)
     return 4 if found.broken else 0
+
+
+def _export(scenarios: list[Scenario], folder: Path) -> int:
+    from hanglab.harness.evaluation.suite.export import export_suite
+
+    export = export_suite(scenarios, folder)
+    for name, reason in export.refused.items():
+        typer.echo(f"hanglab: {name} is left out: it {reason}", err=True)
+    print(
+        f"{folder}: {len(export.suite.scripts)} scripts; `hanglab eval --suite {folder}` runs them"
+    )
+    return 0

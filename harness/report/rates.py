@@ -8,7 +8,7 @@ import math
 _Z = 1.959964
 
 
-def wilson(passed: int, trials: int) -> tuple[float, float]:
+def wilson(passed: float, trials: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a proportion (E. B. Wilson, 1927, JASA 22, 209 to 212).
 
     Unlike the usual one it has sense for few trials and for rates of 0 and 1.

@@ -14,12 +14,13 @@ from hanglab.analyzer.calibration import (
     probability,
 )
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status, Verdict
+from hanglab.harness.corpus.entries import Truth
+from hanglab.harness.evaluation.reliability import brier, reliability
 from tests.trials.truth import make_trial
-from tools.calibration.diagram import draw, wilson
-from tools.calibration.fitting import brier, fit, left_out, reliability, table_of
+from tools.calibration.diagram import draw
+from tools.calibration.fitting import fit, left_out, table_of
 from tools.calibration.labelled_findings import LabelledFinding, right
 from tools.calibration.played_trials import observe_trials, right_on_trial
-from tools.corpus.entries import Truth
 
 CRASH = ("crash", True, ["exit"])
 
@@ -87,11 +88,6 @@ def test_scores() -> None:
     assert brier([1.0, 0.0], [1.0, 1.0]) == 0.5
     (low, high) = reliability([0.25, 0.95, 1.0], [0.0, 1.0, 0.0])
     assert (low.count, low.right, high.count, high.right) == (1, 0.0, 2, 0.5)
-
-
-def test_an_interval_is_that_of_wilson() -> None:
-    # Agresti and Coull, The American Statistician 52 (1998): 0 of 10.
-    assert wilson(0.0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
 
 
 def test_the_same_figures_draw_the_same_picture(tmp_path: Path) -> None:

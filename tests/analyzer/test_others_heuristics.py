@@ -20,10 +20,10 @@ from hanglab.analyzer.catalogue import Category, Cause, CauseRow, Observation, S
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.proposal import Heuristic, Proposal, propose
 from hanglab.analyzer.verdict import Evidence, Location, Status
+from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.writer import write_bytes, write_manifest
-from tools.corpus.entries import unpack_entry
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "heuristics.md"

@@ -13,10 +13,8 @@ from typing import Any
 import pytest
 
 from hanglab.analyzer.verdict import Cause, Status
-from tools.corpus.__main__ import CORPUS, check
-from tools.corpus.comparison import Agreement, compare_with_truth, differences
-from tools.corpus.damage import add_damaged
-from tools.corpus.entries import (
+from hanglab.harness.corpus.comparison import Agreement, compare_with_truth, differences
+from hanglab.harness.corpus.entries import (
     CorpusEntry,
     Truth,
     add_entry,
@@ -25,6 +23,8 @@ from tools.corpus.entries import (
     unpack_entry,
     write_entry,
 )
+from tools.corpus.__main__ import CORPUS, check
+from tools.corpus.damage import add_damaged
 from tools.corpus.trials import add_trials
 from tools.corpus.zoo import add_runs
 

@@ -9,13 +9,13 @@ import pytest
 
 from hanglab.analyzer.engine import analyze
 from hanglab.harness.cli import main
+from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.harness.report.stragglers.history import load_history
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import section_type
 from hanglab.recorder.slowness import InputWait, Summary, summarize
 from hanglab.recorder.straggler.window import SectionWindow, TimingWindow
 from tools.corpus.__main__ import CORPUS
-from tools.corpus.entries import unpack_entry
 
 
 def summary(milliseconds: float) -> Summary:

@@ -17,8 +17,9 @@ from pathlib import Path
 import msgspec
 
 from hanglab.analyzer.calibration import TABLE
+from hanglab.harness.evaluation.reliability import brier, reliability
 from tools.calibration.diagram import draw
-from tools.calibration.fitting import brier, fit, left_out, reliability
+from tools.calibration.fitting import fit, left_out
 from tools.calibration.labelled_findings import LabelledFinding, observe
 from tools.calibration.played_trials import observe_trials
 from tools.corpus.__main__ import CORPUS

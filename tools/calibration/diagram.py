@@ -7,17 +7,14 @@ Bröcker and Smith, Increasing the reliability of reliability diagrams, Weather 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
 from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from tools.calibration.fitting import Bin
-
-#: Of the normal distribution: 95 % lie within so many standard errors.
-_STANDARD_ERRORS = 1.96
+from hanglab.harness.evaluation.reliability import Bin
+from hanglab.harness.report.rates import wilson
 
 
 def draw(series: Mapping[str, Sequence[Bin]], picture: Path) -> None:
@@ -27,7 +24,7 @@ def draw(series: Mapping[str, Sequence[Bin]], picture: Path) -> None:
     axes = figure.add_subplot(xlabel="probability that was given", ylabel="share that was right")
     axes.plot([0, 1], [0, 1], color="0.6", linestyle=":", label="perfect")
     for name, bins in series.items():
-        low, high = zip(*(wilson(one.right, one.count) for one in bins), strict=True)
+        low, high = zip(*(wilson(one.right * one.count, one.count) for one in bins), strict=True)
         right = [one.right for one in bins]
         below = [max(0.0, r - at) for r, at in zip(right, low, strict=True)]
         above = [max(0.0, at - r) for r, at in zip(right, high, strict=True)]
@@ -38,12 +35,3 @@ def draw(series: Mapping[str, Sequence[Bin]], picture: Path) -> None:
     # Without a date and random names, so that the same figures give the same file; text as text.
     with rc_context({"svg.hashsalt": "hanglab", "svg.fonttype": "none"}):
         figure.savefig(picture, format="svg", metadata={"Date": None})
-
-
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """Interval in which the true share lies with 95 % (Wilson, 1927)."""
-    z = _STANDARD_ERRORS
-    centre = share + z * z / (2 * count)
-    width = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    scale = 1 + z * z / count
-    return (centre - width) / scale, (centre + width) / scale

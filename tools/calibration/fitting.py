@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import log
 
 from hanglab.analyzer.calibration import CalibrationRow, CalibrationTable, probability
@@ -13,15 +12,6 @@ from tools.calibration.labelled_findings import LabelledFinding
 #: Weights that are tried for the prior, in findings.
 PRIORS = (2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _SMALLEST = 1e-6
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Observations that were given about the same probability."""
-
-    count: int
-    predicted: float
-    right: float
 
 
 def fit(observations: Sequence[LabelledFinding]) -> CalibrationTable:
@@ -60,28 +50,6 @@ def left_out(table: CalibrationTable, observations: Sequence[LabelledFinding]) -
         ]
         answers.append(probability(CalibrationTable(table.prior, rows), kind, one.strength))
     return answers
-
-
-def brier(predicted: Sequence[float], right: Sequence[float]) -> float:
-    """Mean squared difference of probability and truth (Brier, 1950); 0 is best."""
-    return sum((p - r) ** 2 for p, r in zip(predicted, right, strict=True)) / len(predicted)
-
-
-def reliability(predicted: Sequence[float], right: Sequence[float], bins: int = 10) -> list[Bin]:
-    """Bins of equal width over 0 to 1, those without an observation left out."""
-    members: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
-    for p, r in zip(predicted, right, strict=True):
-        members[min(int(p * bins), bins - 1)].append((p, r))
-    return [
-        Bin(len(pairs), _mean(pairs, lambda pair: pair[0]), _mean(pairs, lambda pair: pair[1]))
-        for _, pairs in sorted(members.items())
-    ]
-
-
-def _mean(
-    pairs: Sequence[tuple[float, float]], value: Callable[[tuple[float, float]], float]
-) -> float:
-    return sum(map(value, pairs)) / len(pairs)
 
 
 def _surprise(predicted: float, right: float) -> float:

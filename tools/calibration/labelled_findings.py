@@ -12,8 +12,8 @@ from hanglab.analyzer.calibration import kind_of
 from hanglab.analyzer.engine import conclude, gravest
 from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.verdict import Status, Verdict
-from tools.corpus.analysis import analyze_entries
-from tools.corpus.entries import Truth, entry_names, read_entry
+from hanglab.harness.corpus.analysis import analyze_entries
+from hanglab.harness.corpus.entries import Truth, entry_names, read_entry
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ from typing import Any
 
 import msgspec
 
-from tools.corpus.analysis import analyze_entries
-from tools.corpus.comparison import Agreement, compare_with_truth, differences
-from tools.corpus.damage import add_damaged
-from tools.corpus.entries import (
+from hanglab.harness.corpus.analysis import analyze_entries
+from hanglab.harness.corpus.comparison import Agreement, compare_with_truth, differences
+from hanglab.harness.corpus.entries import (
     CorpusEntry,
     Truth,
     add_entry,
@@ -31,6 +30,7 @@ from tools.corpus.entries import (
     read_entry,
     write_entry,
 )
+from tools.corpus.damage import add_damaged
 from tools.corpus.trials import add_trials
 from tools.corpus.zoo import add_runs
 

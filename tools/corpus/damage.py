@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
-from tools.corpus.entries import add_entry, entry_names, read_entry, unpack_entry
+from hanglab.harness.corpus.entries import add_entry, entry_names, read_entry, unpack_entry
 
 _ORIGIN = "damaged"
 

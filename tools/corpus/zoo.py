@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from tools.corpus.entries import CorpusEntry, Truth, add_entry
-
-#: Of the others it is not known that the fault was there.
-_REPRODUCED = ("pass", "wrong verdict", "inconclusive")
+from hanglab.harness.corpus.entries import CorpusEntry, add_entry
+from hanglab.harness.evaluation.cases import REPRODUCED, truths_of
 
 
 def add_runs(corpus: Path, runs: Path) -> list[str]:
@@ -18,7 +15,7 @@ def add_runs(corpus: Path, runs: Path) -> list[str]:
     for path in sorted(runs.glob("*/*/*/truth.json")):
         run = json.loads(path.read_bytes())
         case = path.parent / "case"
-        if run["outcome"] not in _REPRODUCED or not case.is_dir():
+        if run["outcome"] not in REPRODUCED or not case.is_dir():
             continue
         again = f".{run['repetition']}" if run["repetition"] else ""
         name = f"{run['launcher']}/{run['scenario']}.{run['variant']}{again}"
@@ -26,15 +23,7 @@ def add_runs(corpus: Path, runs: Path) -> list[str]:
             f"the {run['variant']} of hanglab's scenario {run['scenario']}: {run['launcher']} "
             f"launcher, {run['backend']}, {run['world_size']} ranks, seed {run['seed']}"
         )
-        truth = _truths(run["expected"])
+        truth = truths_of(run["expected"])
         add_entry(corpus, name, case, CorpusEntry(source=source, licence="Apache-2.0", truth=truth))
         added.append(name)
     return added
-
-
-def _truths(expected: dict[str, Any]) -> list[Truth]:
-    """The expectation, and the further findings, any of which a verdict may lead with."""
-    return [
-        Truth(one["status"], one.get("cause"), one.get("culprits", []))
-        for one in (expected, *expected.get("also", ()))
-    ]

@@ -8,7 +8,7 @@ import pytest
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.verdict import Status
-from tools.corpus.entries import entry_names, read_entry, unpack_entry
+from hanglab.harness.corpus.entries import entry_names, read_entry, unpack_entry
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-from tools.corpus.entries import Truth
+from hanglab.harness.corpus.entries import Truth
 
 
 def differences(frozen: Any, now: Any, field: str = "") -> Iterator[str]:
@@ -42,7 +42,7 @@ def _text(value: Any) -> str:
 
 
 #: Up to this confidence a verdict names candidates.
-_UNSURE = 0.6
+UNSURE = 0.6
 
 
 class Agreement(str, Enum):
@@ -63,7 +63,7 @@ def compare_with_truth(answer: dict[str, Any], truths: list[Truth] | None) -> Ag
         return Agreement.NO_TRUTH
     if any(_agrees(answer, truth) for truth in truths):
         return Agreement.AGREES
-    if answer.get("confidence", 1.0) <= _UNSURE and any(_includes(answer, t) for t in truths):
+    if answer.get("confidence", 1.0) <= UNSURE and any(_includes(answer, t) for t in truths):
         return Agreement.CANDIDATES
     undecided = answer.get("status") == "inconclusive" or "error" in answer
     return Agreement.INCONCLUSIVE if undecided else Agreement.DIFFERS

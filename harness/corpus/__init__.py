@@ -1,0 +1,1 @@
+"""Corpora: labelled folders, read, analyzed in parallel, and compared with their truth."""

@@ -1,0 +1,1 @@
+"""Evaluation: verdicts held against known truths, and what a heuristic changes in them."""

@@ -1,0 +1,1 @@
+"""Suites: plain torch scripts that somebody else has labelled, run, judged and measured."""
