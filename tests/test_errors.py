@@ -24,6 +24,7 @@ INTERNAL = {
     "Cleared",
     "Damage",
     "DamagedProgress",
+    "MinimisationStopped",
     "Mistaken",
     "NoAnswer",
     "NoGroup",
