@@ -31,6 +31,14 @@ TOLD_BY_CALLS = (
     "collective_mismatch",
 )
 
+#: Those of which reductions, split lists, and sources of messages tell it.
+TOLD_BY_ARGUMENTS = (
+    "any_source_unsent",
+    "halo_wrong_neighbour",
+    "reduction_mismatch",
+    "split_mismatch",
+)
+
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -63,6 +71,19 @@ def test_a_replay_hangs_as_the_job_did(
     told = capsys.readouterr().out
     assert told.count(scenario) == 2 and "same;" in told
     assert (tmp_path / "latest" / "replay" / "fault" / "0" / "case" / "manifest.json").exists()
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("scenario", TOLD_BY_ARGUMENTS)
+def test_a_replay_keeps_what_calls_were_made_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--no-control", scenario]) == 0
+    case = tmp_path / "runs" / "latest" / scenario / "fault" / "0"
+    assert replay(case.resolve(), tmp_path / "replays") == 0
 
 
 @needs_torch
