@@ -50,7 +50,16 @@ class Minimiser:
         self._has_control = False
 
     def run(self) -> int:
-        """The exit code.  Raises NotReplayable, HangLost, ArtifactsError and UsageError."""
+        """The exit code.  Raises NotReplayable, HangLost, RunFailed, ArtifactsError, UsageError."""
+        try:
+            self._run()
+        except MinimisationStopped:
+            return 130
+        exact = self.found is not None and self.found.agreement is VerdictAgreement.EXACT
+        return 0 if exact and self._scenario_passes else 1
+
+    def _run(self) -> None:
+        """Raises MinimisationStopped as soon as somebody has asked for it."""
         job = self._job
         program = program_of(job)
         progress = MinimisationProgress(make_console(errors=True), sum(map(len, job.calls)))
@@ -70,14 +79,10 @@ class Minimiser:
                     self._deadline_s,
                 )
                 self._search(likeness, begin, confirmer, progress)
-                if self.found is not None and not self._stop.is_set():
-                    self._write_scenario(confirmer)
-            except MinimisationStopped:
-                return 130
+                self._check()
+                self._write_scenario(confirmer)
             finally:
                 launchers.close()
-        exact = self.found is not None and self.found.agreement is VerdictAgreement.EXACT
-        return 0 if exact and self._scenario_passes else 1
 
     def _check(self) -> None:
         if self._stop.is_set():

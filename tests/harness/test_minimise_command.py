@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,11 @@ from dump_folders import dumps, ends_on_gloo
 from installed import needs_torch
 
 from hanglab.analyzer.program.job_dumps import JobOptions
+from hanglab.analyzer.replayable import read_replayable
 from hanglab.harness.cli import main
+from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.minimisation.minimiser import Minimiser
+from hanglab.harness.minimisation.output_files import OutputFiles
 
 MEGATRON = Path(__file__).resolve().parents[3] / "shared" / "data" / "megatron-nccl"
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "synchronization"
@@ -144,6 +149,19 @@ def test_ctrl_c_keeps_the_smallest_that_was_confirmed(
     assert "Traceback" not in told
     compile((here / "repro.py").read_text(), "repro.py", "exec")
     assert not (here / "repro_scenario.py").exists()
+
+
+@needs_torch
+def test_ctrl_c_before_anything_is_confirmed_leaves_nothing(tmp_path: Path, here: Path) -> None:
+    job = dumps(tmp_path / "dumps", JobOptions(4, "world", "skip", operations=20))
+    stop = threading.Event()
+    stop.set()
+    minimiser = Minimiser(
+        read_replayable(job), OutputFiles(Path("repro.py")), lambda: RunFolder(here), stop, 10.0
+    )
+    assert minimiser.run() == 130
+    assert minimiser.found is None and list(minimiser.sentences()) == []
+    assert list(here.iterdir()) == []
 
 
 @pytest.fixture(scope="module")
