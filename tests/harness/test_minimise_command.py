@@ -87,6 +87,7 @@ def test_a_job_shrinks_to_a_script_and_a_scenario_that_run_confirms(
 
 
 @needs_torch
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_hang_that_gloo_does_not_have_is_lost_in_one_sentence(
     tmp_path: Path, here: Path, capsys: pytest.CaptureFixture[str]
