@@ -21,10 +21,24 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import Arguments, Bool, Entries, RankDump
 from hanglab.analyzer.matching.completion import completed
 from hanglab.analyzer.matching.signatures import CODE
-from hanglab.analyzer.program.program import Action, ProgramGroup
+from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import numel_of
+from hanglab.analyzer.stand_ins import RecordedCall, peer_of, stand_in
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.recorder.case.operations import OPERATIONS, op_of
+
+#: torch's names of the dtypes that Flight Recorder names otherwise.
+DTYPES: Mapping[str, str] = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Byte": "uint8",
+    "Char": "int8",
+    "Bool": "bool",
+}
 
 
 class NotReplayable(InputError):
@@ -32,19 +46,6 @@ class NotReplayable(InputError):
 
     advice = "Look at `hanglab analyze` and `hanglab entries`: they show what the dumps do tell."
     exit_code = 2
-
-
-@dataclass(frozen=True)
-class RecordedCall:
-    """One call of a rank; ``action.site`` numbers the lines of code that calls were made from."""
-
-    action: Action
-    finished: bool
-    #: The rank goes on before it has finished.
-    posted: bool
-    #: Sequence number of a collective in its group; None of a send or receive.
-    seq: int | None
-    created_ns: int
 
 
 @dataclass
@@ -142,7 +143,11 @@ class _JobReader:
             self._assume(f"all groups are taken for {backend}'s, the most frequent backend here")
         calls = [self._calls(rank) for rank in range(self._size)]
         self._stop_devices(calls)
-        self._stand_in(calls)
+        for rank, waits in stand_in(calls, self._groups, self._verdict.culprits):
+            end = "and waits in what they wait in" if waits else "and then stood still"
+            self._assume(
+                f"rank {rank}, which left no entries, made the calls that its peers show, {end}"
+            )
         self._begin_together(calls)
         ended = frozenset(
             rank
@@ -158,27 +163,41 @@ class _JobReader:
         dump = self._dumps.get(rank)
         if dump is None or dump.entries is None:
             return []
+        if dump.damage:
+            self._assume(f"rank {rank}'s dump is damaged, and taken for one without entries")
+            return []
         entries, done = dump.entries, completed(dump)
         done[list(self._facts.graph.exchanged.get(rank, ()))] = True
         found: list[RecordedCall] = []
         last: dict[int, int] = {}
-        for row in range(len(entries)):
-            name = entries.operations[int(entries.operation[row])].op
+        #: Most calls are made again and again, from one line and with the same arguments.
+        known: dict[tuple[int, ...], Action] = {}
+        names = [group.name for group in entries.group_names]
+        kinds = zip(
+            entries.operation.tolist(),
+            entries.argument.tolist(),
+            entries.stack.tolist(),
+            entries.group.tolist(),
+            strict=True,
+        )
+        times, numbers = entries.created_ns.tolist(), entries.seq.tolist()
+        for row, kind in enumerate(kinds):
+            name = entries.operations[kind[0]].op
             spec = op_of(name)
-            number = self._named.get((rank, entries.group_names[int(entries.group[row])].name))
+            number = self._named.get((rank, names[kind[3]]))
             if spec.batch_end or number is None:
                 continue
             if name not in OPERATIONS:
                 raise NotReplayable(f"Rank {rank} called {name}, which is no known operation.")
-            seq = None if spec.p2p else int(entries.seq[row])
+            seq: int | None = None if spec.p2p else numbers[row]
             if seq is not None and last.get(number) == seq:
                 continue  # coalesced operations share their number
             if seq is not None:
                 last[number] = seq
             posted = row in dump.posted or _went_on(entries, row, done)
-            action = self._action(entries, row, number)
-            created = int(entries.created_ns[row])
-            found.append(RecordedCall(action, bool(done[row]), posted, seq, created))
+            if kind not in known:
+                known[kind] = self._action(entries, row, number)
+            found.append(RecordedCall(known[kind], bool(done[row]), posted, seq, times[row]))
         return found
 
     def _action(self, entries: Entries, row: int, group: int) -> Action:
@@ -197,6 +216,8 @@ class _JobReader:
             dtype=next(iter(given.input_dtypes + given.output_dtypes), "Float"),
             root=given.root,
             peer=other if spec.p2p and other >= 0 else None,
+            reduction=given.reduce_op,
+            splits=given.splits,
         )
 
     def _stop_devices(self, calls: list[list[RecordedCall]]) -> None:
@@ -232,59 +253,20 @@ class _JobReader:
         peers = [seq for peer, seq in reached[group].items() if peer != rank]
         return bool(peers) and min(peers) > call.seq
 
-    def _stand_in(self, calls: list[list[RecordedCall]]) -> None:
-        """Ranks without entries made the calls that their peers show, as far as they got."""
-        lost = [rank for rank, mine in enumerate(calls) if not mine]
-        for rank in lost:
-            culprit = rank in self._verdict.culprits
-            shown: dict[tuple[int, int], RecordedCall] = {}
-            for number, group in enumerate(self._groups):
-                if rank not in group.members:
-                    continue
-                for peer in group.members:
-                    for call in calls[peer] if peer not in lost else ():
-                        if call.action.group == number and call.seq is not None:
-                            if call.finished or not culprit:
-                                shown.setdefault((number, call.seq), call)
-            messages = [
-                self._answer(call, peer)
-                for peer, mine in enumerate(calls)
-                if peer not in lost
-                for call in mine
-                if call.seq is None and call.finished and self._peer_of(call) == rank
-            ]
-            made = sorted(
-                [*shown.values(), *messages], key=lambda call: (not call.finished, call.created_ns)
-            )
-            # In which order it made those of several groups is a guess: none waits for another.
-            calls[rank] = [replace(call, posted=call.posted or call.finished) for call in made]
-            end = "and then stood still" if culprit else "and waits in what they wait in"
-            self._assume(
-                f"rank {rank}, which left no entries, made the calls that its peers show, {end}"
-            )
-
-    def _peer_of(self, call: RecordedCall) -> int | None:
-        peer = call.action.peer
-        return None if peer is None else self._groups[call.action.group].members[peer]
-
-    def _answer(self, call: RecordedCall, rank: int) -> RecordedCall:
-        """The other half of a message of ``rank``."""
-        me = self._groups[call.action.group].members.index(rank)
-        action = call.action
-        op = "recv" if action.op == "send" else "send"
-        answer = Action(op, action.group, action.site, action.numel, action.dtype, peer=me)
-        return RecordedCall(answer, True, False, None, call.created_ns)
-
     def _begin_together(self, calls: list[list[RecordedCall]]) -> None:
         """Leave out what not every ring has any more; all of it had finished."""
         first: dict[int, int] = {}
         counts: dict[tuple[str, int, int, int], int] = Counter()
+        #: Ranks, and groups of theirs, that take messages from whoever sends one.
+        any_source: set[tuple[int, int]] = set()
         for rank, mine in enumerate(calls):
             begins: dict[int, int] = {}
             for call in mine:
                 if call.seq is not None:
                     begins.setdefault(call.action.group, call.seq)
-                elif call.finished and call.action.peer is not None:
+                elif call.action.peer is None:
+                    any_source.add((rank, call.action.group))
+                elif call.finished:
                     counts[self._channel(rank, call)] += 1
             for group, seq in begins.items():
                 first[group] = max(first.get(group, 0), seq)
@@ -301,7 +283,7 @@ class _JobReader:
                     early = call.finished and call.seq < first[call.action.group]
                 elif call.finished and call.action.peer is not None:
                     channel = self._channel(rank, call)
-                    early = surplus[channel] > 0
+                    early = surplus[channel] > 0 and channel[2:] not in any_source
                     surplus[channel] -= 1
                 else:
                     early = False
@@ -317,10 +299,43 @@ class _JobReader:
             )
 
     def _channel(self, rank: int, call: RecordedCall) -> tuple[str, int, int, int]:
-        peer = self._peer_of(call)
+        peer = peer_of(call, self._groups)
         assert peer is not None
         ends = (rank, peer) if call.action.op == "send" else (peer, rank)
         return call.action.op, *ends, call.action.group
+
+
+def program_of(job: ReplayableJob, *, in_order: bool = False) -> Program:
+    """The job's calls as a Program, as a replay on gloo makes them.
+
+    ``in_order``: hosts wait in what has not finished, as their devices did.  Lines have numbers of
+    their own, one for each operation that was called from them.
+    """
+    sites: dict[tuple[int, str], int] = {}
+    known: dict[tuple[int, bool], Action] = {}
+
+    def action_of(call: RecordedCall) -> Action:
+        # Equal calls of a rank are one object, which is quicker to find than by what it is.
+        key = id(call.action), goes_on(job, call) and (call.finished or not in_order)
+        if key not in known:
+            line = call.action.site, call.action.op
+            known[key] = replace(
+                call.action,
+                site=sites.setdefault(line, len(sites) + 1),
+                numel=max(call.action.numel, 0),
+                overlap=key[1],
+            )
+        return known[key]
+
+    return Program(job.groups, tuple(tuple(map(action_of, mine)) for mine in job.calls))
+
+
+def goes_on(job: ReplayableJob, call: RecordedCall) -> bool:
+    """True if the rank is to go on before the call has finished.
+
+    Of messages that finished no gloo job tells whether their ranks waited for them.
+    """
+    return call.posted or (call.finished and (job.backend != "gloo" or call.action.p2p))
 
 
 def _opposite(channel: tuple[str, int, int, int]) -> tuple[str, int, int, int]:

@@ -25,6 +25,7 @@ INTERNAL = {
     "Cleared",
     "Damage",
     "DamagedProgress",
+    "MinimisationStopped",
     "Mistaken",
     "NoAnswer",
     "NoGroup",

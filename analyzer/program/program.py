@@ -55,6 +55,10 @@ class Action:
     joins: bool = False
     #: Neighbours with the same number, if not 0, are one coalesced batch.
     batch: int = 0
+    #: As the Python boundary names it; "" where nothing tells.
+    reduction: str = ""
+    #: Elements that an uneven all_to_all sends to, and takes from, each member of the group.
+    splits: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     @property
     def p2p(self) -> bool:

@@ -18,6 +18,7 @@ from hanglab.analyzer.flight_recorder.decoding import Decoded
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.simulation import Issued, Run
 from hanglab.analyzer.program.torch_pickle import torch_pickle
+from hanglab.recorder.case.progress_records import SplitLists
 
 #: How the backends write what Programs call it.
 _NAMES = {
@@ -44,6 +45,8 @@ class Style:
     frames: bool = True
     #: Frames of torch and of the launcher around the program's own line.
     depth: int = 2
+    #: Each line is in a function of its own, and one line calls all of them.
+    functions: bool = False
     record_offset: int = 0
     #: Rank -> by how much its clock is ahead, nanoseconds.
     clock_ns: Mapping[int, int] = field(default_factory=dict)
@@ -84,8 +87,9 @@ def _sizes(action: Action, group: ProgramGroup, rank: int, backend: str) -> tupl
 class _Frames:
     """Shared frame objects, so that a pickle memoises them as torch's does."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, functions: bool) -> None:
         self._depth = depth
+        self._functions = functions
         self._known: dict[tuple[str, str, int], dict[str, Any]] = {}
 
     def of(self, action: Action) -> list[dict[str, Any]]:
@@ -98,7 +102,8 @@ class _Frames:
             ("wrapper", "/opt/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", 83),
         ]
         outer = [(f"layer_{n}", "/srv/train/model.py", 100 + n) for n in range(self._depth)]
-        rows = [*inner, ("step", _FILE, action.site), *outer, ("<module>", _FILE, 5)]
+        name = f"call_{action.site}" if self._functions else "step"
+        rows = [*inner, (name, _FILE, action.site), *outer, ("<module>", _FILE, 5)]
         return [self._frame(*row) for row in rows]
 
     def _frame(self, name: str, filename: str, line: int) -> dict[str, Any]:
@@ -121,7 +126,7 @@ class _Renderer:
         self._style = style
         self._gloo = run.backend == "gloo"
         self._ids = group_ids(run.program, rank)
-        self._frames = _Frames(style.depth)
+        self._frames = _Frames(style.depth, style.functions)
 
     def dump(self) -> dict[str, Any]:
         entries = self._entries()
@@ -282,29 +287,39 @@ def to_rank_dump(run: Run, rank: int, style: Style | None = None) -> RankDump:
     dump = read_content(content, rank=rank, source=f"rank {rank}", from_json=False, contained=True)
     if style.boundary:
         dump.extra["boundary"] = True
-        _add_roots(dump, run, rank)
+        _add_boundary_arguments(dump, run, rank)
     return dump
 
 
-def _add_roots(dump: RankDump, run: Run, rank: int) -> None:
+def _add_boundary_arguments(dump: RankDump, run: Run, rank: int) -> None:
+    """Add roots, reductions and split lists, which no buffer has."""
     entries = dump.entries
     if entries is None:
         return
     ids = {number: index for index, number in group_ids(run.program, rank).items()}
-    roots = {
-        (issued.action.group, issued.op_id): issued.action.root for issued in run.ranks[rank].issued
+    actions = {
+        (issued.action.group, issued.op_id): issued.action for issued in run.ranks[rank].issued
     }
-    known: dict[tuple[int, int], int] = {}
+    known: dict[tuple[object, ...], int] = {}
     for row in range(len(entries)):
-        key = (ids[int(entries.pg_id[row])], int(entries.op_id[row]))
-        root = roots.get(key)
-        if root is None:
+        action = actions.get((ids[int(entries.pg_id[row])], int(entries.op_id[row])))
+        if action is None:
+            continue
+        splits = SplitLists(*action.splits) if action.splits else None
+        if action.root is None and not action.reduction and splits is None:
             continue
         given = int(entries.argument[row])
-        if (given, root) not in known:
-            known[given, root] = len(entries.arguments)
-            entries.arguments.append(replace(entries.arguments[given], root=root))
-        entries.argument[row] = known[given, root]
+        told = given, action.root, action.reduction, splits
+        if told not in known:
+            known[told] = len(entries.arguments)
+            changed = replace(
+                entries.arguments[given],
+                root=action.root,
+                reduce_op=action.reduction,
+                splits=splits,
+            )
+            entries.arguments.append(changed)
+        entries.argument[row] = known[told]
 
 
 def to_pickle(dump: Mapping[str, Any]) -> bytes:

@@ -9,13 +9,15 @@ too far ahead.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from hanglab.analyzer.program.program import UNKNOWN, Action, Program
 
 Backend = Literal["gloo", "nccl"]
+#: What is sent to, and taken from, each member.
+SplitLists = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass
@@ -218,7 +220,7 @@ class _Machine:
         for key in touched:
             entered = self._collectives[key]
             members = self._program.groups[key[0]].members
-            if len(entered) == len(members) and self._agree(entered):
+            if len(entered) == len(members) and self._agree(entered, members):
                 moved = True
                 for rank, index in entered.items():
                     self._done(rank, index)
@@ -235,13 +237,24 @@ class _Machine:
                 self._done(*receives.pop(0))
         return moved
 
-    def _agree(self, entered: Mapping[int, int]) -> bool:
+    def _agree(self, entered: Mapping[int, int], members: Sequence[int]) -> bool:
         """True if the calls under one number can finish together: what is known is equal."""
-        actions = [self._ranks[rank].issued[index].action for rank, index in entered.items()]
+        actions = {rank: self._ranks[rank].issued[index].action for rank, index in entered.items()}
         known: tuple[Collection[object], ...] = (
-            {action.op for action in actions},
-            {action.numel for action in actions if action.op != "all_to_all"} - {UNKNOWN},
-            {action.dtype for action in actions} - {""},
-            {action.root for action in actions} - {None},
+            {action.op for action in actions.values()},
+            {action.numel for action in actions.values() if action.op != "all_to_all"} - {UNKNOWN},
+            {action.dtype for action in actions.values()} - {""},
+            {action.root for action in actions.values()} - {None},
         )
-        return all(len(values) < 2 for values in known)
+        return all(len(values) < 2 for values in known) and _splits_agree(
+            [actions[rank].splits for rank in members]
+        )
+
+
+def _splits_agree(splits: Sequence[SplitLists | None]) -> bool:
+    """True if each takes from each what that one sends; lists in the order of the members."""
+    return all(
+        mine is None or other is None or mine[0][there] == other[1][here]
+        for here, mine in enumerate(splits)
+        for there, other in enumerate(splits)
+    )

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hanglab.harness.cli.number_checks import finite
-from hanglab.harness.cli.run import RUNS, stopping
+from hanglab.harness.cli.run import RUNS, one_of, stopping
+from hanglab.harness.scenarios.number_bounds import MOST_RANKS
+from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE
 
 if TYPE_CHECKING:
+    from hanglab.analyzer.replayable import ReplayableJob
+    from hanglab.analyzer.verdict import Verdict
     from hanglab.harness.jobs.run import Result
     from hanglab.harness.jobs.run_folder import RunFolder
+    from hanglab.harness.jobs.suite import Options
+    from hanglab.harness.replay.comparison import ReplayComparison
 
 
 def replay(
@@ -21,6 +28,22 @@ def replay(
         Path,
         typer.Argument(metavar="CASE|DUMPS", help="A Case, or a folder of Flight Recorder dumps."),
     ],
+    backend: Annotated[
+        str,
+        typer.Option(
+            callback=one_of(RUNNABLE),
+            metavar=f"[{'|'.join(RUNNABLE)}]",
+            help="Backend of the process groups; nccl needs a GPU.",
+        ),
+    ] = DEFAULT_BACKEND,
+    world_size: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=MOST_RANKS,
+            help="Run so many of its ranks alone, chosen so that they hang for the same reason.",
+        ),
+    ] = None,
     speed: Annotated[
         float,
         typer.Option(
@@ -41,7 +64,7 @@ def replay(
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the runs' artifacts.")
     ] = RUNS,
 ) -> int:
-    """Run the calls of a recorded job again, on gloo, and compare the verdicts.
+    """Run the calls of a recorded job again, and compare the verdicts.
 
     What is taken for granted, and what differs from the job, is listed. Calls are replayed, and
     nothing else of the job: whatever else kept a rank from its next call comes out as missing_rank.
@@ -50,25 +73,44 @@ def replay(
     original is inconclusive or no Program follows from it; 3 if the replay does not hang.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from hanglab.analyzer.replayable import open_operations, read_replayable
+    from hanglab.analyzer.replayable import read_replayable
     from hanglab.harness.errors import MissingExtra
     from hanglab.harness.jobs.run_folder import RunFolder
-    from hanglab.harness.replay.comparison import EXIT_CODES, compare_verdicts
+    from hanglab.harness.jobs.suite import Options
+    from hanglab.harness.replay.comparison import EXIT_CODES
     from hanglab.harness.replay.script import write_script
     from hanglab.harness.report.panel import make_console
     from hanglab.harness.system import capabilities
 
-    torch = capabilities.capability("torch")
-    if not torch.available:
-        raise MissingExtra("`hanglab replay` needs torch, which is not installed.", torch.remedy)
+    for need in ("torch", backend):
+        found = capabilities.capability(need)
+        if not found.available:
+            raise MissingExtra(
+                f"`hanglab replay` on {backend} needs {need}: {found.reason}.", found.remedy
+            )
     job = read_replayable(source)
+    original, ranks = job.verdict, list(range(len(job.calls)))
+    if world_size is not None:
+        job, ranks = _cut(job, world_size)
     folder = RunFolder.create(out.absolute())
-    differences = write_script(job, folder.path, true_sizes=true_sizes, speed=speed)
+    differences = write_script(
+        job, folder.path, backend=backend, true_sizes=true_sizes, speed=speed
+    )
     console = make_console()
     for title, sentences in (("assumed", job.assumptions), ("differs", differences)):
         for sentence in sentences:
             console.print(f"{title}: {sentence}", markup=False, highlight=False, soft_wrap=True)
-    result, code = _run(folder, len(job.calls), hang_after, deadline)
+    if world_size is not None:
+        which = ", ".join(map(str, ranks))
+        console.print(f"ranks: {which} of the job run alone, as ranks 0 to {len(ranks) - 1}")
+    options = Options(
+        backend=backend,
+        world_size=len(ranks),
+        control=False,
+        hang_after_s=hang_after,
+        deadline_s=deadline,
+    )
+    result, code = _run(folder, options)
     if code:
         typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)
         return code
@@ -76,27 +118,50 @@ def replay(
         reason = result.judgement.reason if result else "the run has no result"
         typer.echo(f"hanglab: {reason}", err=True)
         return 4
-    waiting: set[tuple[str, tuple[int, ...]]] = set()
-    if job.backend != "gloo" and result.folder is not None:
-        waiting = open_operations(result.folder / "case", job.verdict.culprits)
-    comparison = compare_verdicts(job.verdict, result.verdict, waiting)
+    comparison = _compare(job, original, ranks, result)
     console.print(comparison.table())
     console.print(f"{comparison.outcome}; {folder.path} holds the replay and its Case")
     return EXIT_CODES[comparison.outcome]
 
 
-def _run(
-    folder: RunFolder, ranks: int, hang_after: float, deadline: float
-) -> tuple[Result | None, int]:
+def _cut(job: ReplayableJob, size: int) -> tuple[ReplayableJob, list[int]]:
+    """The job of ``size`` of its ranks, and which they are.  Raises UsageError, NotReplayable."""
+    from hanglab.analyzer.simulated_verdict import cut_ranks
+    from hanglab.harness.errors import UsageError
+
+    if size > len(job.calls):
+        raise UsageError(f"The job has {len(job.calls)} ranks, not {size}.", "Give fewer, or none.")
+    if size == len(job.calls):
+        return job, list(range(size))
+    job, ranks = cut_ranks(job, size)
+    return job, list(ranks)
+
+
+def _compare(
+    job: ReplayableJob, original: Verdict, ranks: Sequence[int], result: Result
+) -> ReplayComparison:
+    """Both verdicts in the numbers of the original's ranks."""
+    from hanglab.analyzer.replayable import open_operations
+    from hanglab.harness.replay.comparison import compare_verdicts, of_ranks, renumbered
+
+    assert result.verdict is not None
+    waiting: set[tuple[str, tuple[int, ...]]] = set()
+    if job.backend != "gloo" and result.folder is not None:
+        culprits = [place for place, rank in enumerate(ranks) if rank in original.culprits]
+        waiting = {
+            (op, tuple(ranks[member] for member in members))
+            for op, members in open_operations(result.folder / "case", culprits)
+        }
+    return compare_verdicts(of_ranks(original, ranks), renumbered(result.verdict, ranks), waiting)
+
+
+def _run(folder: RunFolder, options: Options) -> tuple[Result | None, int]:
     """Runs the script; its result, and an exit code where a signal ended it."""
     from hanglab.harness.jobs import suite
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.report.panel import make_console
     from hanglab.harness.report.progress import RunProgress
 
-    options = suite.Options(
-        world_size=ranks, control=False, hang_after_s=hang_after, deadline_s=deadline
-    )
     scenario = suite.script_scenario(folder.path / "replay.py", options)
     requests = suite.requests_of(scenario, options)
     progress = RunProgress(make_console(errors=True), requests)

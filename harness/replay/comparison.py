@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from rich.table import Table
 
 from hanglab.analyzer.verdict import CollectiveRef, Status, Verdict
@@ -49,10 +50,31 @@ def compare_verdicts(
     rows = [(*pair, "same" if pair[1] == pair[2] else "differs") for pair in pairs]
     if rows[-1][-1] == "differs" and _is_open(original.collective, replay.collective, waiting):
         rows[-1] = (*pairs[-1], "open in the replay, too")
-    if replay.status in (Status.HEALTHY, Status.INCONCLUSIVE):
+    ended_well = replay.status is Status.CORRUPT and original.status is not Status.CORRUPT
+    if ended_well or replay.status in (Status.HEALTHY, Status.INCONCLUSIVE):
         return ReplayComparison("not reproduced", rows)
     differs = any(how == "differs" for *_, how in rows)
     return ReplayComparison("differs" if differs else "same", rows)
+
+
+def of_ranks(verdict: Verdict, ranks: Collection[int]) -> Verdict:
+    """The part of a verdict that is about some ranks of its job alone."""
+    collective = verdict.collective
+    if collective is not None:
+        members = [rank for rank in collective.ranks if rank in ranks]
+        collective = msgspec.structs.replace(collective, ranks=members)
+    culprits = [rank for rank in verdict.culprits if rank in ranks]
+    return msgspec.structs.replace(verdict, culprits=culprits, collective=collective)
+
+
+def renumbered(verdict: Verdict, ranks: Sequence[int]) -> Verdict:
+    """A verdict on a job whose rank r is ``ranks[r]`` of a larger one, in that one's numbers."""
+    collective = verdict.collective
+    if collective is not None:
+        members = [ranks[rank] for rank in collective.ranks]
+        collective = msgspec.structs.replace(collective, ranks=members)
+    culprits = [ranks[rank] for rank in verdict.culprits]
+    return msgspec.structs.replace(verdict, culprits=culprits, collective=collective)
 
 
 def _is_open(

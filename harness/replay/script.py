@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from hanglab.analyzer.replayable import ReplayableJob, small_sizes
+from hanglab.analyzer.replayable import ReplayableJob, goes_on, small_sizes
 
 _HEAD = '''"""Makes the calls of a recorded job; written by `hanglab replay`."""
 
@@ -19,6 +19,10 @@ import torch
 import torch.distributed as dist
 
 PROGRAM = json.loads(Path(__file__).with_name("program.json").read_text())
+DEVICE = torch.device("cpu")
+if PROGRAM["backend"] == "nccl":
+    DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    torch.cuda.set_device(DEVICE)
 DTYPES = {
     "Float": torch.float32, "Double": torch.float64, "Half": torch.float16,
     "BFloat16": torch.bfloat16, "Long": torch.int64, "Int": torch.int32,
@@ -29,13 +33,18 @@ DTYPES = {
 class Call:
     """Arguments of one call: tensors of the rank's own size, and of the whole group."""
 
-    def __init__(self, group, members, numel, dtype, root, peer):
+    def __init__(self, group, members, numel, dtype, root, peer, reduction, splits):
         self.group = group
         self.root = None if root is None else members[root]
         self.peer = None if peer is None else members[peer]
-        self.own = torch.zeros(numel, dtype=DTYPES.get(dtype, torch.uint8))
-        self.whole = torch.zeros(numel * len(members), dtype=self.own.dtype)
+        self.own = torch.zeros(numel, dtype=DTYPES.get(dtype, torch.uint8), device=DEVICE)
+        self.whole = torch.zeros(numel * len(members), dtype=self.own.dtype, device=DEVICE)
         self.other = torch.zeros_like(self.whole)
+        self.reduction = getattr(dist.ReduceOp, reduction.upper())
+        self.sends, self.receives = splits or (None, None)
+        if splits:
+            self.whole = self.whole.new_zeros(sum(self.sends))
+            self.other = self.whole.new_zeros(sum(self.receives))
         at_root = self.root == int(os.environ["RANK"])
         self.parts = list(self.whole.chunk(len(members))) if at_root and numel else None
         self.result = [torch.zeros_like(self.own) for _ in members]
@@ -46,7 +55,7 @@ _TAIL = """
 
 def main():
     rank = int(os.environ["RANK"])
-    dist.init_process_group("gloo")
+    dist.init_process_group(PROGRAM["backend"])
     groups = []
     for place, (members, description) in enumerate(PROGRAM["groups"]):
         default = place == PROGRAM["default"]
@@ -57,20 +66,25 @@ def main():
     began = time.monotonic()
     for call in PROGRAM["calls"][rank]:
         if call is None:
-            for _, work in running:
-                work.wait()
+            wait_for(running)
             stand_still()
-        site, group, numel, dtype, root, peer, posted, at = call
+        site, group, numel, dtype, root, peer, reduction, splits, posted, at = call
         members = PROGRAM["groups"][group][0]
-        call = Call(groups[group], members, numel, dtype, root, peer)
+        call = Call(groups[group], members, numel, dtype, root, peer, reduction, splits)
         time.sleep(max(0.0, began + at - time.monotonic()))
         work = SITES[site](call)
         if posted:
             running.append((call, work))
         else:
             work.wait()
+    wait_for(running)
+
+
+def wait_for(running):
     for _, work in running:
         work.wait()
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def stand_still():
@@ -81,16 +95,19 @@ def stand_still():
 main()
 """
 _CALLS = {
-    "all_reduce": "dist.all_reduce(call.own, group=call.group, async_op=True)",
+    "all_reduce": "dist.all_reduce(call.own, op=call.reduction, group=call.group, async_op=True)",
     "broadcast": "dist.broadcast(call.own, src=call.root, group=call.group, async_op=True)",
-    "reduce": "dist.reduce(call.own, dst=call.root, group=call.group, async_op=True)",
+    "reduce": "dist.reduce(call.own, dst=call.root, op=call.reduction, group=call.group, "
+    "async_op=True)",
     "all_gather": "dist.all_gather(call.result, call.own, group=call.group, async_op=True)",
-    "reduce_scatter": "dist.reduce_scatter_tensor(call.own, call.whole, group=call.group, "
+    "reduce_scatter": "dist.reduce_scatter_tensor(call.own, call.whole, op=call.reduction, "
+    "group=call.group, "
     "async_op=True)",
     "gather": "dist.gather(call.own, call.result if call.parts else None, dst=call.root, "
     "group=call.group, async_op=True)",
     "scatter": "dist.scatter(call.own, call.parts, src=call.root, group=call.group, async_op=True)",
-    "all_to_all": "dist.all_to_all_single(call.other, call.whole, group=call.group, async_op=True)",
+    "all_to_all": "dist.all_to_all_single(call.other, call.whole, call.receives, call.sends, "
+    "group=call.group, async_op=True)",
     "barrier": "dist.barrier(group=call.group, async_op=True)",
     "send": "dist.isend(call.own, call.peer, group=call.group)",
     "recv": "dist.irecv(call.own, call.peer, group=call.group)",
@@ -100,11 +117,13 @@ _OTHER = "all_reduce"
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 
 
-def write_script(job: ReplayableJob, folder: Path, *, true_sizes: bool, speed: float) -> list[str]:
+def write_script(
+    job: ReplayableJob, folder: Path, *, backend: str, true_sizes: bool, speed: float
+) -> list[str]:
     """Write ``replay.py`` and its ``program.json``; what differs from the job, in sentences."""
     sizes = small_sizes(job.calls)
     sites: dict[tuple[int, str], int] = {}
-    differences = _differences(job)
+    differences = _differences(job, backend)
     replaced: set[str] = set()
     begin = min((c.created_ns for mine in job.calls for c in mine), default=0)
     rows: list[list[list[object] | None]] = []
@@ -119,9 +138,20 @@ def write_script(job: ReplayableJob, folder: Path, *, true_sizes: bool, speed: f
             root = action.root or 0 if op in _ROOTED else None
             numel = action.numel if true_sizes else sizes[action.numel]
             at = (call.created_ns - begin) / 1e9 / speed if speed else 0.0
-            posted = call.posted or (job.backend != "gloo" and call.finished)
+            posted = goes_on(job, call)
             rows[-1].append(
-                [site, action.group, max(numel, 0), action.dtype, root, action.peer, posted, at]
+                [
+                    site,
+                    action.group,
+                    max(numel, 0),
+                    action.dtype,
+                    root,
+                    action.peer,
+                    action.reduction or "sum",
+                    action.splits,
+                    posted,
+                    at,
+                ]
             )
     if replaced:
         differences.append(f"{', '.join(sorted(replaced))} run as {_OTHER}")
@@ -131,6 +161,7 @@ def write_script(job: ReplayableJob, folder: Path, *, true_sizes: bool, speed: f
     everybody = list(range(len(job.calls)))
     default = next((n for n, g in enumerate(job.groups) if list(g.members) == everybody), None)
     program = {
+        "backend": backend,
         "groups": [[list(g.members), g.description] for g in job.groups],
         "default": default,
         "calls": rows,
@@ -142,9 +173,14 @@ def write_script(job: ReplayableJob, folder: Path, *, true_sizes: bool, speed: f
     return differences
 
 
-def _differences(job: ReplayableJob) -> list[str]:
-    if job.backend == "gloo":
+def _differences(job: ReplayableJob, backend: str) -> list[str]:
+    if job.backend == backend:
         return []
+    if backend != "gloo":
+        return [
+            f"{job.backend} has hosts wait where {backend} has a device run calls in order",
+            f"{job.backend} compares sizes, and {backend} does not",
+        ]
     return [
         f"{job.backend} enqueues on a device, which runs a group's calls in order; on gloo "
         "threads of the host run them",

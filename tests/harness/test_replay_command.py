@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from dump_folders import dumps, ends_on_gloo
 from installed import needs_torch
 
-from hanglab.analyzer.program.job_dumps import JobOptions, SimulatedJob, write_dump
+from hanglab.analyzer.program.job_dumps import JobOptions
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Status, Verdict
 from hanglab.harness.cli import main
 from hanglab.harness.replay.comparison import compare_verdicts
+from hanglab.harness.system.capabilities import capability
 
 MEGATRON = Path(__file__).resolve().parents[3] / "shared" / "data" / "megatron-nccl"
 #: Scenarios of which the calls tell the cause.
@@ -21,6 +29,14 @@ TOLD_BY_CALLS = (
     "p2p_deadlock",
     "group_order",
     "collective_mismatch",
+)
+
+#: Those of which reductions, split lists, and sources of messages tell it.
+TOLD_BY_ARGUMENTS = (
+    "any_source_unsent",
+    "halo_wrong_neighbour",
+    "reduction_mismatch",
+    "split_mismatch",
 )
 
 
@@ -58,6 +74,19 @@ def test_a_replay_hangs_as_the_job_did(
 
 
 @needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("scenario", TOLD_BY_ARGUMENTS)
+def test_a_replay_keeps_what_calls_were_made_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--no-control", scenario]) == 0
+    case = tmp_path / "runs" / "latest" / scenario / "fault" / "0"
+    assert replay(case.resolve(), tmp_path / "replays") == 0
+
+
+@needs_torch
 @pytest.mark.timeout(120)
 def test_what_is_no_call_comes_out_as_a_missing_rank(
     cases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -67,14 +96,6 @@ def test_what_is_no_call_comes_out_as_a_missing_rank(
     rows = [line for line in told.splitlines() if "missing_rank" in line]
     assert len(rows) == 1 and "uneven_inputs" in rows[0] and "differs" in rows[0]
     assert told.count("same") == 2
-
-
-def dumps(folder: Path, options: JobOptions) -> Path:
-    folder.mkdir()
-    job = SimulatedJob(options)
-    for rank, data in job.dumps():
-        write_dump(folder, rank, data, job.written_ns(rank))
-    return folder
 
 
 @needs_torch
@@ -121,6 +142,95 @@ def test_what_holds_no_hang_is_told_in_one_sentence(
     assert main(["replay", str(healthy), "--speed", "-1"]) == 64
 
 
+@needs_torch
+@pytest.mark.timeout(120)
+def test_a_replay_that_ends_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay(ends_on_gloo(tmp_path / "dumps"), tmp_path / "out") == 3
+    told = capsys.readouterr().out
+    assert "not reproduced;" in told and "dtype_mismatch" in told
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_job_is_cut_to_as_many_ranks_as_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = dumps(tmp_path / "dumps", JobOptions(16, "3d", "stop", operations=60, seed=4))
+    assert replay(job, tmp_path / "out", "--world-size", "3") == 0
+    told = capsys.readouterr().out
+    culprit = next(line for line in told.splitlines() if "culprits" in line).split()[3]
+    ranks = next(line for line in told.splitlines() if line.startswith("ranks:"))
+    assert culprit in ranks.replace(",", "").split(" of ")[0].split()
+    assert "as ranks 0 to 2" in ranks
+    (program,) = (tmp_path / "out").glob("latest/program.json")
+    assert len(msgspec.json.decode(program.read_bytes())["calls"]) == 3
+
+
+@needs_torch
+def test_ranks_and_backends_that_cannot_be_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = dumps(tmp_path / "dumps", JobOptions(4, "world", "size", operations=20))
+    # Of two ranks alone nothing tells whose size is wrong.
+    assert replay(job, tmp_path / "out", "--world-size", "2") == 2
+    assert "no 2 ranks of this job hang for the same reason" in capsys.readouterr().err
+    assert replay(job, tmp_path / "out", "--world-size", "5") == 64
+    assert "The job has 4 ranks, not 5" in capsys.readouterr().err
+    assert replay(job, tmp_path / "out", "--backend", "mpi") == 64
+    assert not (tmp_path / "out").exists()
+
+
+@needs_torch
+@pytest.mark.skipif(capability("nccl").available, reason="there is a GPU here")
+def test_nccl_without_a_gpu_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = dumps(tmp_path / "dumps", JobOptions(4, "world", "size", operations=20))
+    assert replay(job, tmp_path / "out", "--backend", "nccl") == 4
+    told = capsys.readouterr().err
+    assert "needs nccl" in told and "GPU" in told
+
+
+@pytest.fixture
+def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A replay that would not be called stuck for a long while."""
+    job = dumps(tmp_path / "dumps", JobOptions(4, "world", "stop", operations=20))
+    command = [sys.executable, "-m", "hanglab.harness.cli", "replay", str(job)]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out"), "--hang-after", "90"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@needs_torch
+@pytest.mark.timeout(120)
+def test_ctrl_c_ends_a_replay_and_keeps_what_it_captured(
+    replaying: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    begun = time.monotonic()
+    case = tmp_path / "out" / "latest" / "replay" / "fault" / "0" / "case"
+    while len(ranks := [*case.glob("hosts/*/ranks/*/process.json")]) < 4:
+        assert time.monotonic() < begun + 60, "the ranks did not start"
+        time.sleep(0.05)
+    pids = [msgspec.json.decode(rank.read_bytes())["pid"] for rank in ranks]
+    replaying.send_signal(signal.SIGINT)
+    _, told = replaying.communicate(timeout=60)
+    assert replaying.returncode == 130
+    assert "interrupted" in told and "Traceback" not in told
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert (case / "manifest.json").exists()
+
+
 def verdict(op: str, status: Status = Status.HUNG, culprits: tuple[int, ...] = (1,)) -> Verdict:
     return Verdict(
         status=status,
@@ -146,5 +256,6 @@ def test_verdicts_are_the_same_by_cause_culprits_and_operation() -> None:
     )
     other = verdict("all_reduce", culprits=(0,))
     assert compare_verdicts(original, other, also_open).outcome == "differs"
-    ended = verdict("all_reduce", Status.HEALTHY)
-    assert compare_verdicts(original, ended).outcome == "not reproduced"
+    for status in (Status.HEALTHY, Status.CORRUPT):
+        ended = verdict("all_reduce", status)
+        assert compare_verdicts(original, ended).outcome == "not reproduced"

@@ -1,0 +1,71 @@
+"""``hanglab minimise``: the smallest script that hangs as a recorded job did."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hanglab.harness.cli.run import RUNS, stopping
+
+if TYPE_CHECKING:
+    from hanglab.harness.minimisation.minimiser import Minimiser
+
+
+def minimise(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="CASE|DUMPS", help="A Case, or a folder of Flight Recorder dumps."),
+    ],
+    script: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="The script; the scenario is FILE_scenario.py."
+        ),
+    ] = Path("repro.py"),
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds that each run may take.")] = 120.0,
+) -> int:
+    """Cut a recorded hang down to the few ranks and calls that it takes.
+
+    Ranks, groups, operations and arguments are left out while cause and culprits stay: simulated
+    first, then confirmed by real runs on gloo. Writes a script for torchrun, and a scenario with
+    its expectation and control beside it.
+
+    Exits with 0 if both hang for the job's reason; 1 if the same ranks are to blame for another
+    cause, or the scenario could not be confirmed; 2 if the job is healthy or inconclusive or no
+    Program follows from it; 3 if its calls do not hang for the same reason.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from hanglab.analyzer.replayable import read_replayable
+    from hanglab.harness.errors import MissingExtra
+    from hanglab.harness.jobs.run_folder import RunFolder
+    from hanglab.harness.minimisation.minimiser import Minimiser
+    from hanglab.harness.minimisation.output_files import OutputFiles
+    from hanglab.harness.system import capabilities
+
+    torch = capabilities.capability("torch")
+    if not torch.available:
+        raise MissingExtra("`hanglab minimise` needs torch, which is not installed.", torch.remedy)
+    files = OutputFiles(script)
+    job = read_replayable(source)
+    with stopping() as stopped:
+        minimiser = Minimiser(
+            job, files, lambda: RunFolder.create(RUNS.absolute()), stopped.event, deadline
+        )
+        code = minimiser.run()
+    _tell(minimiser)
+    if stopped.signal is not None:
+        kept = f"{files.script} is the smallest that was confirmed" if minimiser.found else ""
+        typer.echo(f"hanglab: interrupted; {kept or 'nothing had been confirmed yet'}", err=True)
+        return 128 + stopped.signal
+    return code
+
+
+def _tell(minimiser: Minimiser) -> None:
+    from hanglab.harness.report.panel import make_console
+
+    console = make_console()
+    for sentence in minimiser.sentences():
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)

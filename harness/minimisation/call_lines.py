@@ -1,0 +1,176 @@
+"""The functions that make a program's calls: one for each line of the job that made some."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hanglab.analyzer.program.program import Action, Program
+from hanglab.analyzer.replayable import DTYPES
+
+#: Name of the default group in a dump, and what torch describes it as.
+_DEFAULT = ("0", "default_pg")
+_UNIFORM = {
+    "all_reduce": "dist.all_reduce({tensor}{reduction}{group}{async_op})",
+    "broadcast": "dist.broadcast({tensor}, src={root}{group}{async_op})",
+    "reduce": "dist.reduce({tensor}, dst={root}{reduction}{group}{async_op})",
+    "all_gather": "dist.all_gather({tensors}, {tensor}{group}{async_op})",
+    "reduce_scatter": "dist.reduce_scatter_tensor({tensor}, {whole}{reduction}{group}{async_op})",
+    "gather": "dist.gather({tensor}, {at_root}, dst={root}{group}{async_op})",
+    "scatter": "dist.scatter({tensor}, {at_root}, src={root}{group}{async_op})",
+    "all_to_all": "dist.all_to_all_single({whole}, {whole}{group}{async_op})",
+    "barrier": "dist.barrier({group}{async_op})",
+    "send": "dist.send({tensor}, {peer}{group})",
+    "recv": "dist.recv({tensor}{source}{group})",
+}
+_UNEVEN = (
+    "dist.all_to_all_single(torch.zeros(sum({receives})), torch.zeros(sum({sends})), "
+    "{receives}, {sends}{group}{async_op})"
+)
+#: What has no call of its own is one for every member all the same.
+_OTHER = "all_reduce"
+_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
+_REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter"})
+
+
+@dataclass
+class CallFunctions:
+    """``lines`` define the groups and the functions; :meth:`row` says which call a rank makes."""
+
+    lines: list[str] = field(default_factory=list)
+    #: By line of the job: name of the function, and what its calls differ in.
+    functions: dict[tuple[int, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    groups: list[str] = field(default_factory=list)
+    pending: bool = False
+
+    def row(self, program: Program, rank: int) -> list[str]:
+        """Entries of the table of calls, one for each call of the rank."""
+        found = []
+        for action in program.actions[rank]:
+            name, differing = self.functions[_key(action)]
+            values = _arguments(program, action, self.groups)
+            found.append(entry(name, *(values[what] for what in differing)))
+        return found
+
+
+def entry(*words: str) -> str:
+    """A tuple of these words, as Python writes it."""
+    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+
+
+def call_functions(programs: Iterable[Program]) -> CallFunctions:
+    """Functions for all calls of programs that have the same groups."""
+    every = list(programs)
+    groups = every[0].groups
+    found = CallFunctions()
+    everybody = tuple(range(every[0].world_size))
+    for number, group in enumerate(groups, start=1):
+        name, description = group.name, group.description
+        if group.members == everybody and (name == _DEFAULT[0] or description == _DEFAULT[1]):
+            found.groups.append("")
+            continue
+        told = f", group_desc={json.dumps(description or name)}"
+        found.groups.append(f"group_{number}")
+        found.lines.append(f"group_{number} = dist.new_group({list(group.members)}{told})")
+    used: dict[tuple[int, str], list[tuple[Action, dict[str, str]]]] = {}
+    for program in every:
+        for action in (action for mine in program.actions for action in mine):
+            values = _arguments(program, action, found.groups)
+            used.setdefault(_key(action), []).append((action, values))
+    for number, (key, uses) in enumerate(sorted(used.items(), key=_as_called), start=1):
+        _define(found, number, key, uses, every[0])
+    if found.pending:
+        found.lines.insert(0, "pending = []")
+    return found
+
+
+def _as_called(item: tuple[tuple[int, str], object]) -> tuple[int, int, str]:
+    (site, op), _ = item
+    # Calls that no line of the job made come last.
+    return int(site < 0), abs(site), op
+
+
+def _define(
+    found: CallFunctions,
+    number: int,
+    key: tuple[int, str],
+    uses: list[tuple[Action, dict[str, str]]],
+    program: Program,
+) -> None:
+    """Add a function whose parameters are what its calls differ in."""
+    values: dict[str, set[str]] = {}
+    for _, use in uses:
+        for what, value in use.items():
+            values.setdefault(what, set()).add(value)
+    differing = tuple(what for what, known in values.items() if len(known) > 1)
+    name = f"{key[1]}_{number}"
+    found.functions[key] = name, differing
+    shown = {what: what if what in differing else next(iter(k)) for what, k in values.items()}
+    members = {len(program.groups[action.group].members) for action, _ in uses}
+    found.lines += ["", "", f"def {name}({', '.join(differing)}):"]
+    text = _call(key[1], shown, members.pop() if len(members) == 1 else None)
+    if shown["wait"] == "True":
+        found.lines.append(f"    {text}")
+        return
+    found.pending = True
+    blocking, posted = text, _call(key[1], shown, None, posted=True)
+    if shown["wait"] == "False":
+        found.lines.append(f"    pending.append({posted})")
+        return
+    found.lines += ["    if wait:", f"        {blocking}", "    else:"]
+    found.lines.append(f"        pending.append({posted})")
+
+
+def _key(action: Action) -> tuple[int, str]:
+    op = action.op if action.op in _UNIFORM else _OTHER
+    return action.site, op
+
+
+def _arguments(program: Program, action: Action, names: list[str]) -> dict[str, str]:
+    """Arguments of a call, as Python writes them."""
+    group = program.groups[action.group]
+    op = _key(action)[1]
+    found = {"group": names[action.group] or "None", "wait": str(not action.overlap)}
+    if op != "barrier":
+        found["size"] = str(max(action.numel, 0))
+        found["dtype"] = f"torch.{DTYPES.get(action.dtype, 'uint8')}"
+    if op in _ROOTED:
+        found["root"] = str(group.members[action.root or 0])
+    if op in _REDUCING:
+        found["reduction"] = f"dist.ReduceOp.{(action.reduction or 'sum').upper()}"
+    if action.p2p:
+        found["peer"] = "None" if action.peer is None else str(group.members[action.peer])
+    if action.splits is not None:
+        found["sends"], found["receives"] = (str(list(amounts)) for amounts in action.splits)
+    return found
+
+
+def _call(op: str, shown: dict[str, str], members: int | None, *, posted: bool = False) -> str:
+    group = "" if shown["group"] == "None" else f", group={shown['group']}"
+    size, dtype = shown.get("size", "0"), shown.get("dtype", "torch.float32")
+    told = "" if dtype == "torch.float32" else f", dtype={dtype}"
+    count = str(members) if members is not None else f"dist.get_world_size({shown['group']})"
+    whole = str(members * int(size)) if members and size.isdigit() else f"{count} * {size}"
+    tensor = f"torch.zeros({size}{told})"
+    tensors = f"[{tensor} for _ in range({count})]"
+    reduction = shown.get("reduction", "dist.ReduceOp.SUM")
+    peer = shown.get("peer", "None")
+    form = _UNEVEN if "sends" in shown else _UNIFORM[op]
+    if posted:
+        form = form.replace("dist.send(", "dist.isend(").replace("dist.recv(", "dist.irecv(")
+    text = form.format(
+        tensor=tensor,
+        tensors=tensors,
+        whole=f"torch.zeros({whole}{told})",
+        root=shown.get("root"),
+        at_root=f"{tensors} if rank == {shown.get('root')} else None",
+        peer=peer,
+        source="" if peer == "None" else f", {peer}",
+        reduction="" if reduction == "dist.ReduceOp.SUM" else f", op={reduction}",
+        sends=shown.get("sends"),
+        receives=shown.get("receives"),
+        group=group,
+        async_op=", async_op=True" if posted else "",
+    )
+    return text.replace("(, ", "(")

@@ -1,0 +1,163 @@
+"""Real runs of cut-down hangs, and what they confirm."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+
+from hanglab.analyzer.program.reduced_program import ReducedProgram
+from hanglab.analyzer.simulated_verdict import Blame
+from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.harness.errors import HanglabError
+from hanglab.harness.jobs import suite
+from hanglab.harness.jobs.outcome import Outcome
+from hanglab.harness.jobs.run import Result
+from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.launchers.selection import Launchers
+from hanglab.harness.minimisation.artefacts import Reproduction, script_text
+from hanglab.harness.minimisation.endings import endings_of
+from hanglab.harness.scenarios import discovery
+from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, Scenario
+
+#: Seconds without movement, try after try.
+WINDOWS_S = (DEFAULT_HANG_AFTER_S, 3.0, 6.0)
+
+
+class MinimisationStopped(Exception):
+    """Somebody asked to stop."""
+
+
+class RunFailed(HanglabError):
+    """A real run came to no verdict, for a reason that is not in the job."""
+
+    advice = "`hanglab doctor` shows what this machine can run; the runs lie below runs/."
+
+
+class VerdictAgreement(IntEnum):
+    """Degrees to which a real run has the job's verdict."""
+
+    NONE = 0
+    #: The same ranks are to blame, for another cause.
+    CULPRITS = 1
+    EXACT = 2
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    agreement: VerdictAgreement
+    reproduction: Reproduction
+    script: str
+    verdict: Verdict
+
+
+class Confirmer:
+    """Runs scripts and scenarios in a folder of their own.
+
+    Raises MinimisationStopped once ``stop`` is set, and RunFailed.
+    """
+
+    def __init__(
+        self,
+        blame: Blame,
+        ended: Collection[int],
+        template: Reproduction,
+        folder: RunFolder,
+        launchers: Launchers,
+        stop: threading.Event,
+        listener: suite.Listener,
+        deadline_s: float,
+    ) -> None:
+        self._blame = blame
+        self._ended = ended
+        self._template = template
+        self._folder = folder
+        self._launchers = launchers
+        self._stop = stop
+        self._listener = listener
+        self._deadline_s = deadline_s
+        #: Real runs so far.
+        self.runs = 0
+
+    def confirm(self, reduced: ReducedProgram, enough: VerdictAgreement) -> Confirmed | None:
+        """The best of a few real runs; None where none agrees.
+
+        A run that does not agree as much as is ``enough`` is made again with a longer window, and
+        once more where it told nothing.
+        """
+        endings = list(endings_of(reduced, self._blame.cause, self._blame.culprits, self._ended))
+        best: Confirmed | None = None
+        for attempt, window in enumerate(WINDOWS_S):
+            silent = False
+            for ending in endings:
+                found = self._try(replace(self._template, reduced=reduced, endings=ending), window)
+                silent = silent or found is None
+                if found is not None and (best is None or found.agreement > best.agreement):
+                    best = found
+                if best is not None and best.agreement is VerdictAgreement.EXACT:
+                    return best
+            if (best is not None and best.agreement >= enough) or (attempt and not silent):
+                break
+        return None if best is None or best.agreement is VerdictAgreement.NONE else best
+
+    def _try(self, reproduction: Reproduction, window: float) -> Confirmed | None:
+        """Runs a script; None where it did not hang, or told nothing."""
+        self.runs += 1
+        path = self._folder.path / f"step_{self.runs}.py"
+        script = script_text(reproduction, path.name)
+        path.write_text(script)
+        options = suite.Options(
+            world_size=reproduction.ranks,
+            control=False,
+            hang_after_s=window,
+            deadline_s=self._deadline_s,
+        )
+        (result,) = self._run(suite.script_scenario(path, options), options)
+        verdict, ranks = result.verdict, reproduction.reduced.ranks
+        if verdict is None:
+            raise RunFailed(f"A run of {path} came to nothing: {result.judgement.reason}.")
+        if verdict.status in (Status.HEALTHY, Status.INCONCLUSIVE):
+            return None  # it may have been slow
+        agreement = VerdictAgreement.NONE
+        if self._blame.names(verdict, ranks):
+            exact = self._blame.fits(verdict, ranks)
+            agreement = VerdictAgreement.EXACT if exact else VerdictAgreement.CULPRITS
+        told = replace(
+            reproduction,
+            status=verdict.status,
+            caveat="" if agreement is VerdictAgreement.EXACT else self._caveat(verdict),
+            hang_after_s=window,
+        )
+        return Confirmed(agreement, told, script, verdict)
+
+    def _caveat(self, verdict: Verdict) -> str:
+        cause = verdict.cause.value if verdict.cause else "none"
+        return (
+            f"Run for real on gloo, the calls come to {cause} instead of "
+            f"{self._blame.cause.value}: what else the job did is no call, and is not here."
+        )
+
+    def scenario_passes(self, path: Path, control: bool) -> bool:
+        """True if the scenario of that file gets its verdict, and its control is healthy."""
+        for window in WINDOWS_S:
+            options = suite.Options(
+                control=control, hang_after_s=window, deadline_s=self._deadline_s
+            )
+            found = discovery.select([str(path)])
+            if found.broken or not found.scenarios:
+                return False
+            results = self._run(found.scenarios[0], options)
+            if all(result.outcome is Outcome.PASS for result in results):
+                return True
+        return False
+
+    def _run(self, scenario: Scenario, options: suite.Options) -> Sequence[Result]:
+        requests = suite.requests_of(scenario, options)
+        results = suite.run_all(
+            requests, self._folder, self._launchers, 1, self._stop, self._listener
+        )
+        if self._stop.is_set() or len(results) < len(requests):
+            raise MinimisationStopped
+        return results

@@ -1,0 +1,100 @@
+"""The search for the smallest hang of a job: simulated first, each step confirmed by a real run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hanglab.analyzer.program.minimisation import PHASES, ROUNDS, Phase
+from hanglab.analyzer.program.reduced_program import ReducedProgram
+from hanglab.analyzer.simulated_verdict import Likeness
+from hanglab.harness.errors import HanglabError
+from hanglab.harness.minimisation.confirmation import Confirmed, Confirmer, VerdictAgreement
+
+#: Real runs after which what has been confirmed is good enough.
+_MOST_RUNS = 40
+
+
+class HangLost(HanglabError):
+    """Calls of a job that do not hang for the same reason when they are run."""
+
+    advice = "`hanglab replay` runs all of its calls and compares; what is no call is not in them."
+    exit_code = 3
+
+
+class Search:
+    """``confirmed`` is the smallest that a real run has confirmed, also where it was stopped."""
+
+    def __init__(
+        self, likeness: Likeness, confirmer: Confirmer, tell: Callable[[str, ReducedProgram], None]
+    ) -> None:
+        """``tell`` hears of each program that is tried, and in which phase; it may raise."""
+        self._likeness = likeness
+        self._confirmer = confirmer
+        self._tell = tell
+        self._refused: set[ReducedProgram] = set()
+        # Where a simulation has another cause, real runs are likely to as well.
+        self._enough = VerdictAgreement.EXACT if likeness.cause else VerdictAgreement.CULPRITS
+        self.confirmed: Confirmed | None = None
+
+    def run(self, begin: ReducedProgram) -> Confirmed:
+        """Raises HangLost where not even ``begin`` can be confirmed."""
+        current = begin
+        for _ in range(ROUNDS):
+            before = current
+            for name, phase in PHASES:
+                current = self._shrink(current, name, phase)
+            if current == before or self._confirmer.runs >= _MOST_RUNS:
+                break
+        if self.confirmed is None:
+            self._confirm_all([begin])
+        assert self.confirmed is not None
+        return self.confirmed
+
+    def _shrink(self, current: ReducedProgram, name: str, phase: Phase) -> ReducedProgram:
+        """The program that a phase leaves, as far as a real run confirms it."""
+        accepted: list[ReducedProgram] = [] if self.confirmed else [current]
+
+        def holds(reduced: ReducedProgram) -> bool:
+            self._tell(name, reduced)
+            if reduced in self._refused or not self._likeness.holds(reduced):
+                return False
+            accepted.append(reduced)
+            return True
+
+        smaller = phase(current, holds, self._likeness.blame.culprits)
+        if smaller == current:
+            return current
+        # Each that was accepted is made of the one before.
+        return self._confirm_all(list(dict.fromkeys([*accepted, smaller]))) or current
+
+    def _confirm_all(self, steps: list[ReducedProgram]) -> ReducedProgram | None:
+        """The furthest of ``steps`` that a real run confirms; None if none does.
+
+        Raises HangLost if none does and nothing had been confirmed before.
+        """
+        low, high = 0, len(steps)
+        place = high - 1
+        found: ReducedProgram | None = None
+        partly: Confirmed | None = None
+        while low < high:
+            confirmed = self._confirmer.confirm(steps[place], self._enough)
+            if confirmed is not None and confirmed.agreement >= self._enough:
+                self.confirmed, found = confirmed, steps[place]
+                low = place + 1
+            else:
+                partly = partly or confirmed
+                self._refused.add(steps[place])
+                high = place
+            if self._confirmer.runs >= _MOST_RUNS:
+                break
+            place = (low + high) // 2
+        if found is not None or self.confirmed is not None:
+            return found
+        if partly is None:
+            raise HangLost(
+                "The calls of this job do not hang for the same reason when they are run."
+            )
+        # The same ranks are to blame in whatever was tried, for another cause.
+        self._enough, self.confirmed = VerdictAgreement.CULPRITS, partly
+        self._refused.clear()
+        return partly.reproduction.reduced

@@ -1,0 +1,146 @@
+"""The texts of scripts and scenarios: torch takes every call, whatever its arguments."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from installed import needs_torch
+
+from hanglab.analyzer.program import Action, Program, ProgramGroup
+from hanglab.analyzer.program.generation import random_program
+from hanglab.analyzer.program.program import COLLECTIVES, ROOTED
+from hanglab.analyzer.program.reduced_program import whole
+from hanglab.analyzer.verdict import Cause, CollectiveRef, Location, Status, Verdict
+from hanglab.harness.minimisation.artefacts import Reproduction, scenario_text, script_text
+from hanglab.harness.minimisation.endings import RankEnding, endings_of
+from hanglab.harness.scenarios.discovery import select
+
+
+def reproduction(
+    program: Program, *endings: RankEnding, sound: Program | None = None
+) -> Reproduction:
+    return Reproduction(
+        reduced=whole(program),
+        endings=endings or (RankEnding.ITSELF,) * program.world_size,
+        whole_ranks=9,
+        whole_operations=1234,
+        cause=Cause.MISSING_RANK,
+        blamed=frozenset({1}),
+        sound=sound,
+    )
+
+
+def everything() -> Program:
+    """Two ranks that make every call in every way, and end."""
+    groups = (ProgramGroup("0", (0, 1), "default_pg"), ProgramGroup("1", (1, 0), 'a "pair"'))
+    collectives = [
+        Action(
+            op,
+            group,
+            site=number,
+            numel=numel,
+            dtype=dtype,
+            root=root if op in ROOTED else None,
+            overlap=overlap,
+            reduction="max" if numel == 3 else "",
+        )
+        for number, op in enumerate(COLLECTIVES, start=1)
+        for group, numel, dtype, root, overlap in (
+            (0, 2, "Float", 0, False),
+            (1, 3, "Long", 1, True),
+        )
+    ]
+    uneven = [
+        Action("all_to_all", 0, site=20, numel=2, splits=splits)
+        for splits in (((1, 3), (1, 2)), ((2, 1), (3, 1)))
+    ]
+    sends = [Action("send", 0, site=21, peer=1), Action("send", 0, site=22, peer=1, overlap=True)]
+    takes = [Action("recv", 0, site=23, peer=0), Action("recv", 0, site=24, peer=None)]
+    return Program(groups, ((*collectives, uneven[0], *sends), (*collectives, uneven[1], *takes)))
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_torch_takes_every_call(tmp_path: Path) -> None:
+    script = tmp_path / "every.py"
+    script.write_text(script_text(reproduction(everything()), script.name))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    ended = subprocess.run(
+        [*torchrun, str(script)], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_line_of_the_job_that_calls_has_one_of_its_own(seed: int) -> None:
+    program = random_program(Random(seed), world=4, length=6, repeats=2)
+    text = script_text(reproduction(program), "repro.py")
+    functions = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef)]
+    lines = {(action.site, action.op) for mine in program.actions for action in mine}
+    assert len(functions) == len(lines)
+    (table,) = [
+        one.value
+        for one in ast.parse(text).body
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "CALLS"
+    ]
+    assert isinstance(table, ast.List)
+    rows = [row.elts for row in table.elts if isinstance(row, ast.List)]
+    assert [len(row) for row in rows] == [len(mine) for mine in program.actions]
+
+
+def test_texts_of_dumps_end_no_string() -> None:
+    text = script_text(reproduction(everything()), "repro.py")
+    assert 'group_desc="a \\"pair\\""' in text
+    compile(text, "repro.py", "exec")
+
+
+def test_a_scenario_is_found_with_its_marks_and_expectation(tmp_path: Path) -> None:
+    call = Action("all_reduce", 0, site=3)
+    groups = (ProgramGroup("0", (0, 1), "default_pg"),)
+    hung, sound = Program(groups, ((call,), ())), Program(groups, ((call,), (call,)))
+    told = reproduction(hung, RankEnding.ITSELF, RankEnding.BEHIND_LOOP, sound=sound)
+    script = script_text(told, "repro.py")
+    line = script.splitlines().index("        time.sleep(1)") + 1
+    verdict = Verdict(
+        status=Status.HUNG,
+        cause=Cause.UNEVEN_INPUTS,
+        culprits=[1],
+        collective=CollectiveRef("default_pg", "0", [0, 1], 1, "all_reduce"),
+        location=Location("repro.py", line, "stand_still", 1),
+    )
+    path = tmp_path / "repro_scenario.py"
+    path.write_text(scenario_text(told, "repro", verdict, script))
+    (found,) = select([str(path)]).scenarios
+    assert found.name == "repro" and found.world_size == 2 and found.world_sizes == (2,)
+    assert found.expect is not None and found.expect.culprits == {1}
+    (seen,) = found.seen_lines
+    assert path.read_text().splitlines()[seen - 1].strip() == "time.sleep(1)  # SEEN"
+    assert len(found.fault_lines) == 1
+    without = scenario_text(reproduction(hung, RankEnding.ITSELF), "repro", verdict, script)
+    assert "No control" in without and "job.faulty" not in without
+
+
+def test_ends_follow_from_the_cause() -> None:
+    call = Action("all_reduce", 0, site=3)
+    groups = (ProgramGroup("0", (0, 1, 2), "default_pg"),)
+    reduced = whole(Program(groups, ((call,), (), ())))
+
+    def endings(cause: Cause, ended: set[int]) -> list[tuple[RankEnding, ...]]:
+        return list(endings_of(reduced, cause, {1}, ended))
+
+    still = RankEnding.STANDS_STILL
+    assert endings(Cause.MISSING_RANK, set()) == [(RankEnding.ITSELF, still, still)]
+    # Who came to its end by itself does so again.
+    assert endings(Cause.SIZE_MISMATCH, {2}) == [(RankEnding.ITSELF, still, RankEnding.ITSELF)]
+    assert endings(Cause.UNEVEN_INPUTS, set())[0] == (
+        RankEnding.ITSELF,
+        RankEnding.BEHIND_LOOP,
+        still,
+    )
+    assert endings(Cause.EXCEPTION, {1}) == [(RankEnding.ITSELF, RankEnding.RAISES, still)]
