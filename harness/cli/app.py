@@ -14,6 +14,7 @@ from hanglab.harness.cli.clean import clean
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.listing import list_scenarios
+from hanglab.harness.cli.mutate import mutate
 from hanglab.harness.cli.pack import pack
 from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
@@ -57,6 +58,7 @@ app.command()(entries)
 app.command()(stragglers)
 app.command()(simulate)
 app.command()(replay)
+app.command()(mutate)
 app.command()(profile)
 app.command()(agent)
 app.command()(clean)

@@ -1,0 +1,110 @@
+"""What a mutant's job did, as its ranks and the harness saw it; the analyzer has no part in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hanglab.harness.jobs.run_folder import JobFolder
+
+#: Errors of communication are what victims raise; of others the rank itself is the root.
+_OF_COMMUNICATION = re.compile(
+    r"gloo|nccl|connection|connect|timed? ?out|socket|peer|store|broken pipe|reset", re.IGNORECASE
+)
+_DIST_ERRORS = frozenset(
+    {"DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "DistQueueEmptyError"}
+)
+_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in ')
+
+
+class End(str, Enum):
+    """How a job ended."""
+
+    HANGS = "hangs"
+    FAILS = "fails"
+    WELL = "ends well"
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception that came to the top of a rank that the fault had struck."""
+
+    rank: int
+    kind: str
+    line: int
+    #: Raised for what the rank itself did, and not since a peer had gone.
+    own: bool
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Facts of one job."""
+
+    end: End
+    #: Ranks on which the fault struck.
+    struck: list[int]
+    raised: list[Raised]
+    #: The script's line at which each struck rank was seen last.
+    standing: dict[int, int]
+    #: True where the ranks printed what those of the original did.
+    same_output: bool = False
+
+
+def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None) -> Observation:
+    """Reads what the ranks of a mutant's job left in ``truth``, and how they ended."""
+    struck: list[int] = []
+    raised: list[Raised] = []
+    standing: dict[int, int] = {}
+    for events in sorted(truth.glob(f"{script.stem}.*.jsonl")):
+        rank = int(events.name.split(".")[-2])
+        for line in events.read_text().splitlines():
+            event: dict[str, Any] = msgspec.json.decode(line)
+            kind = event.get("raised")
+            if kind is None:
+                struck.append(rank)
+                continue
+            foreign = kind in _DIST_ERRORS or (
+                _OF_COMMUNICATION.search(str(event.get("text", ""))) is not None
+                and kind in ("RuntimeError", "OSError", "ConnectionError", "TimeoutError")
+            )
+            raised.append(Raised(rank, kind, event["line"], own=not foreign))
+        seen = last_line(truth / f"{script.stem}.{rank}.stacks", script)
+        if seen is not None:
+            standing[rank] = seen
+    same = control is not None and _output(job) == _output(control)
+    return Observation(_end(job), sorted(set(struck)), raised, standing, same)
+
+
+def last_line(stacks: Path, script: Path) -> int | None:
+    """The script's innermost line in the last whole dump of faulthandler's, in the main thread."""
+    try:
+        text = stacks.read_text(errors="replace")
+    except OSError:
+        return None
+    dumps = [part for part in text.split("Timeout (")[1:] if part.endswith("\n")]
+    if not dumps:
+        return None
+    # The main thread is the last one that faulthandler writes.
+    for thread in reversed(re.split(r"^(?:Current t|T)hread ", dumps[-1], flags=re.MULTILINE)):
+        for frame in map(_FRAME.match, thread.splitlines()):
+            if frame is not None and Path(frame["file"]).name == script.name:
+                return int(frame["line"])
+    return None
+
+
+def _end(job: JobFolder) -> End:
+    told = msgspec.json.decode(job.truth.read_bytes())
+    exits: Iterable[dict[str, Any]] = told["exits"]
+    if any(gone["code"] not in (0, None) or gone["signal"] for gone in exits):
+        return End.FAILS
+    return End.HANGS if len(list(exits)) < told["world_size"] else End.WELL
+
+
+def _output(job: JobFolder) -> list[str]:
+    return [path.read_text(errors="replace") for path in sorted(job.log.glob("rank*.out"))]

@@ -1,0 +1,78 @@
+"""One rank computes for longer than its peers: throughout, by a factor, or now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from hanglab.analyzer.verdict import Cause
+from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.rewriting import POINT, followed, preceded, strikes
+from hanglab.harness.mutation.source import Statement
+from hanglab.harness.mutation.truth import Effect, truth
+
+#: Below so many seconds of a statement in all, nobody could see its rank being slow.
+_LEAST_SECONDS = 0.05
+_STALL_S, _STALLED_EVERY = 0.15, 5
+
+
+def _sections(target: Target) -> list[Statement]:
+    """Statements of the steps without communication, those that take the longest first."""
+    profile = target.profile
+
+    def seconds(statement: Statement) -> float:
+        rank = profile.ranks_at(statement.line)[0]
+        return profile.at(statement.line, rank).seconds
+
+    quiet = [one for one in target.busiest if not profile.leads_to_communication(one.line)]
+    long = [one for one in quiet if seconds(one) >= _LEAST_SECONDS]
+    return sorted(long, key=seconds, reverse=True)
+
+
+def _mutate_slow(target: Target, share: float, salt: int) -> Iterator[Mutation]:
+    for statement in _sections(target):
+        rank = target.profile.pick_rank(statement.line, salt, least=3)
+        if rank is None:
+            continue
+        # Spent in a generator on the same line, so that samples of stacks see it there.
+        waste = (
+            f"{strikes(rank, 1, every=1)} and any(t > end for end in "
+            f"[{POINT}.end_of_slowness(began, {share})] for t in iter({POINT}.now, None))"
+        )
+        timed = preceded(statement, f"began = {POINT}.now()")
+        yield Mutation(
+            statement,
+            {statement.node: timed.with_changes(body=[*timed.body, *followed(statement, waste).body[-1:]])},
+            rank,
+            truth([Cause.SLOW_COMPUTE], [rank], effect=Effect.SLOWS),
+            f"rank {rank} takes {1 + share:g} times as long for line {statement.line}",
+        )
+
+
+def mutate_stalls(target: Target) -> Iterator[Mutation]:
+    for statement in target.busiest:
+        rank = target.profile.pick_rank(statement.line, salt=1, least=4 * _STALLED_EVERY)
+        if rank is None:
+            continue
+        stall = f"{strikes(rank, 3, every=_STALLED_EVERY)} and {POINT}.sleep({_STALL_S})"
+        yield Mutation(
+            statement,
+            {statement.node: preceded(statement, stall)},
+            rank,
+            truth([Cause.SLOW_COMPUTE], [rank], effect=Effect.SLOWS),
+            f"rank {rank} stalls for {1000 * _STALL_S:g} ms at line {statement.line}, "
+            f"each {_STALLED_EVERY}th time",
+        )
+
+
+OPERATORS = [
+    *(
+        Operator(
+            f"slow_section_{1 + share:g}",
+            f"a section that takes {1 + share:g} times as long on one rank",
+            partial(_mutate_slow, share=share, salt=salt),
+        )
+        for salt, share in enumerate((0.2, 0.5, 2.0))
+    ),
+    Operator("intermittent_stall", "a short stall of one rank now and then", mutate_stalls),
+]
