@@ -1,4 +1,4 @@
-"""An image classifier under DistributedDataParallel: epochs, validation, a checkpoint each epoch."""
+"""An image classifier under DistributedDataParallel: epochs with validation and checkpoints."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""A small language model sharded by FSDP2, with clipped gradients and checkpoints of full weights."""
+"""A small language model sharded by FSDP2, with clipped gradients and checkpoints."""
 
 import os
 import tempfile

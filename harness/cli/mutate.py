@@ -1,4 +1,4 @@
-"""``hanglab mutate``: a training script, broken on purpose in many ways, each of which must be found."""
+"""``hanglab mutate``: a training script broken on purpose, one mutant at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hanglab.harness.cli.run import RUNS, stopping
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
@@ -49,7 +49,9 @@ def mutate(
     jobs: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 2,
     hang_after: Annotated[
         float,
-        typer.Option(min=0.5, callback=finite, help="Seconds without movement that count as stuck."),
+        typer.Option(
+            min=0.5, callback=finite, help="Seconds without movement that count as stuck."
+        ),
     ] = 3.0,
     deadline: Annotated[
         float,
@@ -92,6 +94,7 @@ def mutate(
     if not torch.available:
         raise MissingExtra("`hanglab mutate` needs torch, which is not installed.", torch.remedy)
     try:
+        from hanglab.harness.mutation.communication import trainers_of
         from hanglab.harness.mutation.operator import all_operators, choose_operators
         from hanglab.harness.mutation.source import Script
     except ModuleNotFoundError as failure:
@@ -137,6 +140,7 @@ def mutate(
             launchers,
             stopped.event,
             tuple(context.obj or ()),
+            tuple(trainers_of(source)),
         )
         try:
             mutants, judgements = _run(run, source, chosen, limit, console)
@@ -166,7 +170,6 @@ def _run(
 
     from hanglab.harness.errors import UsageError
     from hanglab.harness.jobs.run import RunRequest
-    from hanglab.harness.mutation.judgement import Judgement
     from hanglab.harness.mutation.mutant import choose_mutations, write_mutants
     from hanglab.harness.mutation.operator import Target
     from hanglab.harness.report.progress import RunProgress
@@ -284,13 +287,13 @@ def _print_report(report: Report, folder: MutationFolder, misses: Sequence[Path]
     )
 
 
-def _print_operators(operators: object) -> None:
+def _print_operators(operators: Iterable[Operator]) -> None:
     from rich.table import Table
 
     from hanglab.harness.report.panel import make_console
 
     table = Table.grid(padding=(0, 2))
-    for operator in operators:  # type: ignore[attr-defined]
+    for operator in operators:
         table.add_row(operator.name, operator.description)
     make_console().print(table)
 

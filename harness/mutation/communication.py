@@ -43,6 +43,14 @@ TRAINER_CALLS: Final = frozenset(
     }
 )
 
+#: Trainers that take seconds to import, with what of them a script is sure to use.
+_TRAINERS: Final = {
+    "accelerate": "accelerate",
+    "lightning": "lightning",
+    "pytorch_lightning": "pytorch_lightning",
+    "transformers": "transformers.trainer",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Communication:
@@ -135,7 +143,7 @@ class _Calls(cst.CSTVisitor):
 def _imported(script: Script) -> tuple[set[str], dict[str, str]]:
     """Dotted names of torch.distributed in the script, and its functions by their local names."""
     modules, functions = {"torch.distributed"}, {}
-    for module, name, alias in _imports(script):
+    for module, name, alias in imports(script):
         if (module, name) == ("torch", "distributed"):
             modules.add(alias)
         elif module == "torch.distributed" and name is None:
@@ -145,7 +153,7 @@ def _imported(script: Script) -> tuple[set[str], dict[str, str]]:
     return modules, functions
 
 
-def _imports(script: Script) -> Iterator[tuple[str, str | None, str]]:
+def imports(script: Script) -> Iterator[tuple[str, str | None, str]]:
     """Module, name in it and local name of all imports."""
     for statement in script.statements:
         for small in statement.simple.body if statement.simple else ():
@@ -190,3 +198,9 @@ def is_communication_call(statement: Statement, found: list[Communication]) -> b
     if call is None:
         return False
     return called_name(call) in TRAINER_CALLS or any(one.node is call for one in found)
+
+
+def trainers_of(script: Script) -> list[str]:
+    """Modules of trainers that the script imports, and that may be imported before ranks fork."""
+    roots = {module.partition(".")[0] for module, _, _ in imports(script)}
+    return [module for root, module in sorted(_TRAINERS.items()) if root in roots]

@@ -78,7 +78,7 @@ def judge(
     place = verdict.location
     result.location = f"{Path(place.file).name}:{place.line}" if place else None
     result.detected = verdict.status not in _NOTHING_SAID
-    named = {rank for one in [verdict, *verdict.findings] for rank in one.culprits}
+    named = {*verdict.culprits, *(rank for one in verdict.findings for rank in one.culprits)}
     result.accused = sorted(named - truth.guilty) if result.detected else []
     if not observation.struck:
         result.fate = Fate.NOT_STRUCK
@@ -93,9 +93,7 @@ def judge(
     return result
 
 
-def _compare(
-    result: Judgement, mutant: Mutant, verdict: Verdict, observation: Observation
-) -> None:
+def _compare(result: Judgement, mutant: Mutant, verdict: Verdict, observation: Observation) -> None:
     truth = mutant.truth
     # What the fault made the culprit raise by itself is a right answer too.
     own = [one for one in observation.raised if one.own and one.rank in truth.guilty]
@@ -116,7 +114,7 @@ def _compare(
         {Cause.EXCEPTION} if own else set()
     )
     result.cause_right = result.detected and verdict.cause in (in_answer or causes)
-    if truth.has_line:
+    if truth.has_line and not set(truth.culprits) <= observation.gone:
         seen = set(observation.standing.values()) | {one.line for one in observation.raised}
         result.expected_lines = sorted({*result.expected_lines, *(line for line in seen if line)})
         place = verdict.location

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 from hanglab.harness.jobs.run_folder import ArtifactsError
@@ -68,12 +67,16 @@ def choose_mutations(
     target: Target, operators: Sequence[Operator], limit: int
 ) -> list[tuple[Operator, Mutation]]:
     """At most ``limit`` mutations: in turns one of each operator, spread over the script."""
-    by_operator = []
-    for operator in operators:
-        found = [one for one in operator.mutate(target) if _can_be_written(target.script, one)]
-        by_operator.append([(operator, one) for one in _spread(found)])
-    turns = zip_longest(*by_operator)
-    chosen = [one for turn in turns for one in turn if one is not None]
+    left = [(operator, _spread(list(operator.mutate(target)))) for operator in operators]
+    chosen: list[tuple[Operator, Mutation]] = []
+    while left and len(chosen) < limit:
+        turn, left = left, []
+        for operator, mutations in turn:
+            fitting = (one for one in mutations if _can_be_written(target.script, one))
+            mutation = next(fitting, None)
+            if mutation is not None:
+                chosen.append((operator, mutation))
+                left.append((operator, mutations))
     return chosen[:limit]
 
 

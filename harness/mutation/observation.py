@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -20,7 +19,6 @@ _OF_COMMUNICATION = re.compile(
 _DIST_ERRORS = frozenset(
     {"DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "DistQueueEmptyError"}
 )
-_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in ')
 
 
 class End(str, Enum):
@@ -52,6 +50,8 @@ class Observation:
     raised: list[Raised]
     #: The script's line at which each struck rank was seen last.
     standing: dict[int, int]
+    #: Ranks whose process had ended by itself, and well: they stand on no line.
+    gone: frozenset[int] = frozenset()
     #: True where the ranks printed what those of the original did.
     same_output: bool = False
 
@@ -74,36 +74,28 @@ def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None
                 and kind in ("RuntimeError", "OSError", "ConnectionError", "TimeoutError")
             )
             raised.append(Raised(rank, kind, event["line"], own=not foreign))
-        seen = last_line(truth / f"{script.stem}.{rank}.stacks", script)
-        if seen is not None:
+        seen = last_line(truth / f"{script.stem}.{rank}.line")
+        if seen:
             standing[rank] = seen
     same = control is not None and _output(job) == _output(control)
-    return Observation(_end(job), sorted(set(struck)), raised, standing, same)
-
-
-def last_line(stacks: Path, script: Path) -> int | None:
-    """The script's innermost line in the last whole dump of faulthandler's, in the main thread."""
-    try:
-        text = stacks.read_text(errors="replace")
-    except OSError:
-        return None
-    dumps = [part for part in text.split("Timeout (")[1:] if part.endswith("\n")]
-    if not dumps:
-        return None
-    # The main thread is the last one that faulthandler writes.
-    for thread in reversed(re.split(r"^(?:Current t|T)hread ", dumps[-1], flags=re.MULTILINE)):
-        for frame in map(_FRAME.match, thread.splitlines()):
-            if frame is not None and Path(frame["file"]).name == script.name:
-                return int(frame["line"])
-    return None
-
-
-def _end(job: JobFolder) -> End:
     told = msgspec.json.decode(job.truth.read_bytes())
-    exits: Iterable[dict[str, Any]] = told["exits"]
+    gone = frozenset(one["rank"] for one in told["exits"] if one["code"] == 0)
+    return Observation(_end(told), sorted(set(struck)), raised, standing, gone, same)
+
+
+def last_line(kept: Path) -> int:
+    """The script's line that a rank was last at, as the rank itself kept it; 0 if it has not."""
+    try:
+        return int.from_bytes(kept.read_bytes()[:4], "little")
+    except OSError:
+        return 0
+
+
+def _end(told: dict[str, Any]) -> End:
+    exits: list[dict[str, Any]] = told["exits"]
     if any(gone["code"] not in (0, None) or gone["signal"] for gone in exits):
         return End.FAILS
-    return End.HANGS if len(list(exits)) < told["world_size"] else End.WELL
+    return End.HANGS if len(exits) < told["world_size"] else End.WELL
 
 
 def _output(job: JobFolder) -> list[str]:

@@ -12,10 +12,11 @@ from hanglab.harness.mutation.source import Statement
 POINT = "mutation_point"
 
 
-def strikes(rank: int, execution: int, every: int = 0) -> str:
+def strikes(rank: int, execution: int, every: int = 0, *, follow: bool = True) -> str:
     """Source of the condition under which a fault strikes."""
     often = f", every={every}" if every else ""
-    return f"{POINT}.strikes({rank}, {execution}{often})"
+    unfollowed = "" if follow else ", follow=False"
+    return f"{POINT}.strikes({rank}, {execution}{often}{unfollowed})"
 
 
 def expression(source: str) -> cst.BaseExpression:
@@ -28,9 +29,7 @@ def only_if(statement: Statement, condition: str) -> cst.If:
     assert line is not None
     return cst.If(
         test=expression(condition),
-        body=cst.SimpleStatementSuite(
-            body=line.body, trailing_whitespace=line.trailing_whitespace
-        ),
+        body=cst.SimpleStatementSuite(body=line.body, trailing_whitespace=line.trailing_whitespace),
         leading_lines=line.leading_lines,
     )
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from hanglab.analyzer.verdict import Status
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs import suite
-from hanglab.harness.jobs.outcome import Outcome, describe
 from hanglab.harness.jobs.outcome import Judgement as JobJudgement
+from hanglab.harness.jobs.outcome import Outcome, describe
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.run_folder import ArtifactsError, JobFolder, RunFolder
+from hanglab.harness.launchers.environment import WARM_IMPORTS
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.mutation.judgement import Fate, Judgement, judge
 from hanglab.harness.mutation.mutant import Mutant, support_file
@@ -83,6 +84,8 @@ class MutationRun:
     launchers: Launchers
     stop: threading.Event
     arguments: tuple[str, ...] = ()
+    #: Modules that the ranks of all jobs need not import themselves.
+    warm_imports: tuple[str, ...] = ()
     control: JobFolder | None = field(default=None, init=False)
     control_seconds: float = field(default=0.0, init=False)
 
@@ -172,7 +175,10 @@ class MutationRun:
         return suite.requests_of(scenario, options)[0]
 
     def _run(self, requests: Sequence[RunRequest], listener: suite.Listener) -> list[Result]:
-        with _variable(TRUTH_VARIABLE, str(self.folder.truth)):
+        with (
+            _variable(TRUTH_VARIABLE, str(self.folder.truth)),
+            _variable(WARM_IMPORTS, ",".join(self.warm_imports)),
+        ):
             return suite.run_all(
                 requests,
                 self.folder.jobs,

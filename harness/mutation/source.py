@@ -8,6 +8,7 @@ import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
@@ -53,7 +54,9 @@ class Statement:
         if self.simple is None or len(self.simple.body) != 1:
             return None
         only = self.simple.body[0]
-        return only.value if isinstance(only, cst.Expr) and isinstance(only.value, cst.Call) else None
+        return (
+            only.value if isinstance(only, cst.Expr) and isinstance(only.value, cst.Call) else None
+        )
 
 
 class Script:
@@ -105,13 +108,13 @@ class Script:
                     yield from self._walk(suite.body, within, around, deeper)
 
     def _first_line(self, node: cst.CSTNode) -> int:
-        line: int = self._positions[node].start.line  # type: ignore[union-attr]
+        line: int = self._positions[node].start.line
         if isinstance(node, cst.FunctionDef | cst.ClassDef) and node.decorators:
-            line = self._positions[node.name].start.line  # type: ignore[union-attr]
+            line = self._positions[node.name].start.line
         return line
 
     def last_line(self, node: cst.CSTNode) -> int:
-        line: int = self._positions[node].end.line  # type: ignore[union-attr]
+        line: int = self._positions[node].end.line
         return line
 
     def code(self, node: cst.CSTNode) -> str:
@@ -162,7 +165,7 @@ class Script:
         prelude = cst.parse_statement(_PRELUDE)
         assert isinstance(prelude, cst.SimpleStatementLine)
         host = self._host.with_changes(body=[*self._host.body, *prelude.body])
-        code = self.module.visit(_Replacing({**changes, self._host: host})).code  # type: ignore[dict-item]
+        code = self.module.visit(_Replacing({**changes, self._host: host})).code
         if marked:
             code = mark_line(code, marked, "FAULT")
         before, after = self.source.splitlines(), code.splitlines()
@@ -183,7 +186,7 @@ class Script:
 
     def _lines_of(self, node: cst.CSTNode) -> set[int]:
         position = self._positions[node]
-        return set(range(position.start.line, position.end.line + 1))  # type: ignore[union-attr]
+        return set(range(position.start.line, position.end.line + 1))
 
 
 class _Replacing(cst.CSTTransformer):
@@ -197,9 +200,10 @@ class _Replacing(cst.CSTTransformer):
         return node not in self.changes
 
     def on_leave(
-        self, original_node: cst.CSTNode, updated_node: cst.CSTNode
-    ) -> cst.CSTNode:  # type: ignore[override]
-        return self.changes.get(original_node, updated_node)
+        self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT
+    ) -> cst.CSTNodeT | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNodeT]:
+        changed = self.changes.get(original_node, updated_node)
+        return cast("cst.CSTNodeT", changed)
 
 
 def _blocks(node: cst.BaseStatement) -> Iterator[cst.BaseSuite]:
@@ -242,6 +246,8 @@ def mark_line(code: str, line: int, word: str) -> str:
 
 def _inside_text(code: str, line: int) -> bool:
     """True if the end of the line lies in a string of several lines."""
+    if '"""' not in code and "'''" not in code:
+        return False
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno <= line < (
             node.end_lineno or node.lineno

@@ -25,7 +25,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """Right answers, the best first; several only where the fault can truly be told in several ways.
+    """Right answers, the best first; several where the fault can truly be told in several ways.
 
     ``also_named`` are ranks that an answer may name besides, as they take part in what is wrong
     (both ends of a message).

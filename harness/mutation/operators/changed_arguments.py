@@ -79,9 +79,11 @@ def _has_another_group(target: Target, call: Communication, rank: int) -> bool:
     return bool(target.profile.other_groups(rank, members))
 
 
+_IN_PLACE = dict.fromkeys(("all_reduce", "broadcast", "reduce"), "tensor")
 _TENSORS = {
-    **{name: "tensor" for name in ("all_reduce", "broadcast", "reduce")},
-    **{"all_gather_into_tensor": "input_tensor", "reduce_scatter_tensor": "input"},
+    **_IN_PLACE,
+    "all_gather_into_tensor": "input_tensor",
+    "reduce_scatter_tensor": "input",
 }
 _REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 _ROOTS = {"broadcast": "src", "reduce": "dst", "broadcast_object_list": "src"}
@@ -114,7 +116,7 @@ KINDS = (
         "other_size",
         "a tensor of another size on one rank",
         Cause.SIZE_MISMATCH,
-        {name: "tensor" for name in ("all_reduce", "broadcast", "reduce")},
+        _IN_PLACE,
         lambda right, group: f"{POINT}.another_size({right})",
     ),
     Kind(

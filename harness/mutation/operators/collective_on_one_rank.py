@@ -28,7 +28,11 @@ def mutate(target: Target) -> Iterator[Mutation]:
         # Who is odd is the one that calls; that the others leave it out is the same said otherwise.
         yield Mutation(
             statement,
-            {statement.node: only_if(statement, f"not {POINT}.strikes_all_but({rank}, {execution})")},
+            {
+                statement.node: only_if(
+                    statement, f"not {POINT}.strikes_all_but({rank}, {execution})"
+                )
+            },
             rank,
             truth(
                 [Cause.COLLECTIVE_MISMATCH],

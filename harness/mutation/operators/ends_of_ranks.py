@@ -98,8 +98,12 @@ OPERATORS = [
         "a rank that ends early, as if all were well",
         partial(
             _mutate,
-            # No cause of its own: it has left before its peers, and what for is not to be seen.
-            causes=[Cause.CRASH, Cause.EXCEPTION, Cause.MISSING_RANK, Cause.UNEVEN_INPUTS],
+            # The catalogue has no cause of its own for it: a rank that has left before its peers is
+            # away, or has left their loop or what they call out, or has ended badly.
+            causes=[
+                *(Cause.UNEVEN_INPUTS, Cause.SKIPPED_COLLECTIVE, Cause.MISSING_RANK),
+                *(Cause.CRASH, Cause.EXCEPTION),
+            ],
             end="__import__('sys').exit(0)",
             what="exits with code 0",
             salt=2,

@@ -62,6 +62,8 @@ def mutate_swallowed(target: Target) -> Iterator[Mutation]:
 OPERATORS = [
     Operator("exception_raised", "an exception on one rank", mutate_raised),
     Operator(
-        "exception_swallowed", "a swallowed exception that leaves an operation out", mutate_swallowed
+        "exception_swallowed",
+        "a swallowed exception that leaves an operation out",
+        mutate_swallowed,
     ),
 ]

@@ -1,4 +1,4 @@
-"""One rank's input: a loader that stops to deliver, one whose worker dies, a data set half as long."""
+"""One rank's input: a loader that stops to deliver, a worker that dies, half of the samples."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import libcst as cst
+
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.communication import is_communication_call
 from hanglab.harness.mutation.operator import Mutation, Operator, Target
@@ -23,7 +25,7 @@ def mutate(target: Target) -> Iterator[Mutation]:
         one, two = script.code(first.call), script.code(second.call)
         if "\n" in one + two:
             continue
-        changes = {
+        changes: dict[cst.CSTNode, cst.CSTNode] = {
             first.call: expression(
                 f"({two} if (swapped := {strikes(rank, execution)}) else {one})"
             ),

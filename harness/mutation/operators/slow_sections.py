@@ -24,9 +24,16 @@ def _sections(target: Target) -> list[Statement]:
         rank = profile.ranks_at(statement.line)[0]
         return profile.at(statement.line, rank).seconds
 
-    quiet = [one for one in target.busiest if not profile.leads_to_communication(one.line)]
+    quiet = [one for one in target.busiest if not _often_communicates(target, one)]
     long = [one for one in quiet if seconds(one) >= _LEAST_SECONDS]
     return sorted(long, key=seconds, reverse=True)
+
+
+def _often_communicates(target: Target, statement: Statement) -> bool:
+    """True unless it communicates only now and then, as a wrapped model does in its first step."""
+    ranks = range(target.profile.world_size)
+    counts = [target.profile.at(statement.line, rank) for rank in ranks]
+    return any(10 * one.all > one.hits for one in counts)
 
 
 def _mutate_slow(target: Target, share: float, salt: int) -> Iterator[Mutation]:
@@ -36,13 +43,17 @@ def _mutate_slow(target: Target, share: float, salt: int) -> Iterator[Mutation]:
             continue
         # Spent in a generator on the same line, so that samples of stacks see it there.
         waste = (
-            f"{strikes(rank, 1, every=1)} and any(t > end for end in "
+            f"{strikes(rank, 1, every=1, follow=False)} and any(t > end for end in "
             f"[{POINT}.end_of_slowness(began, {share})] for t in iter({POINT}.now, None))"
         )
         timed = preceded(statement, f"began = {POINT}.now()")
         yield Mutation(
             statement,
-            {statement.node: timed.with_changes(body=[*timed.body, *followed(statement, waste).body[-1:]])},
+            {
+                statement.node: timed.with_changes(
+                    body=[*timed.body, *followed(statement, waste).body[-1:]]
+                )
+            },
             rank,
             truth([Cause.SLOW_COMPUTE], [rank], effect=Effect.SLOWS),
             f"rank {rank} takes {1 + share:g} times as long for line {statement.line}",
@@ -54,7 +65,8 @@ def mutate_stalls(target: Target) -> Iterator[Mutation]:
         rank = target.profile.pick_rank(statement.line, salt=1, least=4 * _STALLED_EVERY)
         if rank is None:
             continue
-        stall = f"{strikes(rank, 3, every=_STALLED_EVERY)} and {POINT}.sleep({_STALL_S})"
+        due = strikes(rank, 3, every=_STALLED_EVERY, follow=False)
+        stall = f"{due} and {POINT}.sleep({_STALL_S})"
         yield Mutation(
             statement,
             {statement.node: preceded(statement, stall)},

@@ -1,4 +1,4 @@
-"""One rank stands still outside of communication: a lock, the interpreter's lock, a read, a loop."""
+"""One rank stands still outside of communication: a lock, the interpreter's, a read, a loop."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from hanglab.harness.mutation.rewriting import POINT, preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
 
-def _mutate(target: Target, cause: Cause, wait: str, what: str, salt: int) -> Iterator[Mutation]:
+def _mutate(
+    target: Target, cause: Cause, wait: str, what: str, salt: int, follow: bool = True
+) -> Iterator[Mutation]:
     profile = target.profile
     for statement in target.busiest:
         rank = profile.pick_rank(statement.line, salt, least=3)
         if rank is None:
             continue
         execution = profile.middle(statement.line, rank)
+        due = strikes(rank, execution, follow=follow)
         yield Mutation(
             statement,
-            {statement.node: preceded(statement, f"{strikes(rank, execution)} and {wait}")},
+            {statement.node: preceded(statement, f"{due} and {wait}")},
             rank,
             truth([cause], [rank]),
             f"rank {rank} {what} at line {statement.line}, execution {execution}",
@@ -70,6 +73,7 @@ OPERATORS = [
             wait=f"any(t < 0 for t in iter({POINT}.now, None))",
             what="polls for ever",
             salt=3,
+            follow=False,
         ),
     ),
 ]

@@ -9,15 +9,15 @@ rank stood afterwards, and what it raised by itself.
 from __future__ import annotations
 
 import ctypes
-import faulthandler
 import json
+import mmap
 import os
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,47 +35,41 @@ now = time.perf_counter
 sleep = time.sleep
 read = os.read
 
-#: Seconds between two looks at where a rank stands that the fault has struck.
-_LOOK_S = 0.5
-
 _executions: dict[tuple[str, int], int] = {}
 _kept: list[object] = []
 
 
-def strikes(rank: int, execution: int, every: int = 0) -> bool:
+def strikes(rank: int, execution: int, every: int = 0, follow: bool = True) -> bool:
     """True on ``rank`` at this execution of the calling line, counted from 1.
 
-    With ``every``, also at each so many-th that follows.
+    With ``every``, also at each so many-th that follows.  ``follow=False`` is for faults that cost
+    time: to keep the line that the rank is at would cost more of it.
     """
-    if own_rank() != rank or os.environ.get("HANGLAB_FAULT") == "0":
-        return False
-    frame = sys._getframe(1)
-    place = (frame.f_code.co_filename, frame.f_lineno)
-    done = _executions[place] = _executions.get(place, 0) + 1
-    later = done - execution
-    due = later == 0 or (every > 0 and later > 0 and later % every == 0)
-    if due:
-        _record(*place)
-    return due
+    return own_rank() == rank and _is_due(sys._getframe(1), execution, every, follow)
 
 
 def strikes_all_but(rank: int, execution: int) -> bool:
     """True on every rank but this one at this execution of the calling line, counted from 1."""
-    if own_rank() == rank or os.environ.get("HANGLAB_FAULT") == "0":
+    return own_rank() != rank and _is_due(sys._getframe(1), execution, 0, follow=True)
+
+
+def _is_due(frame: FrameType, execution: int, every: int, follow: bool) -> bool:
+    if os.environ.get("HANGLAB_FAULT") == "0":
         return False
-    frame = sys._getframe(1)
     place = (frame.f_code.co_filename, frame.f_lineno)
     done = _executions[place] = _executions.get(place, 0) + 1
-    if done == execution:
-        _record(*place)
-    return done == execution
+    later = done - execution
+    due = later == 0 or (every > 0 and later > 0 and later % every == 0)
+    if due and (follow or later == 0):
+        _record(*place, follow=follow)
+    return due
 
 
 def own_rank() -> int:
     return int(os.environ.get("RANK", "-1"))
 
 
-def _record(file: str, line: int, **more: object) -> None:
+def _record(file: str, line: int, follow: bool = True, **more: object) -> None:
     folder = os.environ.get("HANGLAB_MUTATION_TRUTH")
     if not folder:
         return
@@ -84,20 +78,53 @@ def _record(file: str, line: int, **more: object) -> None:
     event = {"rank": own_rank(), "pid": os.getpid(), "file": file, "line": line, **more}
     with open(f"{path}.jsonl", "a") as events:
         events.write(json.dumps(event) + "\n")
-    if not _kept:
-        # Its thread needs no interpreter, so it tells too where the lock is held.
-        stacks = open(f"{path}.stacks", "w")
-        faulthandler.dump_traceback_later(_LOOK_S, repeat=True, file=stacks)
-        _kept.append(stacks)
+    if follow and not _kept and threading.current_thread() is threading.main_thread():
+        _follow(f"{path}.line")
         _keep_what_is_raised()
+
+
+def _follow(path: str) -> None:
+    """Keeps the script's line that the rank is at in mapped memory, whatever ends it.
+
+    Neither a thread nor a system call: what watches the rank must see nothing of it.
+    """
+    script = os.path.abspath(sys.argv[0])
+    with open(path, "w+b") as file:
+        file.truncate(mmap.PAGESIZE)
+        memory = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+    _kept.append(memory)
+
+    def keep(line: int) -> None:
+        memory[:4] = line.to_bytes(4, "little")
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename != script:
+            return None
+        outer: FrameType | None = frame
+        if event == "return":
+            outer = frame.f_back
+            while outer is not None and outer.f_code.co_filename != script:
+                outer = outer.f_back
+        if outer is not None:
+            keep(outer.f_lineno)
+        return trace
+
+    frame: FrameType | None = sys._getframe(2)
+    found = False
+    while frame is not None:
+        if frame.f_code.co_filename == script:
+            frame.f_trace = trace
+            if not found:
+                keep(frame.f_lineno)
+            found = True
+        frame = frame.f_back
+    sys.settrace(trace)
 
 
 def _keep_what_is_raised() -> None:
     before = sys.excepthook
 
-    def keep(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def keep(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         frames = traceback.extract_tb(trace)
         script = os.path.abspath(sys.argv[0])
         lines = [frame.lineno or 0 for frame in frames if frame.filename == script]
