@@ -47,8 +47,8 @@ def page(reports: dict[str, Report | None]) -> str:
     seconds = sum(report.seconds for report in done.values())
     failed = [name for name, report in reports.items() if report is None]
     lines = [
-        f"{len(every)} mutants of {len(done)} scripts with 4 ranks on gloo, {os.cpu_count()} cores, "
-        f"two jobs at a time, {seconds:.0f} s in all.",
+        f"{len(every)} mutants of {len(done)} scripts, 4 ranks each, on gloo; {os.cpu_count()} "
+        f"cores, two jobs at a time, {seconds:.0f} s in all.",
         "",
         markdown_table([*by_script, count("all", every)], first="script"),
         "",

@@ -1,5 +1,6 @@
 """A regression under Lightning's Trainer, with validation and a metric that all ranks share."""
 
+import os
 import tempfile
 
 import lightning
@@ -49,7 +50,7 @@ def main():
     lightning.seed_everything(0, verbose=False)
     trainer = lightning.Trainer(
         accelerator="cpu",
-        devices="auto",
+        devices=int(os.environ["WORLD_SIZE"]),
         strategy="ddp",
         max_epochs=2,
         logger=False,
