@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hanglab.analyzer.verdict import Status
 from hanglab.harness.mutation.judgement import Fate, Judgement
-from hanglab.harness.mutation.mutant import POINT_FILE, Mutant, copy_file, write_text
+from hanglab.harness.mutation.mutant import SUPPORT_FILES, Mutant, copy_file, write_text
 from hanglab.harness.mutation.observation import End
 from hanglab.harness.mutation.source import mark_line
 from hanglab.harness.mutation.truth import Effect
@@ -36,7 +36,8 @@ def write_scenario(
         code = mark_line(code, line, "SEEN")
     script = folder / mutant.path.name
     write_text(script, code)
-    copy_file(mutant.path.with_name(POINT_FILE), folder / POINT_FILE)
+    for name in SUPPORT_FILES:
+        copy_file(mutant.path.with_name(name), folder / name)
     scenario = folder / f"{mutant.name}_scenario.py"
     write_text(scenario, _declaration(mutant, judgement, code, world_size, hang_after_s, arguments))
     return scenario

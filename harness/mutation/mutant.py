@@ -13,8 +13,9 @@ from hanglab.harness.mutation.source import Script, SourceError
 from hanglab.harness.mutation.support import __file__ as _support
 from hanglab.harness.mutation.truth import Truth
 
-#: The module that every mutant imports.
-POINT_FILE = "mutation_point.py"
+#: Modules that every mutant imports; the first knows the original.
+_POINT_FILE, _VALUES_FILE = "mutation_point.py", "mutation_values.py"
+SUPPORT_FILES = (_POINT_FILE, _VALUES_FILE)
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,12 @@ def support_file(name: str) -> Path:
     return Path(_support).with_name(name)
 
 
-def write_point(folder: Path, original: Path) -> None:
-    """Writes the module that mutants in this folder import.  Raises ArtifactsError."""
-    text = support_file(POINT_FILE).read_text()
+def write_support(folder: Path, original: Path) -> None:
+    """Writes the modules that mutants in this folder import.  Raises ArtifactsError."""
+    text = support_file(_POINT_FILE).read_text()
     text = text.replace('\nORIGINAL = ""\n', f"\nORIGINAL = {str(original)!r}\n", 1)
-    write_text(folder / POINT_FILE, text)
+    write_text(folder / _POINT_FILE, text)
+    copy_file(support_file(_VALUES_FILE), folder / _VALUES_FILE)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -109,7 +111,7 @@ def write_mutants(
     Raises ArtifactsError.
     """
     mutants = []
-    write_point(folder, script.path)
+    write_support(folder, script.path)
     for number, (operator, mutation) in enumerate(mutations, 1):
         name = f"m{number:03}_{operator.name.replace('.', '_')}"
         path = folder / f"{name}.py"

@@ -61,6 +61,10 @@ def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None
     struck: list[int] = []
     raised: list[Raised] = []
     standing: dict[int, int] = {}
+    for kept in truth.glob(f"{script.stem}.*.line"):
+        seen = last_line(kept)
+        if seen:
+            standing[int(kept.name.split(".")[-2])] = seen
     for events in sorted(truth.glob(f"{script.stem}.*.jsonl")):
         rank = int(events.name.split(".")[-2])
         for line in events.read_text().splitlines():
@@ -74,9 +78,6 @@ def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None
                 and kind in ("RuntimeError", "OSError", "ConnectionError", "TimeoutError")
             )
             raised.append(Raised(rank, kind, event["line"], own=not foreign))
-        seen = last_line(truth / f"{script.stem}.{rank}.line")
-        if seen:
-            standing[rank] = seen
     same = control is not None and _output(job) == _output(control)
     told = msgspec.json.decode(job.truth.read_bytes())
     gone = frozenset(one["rank"] for one in told["exits"] if one["code"] == 0)

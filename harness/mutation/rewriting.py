@@ -8,8 +8,9 @@ import libcst as cst
 
 from hanglab.harness.mutation.source import Statement
 
-#: Alias of what stands in mutants beside their own code.
+#: Modules that mutants import besides their own: when a fault strikes, and with what.
 POINT = "mutation_point"
+VALUES = "mutation_values"
 
 
 def strikes(rank: int, execution: int, every: int = 0, *, follow: bool = True) -> str:

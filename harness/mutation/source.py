@@ -16,7 +16,7 @@ from libcst.metadata import MetadataWrapper, PositionProvider
 from hanglab.harness.errors import HanglabError
 
 #: What a mutant's first lines get besides: its faults, and the folder of the original.
-_PRELUDE = "import mutation_point; __file__ = mutation_point.ORIGINAL"
+_PRELUDE = "import mutation_point, mutation_values; __file__ = mutation_point.ORIGINAL"
 
 
 class SourceError(HanglabError):

@@ -9,7 +9,7 @@ import msgspec
 
 from hanglab.harness.jobs.run_folder import write_json
 from hanglab.harness.mutation.judgement import Fate, Judgement
-from hanglab.harness.mutation.mutant import Mutant, copy_file, write_point, write_text
+from hanglab.harness.mutation.mutant import Mutant, copy_file, write_support, write_text
 from hanglab.harness.mutation.observation import End
 from hanglab.harness.mutation.source import Script
 from hanglab.harness.mutation.truth import Effect
@@ -55,7 +55,7 @@ def write_suite(
     )
     scripts = [original]
     write_text(folder / script.path.name, script.rewrite({}, None))
-    write_point(folder, script.path)
+    write_support(folder, script.path)
     for mutant, judgement in judged:
         if judgement.fate in (Fate.NOT_STRUCK, Fate.ERROR):
             continue

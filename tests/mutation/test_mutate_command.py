@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,3 +147,28 @@ def test_wrong_usage_is_refused_before_anything_runs(
 def test_operators_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mutate", "--list-operators"]) == 0
     assert "collective_left_out" in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_an_interrupt_keeps_what_was_judged_before_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ["mutate", str(SCRIPT), *FAST, "--limit", "30", "--out", str(out)]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "hanglab.harness.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    kept = out / "judgements.jsonl"
+    until = time.monotonic() + 120
+    while not kept.exists():
+        assert time.monotonic() < until and command.poll() is None
+        time.sleep(0.1)
+    command.send_signal(signal.SIGINT)
+    told, _ = command.communicate(timeout=60)
+    assert command.returncode == 130, told
+    assert f"hanglab: interrupted; {out} holds what had been found" in told
+    report = json.loads((out / "report.json").read_text())
+    assert report["interrupted"] and 0 < report["total"]["mutants"] < 30
+    assert report["total"]["mutants"] == len(kept.read_text().splitlines())
+    assert report["total"]["errors"] == 0

@@ -83,7 +83,8 @@ def test_a_mutant_without_a_change_runs_as_the_script_does(tmp_path: Path) -> No
     target = make_target("import os\n\nprint(__file__)\n", tmp_path)
     code = target.script.rewrite({}, None)
     assert code == (
-        "import os; import mutation_point; __file__ = mutation_point.ORIGINAL\n\nprint(__file__)\n"
+        "import os; import mutation_point, mutation_values; __file__ = mutation_point.ORIGINAL\n\n"
+        "print(__file__)\n"
     )
 
 

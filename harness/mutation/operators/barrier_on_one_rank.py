@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.operator import Mutation, Operator, Target
-from hanglab.harness.mutation.rewriting import POINT, preceded, strikes
+from hanglab.harness.mutation.rewriting import VALUES, preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
 
@@ -21,7 +21,7 @@ def mutate(target: Target) -> Iterator[Mutation]:
             statement,
             {
                 statement.node: preceded(
-                    statement, f"{strikes(rank, execution)} and {POINT}.barrier()()"
+                    statement, f"{strikes(rank, execution)} and {VALUES}.barrier()()"
                 )
             },
             rank,

@@ -11,7 +11,7 @@ import libcst as cst
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.communication import Communication
 from hanglab.harness.mutation.operator import Mutation, Operator, Target
-from hanglab.harness.mutation.rewriting import POINT, expression, in_place_of, strikes
+from hanglab.harness.mutation.rewriting import VALUES, expression, in_place_of, strikes
 from hanglab.harness.mutation.truth import truth
 
 
@@ -95,7 +95,7 @@ KINDS = (
         "another root on one rank",
         Cause.ROOT_MISMATCH,
         _ROOTS,
-        lambda right, group: f"{POINT}.another_rank({right}, {group})",
+        lambda right, group: f"{VALUES}.another_rank({right}, {group})",
     ),
     Kind(
         "other_reduction",
@@ -110,28 +110,28 @@ KINDS = (
         "a tensor of another dtype on one rank",
         Cause.DTYPE_MISMATCH,
         _TENSORS,
-        lambda right, group: f"{POINT}.another_dtype({right})",
+        lambda right, group: f"{VALUES}.another_dtype({right})",
     ),
     Kind(
         "other_size",
         "a tensor of another size on one rank",
         Cause.SIZE_MISMATCH,
         _IN_PLACE,
-        lambda right, group: f"{POINT}.another_size({right})",
+        lambda right, group: f"{VALUES}.another_size({right})",
     ),
     Kind(
         "other_split",
         "another list of splits on one rank",
         Cause.SPLIT_MISMATCH,
         {"all_to_all_single": "input_split_sizes"},
-        lambda right, group: f"{POINT}.other_splits({right})",
+        lambda right, group: f"{VALUES}.other_splits({right})",
     ),
     Kind(
         "other_group",
         "another group on one rank",
         Cause.COLLECTIVE_MISMATCH,
         dict.fromkeys([*_TENSORS, "barrier"], "group"),
-        lambda right, group: f"{POINT}.another_group({right})",
+        lambda right, group: f"{VALUES}.another_group({right})",
         default="None",
         fits=_has_another_group,
     ),
@@ -148,7 +148,7 @@ KINDS = (
         "another peer of a message on one rank",
         Cause.P2P_UNMATCHED,
         _PEERS,
-        lambda right, group: f"{POINT}.another_peer({right}, {group})",
+        lambda right, group: f"{VALUES}.another_peer({right}, {group})",
         fits=_more_than_two,
     ),
 )

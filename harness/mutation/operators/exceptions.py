@@ -8,7 +8,7 @@ import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.operator import Mutation, Operator, Target
-from hanglab.harness.mutation.rewriting import POINT, expression, preceded, strikes
+from hanglab.harness.mutation.rewriting import VALUES, expression, preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
 _RAISES = "{}['label']"
@@ -40,7 +40,7 @@ def mutate_swallowed(target: Target) -> Iterator[Mutation]:
         raising = preceded(statement, f"{strikes(rank, execution)} and {_RAISES}")
         assert statement.simple is not None
         swallowed = cst.With(
-            items=[cst.WithItem(expression(f"{POINT}.Swallowing()"))],
+            items=[cst.WithItem(expression(f"{VALUES}.Swallowing()"))],
             body=cst.SimpleStatementSuite(
                 body=raising.body, trailing_whitespace=statement.simple.trailing_whitespace
             ),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.operator import Mutation, Operator, Target
-from hanglab.harness.mutation.rewriting import POINT, in_place_of, strikes
+from hanglab.harness.mutation.rewriting import VALUES, in_place_of, strikes
 from hanglab.harness.mutation.truth import truth
 
 
@@ -35,7 +35,7 @@ def mutate_ranks(target: Target) -> Iterator[Mutation]:
         ranks = call.argument("ranks") if call.function == "new_group" else None
         if ranks is None or rank is None or call.statement.simple is None:
             continue
-        fewer = f"{POINT}.without_last({script.code(ranks.value)})"
+        fewer = f"{VALUES}.without_last({script.code(ranks.value)})"
         yield Mutation(
             call.statement,
             {ranks.value: in_place_of(ranks.value, fewer, strikes(rank, 1))},

@@ -7,7 +7,7 @@ from functools import partial
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.operator import Mutation, Operator, Target
-from hanglab.harness.mutation.rewriting import POINT, followed, preceded, strikes
+from hanglab.harness.mutation.rewriting import VALUES, followed, preceded, strikes
 from hanglab.harness.mutation.source import Statement
 from hanglab.harness.mutation.truth import Effect, truth
 
@@ -44,9 +44,9 @@ def _mutate_slow(target: Target, share: float, salt: int) -> Iterator[Mutation]:
         # Spent in a generator on the same line, so that samples of stacks see it there.
         waste = (
             f"{strikes(rank, 1, every=1, follow=False)} and any(t > end for end in "
-            f"[{POINT}.end_of_slowness(began, {share})] for t in iter({POINT}.now, None))"
+            f"[{VALUES}.end_of_slowness(began, {share})] for t in iter({VALUES}.now, None))"
         )
-        timed = preceded(statement, f"began = {POINT}.now()")
+        timed = preceded(statement, f"began = {VALUES}.now()")
         yield Mutation(
             statement,
             {
@@ -66,7 +66,7 @@ def mutate_stalls(target: Target) -> Iterator[Mutation]:
         if rank is None:
             continue
         due = strikes(rank, 3, every=_STALLED_EVERY, follow=False)
-        stall = f"{due} and {POINT}.sleep({_STALL_S})"
+        stall = f"{due} and {VALUES}.sleep({_STALL_S})"
         yield Mutation(
             statement,
             {statement.node: preceded(statement, stall)},

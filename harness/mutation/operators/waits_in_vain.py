@@ -7,7 +7,7 @@ from functools import partial
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.operator import Mutation, Operator, Target
-from hanglab.harness.mutation.rewriting import POINT, preceded, strikes
+from hanglab.harness.mutation.rewriting import VALUES, preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
 
@@ -37,7 +37,7 @@ OPERATORS = [
         partial(
             _mutate,
             cause=Cause.PYTHON_DEADLOCK,
-            wait=f"{POINT}.held_lock().acquire()",
+            wait=f"{VALUES}.held_lock().acquire()",
             what="waits for a lock",
             salt=0,
         ),
@@ -48,7 +48,7 @@ OPERATORS = [
         partial(
             _mutate,
             cause=Cause.GIL_HELD,
-            wait=f"{POINT}.gil_keeper()(3600)",
+            wait=f"{VALUES}.gil_keeper()(3600)",
             what="holds the interpreter's lock",
             salt=1,
         ),
@@ -59,7 +59,7 @@ OPERATORS = [
         partial(
             _mutate,
             cause=Cause.MISSING_RANK,
-            wait=f"{POINT}.read({POINT}.silent_pipe(), 1)",
+            wait=f"{VALUES}.read({VALUES}.silent_pipe(), 1)",
             what="reads what never comes",
             salt=2,
         ),
@@ -70,7 +70,7 @@ OPERATORS = [
         partial(
             _mutate,
             cause=Cause.BUSY_LOOP,
-            wait=f"any(t < 0 for t in iter({POINT}.now, None))",
+            wait=f"any(t < 0 for t in iter({VALUES}.now, None))",
             what="polls for ever",
             salt=3,
             follow=False,

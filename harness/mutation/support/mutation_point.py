@@ -1,4 +1,4 @@
-"""Says when the fault of a mutant strikes, and makes what it strikes with.
+"""Says when the fault of a mutant strikes, and changes what it loops over.
 
 A mutant imports it from its own folder; it needs nothing of hanglab, and torch only where a
 function says so.  With HANGLAB_FAULT=0 nothing strikes.  Where HANGLAB_MUTATION_TRUTH names a
@@ -8,20 +8,15 @@ rank stood afterwards, and what it raised by itself.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import mmap
 import os
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import torch
+from typing import Any
 
 #: The script that the mutants were made of; its folder has what it imports and reads.
 ORIGINAL = ""
@@ -29,11 +24,6 @@ if not os.path.isfile(ORIGINAL):
     ORIGINAL = os.path.abspath(sys.argv[0])
 if os.path.dirname(ORIGINAL) not in sys.path:
     sys.path.insert(1, os.path.dirname(ORIGINAL))
-
-#: Called on the line of the fault, so that it is the innermost of the user's own.
-now = time.perf_counter
-sleep = time.sleep
-read = os.read
 
 _executions: dict[tuple[str, int], int] = {}
 _kept: list[object] = []
@@ -50,7 +40,16 @@ def strikes(rank: int, execution: int, every: int = 0, follow: bool = True) -> b
 
 def strikes_all_but(rank: int, execution: int) -> bool:
     """True on every rank but this one at this execution of the calling line, counted from 1."""
-    return own_rank() != rank and _is_due(sys._getframe(1), execution, 0, follow=True)
+    if own_rank() != rank:
+        return _is_due(sys._getframe(1), execution, 0, follow=True)
+    # Who alone goes on as before is the odd one then, so its line is kept too.
+    frame = sys._getframe(1)
+    place = (frame.f_code.co_filename, frame.f_lineno)
+    done = _executions[place] = _executions.get(place, 0) + 1
+    path = _truth_path()
+    if done == execution and path is not None and os.environ.get("HANGLAB_FAULT") != "0":
+        _begin_to_follow(path)
+    return False
 
 
 def _is_due(frame: FrameType, execution: int, every: int, follow: bool) -> bool:
@@ -70,17 +69,26 @@ def own_rank() -> int:
 
 
 def _record(file: str, line: int, follow: bool = True, **more: object) -> None:
-    folder = os.environ.get("HANGLAB_MUTATION_TRUTH")
-    if not folder:
+    path = _truth_path()
+    if path is None:
         return
-    stem = os.path.splitext(os.path.basename(sys.argv[0]))[0]
-    path = os.path.join(folder, f"{stem}.{own_rank()}")
     event = {"rank": own_rank(), "pid": os.getpid(), "file": file, "line": line, **more}
     with open(f"{path}.jsonl", "a") as events:
         events.write(json.dumps(event) + "\n")
-    if follow and not _kept and threading.current_thread() is threading.main_thread():
+    if follow:
+        _begin_to_follow(path)
+
+
+def _truth_path() -> str | None:
+    """Where this rank's truth begins, without what follows the last dot."""
+    folder = os.environ.get("HANGLAB_MUTATION_TRUTH")
+    stem = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    return os.path.join(folder, f"{stem}.{own_rank()}") if folder else None
+
+
+def _begin_to_follow(path: str) -> None:
+    if not _kept and threading.current_thread() is threading.main_thread():
         _follow(f"{path}.line")
-        _keep_what_is_raised()
 
 
 def _follow(path: str) -> None:
@@ -97,10 +105,13 @@ def _follow(path: str) -> None:
     def keep(line: int) -> None:
         memory[:4] = line.to_bytes(4, "little")
 
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
         if frame.f_code.co_filename != script:
             return None
         outer: FrameType | None = frame
+        # Not by a hook of its own, whose frame would be the innermost while others wait in theirs.
+        if event == "exception" and frame.f_code.co_name == "<module>":
+            _record_raised(*argument)
         if event == "return":
             outer = frame.f_back
             while outer is not None and outer.f_code.co_filename != script:
@@ -109,7 +120,7 @@ def _follow(path: str) -> None:
             keep(outer.f_lineno)
         return trace
 
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(1)
     found = False
     while frame is not None:
         if frame.f_code.co_filename == script:
@@ -121,17 +132,11 @@ def _follow(path: str) -> None:
     sys.settrace(trace)
 
 
-def _keep_what_is_raised() -> None:
-    before = sys.excepthook
-
-    def keep(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        frames = traceback.extract_tb(trace)
-        script = os.path.abspath(sys.argv[0])
-        lines = [frame.lineno or 0 for frame in frames if frame.filename == script]
-        _record(script, lines[-1] if lines else 0, raised=kind.__name__, text=str(error)[:300])
-        before(kind, error, trace)
-
-    sys.excepthook = keep
+def _record_raised(kind: type[BaseException], error: object, trace: TracebackType) -> None:
+    """Keeps an exception that has come to the script's outermost frame."""
+    script = os.path.abspath(sys.argv[0])
+    lines = [frame.lineno or 0 for frame in traceback.extract_tb(trace) if frame.filename == script]
+    _record(script, lines[-1] if lines else 0, raised=kind.__name__, text=str(error)[:300])
 
 
 # Iterables
@@ -184,129 +189,12 @@ def _changed(
 
 def _without_last(items: Iterable[Any], struck: Callable[[], None]) -> Iterator[Any]:
     iterator = iter(items)
-    kept = [item for item, _ in zip(iterator, range(1), strict=False)]
+    kept: list[Any] = []
     for item in iterator:
-        yield kept.pop()
-        kept.append(item)
+        yield from kept
+        kept = [item]
     if kept:
         struck()
-
-
-# Values
-
-
-def another_rank(rank: int, group: Any = None) -> int:
-    """A member of the group other than that one.  Needs torch."""
-    import torch.distributed as dist
-
-    members = dist.get_process_group_ranks(group if group is not None else dist.group.WORLD)
-    return members[(members.index(rank) + 1) % len(members)]
-
-
-def another_peer(peer: int, group: Any = None) -> int:
-    """A member of the group other than that one and the caller itself.  Needs torch."""
-    other = another_rank(peer, group)
-    return another_rank(other, group) if other == own_rank() else other
-
-
-def another_dtype(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with elements of another size.  Needs torch."""
-    import torch
-
-    if tensor.is_floating_point():
-        return tensor.to(torch.float32 if tensor.dtype is torch.float64 else torch.float64)
-    return tensor.to(torch.int32 if tensor.dtype is torch.int64 else torch.int64)
-
-
-def another_size(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, flat and with an element more.  Needs torch."""
-    import torch
-
-    flat = tensor.detach().flatten()
-    return torch.cat([flat, flat[:1] if len(flat) else flat.new_zeros(1)])
-
-
-def another_group(group: Any = None) -> Any:
-    """Another process group of which the caller is a member too.  Needs torch."""
-    import torch.distributed as dist
-    from torch.distributed import distributed_c10d
-
-    given = group if group is not None else dist.group.WORLD
-    others = [one for one in distributed_c10d._world.pg_map if one is not given and one.size() > 1]
-    # The largest: its members meet what the caller leaves out the soonest.
-    return max(others, key=lambda one: one.size(), default=given)
-
-
-def other_splits(splits: list[int]) -> list[int]:
-    """The sizes with one element moved from the largest to the next."""
-    moved = list(splits)
-    largest = moved.index(max(moved))
-    moved[largest] -= 1
-    moved[(largest + 1) % len(moved)] += 1
-    return moved
-
-
-def without_last(ranks: Iterable[int]) -> list[int]:
-    return list(ranks)[:-1]
-
-
-# What a rank waits for in vain
-
-
-def held_lock() -> threading.Lock:
-    """A lock that somebody else has."""
-    lock = threading.Lock()
-    holder = threading.Thread(target=lock.acquire, daemon=True)
-    holder.start()
-    holder.join()
-    return lock
-
-
-def gil_keeper() -> Callable[[int], int]:
-    """C's ``sleep``, called with the interpreter's lock held."""
-    sleep: Callable[[int], int] = ctypes.PyDLL(None).sleep
-    return sleep
-
-
-def silent_pipe() -> int:
-    """A descriptor that never has anything to read."""
-    reading, writing = os.pipe()
-    _kept.append(writing)
-    return reading
-
-
-def barrier() -> object:
-    """A barrier of all ranks that is entered on the calling line; nothing before there is a group.
-
-    Needs torch.
-    """
-    import torch.distributed as dist
-
-    return dist.barrier if dist.is_initialized() else (lambda: None)
-
-
-def end_of_slowness(began: float, share: float) -> float:
-    """When what began then has lasted longer by that share."""
-    end = now()
-    return end + (end - began) * share
-
-
-class Swallowing:
-    """A block whose exceptions are told and swallowed."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        traceback.print_exception(error)
-        return True
 
 
 # Data sets
@@ -335,7 +223,9 @@ class StuckDataset:
             _record(*self.place)
             if self.end == "dies":
                 os.kill(os.getpid(), 9)
-            read(silent_pipe(), 1)
+            reading, writing = os.pipe()
+            _kept.append(writing)
+            os.read(reading, 1)
         return self.samples[index]
 
 

@@ -32,6 +32,8 @@ _MESSAGES = frozenset({"send", "recv", "isend", "irecv"})
 _PROBE = sys._getframe().f_code.co_filename
 #: A group's own count of its operations; torch's annotations leave it out.
 _COUNTED = "_get_sequence_number_for_group"
+#: Code within a statement, which is no statement of its own.
+_WITHIN = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>"})
 #: Of more the further ones say nothing new.
 _MOST_CALLS = 2000
 
@@ -68,7 +70,14 @@ class Open:
 class Probe:
     def __init__(self, script: str, source: bytes) -> None:
         self.script = script
-        self.first_lines = first_lines(ast.parse(source))
+        tree = ast.parse(source)
+        self.first_lines = first_lines(tree)
+        #: Last line of each `with`, whose first one comes again where it is left.
+        self.withs = {
+            node.lineno: node.end_lineno or node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.With)
+        }
         self.statements: dict[int, Statement] = {}
         self.open: list[Open] = []
         self.groups: dict[str, list[int]] = {}
@@ -77,7 +86,7 @@ class Probe:
         self.last_total = 0
 
     def trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != self.script:
+        if frame.f_code.co_filename != self.script or frame.f_code.co_name in _WITHIN:
             return None
         if event == "call":
             self.attribute()
@@ -96,9 +105,10 @@ class Probe:
         here = self.open[-1]
         if here.line == line:
             return  # another line of the same statement
+        again = line < here.line <= self.withs.get(line, 0)
         self.leave(here)
         here.line, here.began, here.operations = line, time.perf_counter(), self.last_total
-        self.statements.setdefault(line, Statement()).hits += 1
+        self.statements.setdefault(line, Statement()).hits += not again
 
     def leave(self, here: Open) -> None:
         if here.line:
