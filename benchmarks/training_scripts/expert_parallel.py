@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-STEPS = 24
+STEPS = 48
 WIDTH = 64
 TOKENS = 64
 

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-STEPS = 15
+STEPS = 30
 MICROBATCHES = 4
 WIDTH = 64
 ROWS = 16

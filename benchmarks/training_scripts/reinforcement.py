@@ -7,7 +7,7 @@ first learner hands the new weights to all actors.
 import torch
 import torch.distributed as dist
 
-ROUNDS = 20
+ROUNDS = 40
 OBSERVATION, ACTIONS, EPISODE = 32, 4, 64
 
 

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-STEPS = 20
+STEPS = 40
 WIDTH = 32
 PART = 48
 
@@ -22,7 +22,7 @@ def ring_attention(query, key_value, rank, world_size):
     """Attention of this rank's queries to the keys of all ranks."""
     total = torch.zeros_like(query)
     weight = torch.zeros(len(query), 1)
-    block = key_value
+    block = key_value.contiguous()
     for hop in range(world_size):
         key, value = block.chunk(2, dim=1)
         scores = torch.exp(query @ key.T / WIDTH)

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-STEPS = 30
+STEPS = 60
 WIDTH = 64
 
 

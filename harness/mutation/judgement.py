@@ -114,7 +114,8 @@ def _compare(result: Judgement, mutant: Mutant, verdict: Verdict, observation: O
         {Cause.EXCEPTION} if own else set()
     )
     result.cause_right = result.detected and verdict.cause in (in_answer or causes)
-    if truth.has_line and not set(truth.culprits) <= observation.gone:
+    ended = truth.effect is Effect.STOPS and set(truth.culprits) <= observation.gone
+    if truth.has_line and not ended:
         seen = set(observation.standing.values()) | {one.line for one in observation.raised}
         result.expected_lines = sorted({*result.expected_lines, *(line for line in seen if line)})
         place = verdict.location

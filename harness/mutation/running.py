@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,8 @@ from hanglab.harness.mutation.observation import End, observe
 from hanglab.harness.mutation.profile import Profile
 from hanglab.harness.scenarios.declaration import Scenario
 
+#: What torch puts before the lines of an exception.
+_RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?")
 #: Names the folder in which ranks leave what happened, outside of the Case.
 TRUTH_VARIABLE = "HANGLAB_MUTATION_TRUTH"
 #: A mutant may take so many times the control's seconds, and as many more besides.
@@ -226,8 +229,9 @@ def _as_outcome(judgement: Judgement) -> JobJudgement:
 def _last_error(job: JobFolder) -> str:
     """The last line that the first rank with any has written to its standard error."""
     for path in sorted(job.log.glob("rank*.err")):
-        lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
-        errors = [line for line in lines if not line.startswith((" ", "[", "Traceback"))]
+        lines = path.read_text(errors="replace").splitlines()
+        told = [_RANK_PREFIX.sub("", line) for line in lines]
+        errors = [line for line in told if line.strip() and not line.startswith((" ", "Trace"))]
         if errors:
             return f"rank {path.stem.removeprefix('rank')} said {errors[-1].strip()!r}."
     return f"{job.log} has what its ranks printed."

@@ -97,6 +97,10 @@ def test_a_slow_mutant_that_ends_well_is_no_silent_one() -> None:
     slow = truth([Cause.SLOW_COMPUTE], [1], effect=Effect.SLOWS)
     healthy = verdict(None, (), None, Status.HEALTHY)
     assert judge(mutant(slow), healthy, seen(End.WELL)).fate is Fate.MISSED
+    # All ranks have ended, and the line at which it was slow is known all the same.
+    found = verdict(Cause.SLOW_COMPUTE, status=Status.SLOW)
+    judged = judge(mutant(slow), found, seen(End.WELL, gone=frozenset(range(4))))
+    assert judged.fate is Fate.FOUND and judged.line_right
 
 
 def test_figures_count_shares_of_those_that_struck_and_were_not_silent() -> None:

@@ -10,6 +10,7 @@ from hanglab.harness.mutation.operator import Mutation, Operator, Target
 from hanglab.harness.mutation.rewriting import preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
+_DEFAULT = "__import__('signal').signal(__import__('signal').{0}, __import__('signal').SIG_DFL)"
 _KILL = "__import__('os').kill(__import__('os').getpid(), __import__('signal').{})"
 
 
@@ -65,7 +66,8 @@ OPERATORS = [
         partial(
             _mutate,
             causes=[Cause.CRASH],
-            end=_KILL.format("SIGTERM"),
+            # A trainer that catches it would make something else of it.
+            end=f"({_DEFAULT.format('SIGTERM')}, {_KILL.format('SIGTERM')})",
             what="is terminated",
             salt=2,
         ),
