@@ -1,4 +1,4 @@
-"""How many mutants of ten training scripts are found, by cause, rank and line.
+"""Measures how many mutants of ten training scripts are found, by cause, rank and line.
 
     python benchmarks/mutants.py [--limit N] [--out DIR] [--write docs/accuracy.md] [SCRIPT ...]
 
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from hanglab.harness.mutation.judgement import Fate, Judgement
-from hanglab.harness.mutation.table import Report, count, count_by_operator, markdown_table
+from hanglab.harness.mutation.judgement import Fate, MutantJudgement
+from hanglab.harness.mutation.table import MutationReport, count, count_by_operator, markdown_table
 
 SCRIPTS = Path(__file__).with_name("training_scripts")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
@@ -27,17 +27,17 @@ BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 SLOWING = ("slow_section_1.2", "slow_section_1.5", "slow_section_3", "intermittent_stall")
 
 
-def run(script: Path, limit: int, folder: Path) -> Report | None:
+def run(script: Path, limit: int, folder: Path) -> MutationReport | None:
     """The report of one script; None where its original does not run or is not healthy."""
     words = ["mutate", str(script), "--limit", str(limit), "--out", str(folder)]
     code = subprocess.run([sys.executable, "-m", "hanglab.harness.cli", *words]).returncode
     report = folder / "report.json"
     if code in (3, 64) or not report.exists():
         return None
-    return msgspec.json.decode(report.read_bytes(), type=Report)
+    return msgspec.json.decode(report.read_bytes(), type=MutationReport)
 
 
-def page(reports: dict[str, Report | None]) -> str:
+def page(reports: dict[str, MutationReport | None]) -> str:
     """The figures in Markdown."""
     done = {name: report for name, report in reports.items() if report is not None}
     every = [one for report in done.values() for one in report.mutants]
@@ -75,7 +75,7 @@ def page(reports: dict[str, Report | None]) -> str:
     return "\n".join(lines)
 
 
-def missed(script: str, one: Judgement) -> str:
+def missed(script: str, one: MutantJudgement) -> str:
     wrong = [
         word
         for word, right in (
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("artifacts/mutants"))
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
-    reports: dict[str, Report | None] = {}
+    reports: dict[str, MutationReport | None] = {}
     for script in options.scripts or sorted(SCRIPTS.glob("*.py")):
         folder = options.out / time.strftime(f"{script.stem}-%Y%m%d-%H%M%S")
         reports[script.stem] = run(script, options.limit, folder)

@@ -9,7 +9,7 @@ TOKENS = 64
 
 
 def exchange_counts(counts):
-    """How many tokens each rank sends to this one."""
+    """The number of tokens that each rank sends to this one."""
     incoming = torch.empty_like(counts)
     dist.all_to_all_single(incoming, counts)
     return incoming

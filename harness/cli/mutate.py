@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hanglab.harness.mutation.judgement import Judgement
+    from hanglab.harness.mutation.judgement import MutantJudgement
     from hanglab.harness.mutation.mutant import Mutant
     from hanglab.harness.mutation.operator import Mutation, Operator
     from hanglab.harness.mutation.running import MutationFolder, MutationRun
     from hanglab.harness.mutation.source import Script
-    from hanglab.harness.mutation.table import Report
+    from hanglab.harness.mutation.table import MutationReport
 
 
 def mutate(
@@ -165,13 +165,13 @@ def _run(
     operators: Sequence[Operator],
     limit: int,
     console: Console,
-) -> tuple[list[Mutant], list[Judgement]]:
+) -> tuple[list[Mutant], list[MutantJudgement]]:
     import msgspec
 
     from hanglab.harness.errors import UsageError
     from hanglab.harness.jobs.run import RunRequest
     from hanglab.harness.mutation.mutant import choose_mutations, write_mutants
-    from hanglab.harness.mutation.operator import Target
+    from hanglab.harness.mutation.operator import MutationTarget
     from hanglab.harness.report.progress import RunProgress
 
     def shown(requests: Sequence[RunRequest]) -> RunProgress:
@@ -184,7 +184,7 @@ def _run(
     with contextlib.ExitStack() as shows:
         console.print(f"{source.path.name} as it is, and once more to count its statements")
         profile = run.run_original(source.path, shown)
-    target = Target(source, profile)
+    target = MutationTarget(source, profile)
     mutations: list[tuple[Operator, Mutation]] = choose_mutations(target, operators, limit)
     if not mutations:
         raise UsageError(
@@ -195,7 +195,7 @@ def _run(
     console.print(f"{len(mutants)} mutants of {len({one.operator for one in mutants})} operators")
     kept = run.folder.path / "judgements.jsonl"
 
-    def keep(judgement: Judgement) -> None:
+    def keep(judgement: MutantJudgement) -> None:
         # As they come: whatever ends hanglab, what was found so far is there.
         with kept.open("ab") as lines:
             lines.write(msgspec.json.encode(judgement) + b"\n")
@@ -207,14 +207,14 @@ def _run(
 def _report(
     run: MutationRun,
     source: Script,
-    judgements: list[Judgement],
+    judgements: list[MutantJudgement],
     begun: float,
     *,
     interrupted: bool,
-) -> Report:
-    from hanglab.harness.mutation.table import Report, count, count_by_operator
+) -> MutationReport:
+    from hanglab.harness.mutation.table import MutationReport, count, count_by_operator
 
-    return Report(
+    return MutationReport(
         script=source.path.name,
         world_size=run.options.world_size or 0,
         seconds=round(time.monotonic() - begun, 1),
@@ -227,9 +227,9 @@ def _report(
 
 def _write(
     folder: MutationFolder,
-    report: Report,
+    report: MutationReport,
     mutants: Sequence[Mutant],
-    judgements: Sequence[Judgement],
+    judgements: Sequence[MutantJudgement],
     run: MutationRun,
 ) -> list[Path]:
     """Writes the report and the scenarios of what was missed; gives those."""
@@ -260,7 +260,7 @@ def _write_suite(
     folder: Path,
     source: Script,
     mutants: Sequence[Mutant],
-    judgements: Sequence[Judgement],
+    judgements: Sequence[MutantJudgement],
     world_size: int,
 ) -> None:
     from hanglab.harness.mutation.suite_export import write_suite
@@ -271,7 +271,7 @@ def _write_suite(
     print(f"{folder}: {number} scripts and suite.json")
 
 
-def _print_report(report: Report, folder: MutationFolder, misses: Sequence[Path]) -> None:
+def _print_report(report: MutationReport, folder: MutationFolder, misses: Sequence[Path]) -> None:
     from hanglab.harness.mutation.table import terminal_table
     from hanglab.harness.report.panel import make_console
 

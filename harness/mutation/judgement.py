@@ -10,14 +10,14 @@ import msgspec
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 from hanglab.harness.jobs.outcome import describe, same_file
 from hanglab.harness.mutation.mutant import Mutant
-from hanglab.harness.mutation.observation import End, Observation
-from hanglab.harness.mutation.truth import Effect
+from hanglab.harness.mutation.observation import End, JobObservation
+from hanglab.harness.mutation.truth import FaultEffect
 
 _NOTHING_SAID = (Status.HEALTHY, Status.INCONCLUSIVE)
 
 
 class Fate(str, Enum):
-    """What became of a mutant."""
+    """Fate of a mutant."""
 
     FOUND = "found"  # the cause, the ranks and the line are right
     MISSED = "missed"  # at least one of them is not
@@ -26,7 +26,7 @@ class Fate(str, Enum):
     ERROR = "error"  # the job could not be run or judged
 
 
-class Judgement(msgspec.Struct, kw_only=True):
+class MutantJudgement(msgspec.Struct, kw_only=True):
     """One mutant, judged; also as JSON."""
 
     mutant: str
@@ -55,12 +55,12 @@ class Judgement(msgspec.Struct, kw_only=True):
 
 
 def judge(
-    mutant: Mutant, verdict: Verdict | None, observation: Observation | None, reason: str = ""
-) -> Judgement:
+    mutant: Mutant, verdict: Verdict | None, observation: JobObservation | None, reason: str = ""
+) -> MutantJudgement:
     """Compares; ``reason`` says why there is no verdict."""
     truth = mutant.truth
     lines = list(range(mutant.line, mutant.end + 1))
-    result = Judgement(
+    result = MutantJudgement(
         mutant=mutant.name,
         operator=mutant.operator.name,
         summary=mutant.summary,
@@ -83,7 +83,7 @@ def judge(
     if not observation.struck:
         result.fate = Fate.NOT_STRUCK
         return result
-    ended_well = observation.end is End.WELL and truth.effect is Effect.STOPS
+    ended_well = observation.end is End.WELL and truth.effect is FaultEffect.STOPS
     if ended_well and not result.detected:
         result.fate = Fate.SILENT
         return result
@@ -93,7 +93,9 @@ def judge(
     return result
 
 
-def _compare(result: Judgement, mutant: Mutant, verdict: Verdict, observation: Observation) -> None:
+def _compare(
+    result: MutantJudgement, mutant: Mutant, verdict: Verdict, observation: JobObservation
+) -> None:
     truth = mutant.truth
     # What the fault made the culprit raise by itself is a right answer too.
     own = [one for one in observation.raised if one.own and one.rank in truth.guilty]
@@ -114,7 +116,7 @@ def _compare(result: Judgement, mutant: Mutant, verdict: Verdict, observation: O
         {Cause.EXCEPTION} if own else set()
     )
     result.cause_right = result.detected and verdict.cause in (in_answer or causes)
-    ended = truth.effect is Effect.STOPS and set(truth.culprits) <= observation.gone
+    ended = truth.effect is FaultEffect.STOPS and set(truth.culprits) <= observation.gone
     if truth.has_line and not ended:
         seen = set(observation.standing.values()) | {one.line for one in observation.raised}
         result.expected_lines = sorted({*result.expected_lines, *(line for line in seen if line)})
@@ -126,4 +128,4 @@ def _compare(result: Judgement, mutant: Mutant, verdict: Verdict, observation: O
         )
 
 
-__all__ = ["Fate", "Judgement", "judge"]
+__all__ = ["Fate", "MutantJudgement", "judge"]

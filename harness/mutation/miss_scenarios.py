@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from hanglab.analyzer.verdict import Status
-from hanglab.harness.mutation.judgement import Fate, Judgement
+from hanglab.harness.mutation.judgement import Fate, MutantJudgement
 from hanglab.harness.mutation.mutant import SUPPORT_FILES, Mutant, copy_file, write_text
 from hanglab.harness.mutation.observation import End
 from hanglab.harness.mutation.source import mark_line
-from hanglab.harness.mutation.truth import Effect
+from hanglab.harness.mutation.truth import FaultEffect
 from hanglab.harness.scenarios.declaration import default_status
 from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 
-def is_miss(judgement: Judgement) -> bool:
+def is_miss(judgement: MutantJudgement) -> bool:
     return judgement.fate is Fate.MISSED or bool(judgement.accused)
 
 
 def write_scenario(
     mutant: Mutant,
-    judgement: Judgement,
+    judgement: MutantJudgement,
     folder: Path,
     *,
     world_size: int,
@@ -45,7 +45,7 @@ def write_scenario(
 
 def _declaration(
     mutant: Mutant,
-    judgement: Judgement,
+    judgement: MutantJudgement,
     code: str,
     world_size: int,
     hang_after_s: float,
@@ -75,9 +75,9 @@ def _declaration(
     )
 
 
-def _status(mutant: Mutant, judgement: Judgement) -> Status:
+def _status(mutant: Mutant, judgement: MutantJudgement) -> Status:
     """The status that the job's end allows."""
-    if mutant.truth.effect is Effect.SLOWS:
+    if mutant.truth.effect is FaultEffect.SLOWS:
         return Status.SLOW
     if judgement.end is End.WELL:
         return Status.CORRUPT

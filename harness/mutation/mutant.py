@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hanglab.harness.jobs.run_folder import ArtifactsError
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.source import Script, SourceError
 from hanglab.harness.mutation.support import __file__ as _support
-from hanglab.harness.mutation.truth import Truth
+from hanglab.harness.mutation.truth import ExpectedVerdict
 
 #: Modules that every mutant imports; the first knows the original.
 _POINT_FILE, _VALUES_FILE = "mutation_point.py", "mutation_values.py"
@@ -30,7 +30,7 @@ class Mutant:
     line: int
     end: int
     rank: int
-    truth: Truth
+    truth: ExpectedVerdict
     summary: str
 
 
@@ -66,7 +66,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def choose_mutations(
-    target: Target, operators: Sequence[Operator], limit: int
+    target: MutationTarget, operators: Sequence[Operator], limit: int
 ) -> list[tuple[Operator, Mutation]]:
     """At most ``limit`` mutations: in turns one of each operator, spread over the script."""
     left = [(operator, _spread(list(operator.mutate(target)))) for operator in operators]

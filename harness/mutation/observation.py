@@ -1,4 +1,4 @@
-"""What a mutant's job did, as its ranks and the harness saw it; the analyzer has no part in it."""
+"""Observation of a mutant's job by its ranks and the harness; the analyzer has no part in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIST_ERRORS = frozenset(
 
 
 class End(str, Enum):
-    """How a job ended."""
+    """End of a job."""
 
     HANGS = "hangs"
     FAILS = "fails"
@@ -30,24 +30,24 @@ class End(str, Enum):
 
 
 @dataclass(frozen=True)
-class Raised:
+class RaisedException:
     """An exception that came to the top of a rank that the fault had struck."""
 
     rank: int
     kind: str
     line: int
-    #: Raised for what the rank itself did, and not since a peer had gone.
+    #: RaisedException for what the rank itself did, and not since a peer had gone.
     own: bool
 
 
 @dataclass(frozen=True)
-class Observation:
+class JobObservation:
     """Facts of one job."""
 
     end: End
     #: Ranks on which the fault struck.
     struck: list[int]
-    raised: list[Raised]
+    raised: list[RaisedException]
     #: The script's line at which each struck rank was seen last.
     standing: dict[int, int]
     #: Ranks whose process had ended by itself, and well: they stand on no line.
@@ -56,10 +56,10 @@ class Observation:
     same_output: bool = False
 
 
-def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None) -> Observation:
+def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None) -> JobObservation:
     """Reads what the ranks of a mutant's job left in ``truth``, and how they ended."""
     struck: list[int] = []
-    raised: list[Raised] = []
+    raised: list[RaisedException] = []
     standing: dict[int, int] = {}
     for kept in truth.glob(f"{script.stem}.*.line"):
         seen = last_line(kept)
@@ -77,11 +77,11 @@ def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None
                 _OF_COMMUNICATION.search(str(event.get("text", ""))) is not None
                 and kind in ("RuntimeError", "OSError", "ConnectionError", "TimeoutError")
             )
-            raised.append(Raised(rank, kind, event["line"], own=not foreign))
+            raised.append(RaisedException(rank, kind, event["line"], own=not foreign))
     same = control is not None and _output(job) == _output(control)
     told = msgspec.json.decode(job.truth.read_bytes())
     gone = frozenset(one["rank"] for one in told["exits"] if one["code"] == 0)
-    return Observation(_end(told), sorted(set(struck)), raised, standing, gone, same)
+    return JobObservation(_end(told), sorted(set(struck)), raised, standing, gone, same)
 
 
 def last_line(kept: Path) -> int:

@@ -17,7 +17,7 @@ from hanglab.harness.errors import UsageError
 from hanglab.harness.mutation.communication import Communication, communications
 from hanglab.harness.mutation.profile import Profile
 from hanglab.harness.mutation.source import Changes, Script, Statement
-from hanglab.harness.mutation.truth import Truth
+from hanglab.harness.mutation.truth import ExpectedVerdict
 
 #: Entry points by which other distributions bring operators: ``name = "package.module:OPERATOR"``.
 ENTRY_POINTS: Final = "hanglab.mutation_operators"
@@ -38,13 +38,13 @@ class Mutation:
     changes: Changes
     #: The rank that it strikes on, for a person to read; ``truth`` says who is to blame.
     rank: int
-    truth: Truth
+    truth: ExpectedVerdict
     #: What is done, as a sentence without its full stop.
     summary: str
 
 
 @dataclass(frozen=True)
-class Target:
+class MutationTarget:
     """A script, and what it does when it runs."""
 
     script: Script
@@ -90,7 +90,7 @@ class Operator:
     name: str
     #: What is wrong in its mutants, as people read it.
     description: str
-    mutate: Callable[[Target], Iterable[Mutation]]
+    mutate: Callable[[MutationTarget], Iterable[Mutation]]
 
 
 def own_operators() -> list[Operator]:

@@ -1,4 +1,4 @@
-"""What each statement of a script does when it runs, by rank: the probe's reports, read."""
+"""Counts of what each statement of a script does, by rank: the probe's reports, read."""
 
 from __future__ import annotations
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from hanglab.analyzer.verdict import Status
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs import suite
-from hanglab.harness.jobs.outcome import Judgement as JobJudgement
-from hanglab.harness.jobs.outcome import Outcome, describe
+from hanglab.harness.jobs.outcome import Judgement, Outcome, describe
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.run_folder import ArtifactsError, JobFolder, RunFolder
 from hanglab.harness.launchers.environment import WARM_IMPORTS
 from hanglab.harness.launchers.selection import Launchers
-from hanglab.harness.mutation.judgement import Fate, Judgement, judge
+from hanglab.harness.mutation.judgement import Fate, MutantJudgement, judge
 from hanglab.harness.mutation.mutant import Mutant, support_file
 from hanglab.harness.mutation.observation import End, observe
 from hanglab.harness.mutation.profile import Profile
@@ -135,8 +134,8 @@ class MutationRun:
         self,
         mutants: Sequence[Mutant],
         listener: Listening,
-        judged: Callable[[Judgement], None],
-    ) -> list[Judgement]:
+        judged: Callable[[MutantJudgement], None],
+    ) -> list[MutantJudgement]:
         """Runs and judges them; those that an interrupt kept from running are not among them."""
         slowest = max(self.options.deadline_s, _SLOWEST_S + _SLOWEST_FACTOR * self.control_seconds)
         requests: list[RunRequest] = []
@@ -146,7 +145,7 @@ class MutationRun:
             request = self._request(scenario, slowest)
             requests.append(request)
             by_request[request] = mutant
-        judgements: dict[RunRequest, Judgement] = {}
+        judgements: dict[RunRequest, MutantJudgement] = {}
         lock = threading.Lock()
 
         def take(result: Result) -> Result:
@@ -161,7 +160,7 @@ class MutationRun:
         self._run(requests, _Judging(listener(requests), take))
         return [judgements[request] for request in requests if request in judgements]
 
-    def _judge(self, mutant: Mutant, result: Result) -> Judgement:
+    def _judge(self, mutant: Mutant, result: Result) -> MutantJudgement:
         observation = None
         if result.folder is not None and result.verdict is not None:
             job = JobFolder(result.folder)
@@ -219,11 +218,11 @@ _OUTCOMES = {
 }
 
 
-def _as_outcome(judgement: Judgement) -> JobJudgement:
+def _as_outcome(judgement: MutantJudgement) -> Judgement:
     outcome = _OUTCOMES[judgement.fate]
     if judgement.fate is Fate.MISSED and not judgement.detected:
         outcome = Outcome.INCONCLUSIVE
-    return JobJudgement(outcome, judgement.reason or judgement.fate.value)
+    return Judgement(outcome, judgement.reason or judgement.fate.value)
 
 
 def _last_error(job: JobFolder) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from hanglab.harness.jobs.run_folder import write_json
-from hanglab.harness.mutation.judgement import Fate, Judgement
+from hanglab.harness.mutation.judgement import Fate, MutantJudgement
 from hanglab.harness.mutation.mutant import Mutant, copy_file, write_support, write_text
 from hanglab.harness.mutation.observation import End
 from hanglab.harness.mutation.source import Script
-from hanglab.harness.mutation.truth import Effect
+from hanglab.harness.mutation.truth import FaultEffect
 
 
 class SuiteScript(msgspec.Struct, kw_only=True):
@@ -38,7 +38,7 @@ def write_suite(
     folder: Path,
     script: Script,
     world_size: int,
-    judged: Sequence[tuple[Mutant, Judgement]],
+    judged: Sequence[tuple[Mutant, MutantJudgement]],
 ) -> int:
     """Writes the original and the mutants that struck; gives their number.
 
@@ -75,10 +75,10 @@ def write_suite(
     return len(scripts)
 
 
-def _observable(mutant: Mutant, judgement: Judgement) -> str:
+def _observable(mutant: Mutant, judgement: MutantJudgement) -> str:
     if judgement.end is End.HANGS:
         return "hangs"
     if judgement.end is End.FAILS:
         return "fails"
-    unharmed = judgement.same_output or mutant.truth.effect is Effect.SLOWS
+    unharmed = judgement.same_output or mutant.truth.effect is FaultEffect.SLOWS
     return "fine" if unharmed else "silently_wrong"

@@ -9,7 +9,7 @@ import msgspec
 from rich import box
 from rich.table import Table
 
-from hanglab.harness.mutation.judgement import Fate, Judgement
+from hanglab.harness.mutation.judgement import Fate, MutantJudgement
 
 SCHEMA: Final = "hanglab.mutation/1"
 
@@ -36,7 +36,7 @@ class Figures(msgspec.Struct, kw_only=True):
     errors: int = 0
 
 
-class Report(msgspec.Struct, kw_only=True):
+class MutationReport(msgspec.Struct, kw_only=True):
     """All of one run; the content of ``report.json``."""
 
     schema: Literal["hanglab.mutation/1"] = SCHEMA
@@ -46,10 +46,10 @@ class Report(msgspec.Struct, kw_only=True):
     interrupted: bool
     total: Figures
     operators: list[Figures]
-    mutants: list[Judgement]
+    mutants: list[MutantJudgement]
 
 
-def count(operator: str, judgements: Iterable[Judgement]) -> Figures:
+def count(operator: str, judgements: Iterable[MutantJudgement]) -> Figures:
     figures = Figures(operator=operator)
     for one in judgements:
         figures.mutants += 1
@@ -72,12 +72,12 @@ def count(operator: str, judgements: Iterable[Judgement]) -> Figures:
     return figures
 
 
-def count_by_operator(judgements: Sequence[Judgement]) -> list[Figures]:
+def count_by_operator(judgements: Sequence[MutantJudgement]) -> list[Figures]:
     names = sorted({one.operator for one in judgements})
     return [count(name, (one for one in judgements if one.operator == name)) for name in names]
 
 
-def exit_code(judgements: Sequence[Judgement]) -> int:
+def exit_code(judgements: Sequence[MutantJudgement]) -> int:
     """0 all found, 1 some missed or innocents accused, 2 nothing to judge, 4 errors of jobs."""
     fates = {one.fate for one in judgements}
     if Fate.ERROR in fates:
@@ -113,7 +113,7 @@ def _or_dash(number: int) -> str:
     return str(number) if number else "-"
 
 
-def terminal_table(report: Report) -> Table:
+def terminal_table(report: MutationReport) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("operator", overflow="fold")
     for column in _COLUMNS:
@@ -131,7 +131,7 @@ def markdown_table(rows: Iterable[Figures], first: str = "operator") -> str:
     return "\n".join(lines)
 
 
-def markdown(report: Report) -> str:
+def markdown(report: MutationReport) -> str:
     """The report as a page: figures by operator, then each miss."""
     lines = [
         f"# Mutants of {report.script}, {report.world_size} ranks",
@@ -149,7 +149,7 @@ def markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _missed_row(one: Judgement) -> str:
+def _missed_row(one: MutantJudgement) -> str:
     causes = " or ".join(cause.value for cause in one.expected_causes)
     ranks = ", ".join(map(str, one.expected_culprits))
     wrong = "" if one.line_right is not False else f", expected {_ranges(one.expected_lines)}"

@@ -10,8 +10,8 @@ import msgspec
 from hanglab.analyzer.verdict import Cause
 
 
-class Effect(str, Enum):
-    """What a fault does to the job where it can be observed."""
+class FaultEffect(str, Enum):
+    """Effect of a fault on the job where it can be observed."""
 
     STOPS = "stops"  # it hangs or fails
     SLOWS = "slows"  # it ends well, and later
@@ -24,7 +24,7 @@ class Answer(msgspec.Struct, frozen=True):
     culprits: list[int]
 
 
-class Truth(msgspec.Struct, frozen=True):
+class ExpectedVerdict(msgspec.Struct, frozen=True):
     """Right answers, the best first; several where the fault can truly be told in several ways.
 
     ``also_named`` are ranks that an answer may name besides, as they take part in what is wrong
@@ -32,7 +32,7 @@ class Truth(msgspec.Struct, frozen=True):
     """
 
     answers: list[Answer]
-    effect: Effect = Effect.STOPS
+    effect: FaultEffect = FaultEffect.STOPS
     also_named: list[int] = []
     #: False where the culprit has gone or stands in code that is not the script's.
     has_line: bool = True
@@ -57,9 +57,9 @@ def truth(
     causes: Iterable[Cause],
     culprits: Collection[int],
     *others: Answer,
-    effect: Effect = Effect.STOPS,
+    effect: FaultEffect = FaultEffect.STOPS,
     also_named: Collection[int] = (),
     has_line: bool = True,
-) -> Truth:
+) -> ExpectedVerdict:
     best = Answer(list(causes), sorted(culprits))
-    return Truth([best, *others], effect, sorted(also_named), has_line)
+    return ExpectedVerdict([best, *others], effect, sorted(also_named), has_line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hanglab.harness.mutation.operator import Target
+from hanglab.harness.mutation.operator import MutationTarget
 from hanglab.harness.mutation.profile import CallRecord, Profile, RankProfile, StatementCounts
 from hanglab.harness.mutation.source import Script
 
@@ -12,7 +12,7 @@ from hanglab.harness.mutation.source import Script
 _COMMUNICATES = ("dist.", "backward()")
 
 
-def make_target(source: str, folder: Path, ranks: int = 4, hits: int = 24) -> Target:
+def make_target(source: str, folder: Path, ranks: int = 4, hits: int = 24) -> MutationTarget:
     path = folder / "train.py"
     path.write_text(source)
     script = Script(path)
@@ -27,6 +27,6 @@ def make_target(source: str, folder: Path, ranks: int = 4, hits: int = 24) -> Ta
     members = list(range(ranks))
     calls = [CallRecord(line, "all_reduce", members, None) for line in statements]
     groups = [members, members[:2]]
-    return Target(
+    return MutationTarget(
         script, Profile([RankProfile(rank, statements, calls, groups) for rank in range(ranks)])
     )

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from hanglab.analyzer.verdict import Cause, Finding, Location, Status, Verdict
-from hanglab.harness.mutation.judgement import Fate, Judgement, judge
+from hanglab.harness.mutation.judgement import Fate, MutantJudgement, judge
 from hanglab.harness.mutation.mutant import Mutant
-from hanglab.harness.mutation.observation import End, Observation, Raised
+from hanglab.harness.mutation.observation import End, JobObservation, RaisedException
 from hanglab.harness.mutation.operator import Operator
 from hanglab.harness.mutation.table import count, exit_code
-from hanglab.harness.mutation.truth import Answer, Effect, Truth, truth
+from hanglab.harness.mutation.truth import Answer, ExpectedVerdict, FaultEffect, truth
 
 SKIPPED = truth([Cause.SKIPPED_COLLECTIVE], [1])
 
 
-def mutant(expected: Truth) -> Mutant:
+def mutant(expected: ExpectedVerdict) -> Mutant:
     operator = Operator("skip", "a skip", lambda target: ())
     return Mutant("m001_skip", operator, Path("/tmp/m001_skip.py"), 10, 12, 1, expected, "it skips")
 
@@ -37,9 +37,9 @@ def seen(
     struck: tuple[int, ...] = (1,),
     raised: str = "",
     gone: frozenset[int] = frozenset(),
-) -> Observation:
-    events = [Raised(1, raised, 14, own=True)] if raised else []
-    return Observation(end, list(struck), events, {1: 20}, gone)
+) -> JobObservation:
+    events = [RaisedException(1, raised, 14, own=True)] if raised else []
+    return JobObservation(end, list(struck), events, {1: 20}, gone)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def seen(
     ],
 )
 def test_a_mutant_is_found_by_cause_ranks_and_line(
-    given: Verdict, observed: Observation, fate: Fate
+    given: Verdict, observed: JobObservation, fate: Fate
 ) -> None:
     assert judge(mutant(SKIPPED), given, observed).fate is fate
 
@@ -94,7 +94,7 @@ def test_each_of_several_answers_is_right_with_its_own_cause_only() -> None:
 
 
 def test_a_slow_mutant_that_ends_well_is_no_silent_one() -> None:
-    slow = truth([Cause.SLOW_COMPUTE], [1], effect=Effect.SLOWS)
+    slow = truth([Cause.SLOW_COMPUTE], [1], effect=FaultEffect.SLOWS)
     healthy = verdict(None, (), None, Status.HEALTHY)
     assert judge(mutant(slow), healthy, seen(End.WELL)).fate is Fate.MISSED
     # All ranks have ended, and the line at which it was slow is known all the same.
@@ -105,7 +105,7 @@ def test_a_slow_mutant_that_ends_well_is_no_silent_one() -> None:
 
 def test_figures_count_shares_of_those_that_struck_and_were_not_silent() -> None:
     healthy = verdict(None, (), None, Status.HEALTHY)
-    judged: list[Judgement] = [
+    judged: list[MutantJudgement] = [
         judge(mutant(SKIPPED), verdict(), seen()),
         judge(mutant(SKIPPED), verdict(culprits=(2,)), seen()),
         judge(mutant(SKIPPED), healthy, seen(End.WELL)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import expression, strikes
 from hanglab.harness.mutation.truth import truth
 
@@ -15,7 +15,7 @@ _COLLECTIVE = (Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE)
 _MESSAGE = (Cause.P2P_UNMATCHED, Cause.P2P_DEADLOCK)
 
 
-def mutate(target: Target) -> Iterator[Mutation]:
+def mutate(target: MutationTarget) -> Iterator[Mutation]:
     profile, script = target.profile, target.script
     for statement in script.statements:
         node = statement.node

@@ -10,13 +10,13 @@ import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.communication import Communication
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import VALUES, expression, in_place_of, strikes
 from hanglab.harness.mutation.truth import truth
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArgumentKind:
     """One argument that can be wrong."""
 
     name: str
@@ -29,10 +29,10 @@ class Kind:
     #: Whether an argument that is not given can be given wrongly; the source of its default.
     default: str | None = None
     #: A reason not to change it here.
-    fits: Callable[[Target, Communication, int], bool] = field(default=lambda *_: True)
+    fits: Callable[[MutationTarget, Communication, int], bool] = field(default=lambda *_: True)
 
 
-def _mutate(target: Target, kind: Kind) -> Iterator[Mutation]:
+def _mutate(target: MutationTarget, kind: ArgumentKind) -> Iterator[Mutation]:
     profile, script = target.profile, target.script
     for salt, call in enumerate(target.communications):
         line = call.statement.line
@@ -70,11 +70,11 @@ def _mutate(target: Target, kind: Kind) -> Iterator[Mutation]:
         )
 
 
-def _more_than_two(target: Target, call: Communication, rank: int) -> bool:
+def _more_than_two(target: MutationTarget, call: Communication, rank: int) -> bool:
     return len(target.profile.members(call.statement.line, rank)) > 2
 
 
-def _has_another_group(target: Target, call: Communication, rank: int) -> bool:
+def _has_another_group(target: MutationTarget, call: Communication, rank: int) -> bool:
     members = target.profile.members(call.statement.line, rank)
     return bool(target.profile.other_groups(rank, members))
 
@@ -90,14 +90,14 @@ _ROOTS = {"broadcast": "src", "reduce": "dst", "broadcast_object_list": "src"}
 _PEERS = {"send": "dst", "isend": "dst", "recv": "src", "irecv": "src"}
 
 KINDS = (
-    Kind(
+    ArgumentKind(
         "other_root",
         "another root on one rank",
         Cause.ROOT_MISMATCH,
         _ROOTS,
         lambda right, group: f"{VALUES}.another_rank({right}, {group})",
     ),
-    Kind(
+    ArgumentKind(
         "other_reduction",
         "another reduce operation on one rank",
         Cause.REDUCTION_MISMATCH,
@@ -105,28 +105,28 @@ KINDS = (
         lambda right, group: f"type({right}).{'MIN' if right.endswith('MAX') else 'MAX'}",
         default="__import__('torch').distributed.ReduceOp.SUM",
     ),
-    Kind(
+    ArgumentKind(
         "other_dtype",
         "a tensor of another dtype on one rank",
         Cause.DTYPE_MISMATCH,
         _TENSORS,
         lambda right, group: f"{VALUES}.another_dtype({right})",
     ),
-    Kind(
+    ArgumentKind(
         "other_size",
         "a tensor of another size on one rank",
         Cause.SIZE_MISMATCH,
         _IN_PLACE,
         lambda right, group: f"{VALUES}.another_size({right})",
     ),
-    Kind(
+    ArgumentKind(
         "other_split",
         "another list of splits on one rank",
         Cause.SPLIT_MISMATCH,
         {"all_to_all_single": "input_split_sizes"},
         lambda right, group: f"{VALUES}.other_splits({right})",
     ),
-    Kind(
+    ArgumentKind(
         "other_group",
         "another group on one rank",
         Cause.COLLECTIVE_MISMATCH,
@@ -135,7 +135,7 @@ KINDS = (
         default="None",
         fits=_has_another_group,
     ),
-    Kind(
+    ArgumentKind(
         "other_tag",
         "another tag of a message on one rank",
         Cause.P2P_UNMATCHED,
@@ -143,7 +143,7 @@ KINDS = (
         lambda right, group: f"{right} + 77",
         default="0",
     ),
-    Kind(
+    ArgumentKind(
         "other_peer",
         "another peer of a message on one rank",
         Cause.P2P_UNMATCHED,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import only_if, strikes
 from hanglab.harness.mutation.truth import truth
 
 
-def mutate(target: Target) -> Iterator[Mutation]:
+def mutate(target: MutationTarget) -> Iterator[Mutation]:
     profile = target.profile
     for statement in target.statements:
         rank = profile.pick_rank(statement.line, salt=1)

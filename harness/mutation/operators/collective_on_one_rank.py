@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.communication import is_communication_call
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import POINT, only_if
 from hanglab.harness.mutation.truth import Answer, truth
 
 
-def mutate(target: Target) -> Iterator[Mutation]:
+def mutate(target: MutationTarget) -> Iterator[Mutation]:
     profile = target.profile
     for statement in target.statements:
         ranks = profile.ranks_at(statement.line)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
@@ -15,7 +15,7 @@ _KILL = "__import__('os').kill(__import__('os').getpid(), __import__('signal').{
 
 
 def _mutate(
-    target: Target,
+    target: MutationTarget,
     causes: Sequence[Cause],
     end: str,
     what: str,

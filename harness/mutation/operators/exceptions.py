@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import VALUES, expression, preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
 _RAISES = "{}['label']"
 
 
-def mutate_raised(target: Target) -> Iterator[Mutation]:
+def mutate_raised(target: MutationTarget) -> Iterator[Mutation]:
     profile = target.profile
     for statement in target.busiest:
         rank = profile.pick_rank(statement.line, salt=3, least=3)
@@ -30,7 +30,7 @@ def mutate_raised(target: Target) -> Iterator[Mutation]:
         )
 
 
-def mutate_swallowed(target: Target) -> Iterator[Mutation]:
+def mutate_swallowed(target: MutationTarget) -> Iterator[Mutation]:
     profile = target.profile
     for statement in target.busiest:
         rank = profile.pick_rank(statement.line, salt=1, least=3)

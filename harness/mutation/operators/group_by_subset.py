@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import VALUES, in_place_of, strikes
 from hanglab.harness.mutation.truth import truth
 
 
-def mutate_call(target: Target) -> Iterator[Mutation]:
+def mutate_call(target: MutationTarget) -> Iterator[Mutation]:
     profile = target.profile
     for call in target.communications:
         line = call.statement.line
@@ -27,7 +27,7 @@ def mutate_call(target: Target) -> Iterator[Mutation]:
         )
 
 
-def mutate_ranks(target: Target) -> Iterator[Mutation]:
+def mutate_ranks(target: MutationTarget) -> Iterator[Mutation]:
     profile, script = target.profile, target.script
     for call in target.communications:
         line = call.statement.line

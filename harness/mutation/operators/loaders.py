@@ -9,7 +9,7 @@ import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.communication import called_name, calls_of
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import POINT, expression
 from hanglab.harness.mutation.truth import truth
 
@@ -20,7 +20,7 @@ _READS = 48
 
 
 def _mutate(
-    target: Target,
+    target: MutationTarget,
     change: Callable[[str, int], str],
     causes: Sequence[Cause],
     what: str,

@@ -8,7 +8,7 @@ from functools import partial
 import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import POINT, expression
 from hanglab.harness.mutation.source import Statement
 from hanglab.harness.mutation.truth import truth
@@ -17,7 +17,7 @@ from hanglab.harness.mutation.truth import truth
 Change = Callable[[str, int, int, int], str]
 
 
-def _mutate(target: Target, change: Change, what: str, salt: int) -> Iterator[Mutation]:
+def _mutate(target: MutationTarget, change: Change, what: str, salt: int) -> Iterator[Mutation]:
     profile, script = target.profile, target.script
     for statement in script.statements:
         node = statement.node
@@ -44,8 +44,8 @@ def _mutate(target: Target, change: Change, what: str, salt: int) -> Iterator[Mu
         )
 
 
-def _runs(target: Target, loop: Statement, first: Statement, rank: int) -> tuple[int, int]:
-    """How often the loop is begun on the rank, and how many rounds it makes then."""
+def _runs(target: MutationTarget, loop: Statement, first: Statement, rank: int) -> tuple[int, int]:
+    """Number of times that the loop is begun on the rank, and of the rounds that it makes then."""
     rounds = target.profile.at(first.line, rank).hits
     # Its header runs once more than its body each time.
     runs = max(1, target.profile.at(loop.line, rank).hits - rounds)

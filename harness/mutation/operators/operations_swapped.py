@@ -8,13 +8,13 @@ import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.mutation.communication import is_communication_call
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import expression, strikes
 from hanglab.harness.mutation.source import Statement
 from hanglab.harness.mutation.truth import truth
 
 
-def mutate(target: Target) -> Iterator[Mutation]:
+def mutate(target: MutationTarget) -> Iterator[Mutation]:
     profile, script = target.profile, target.script
     for first in target.statements:
         second = _next(target, first)
@@ -49,7 +49,7 @@ def mutate(target: Target) -> Iterator[Mutation]:
         )
 
 
-def _next(target: Target, first: Statement) -> Statement | None:
+def _next(target: MutationTarget, first: Statement) -> Statement | None:
     """The communication right behind one, in the same block."""
     if not is_communication_call(first, target.communications):
         return None

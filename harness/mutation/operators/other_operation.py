@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import in_place_of, strikes
 from hanglab.harness.mutation.truth import truth
 
@@ -19,7 +19,7 @@ _INSTEAD = {
 }
 
 
-def mutate(target: Target) -> Iterator[Mutation]:
+def mutate(target: MutationTarget) -> Iterator[Mutation]:
     profile, script = target.profile, target.script
     for call in target.communications:
         statement = call.statement

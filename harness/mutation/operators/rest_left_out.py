@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import expression, only_if, strikes
 from hanglab.harness.mutation.source import Statement
 from hanglab.harness.mutation.truth import truth
 
 
-def mutate_loops(target: Target) -> Iterator[Mutation]:
+def mutate_loops(target: MutationTarget) -> Iterator[Mutation]:
     for statement in target.busiest:
         loop = statement.loop
         if loop is not None and loop.body is not None and _is_block(loop, statement):
             yield from _mutation(target, statement, "continues early", salt=0)
 
 
-def mutate_functions(target: Target) -> Iterator[Mutation]:
+def mutate_functions(target: MutationTarget) -> Iterator[Mutation]:
     for statement in target.busiest:
         function = statement.function
         if function is None or not _is_block(function, statement):
@@ -31,7 +31,7 @@ def mutate_functions(target: Target) -> Iterator[Mutation]:
             yield from _mutation(target, statement, "returns early", salt=1)
 
 
-def _mutation(target: Target, first: Statement, what: str, salt: int) -> Iterator[Mutation]:
+def _mutation(target: MutationTarget, first: Statement, what: str, salt: int) -> Iterator[Mutation]:
     profile = target.profile
     rest = target.script.rest_of_block(first)
     rank = profile.pick_rank(first.line, salt, least=3)
@@ -56,7 +56,7 @@ def _mutation(target: Target, first: Statement, what: str, salt: int) -> Iterato
 
 
 def _guarded(
-    target: Target, rest: Sequence[Statement], condition: str
+    target: MutationTarget, rest: Sequence[Statement], condition: str
 ) -> dict[cst.CSTNode, cst.CSTNode] | None:
     """Changes by which none of these runs where the fault strikes; None if that cannot be said."""
     changes: dict[cst.CSTNode, cst.CSTNode] = {}

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from functools import partial
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import VALUES, followed, preceded, strikes
 from hanglab.harness.mutation.source import Statement
-from hanglab.harness.mutation.truth import Effect, truth
+from hanglab.harness.mutation.truth import FaultEffect, truth
 
 #: Below so many seconds of a statement in all, nobody could see its rank being slow.
 _LEAST_SECONDS = 0.05
 _STALL_S, _STALLED_EVERY = 0.15, 5
 
 
-def _sections(target: Target) -> list[Statement]:
+def _sections(target: MutationTarget) -> list[Statement]:
     """Statements of the steps without communication, those that take the longest first."""
     profile = target.profile
 
@@ -29,14 +29,14 @@ def _sections(target: Target) -> list[Statement]:
     return sorted(long, key=seconds, reverse=True)
 
 
-def _often_communicates(target: Target, statement: Statement) -> bool:
+def _often_communicates(target: MutationTarget, statement: Statement) -> bool:
     """True unless it communicates only now and then, as a wrapped model does in its first step."""
     ranks = range(target.profile.world_size)
     counts = [target.profile.at(statement.line, rank) for rank in ranks]
     return any(10 * one.all > one.hits for one in counts)
 
 
-def _mutate_slow(target: Target, share: float, salt: int) -> Iterator[Mutation]:
+def _mutate_slow(target: MutationTarget, share: float, salt: int) -> Iterator[Mutation]:
     for statement in _sections(target):
         rank = target.profile.pick_rank(statement.line, salt, least=3)
         if rank is None:
@@ -55,12 +55,12 @@ def _mutate_slow(target: Target, share: float, salt: int) -> Iterator[Mutation]:
                 )
             },
             rank,
-            truth([Cause.SLOW_COMPUTE], [rank], effect=Effect.SLOWS),
+            truth([Cause.SLOW_COMPUTE], [rank], effect=FaultEffect.SLOWS),
             f"rank {rank} takes {1 + share:g} times as long for line {statement.line}",
         )
 
 
-def mutate_stalls(target: Target) -> Iterator[Mutation]:
+def mutate_stalls(target: MutationTarget) -> Iterator[Mutation]:
     for statement in target.busiest:
         rank = target.profile.pick_rank(statement.line, salt=1, least=4 * _STALLED_EVERY)
         if rank is None:
@@ -71,7 +71,7 @@ def mutate_stalls(target: Target) -> Iterator[Mutation]:
             statement,
             {statement.node: preceded(statement, stall)},
             rank,
-            truth([Cause.SLOW_COMPUTE], [rank], effect=Effect.SLOWS),
+            truth([Cause.SLOW_COMPUTE], [rank], effect=FaultEffect.SLOWS),
             f"rank {rank} stalls for {1000 * _STALL_S:g} ms at line {statement.line}, "
             f"each {_STALLED_EVERY}th time",
         )

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import VALUES, preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
 
 def _mutate(
-    target: Target, cause: Cause, wait: str, what: str, salt: int, follow: bool = True
+    target: MutationTarget, cause: Cause, wait: str, what: str, salt: int, follow: bool = True
 ) -> Iterator[Mutation]:
     profile = target.profile
     for statement in target.busiest:

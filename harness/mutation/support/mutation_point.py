@@ -80,7 +80,7 @@ def _record(file: str, line: int, follow: bool = True, **more: object) -> None:
 
 
 def _truth_path() -> str | None:
-    """Where this rank's truth begins, without what follows the last dot."""
+    """Begin of the paths of this rank's truth, without what follows the last dot."""
     folder = os.environ.get("HANGLAB_MUTATION_TRUTH")
     stem = os.path.splitext(os.path.basename(sys.argv[0]))[0]
     return os.path.join(folder, f"{stem}.{own_rank()}") if folder else None

@@ -1,4 +1,4 @@
-"""What the faults of mutants strike with: wrong values, and what a rank waits for in vain.
+"""Values that the faults of mutants strike with, and what a rank waits for in vain.
 
 Mutants import it from their own folder; it needs nothing of hanglab, and torch only where a
 function says so.

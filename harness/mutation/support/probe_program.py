@@ -38,7 +38,7 @@ _WITHIN = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lam
 _MOST_CALLS = 2000
 
 
-class Statement:
+class StatementCount:
     """Counts of one statement."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Open:
         self.operations = 0
 
 
-class Probe:
+class StatementProbe:
     def __init__(self, script: str, source: bytes) -> None:
         self.script = script
         tree = ast.parse(source)
@@ -78,7 +78,7 @@ class Probe:
             for node in ast.walk(tree)
             if isinstance(node, ast.With)
         }
-        self.statements: dict[int, Statement] = {}
+        self.statements: dict[int, StatementCount] = {}
         self.open: list[Open] = []
         self.groups: dict[str, list[int]] = {}
         self.calls: list[dict[str, object]] = []
@@ -108,7 +108,7 @@ class Probe:
         again = line < here.line <= self.withs.get(line, 0)
         self.leave(here)
         here.line, here.began, here.operations = line, time.perf_counter(), self.last_total
-        self.statements.setdefault(line, Statement()).hits += not again
+        self.statements.setdefault(line, StatementCount()).hits += not again
 
     def leave(self, here: Open) -> None:
         if here.line:
@@ -145,7 +145,7 @@ class Probe:
             return
         line = self.first_lines.get(frame.f_lineno, frame.f_lineno)
         if name in _MESSAGES:
-            self.statements.setdefault(line, Statement()).messages += 1
+            self.statements.setdefault(line, StatementCount()).messages += 1
         given = bound(called, args, kwargs)
         members = members_of(given.get("group")) if name != "new_group" else []
         peer = given.get("dst", given.get("src"))
@@ -194,7 +194,7 @@ def first_lines(tree: ast.Module) -> dict[int, int]:
     return lines
 
 
-def wrap_functions(probe: Probe) -> None:
+def wrap_functions(probe: StatementProbe) -> None:
     """Has the probe told of what the script itself calls."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
@@ -214,7 +214,7 @@ def wrap_functions(probe: Probe) -> None:
         setattr(dist, name, functools.wraps(called)(wrapper))
 
 
-def keep_groups(probe: Probe, c10d: Any) -> None:
+def keep_groups(probe: StatementProbe, c10d: Any) -> None:
     for group, name in list(c10d._world.pg_names.items()):
         probe.groups.setdefault(str(name), members_of(group))
 
@@ -225,7 +225,7 @@ def main() -> None:
         source = file.read()
     code = compile(source, script, "exec", dont_inherit=True)
     assert isinstance(code, CodeType)
-    probe = Probe(script, source)
+    probe = StatementProbe(script, source)
     wrap_functions(probe)
     sys.argv = sys.argv[1:]
     sys.path[0] = os.path.dirname(script)

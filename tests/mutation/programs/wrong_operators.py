@@ -1,28 +1,28 @@
 """Operators of a user: one blames an innocent rank, one never strikes, one does no harm."""
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.operator import Mutation, Operator, Target
+from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import only_if, preceded, strikes
 from hanglab.harness.mutation.truth import truth
 
 
-def _first(target: Target):
+def _first(target: MutationTarget):
     return next(one for one in target.statements if target.profile.communicates(one.line))
 
 
-def blame(target: Target):
+def blame(target: MutationTarget):
     first = _first(target)
     skipped = {first.node: only_if(first, f"not {strikes(1, 4)}")}
     yield Mutation(first, skipped, 1, truth([Cause.SKIPPED_COLLECTIVE], [2]), "rank 1 skips it")
 
 
-def never(target: Target):
+def never(target: MutationTarget):
     first = _first(target)
     skipped = {first.node: only_if(first, f"not {strikes(1, 10**6)}")}
     yield Mutation(first, skipped, 1, truth([Cause.SKIPPED_COLLECTIVE], [1]), "too late")
 
 
-def harmless(target: Target):
+def harmless(target: MutationTarget):
     first = _first(target)
     nothing = {first.node: preceded(first, f"{strikes(1, 4)} and None")}
     yield Mutation(first, nothing, 1, truth([Cause.EXCEPTION], [1]), "rank 1 does nothing odd")
