@@ -137,7 +137,7 @@ class MutationRun:
         judged: Callable[[MutantJudgement], None],
     ) -> list[MutantJudgement]:
         """Runs and judges them; those that an interrupt kept from running are not among them."""
-        slowest = max(self.options.deadline_s, _SLOWEST_S + _SLOWEST_FACTOR * self.control_seconds)
+        slowest = min(self.options.deadline_s, _SLOWEST_S + _SLOWEST_FACTOR * self.control_seconds)
         requests: list[RunRequest] = []
         by_request: dict[RunRequest, Mutant] = {}
         for mutant in mutants:

@@ -13,13 +13,13 @@ from typing import cast
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from hanglab.harness.errors import HanglabError
+from hanglab.harness.errors import UsageError
 
 #: What a mutant's first lines get besides: its faults, and the folder of the original.
 _PRELUDE = "import mutation_point, mutation_values; __file__ = mutation_point.ORIGINAL"
 
 
-class SourceError(HanglabError):
+class SourceError(UsageError):
     """A script cannot be read or rewritten."""
 
     advice = "Give a script of Python that runs; `python -m py_compile SCRIPT` tells of its syntax."
