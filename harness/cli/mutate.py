@@ -172,10 +172,10 @@ def _run(
     from hanglab.harness.jobs.run import RunRequest
     from hanglab.harness.mutation.mutant import choose_mutations, write_mutants
     from hanglab.harness.mutation.operator import MutationTarget
-    from hanglab.harness.report.progress import RunProgress
+    from hanglab.harness.mutation.progress import MutationProgress
 
-    def shown(requests: Sequence[RunRequest]) -> RunProgress:
-        progress = RunProgress(console, requests)
+    def shown(requests: Sequence[RunRequest]) -> MutationProgress:
+        progress = MutationProgress(console, requests)
         shows.enter_context(progress.shown())
         return progress
 

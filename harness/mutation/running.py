@@ -102,7 +102,10 @@ class MutationRun:
             suite.script_scenario(program, self.options, [str(script), *self.arguments]),
             name="probe",
         )
-        requests = [self._request(replace(control, name="control")), self._request(probe)]
+        requests = [
+            replace(self._request(scenario), variant="control")
+            for scenario in (replace(control, name="original"), probe)
+        ]
         results = self._run(requests, listener(requests))
         if len(results) < len(requests) or self.stop.is_set():
             raise Interrupted("interrupted before the original had run")

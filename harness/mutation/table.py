@@ -114,14 +114,26 @@ def _or_dash(number: int) -> str:
 
 
 def terminal_table(report: MutationReport) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("operator", overflow="fold")
-    for column in _COLUMNS:
-        table.add_column(column, justify="right")
-    for figures in report.operators:
-        table.add_row(figures.operator, *_cells(figures))
-    table.add_section()
-    table.add_row("all", *_cells(report.total), style="bold")
+    """The figures in 80 columns: those that struck out of all, and right ones out of judged."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    table.add_column("operator", no_wrap=True)
+    columns = ["struck", "silent", "found", "cause", "rank", "line", "accused"]
+    for column in [*columns, "errors"] if report.total.errors else columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    for figures in [*report.operators, report.total]:
+        if figures is report.total:
+            table.add_section()
+        table.add_row(
+            figures.operator,
+            f"{figures.struck}/{figures.mutants}",
+            _or_dash(figures.silent),
+            f"{figures.found}/{figures.judged}",
+            f"{figures.right_cause}/{figures.judged}",
+            f"{figures.right_rank}/{figures.judged}",
+            f"{figures.right_line}/{figures.lines}",
+            _or_dash(figures.innocents_accused),
+            *([_or_dash(figures.errors)] if report.total.errors else []),
+        )
     return table
 
 
