@@ -107,7 +107,10 @@ def mutate(
     from hanglab.harness.jobs.run_folder import RunFolder
     from hanglab.harness.jobs.suite import Options
     from hanglab.harness.launchers.selection import Launchers
+    from hanglab.harness.mutation.results import make_report, write_results
     from hanglab.harness.mutation.running import MutationFolder, MutationRun
+    from hanglab.harness.mutation.suite_export import write_suite
+    from hanglab.harness.mutation.table import exit_code
     from hanglab.harness.report.panel import make_console
 
     if list_operators:
@@ -146,16 +149,21 @@ def mutate(
             mutants, judgements = _run(run, source, chosen, limit, console)
         finally:
             launchers.close()
-    report = _report(run, source, judgements, begun, interrupted=stopped.signal is not None)
-    misses = _write(run.folder, report, mutants, judgements, run)
+    report = make_report(
+        source.path.name,
+        world_size,
+        judgements,
+        seconds=time.monotonic() - begun,
+        interrupted=stopped.signal is not None,
+    )
+    misses = write_results(run, report, mutants)
     if as_suite is not None:
-        _write_suite(as_suite, source, mutants, judgements, world_size)
+        number = write_suite(as_suite, source, world_size, mutants, judgements)
+        print(f"{as_suite}: {number} scripts and suite.json")
     _print_report(report, run.folder, misses)
     if stopped.signal is not None:
         typer.echo(f"hanglab: interrupted; {path} holds what had been found", err=True)
         return 128 + stopped.signal
-    from hanglab.harness.mutation.table import exit_code
-
     return exit_code(judgements)
 
 
@@ -202,73 +210,6 @@ def _run(
 
     with contextlib.ExitStack() as shows:
         return mutants, run.run_mutants(mutants, shown, keep)
-
-
-def _report(
-    run: MutationRun,
-    source: Script,
-    judgements: list[MutantJudgement],
-    begun: float,
-    *,
-    interrupted: bool,
-) -> MutationReport:
-    from hanglab.harness.mutation.table import MutationReport, count, count_by_operator
-
-    return MutationReport(
-        script=source.path.name,
-        world_size=run.options.world_size or 0,
-        seconds=round(time.monotonic() - begun, 1),
-        interrupted=interrupted,
-        total=count("all", judgements),
-        operators=count_by_operator(judgements),
-        mutants=judgements,
-    )
-
-
-def _write(
-    folder: MutationFolder,
-    report: MutationReport,
-    mutants: Sequence[Mutant],
-    judgements: Sequence[MutantJudgement],
-    run: MutationRun,
-) -> list[Path]:
-    """Writes the report and the scenarios of what was missed; gives those."""
-    from hanglab.harness.jobs.run_folder import write_json
-    from hanglab.harness.mutation.miss_scenarios import is_miss, write_scenario
-    from hanglab.harness.mutation.mutant import write_text
-    from hanglab.harness.mutation.table import markdown
-
-    by_name = {mutant.name: mutant for mutant in mutants}
-    misses = [
-        write_scenario(
-            by_name[judgement.mutant],
-            judgement,
-            folder.misses,
-            world_size=report.world_size,
-            hang_after_s=run.options.hang_after_s or 0.0,
-            arguments=run.arguments,
-        )
-        for judgement in judgements
-        if is_miss(judgement)
-    ]
-    write_json(folder.path / "report.json", report)
-    write_text(folder.path / "report.md", markdown(report))
-    return misses
-
-
-def _write_suite(
-    folder: Path,
-    source: Script,
-    mutants: Sequence[Mutant],
-    judgements: Sequence[MutantJudgement],
-    world_size: int,
-) -> None:
-    from hanglab.harness.mutation.suite_export import write_suite
-
-    by_name = {mutant.name: mutant for mutant in mutants}
-    judged = [(by_name[judgement.mutant], judgement) for judgement in judgements]
-    number = write_suite(folder, source, world_size, judged)
-    print(f"{folder}: {number} scripts and suite.json")
 
 
 def _print_report(report: MutationReport, folder: MutationFolder, misses: Sequence[Path]) -> None:

@@ -14,7 +14,7 @@ from hanglab.harness.jobs.run_folder import JobFolder
 
 #: Errors of communication are what victims raise; of others the rank itself is the root.
 _OF_COMMUNICATION = re.compile(
-    r"gloo|nccl|connection|connect|timed? ?out|socket|peer|store|broken pipe|reset", re.IGNORECASE
+    r"gloo/|gloo::|nccl|connect|timed? ?out|socket|peer|store|broken pipe|reset", re.IGNORECASE
 )
 _DIST_ERRORS = frozenset(
     {"DistBackendError", "DistNetworkError", "DistStoreError", "DistError", "DistQueueEmptyError"}

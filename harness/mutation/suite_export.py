@@ -38,7 +38,8 @@ def write_suite(
     folder: Path,
     script: Script,
     world_size: int,
-    judged: Sequence[tuple[Mutant, MutantJudgement]],
+    mutants: Sequence[Mutant],
+    judgements: Sequence[MutantJudgement],
 ) -> int:
     """Writes the original and the mutants that struck; gives their number.
 
@@ -56,7 +57,9 @@ def write_suite(
     scripts = [original]
     write_text(folder / script.path.name, script.rewrite({}, None))
     write_support(folder, script.path)
-    for mutant, judgement in judged:
+    by_name = {mutant.name: mutant for mutant in mutants}
+    for judgement in judgements:
+        mutant = by_name[judgement.mutant]
         if judgement.fate in (Fate.NOT_STRUCK, Fate.ERROR):
             continue
         copy_file(mutant.path, folder / mutant.path.name)

@@ -109,7 +109,8 @@ KINDS = (
         "other_dtype",
         "a tensor of another dtype on one rank",
         Cause.DTYPE_MISMATCH,
-        _TENSORS,
+        # Of others the rank's own two tensors would differ, and it would raise before it calls.
+        _IN_PLACE,
         lambda right, group: f"{VALUES}.another_dtype({right})",
     ),
     ArgumentKind(
