@@ -103,7 +103,7 @@ def _compare(
     causes = set(truth.causes)
     if own:
         causes.add(Cause.EXCEPTION)
-        result.expected_causes = [*truth.causes, Cause.EXCEPTION]
+        result.expected_causes = list(dict.fromkeys([*truth.causes, Cause.EXCEPTION]))
     allowed = set(truth.also_named)
     answers = [
         answer
