@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.communication import is_communication_call
+from hanglab.harness.mutation.communication import called_name, is_communication_call
 from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import expression, strikes
 from hanglab.harness.mutation.source import Statement
@@ -39,6 +39,9 @@ def mutate(target: MutationTarget) -> Iterator[Mutation]:
             causes = [Cause.GROUP_ORDER]
         else:
             causes = [Cause.COLLECTIVE_MISMATCH]
+            if called_name(first.call) == called_name(second.call):
+                # One function with other arguments: what differs is the reduction, if anything.
+                causes.append(Cause.REDUCTION_MISMATCH)
         peers = [*profile.peers(first.line, rank), *profile.peers(second.line, rank)]
         yield Mutation(
             first,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from hanglab.analyzer.verdict import Cause
+from hanglab.harness.mutation.communication import called_name, calls_of
 from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import VALUES, followed, preceded, strikes
 from hanglab.harness.mutation.source import Statement
@@ -13,6 +14,7 @@ from hanglab.harness.mutation.truth import FaultEffect, truth
 
 #: Below so many seconds of a statement in all, nobody could see its rank being slow.
 _LEAST_SECONDS = 0.05
+_WAITING = frozenset({"wait", "synchronize", "result", "join"})
 _STALL_S, _STALLED_EVERY = 0.15, 5
 
 
@@ -24,9 +26,16 @@ def _sections(target: MutationTarget) -> list[Statement]:
         rank = profile.ranks_at(statement.line)[0]
         return profile.at(statement.line, rank).seconds
 
-    quiet = [one for one in target.busiest if not _often_communicates(target, one)]
+    quiet = [
+        one for one in target.busiest if not _often_communicates(target, one) and not _waits(one)
+    ]
     long = [one for one in quiet if seconds(one) >= _LEAST_SECONDS]
     return sorted(long, key=seconds, reverse=True)
+
+
+def _waits(statement: Statement) -> bool:
+    """True for ``work.wait()`` and its like: as long as peers let it take, and no section."""
+    return any(called_name(call) in _WAITING for call in calls_of(statement))
 
 
 def _often_communicates(target: MutationTarget, statement: Statement) -> bool:
