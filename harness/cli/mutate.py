@@ -200,7 +200,8 @@ def _run(
             "Use more operators, or a script whose own functions run or call torch.distributed.",
         )
     mutants = write_mutants(source, mutations, run.folder.mutants)
-    console.print(f"{len(mutants)} mutants of {len({one.operator for one in mutants})} operators")
+    kinds = {mutant.operator.name for mutant in mutants}
+    console.print(f"{len(mutants)} mutants by {len(kinds)} of the operators")
     kept = run.folder.path / "judgements.jsonl"
 
     def keep(judgement: MutantJudgement) -> None:

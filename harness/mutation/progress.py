@@ -13,4 +13,5 @@ class MutationProgress(RunProgress):
     def word(self, result: Result) -> str:
         if result.outcome is Outcome.HARNESS_ERROR:
             return super().word(result)
-        return result.judgement.reason or super().word(result)
+        # Nothing is expected of the original yet.
+        return result.judgement.reason or "ran"
