@@ -17,6 +17,7 @@ from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.evaluate import evaluate
 from hanglab.harness.cli.listing import list_scenarios
 from hanglab.harness.cli.minimise import minimise
+from hanglab.harness.cli.mutate import mutate
 from hanglab.harness.cli.new import new
 from hanglab.harness.cli.pack import pack
 from hanglab.harness.cli.profile import profile
@@ -65,6 +66,7 @@ app.command("eval")(evaluate)
 app.add_typer(corpus, name="corpus")
 app.add_typer(new, name="new")
 app.command()(minimise)
+app.command()(mutate)
 app.command()(profile)
 app.command()(agent)
 app.command()(clean)

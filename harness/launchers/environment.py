@@ -171,11 +171,15 @@ def rank_environment(rank: int, world_size: int, run_id: str) -> dict[str, str]:
     }
 
 
+#: Names, by commas, the modules that many jobs of one caller import, besides torch.  None of them
+#: may start a thread or a device when it is imported: ranks are forked afterwards.
+WARM_IMPORTS = "HANGLAB_WARM_IMPORTS"
+
 #: Read when the interpreter starts or when torch is imported, so a process that
 #: has done both has settled them: plans that differ in one need a zygote each.
 _SETTLED_EARLY = (
     "PYTHON", "PYTORCH", "TORCH", "LD_", "MALLOC_", "GLIBC_", "ATEN_", "OMP_", "GOMP_", "KMP_",
-    "MKL_", "OPENBLAS_", "NPY_",
+    "MKL_", "OPENBLAS_", "NPY_", WARM_IMPORTS,
 )  # fmt: skip
 _READ_LATE = (
     "OMP_NUM_THREADS", "TORCH_FR_", "TORCH_NCCL_", "TORCH_INCLUDE_", "TORCH_DISTRIBUTED_DEBUG",

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 
 from hanglab import harness
+from hanglab.harness.launchers.environment import WARM_IMPORTS
 from hanglab.harness.launchers.supervision import forked_ranks
 from hanglab.harness.launchers.supervision.forked_ranks import Birth
 from hanglab.harness.launchers.supervision.root import Guardian, dying_with
@@ -63,7 +64,7 @@ def _import_all() -> None:
     ):
         for name in _NEEDED:
             importlib.import_module(name)
-        for name in _USEFUL:
+        for name in [*_USEFUL, *filter(None, os.environ.get(WARM_IMPORTS, "").split(","))]:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         for name in harness.__all__:  # what scenario files import

@@ -73,6 +73,10 @@ class RunProgress:
                 self._running[request] = self._jobs.add_task(request.title, phase=phase)
             self._jobs.update(self._running[request], phase=phase)
 
+    def word(self, result: Result) -> str:
+        """The outcome in a word or two."""
+        return result.outcome.value
+
     def result(self, result: Result) -> None:
         request = result.request
         assert request is not None, "what cannot run is no job"
@@ -84,7 +88,7 @@ class RunProgress:
             self._bar.update(self._all, advance=expected_seconds(request.scenario), ended=ended)
         line = Text.assemble(
             (f"{ended:>4}/{self._total}  ", "dim"),
-            (f"{result.outcome.value:<15}", OUTCOME_STYLE[result.outcome]),
+            (f"{self.word(result):<15}", OUTCOME_STYLE[result.outcome]),
             f"{title(result):<34}",
             (f"{result.seconds:5.1f} s", "dim"),
             f"  {describe(result.verdict) if result.verdict else result.judgement.reason}",

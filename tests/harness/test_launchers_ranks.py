@@ -229,3 +229,20 @@ def test_many_jobs_at_once(launcher: LocalLauncher, tmp_path: Path) -> None:
     for thread in threads:
         thread.join(90)
     assert results == {number: f"{2.0 * number}\n" for number in range(6)}
+
+
+@pytest.mark.long
+def test_further_modules_can_be_warm(launcher: LocalLauncher, tmp_path: Path) -> None:
+    told = []
+    for number, environment in enumerate(({}, {"HANGLAB_WARM_IMPORTS": "tabnanny,not_there"})):
+        run_dir = tmp_path / str(number)
+        plan = make_plan(
+            run_dir, "imported_program.py", "tabnanny", "not_there", environment=environment
+        )
+        job = launcher.start(plan)
+        try:
+            all_exits(job)
+        finally:
+            job.end()
+        told.append((run_dir / "log" / "rank0.out").read_text().split())
+    assert told == [[], ["tabnanny"]]

@@ -1,0 +1,123 @@
+"""Measures how many mutants of ten training scripts are found, by cause, rank and line.
+
+    python benchmarks/mutants.py [--limit N] [--out DIR] [--write docs/accuracy.md] [SCRIPT ...]
+
+Runs ``hanglab mutate`` on each script below ``training_scripts`` with 4 ranks, two jobs at a
+time, prints the figures by script and by operator and each miss, and puts them into the page
+between its two marks.  A script whose original is not healthy counts as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from hanglab.harness.mutation.judgement import Fate, MutantJudgement
+from hanglab.harness.mutation.table import MutationReport, count, count_by_operator, markdown_table
+
+SCRIPTS = Path(__file__).with_name("training_scripts")
+BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
+#: Operators whose mutants only cost time; what of it can be seen depends on the machine.
+SLOWING = ("slow_section_1.2", "slow_section_1.5", "slow_section_3", "intermittent_stall")
+
+
+def run(script: Path, limit: int, folder: Path) -> MutationReport | None:
+    """The report of one script; None where its original does not run or is not healthy."""
+    words = ["mutate", str(script), "--limit", str(limit), "--out", str(folder)]
+    code = subprocess.run([sys.executable, "-m", "hanglab.harness.cli", *words]).returncode
+    report = folder / "report.json"
+    if code in (3, 64) or not report.exists():
+        return None
+    return msgspec.json.decode(report.read_bytes(), type=MutationReport)
+
+
+def page(reports: dict[str, MutationReport | None]) -> str:
+    """The figures in Markdown."""
+    done = {name: report for name, report in reports.items() if report is not None}
+    every = [one for report in done.values() for one in report.mutants]
+    stopping = [one for one in every if one.operator not in SLOWING]
+    slowing = [one for one in every if one.operator in SLOWING]
+    by_script = [count(name, report.mutants) for name, report in done.items()]
+    seconds = sum(report.seconds for report in done.values())
+    failed = [name for name, report in reports.items() if report is None]
+    lines = [
+        f"{len(every)} mutants of {len(done)} scripts, 4 ranks each, on gloo; {os.cpu_count()} "
+        f"cores, two jobs at a time, {seconds:.0f} s in all.",
+        "",
+        markdown_table([*by_script, count("all", every)], first="script"),
+        "",
+        markdown_table(
+            [count("hang, fail or corrupt", stopping), count("cost time", slowing)],
+            first="faults that",
+        ),
+        "",
+        markdown_table(count_by_operator(every)),
+        "",
+        "Originals that were not healthy: " + (", ".join(failed) or "none") + ".",
+        "",
+        "### What was missed",
+        "",
+        "| script | mutant | what was done | expected | verdict | line |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        missed(name, one)
+        for name, report in done.items()
+        for one in report.mutants
+        if one.fate is Fate.MISSED or one.accused
+    ]
+    return "\n".join(lines)
+
+
+def missed(script: str, one: MutantJudgement) -> str:
+    wrong = [
+        word
+        for word, right in (
+            ("cause", one.cause_right),
+            ("rank", one.rank_right),
+            ("line", one.line_right is not False),
+        )
+        if not right
+    ]
+    causes = " or ".join(cause.value for cause in one.expected_causes)
+    ranks = ", ".join(map(str, one.expected_culprits))
+    place = (one.location or "-").rpartition(":")[2]
+    accused = f"; innocent: {', '.join(map(str, one.accused))}" if one.accused else ""
+    return (
+        f"| {script} | {one.operator} | {one.summary} | {causes} by {ranks} | "
+        f"{one.verdict}{accused} | {place} ({', '.join(wrong) or 'accused'} wrong) |"
+    )
+
+
+def write_into(target: Path, text: str) -> None:
+    whole = target.read_text()
+    before, _, rest = whole.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    target.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("scripts", nargs="*", type=Path)
+    parser.add_argument("--limit", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=Path("artifacts/mutants"))
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    reports: dict[str, MutationReport | None] = {}
+    for script in options.scripts or sorted(SCRIPTS.glob("*.py")):
+        folder = options.out / time.strftime(f"{script.stem}-%Y%m%d-%H%M%S")
+        reports[script.stem] = run(script, options.limit, folder)
+    text = page(reports)
+    print(text)
+    if options.write:
+        write_into(options.write, text)
+
+
+if __name__ == "__main__":
+    main()

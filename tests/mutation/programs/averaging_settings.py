@@ -1,0 +1,3 @@
+"""What averaging_program.py imports from its own folder."""
+
+STEPS = 12
