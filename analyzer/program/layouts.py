@@ -112,24 +112,41 @@ def _hsdp(ranks: int) -> Layout:
 def _3d(ranks: int) -> Layout:
     if ranks % 8:
         raise LayoutError(f"The layout 3d needs a multiple of 8 ranks, not {ranks}.")
-    stages = 4 if ranks % 16 == 0 else 2
-    tensor = _divisor(ranks // stages, "3d")
-    grid = _Grid(stages, ranks // stages // tensor, tensor)
-    grid.split(2, "TENSOR")
+    return _stages("3d", ranks, context=1)
+
+
+def _4d(ranks: int) -> Layout:
+    if ranks % 16:
+        raise LayoutError(f"The layout 4d needs a multiple of 16 ranks, not {ranks}.")
+    return _stages("4d", ranks, context=2)
+
+
+def _stages(name: str, ranks: int, context: int) -> Layout:
+    """Pipeline stages of data, context (where that is more than 1) and tensor parallel ranks."""
+    stages = 4 if ranks % (16 * context) == 0 else 2
+    tensor = _divisor(ranks // stages // context, name)
+    grid = _Grid(stages, ranks // stages // context // tensor, context, tensor)
+    grid.split(3, "TENSOR")
+    if context > 1:
+        grid.split(2, "CONTEXT")
     grid.split(1, "DATA")
     grid.split(0, "PIPELINE")
 
     def step(rank: int, groups: list[int]) -> Iterator[Action]:
-        world, inner, data, pipeline = groups
+        world, inner, *sequence, data, pipeline = groups
         stage = grid.position(rank, 0)
         if stage:
             yield Action("recv", pipeline, site=60, numel=512, peer=stage - 1)
+        for group in sequence:
+            yield Action("all_gather", group, site=70, numel=384)
         yield Action("all_reduce", inner, site=61, numel=512)
         yield Action("all_reduce", inner, site=62, numel=256)
         if stage < stages - 1:
             yield Action("send", pipeline, site=63, numel=512, peer=stage + 1)
             yield Action("recv", pipeline, site=64, numel=512, peer=stage + 1)
         yield Action("all_reduce", inner, site=65, numel=512)
+        for group in sequence:
+            yield Action("reduce_scatter", group, site=71, numel=384)
         if stage:
             yield Action("send", pipeline, site=66, numel=512, peer=stage - 1)
         yield Action("reduce_scatter", data, site=67, numel=1024)
@@ -162,6 +179,7 @@ LAYOUTS: dict[str, Callable[[int], Layout]] = {
     "fsdp": _fsdp,
     "hsdp": _hsdp,
     "3d": _3d,
+    "4d": _4d,
     "moe": _moe,
 }
 

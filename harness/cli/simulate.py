@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from hanglab.harness.cli.run import one_of
 
 #: Beyond it, numbers of groups would meet other texts of a dump.
 _MOST_RANKS = 131_072
-_LAYOUTS = ("world", "fsdp", "hsdp", "3d", "moe")
+_LAYOUTS = ("world", "fsdp", "hsdp", "3d", "4d", "moe")
 _FAULTS = (
     "none",
     "skip",
@@ -89,8 +90,11 @@ def simulate(
     written = 0
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_json(truth, job.truth)
-        for rank, data in progress_of(console, "dumps", job.dumps(), ranks - len(job.missing)):
+        files = ranks - len(job.missing)
+        for rank, data in progress_of(console, "dumps", job.dumps(), files):
+            if not written:
+                _check_room(out, len(data) * files)
+                write_json(truth, job.truth)
             write_dump(out, rank, data, job.written_ns(rank))
             written += len(data)
     except OSError as failure:
@@ -119,4 +123,17 @@ def _check_unused(out: Path, truth: Path) -> None:
     if truth.exists():
         raise UsageError(
             f"{truth} is there already.", "Give another folder, or remove that file first."
+        )
+
+
+def _check_room(out: Path, needed: int) -> None:
+    """Raises ArtifactsError rather than fill the disk: dumps are of nearly one size."""
+    from hanglab.harness.jobs.run_folder import ArtifactsError
+
+    free = shutil.disk_usage(out).free
+    if needed > free:
+        raise ArtifactsError(
+            f"The dumps take about {needed / 1e9:.1f} GB, and {out} has room for {free / 1e9:.1f} "
+            "GB: each lists the members of its groups. Fewer ranks take less, or less of each "
+            "with --wrapped."
         )

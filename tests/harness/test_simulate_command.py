@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--layout", "4d"], "is not one of world"),
+        (["--layout", "5d"], "is not one of world"),
         (["--fault", "nothing"], "is not one of none"),
         (["--layout", "3d", "--ranks", "12"], "multiple of 8"),
         (["--fault", "unmatched"], "no place"),
@@ -62,3 +63,14 @@ def test_wrong_usage_is_told(
     assert main([*JOB, str(tmp_path / "new"), *arguments]) == 64
     assert told in " ".join(capsys.readouterr().err.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_for_all_is_told_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the disk says of itself is put on: a small one to mount takes rights."""
+    usage = shutil.disk_usage(tmp_path)._replace(free=20_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    assert main([*JOB, str(tmp_path / "new")]) != 0
+    assert "GB" in capsys.readouterr().err
+    assert not list((tmp_path / "new").iterdir()) and not (tmp_path / "new.truth.json").exists()

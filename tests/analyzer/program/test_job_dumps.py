@@ -112,7 +112,9 @@ def test_missing_dumps_are_never_the_culprits() -> None:
         SimulatedJob(replace(options, missing=15))
 
 
-@pytest.mark.parametrize(("layout", "ranks"), [("3d", 12), ("hsdp", 7), ("moe", 2), ("world", 1)])
+@pytest.mark.parametrize(
+    ("layout", "ranks"), [("3d", 12), ("4d", 24), ("hsdp", 7), ("moe", 2), ("world", 1)]
+)
 def test_ranks_that_fit_no_layout_are_told(layout: str, ranks: int) -> None:
     with pytest.raises(LayoutError) as told:
         SimulatedJob(JobOptions(ranks, layout, "none"))
