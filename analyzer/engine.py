@@ -26,7 +26,8 @@ def analyze(path: Path | str, chosen: Sequence[tuple[str, Heuristic]] | None = N
     of all that are installed.  Raises InputError, with what to do next, if nothing there can be
     analysed.
     """
-    return calibrate(gravest([conclude(facts, chosen) for facts in gather_worlds(Path(path))]))
+    worlds = gather_worlds(Path(path))
+    return calibrate(gravest(worlds, [conclude(facts, chosen) for facts in worlds]))
 
 
 #: Statuses, gravest first.
@@ -40,17 +41,22 @@ _GRAVITY = (
 )
 
 
-def gravest(verdicts: Sequence[Verdict]) -> Verdict:
+def gravest(worlds: Sequence[CaseFacts], verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict that people have to know of, where jobs lie side by side; of equals the first.
 
-    A job that left fewer dumps than it lacks tells of nothing beside one that left more.
+    A job that left fewer dumps than it lacks tells of nothing beside one that left more, nor does
+    an attempt that was restarted, unless it shows what went wrong: then a later one that is
+    healthy does not hide it.
     """
-    return min(verdicts, key=lambda v: _GRAVITY.index(v.status) + 2 * _is_remnant(v))
 
+    def gravity(judged: tuple[CaseFacts, Verdict]) -> int:
+        facts, verdict = judged
+        inputs = verdict.inputs
+        tells = not facts.restarted and len(inputs.missing_ranks) < inputs.ranks
+        unsure = verdict.status is Status.INCONCLUSIVE
+        return _GRAVITY.index(verdict.status) + 2 * (unsure and not tells)
 
-def _is_remnant(verdict: Verdict) -> bool:
-    inputs = verdict.inputs
-    return verdict.status is Status.INCONCLUSIVE and len(inputs.missing_ranks) >= inputs.ranks
+    return min(zip(worlds, verdicts, strict=True), key=gravity)[1]
 
 
 def conclude(facts: CaseFacts, chosen: Sequence[tuple[str, Heuristic]] | None = None) -> Verdict:

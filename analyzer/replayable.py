@@ -66,7 +66,7 @@ def read_replayable(path: Path) -> ReplayableJob:
     """The job whose verdict ``hanglab analyze`` gives.  Raises InputError and NotReplayable."""
     worlds = gather_worlds(path)
     verdicts = [conclude(facts) for facts in worlds]
-    verdict = gravest(verdicts)
+    verdict = gravest(worlds, verdicts)
     facts = worlds[verdicts.index(verdict)]
     verdict = calibrate(verdict)
     if verdict.status not in (Status.HUNG, Status.FAILED, Status.CORRUPT):

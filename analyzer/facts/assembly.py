@@ -255,6 +255,7 @@ def _from_world(world: WorldGraph) -> CaseFacts:
     return CaseFacts(
         graph=graph,
         ranks={rank: RankView(rank=rank, has_dump=True) for rank in graph.ranks},
+        restarted=world.restarted,
         inputs=inputs,
     )
 

@@ -235,6 +235,8 @@ class CaseFacts:
     dumps: dict[int, RankDump] = field(default_factory=dict)
     #: True if this is a Case; a bare folder of dumps has no host, stack or exit evidence.
     case: bool = False
+    #: A later attempt of the job lies beside these dumps.
+    restarted: bool = False
     inputs: Inputs = field(default_factory=Inputs)
     #: What could not be used of files of the Case; it grows with each that is read.
     problems: Problems = field(default_factory=list)

@@ -50,6 +50,8 @@ class WorldGraph:
     name: str = ""
     #: Files of the folder that belong to other worlds.
     set_aside: list[Unusable] = field(default_factory=list)
+    #: A later attempt of its job lies beside it.
+    restarted: bool = False
 
 
 def wait_for_graphs_of_folder(
@@ -99,7 +101,7 @@ def _world_graph(
         # Without them, waiting ends elsewhere.
         moving.update(more)
         graph = graph_of_summaries(merged, source, expected=expected, progressing=moving)
-    return WorldGraph(graph, world.mapped.unusable, world.name, world.set_aside)
+    return WorldGraph(graph, world.mapped.unusable, world.name, world.set_aside, world.restarted)
 
 
 def _in_usual_pauses(graph: WaitForGraph, merged: MergedSummaries, source: DumpSource) -> list[int]:

@@ -25,12 +25,14 @@ class FolderWorld(Generic[T]):
     #: Names of its files with ``#`` for the rank; "" where the folder holds nothing else.
     name: str = ""
     set_aside: list[Unusable] = field(default_factory=list)
+    #: A later attempt of its job lies beside it.
+    restarted: bool = False
 
 
 def read_worlds(
     path: Path, function: Callable[[RankDump], T], *, workers: int | None = None
 ) -> list[FolderWorld[T]]:
-    """The worlds in a folder that no later attempt replaces, at least one, the largest first.
+    """The worlds in a folder, at least one, the largest first, behind them earlier attempts.
 
     ``function`` is applied to each rank's dump where it is loaded, see
     :func:`hanglab.analyzer.flight_recorder.map_folder`.  Raises NotADirectoryError.
@@ -45,11 +47,16 @@ def read_worlds(
     if len(parts) == 1:
         return [FolderWorld(parts[0])]
     names = [_name(part.files) for part in parts]
-    return [
-        FolderWorld(parts[index], names[index], _set_aside(found, parts, names, index))
+    worlds = [
+        FolderWorld(
+            parts[index],
+            names[index],
+            _set_aside(found, parts, names, index),
+            world.restarted_as is not None,
+        )
         for index, world in enumerate(found)
-        if world.restarted_as is None
     ]
+    return sorted(worlds, key=lambda world: world.restarted)
 
 
 def _name(files: Sequence[str]) -> str:
@@ -66,11 +73,11 @@ def _set_aside(
         if index == judged:
             continue
         later = worlds[index].restarted_as
-        why = (
-            "of another job, or another moment, than the files that are judged"
-            if later is None
-            else f"of an earlier attempt: {names[later]} began after its last operation"
-        )
+        why = "of another job, or another moment, than the files that are judged"
+        if worlds[judged].restarted_as == index:
+            why = f"of a later attempt, which began after the last operation of {names[judged]}"
+        elif later is not None:
+            why = f"of an earlier attempt: {names[later]} began after its last operation"
         found += [Unusable(file, why) for file in part.files]
     if len(found) > MAX_UNUSABLE:
         found[MAX_UNUSABLE:] = [Unusable("", f"and {len(found) - MAX_UNUSABLE} more files")]

@@ -94,9 +94,26 @@ def test_the_later_attempt_is_judged(
 
 
 @layouts
-def test_what_hung_before_a_restart_is_past(tmp_path: Path, layout: Layout) -> None:
+def test_what_hung_before_a_restart_is_told_beside_a_healthy_attempt(
+    tmp_path: Path, layout: Layout
+) -> None:
     write(tmp_path, layout, "attempt_0", hung(4, 1, steps=200), began_s=0)
     write(tmp_path, layout, "attempt_1", healthy(4, 100), began_s=900)
+    verdict = analyze(tmp_path)
+    assert (verdict.status, verdict.culprits) == (Status.HUNG, [1])
+    assert files_of("attempt_1", (one.file for one in verdict.inputs.set_aside))
+    assert "of a later attempt" in verdict.inputs.set_aside[0].reason
+
+
+@layouts
+def test_an_attempt_that_tells_nothing_is_past(tmp_path: Path, layout: Layout) -> None:
+    """Long idle when its files were written, with nothing open: by itself it is inconclusive."""
+    write(tmp_path, layout, "attempt_0", healthy(4, 200), began_s=0)
+    write(tmp_path, layout, "attempt_1", healthy(4, 100), began_s=900)
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and "attempt_0" in str(path.relative_to(tmp_path)):
+            written_s = path.stat().st_mtime + 300
+            os.utime(path, (written_s, written_s))
     verdict = analyze(tmp_path)
     assert (verdict.status, verdict.culprits) == (Status.HEALTHY, [])
     assert files_of("attempt_0", (one.file for one in verdict.inputs.set_aside))
