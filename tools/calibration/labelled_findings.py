@@ -47,7 +47,8 @@ def labelled(verdict: Verdict, share: float) -> LabelledFinding:
 
 
 def uncalibrated(folder: Path) -> Verdict:
-    return gravest([conclude(facts) for facts in gather_worlds(folder)])
+    worlds = gather_worlds(folder)
+    return gravest(worlds, [conclude(facts) for facts in worlds])
 
 
 def right(verdict: Verdict, truths: Sequence[Truth]) -> float:
