@@ -18,7 +18,7 @@ from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS, Lau
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import BrokenFile, Found
 from hanglab.harness.system import capabilities
-from hanglab.recorder.case.backends import DEFAULT_BACKEND
+from hanglab.recorder.case.backends import DEFAULT_BACKEND, backend_of
 
 SCHEMA: Final = "hanglab.run/1"
 DEFAULT_DEADLINE_S: Final = 120.0
@@ -98,6 +98,8 @@ def refusal_of(scenario: Scenario, request: RunRequest) -> str | None:
     if refusal:
         return refusal
     launcher = LAUNCHERS[request.launcher]
+    if backend_of(request.backend).emulated and launcher.own_hosts:
+        return f"ranks on {request.backend} share memory, so they need one host; use launcher local"
     lacking = [need for need in scenario.needs if need in launcher.lacks]
     if lacking:
         return f"needs {lacking[0]}: {launcher.reason}; use another launcher"

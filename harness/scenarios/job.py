@@ -32,7 +32,7 @@ class Job:
     #: False in the control run.
     faulty: bool
     seed: int
-    #: ``gloo`` or ``nccl``.
+    #: ``gloo``, ``nccl`` or ``nccl-emulated``.
     backend: str
 
     @classmethod
@@ -50,10 +50,13 @@ class Job:
 
     @property
     def device(self) -> torch.device:
-        """The rank's device: the CPU on gloo; on NCCL a GPU, shared where there are too few."""
+        """The rank's device: the CPU on gloo; on NCCL a GPU, shared where there are too few.
+
+        On the emulated backend it is ``cuda``, too, whose tensors lie on the CPU.
+        """
         import torch
 
-        if not backend_of(self.backend).needs_gpu:
+        if not backend_of(self.backend).enqueued:
             return torch.device("cpu")
         return torch.device("cuda", self.local_rank % torch.cuda.device_count())
 
@@ -110,8 +113,13 @@ def run_body(body: FunctionType) -> None:
     job = Job.from_environment()
     torch.manual_seed(job.seed * 1_000_003 + job.rank)
     random.seed(job.seed * 1_000_003 + job.rank)
-    on_gpu = backend_of(job.backend).needs_gpu
-    if on_gpu:
+    backend = backend_of(job.backend)
+    on_gpu = backend.needs_gpu
+    if backend.emulated:
+        from hanglab.harness.nccl_emulated.activation import activate
+
+        activate()
+    if backend.enqueued:
         torch.cuda.set_device(job.device)
     if initialises_itself(body):
         body(job)

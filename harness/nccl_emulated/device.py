@@ -1,0 +1,211 @@
+"""The device of this process: a thread that carries out what hosts have launched.
+
+One queue for computations, which is the host's current stream, and one for each communicator,
+as NCCL's process group has a stream for each (``ncclStreams_`` in torch's ProcessGroupNCCL.cpp,
+2.13).  An operation starts when it is the first of its queue, what it waits for is done and,
+if it communicates, one of the slots is free; it keeps the slot until it is done.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hanglab.harness.nccl_emulated.communicator import Communicator
+from hanglab.harness.nccl_emulated.conditions import Conditions
+from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
+from hanglab.harness.nccl_emulated.operation import Operation
+from hanglab.harness.nccl_emulated.settings import Settings, read_settings
+
+Condition = Callable[[], bool]
+#: Looks at the queues before the device sleeps.
+_LOOKS = 20
+#: No stacks are shown of threads whose names begin so.
+THREAD_NAME = "hanglab-device"
+
+
+class Device:
+    """All queues, the thread that serves them, and what hosts may ask of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.doorbell = Doorbell()
+        self.peers: dict[Address, PeerDoorbell] = {}
+        self.conditions = Conditions()
+        self._computations: deque[Operation] = deque()
+        self._communicators: list[Communicator] = []
+        #: Storage -> the last operation that touches it and is not done.
+        self.pending: dict[int, Operation] = {}
+        self._free_slots = settings.slots
+        self._outstanding = 0
+        self._lock = threading.Lock()
+        #: (what a host waits for, what it is told by), looked at whenever something is done.
+        self._waiting: list[tuple[Condition, threading.Event]] = []
+        self._thread = threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True)
+        self._thread.start()
+
+    # What hosts do.
+
+    def add(self, communicator: Communicator) -> None:
+        self._communicators.append(communicator)
+
+    def launch(self, operation: Operation) -> None:
+        """Put an operation into its queue; blocks while the launch queue is full."""
+        if self._outstanding >= self.settings.launch_queue:
+            # Not for every single one: a host that is woken takes the device's time.
+            low = self.settings.launch_queue * 7 // 8
+            self.wait_until(lambda: self._outstanding <= low)
+        communicator = operation.communicator
+        with self._lock:
+            self._outstanding += 1
+            for storage in operation.touched:
+                self.pending[storage] = operation
+        queue = self._computations if communicator is None else communicator.queue
+        queue.append(operation)
+        self.doorbell.ring()
+
+    def wait_for(self, operations: Sequence[Operation], timeout_s: float | None = None) -> bool:
+        """Blocks until all are done; False if that took too long.  Raises what one of them met."""
+        came = self.wait_until(lambda: all(one.completed_ns for one in operations), timeout_s)
+        for one in operations:
+            if one.error is not None:
+                raise one.error
+        return came
+
+    def wait_until(self, condition: Condition, timeout_s: float | None = None) -> bool:
+        """Blocks the host; the condition is looked at on the device's thread."""
+        told = threading.Event()
+        waiter = (condition, told)
+        with self._lock:
+            if condition():
+                return True
+            self._waiting.append(waiter)
+        try:
+            return told.wait(timeout_s) or condition()
+        finally:
+            with self._lock:
+                self._waiting.remove(waiter)
+
+    @property
+    def outstanding(self) -> list[Operation]:
+        """All that is not done, in the order of the queues."""
+        found = list(self._computations)
+        for communicator in list(self._communicators):
+            found += list(communicator.queue)
+        return found
+
+    # What the thread does.
+
+    def _serve(self) -> None:
+        # Below these keys nothing is recorded for gradients and no version is counted: the
+        # host has done both when it launched.
+        try:
+            with torch.no_grad(), torch._C._AutoDispatchBelowADInplaceOrView():
+                while True:
+                    if self._turn() or self._linger():
+                        continue
+                    self.doorbell.arm()
+                    if self._turn():
+                        self.doorbell.disarm()
+                        continue
+                    self.doorbell.wait(self.conditions.patience_s)
+        except BaseException:
+            # A device that has broken must not look like one that hangs.
+            traceback.print_exc(file=sys.stderr)
+            os.abort()
+
+    def _linger(self) -> bool:
+        """Gives the processor to peers for a moment: they are often done by then."""
+        if not self._outstanding:
+            return False
+        for _ in range(_LOOKS):
+            time.sleep(0)  # for other threads of this process
+            os.sched_yield()
+            if self._turn():
+                return True
+        return False
+
+    def _turn(self) -> bool:
+        """One look at the head of each queue; True if anything moved."""
+        if self.conditions.stopped():
+            return False
+        moved = self._advance(self._computations)
+        for communicator in self._communicators:
+            if communicator.queue:
+                moved = self._advance(communicator.queue) or moved
+        return moved
+
+    def _advance(self, queue: deque[Operation]) -> bool:
+        moved = False
+        while queue:
+            operation = queue[0]
+            if operation.running is None:
+                if not operation.ready or not self.conditions.may_start(operation):
+                    return moved
+                if operation.communicator is not None:
+                    if not self._free_slots:
+                        return moved
+                    self._free_slots -= 1
+                operation.started_ns = time.time_ns()
+                operation.running = operation.kernel()
+                moved = True
+            try:
+                next(operation.running)
+                return moved
+            except StopIteration:
+                pass
+            except Exception as error:
+                # What CUDA does: the kernel is over, and whoever waits for it is told.
+                operation.error = error
+            if not self.conditions.may_end(operation):
+                return moved
+            self._complete(operation)
+            queue.popleft()
+            moved = True
+        return moved
+
+    def _complete(self, operation: Operation) -> None:
+        if operation.communicator is not None:
+            self._free_slots += 1
+        pending = self.pending
+        with self._lock:
+            for storage in operation.touched:
+                if pending.get(storage) is operation:
+                    del pending[storage]
+            operation.completed_ns = time.time_ns()
+            operation.tensors = operation.after = ()
+            self._outstanding -= 1
+            for condition, told in self._waiting:
+                if condition():
+                    told.set()
+
+
+_DEVICE: Device | None = None
+
+
+def current_device() -> Device:
+    """This process's device; made at the first call."""
+    global _DEVICE
+    if _DEVICE is None:
+        _DEVICE = Device(read_settings())
+    return _DEVICE
+
+
+def device_if_any() -> Device | None:
+    """This process's device, if something has been launched; a forked child has none."""
+    return _DEVICE
+
+
+def _forget_in_child() -> None:
+    global _DEVICE
+    _DEVICE = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
