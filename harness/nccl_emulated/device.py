@@ -45,6 +45,7 @@ class Device:
         self.pending: dict[int, Operation] = {}
         self._free_slots = settings.slots
         self._outstanding = 0
+        self._launches = 0
         self._lock = threading.Lock()
         #: (what a host waits for, what it is told by), looked at whenever something is done.
         self._waiting: list[tuple[Condition, threading.Event]] = []
@@ -65,6 +66,8 @@ class Device:
         communicator = operation.communicator
         with self._lock:
             self._outstanding += 1
+            self._launches += 1
+            operation.number = self._launches
             for storage in operation.touched:
                 self.pending[storage] = operation
         queue = self._computations if communicator is None else communicator.queue
@@ -137,9 +140,12 @@ class Device:
         if self.conditions.stopped():
             return False
         moved = self._advance(self._computations)
-        for communicator in self._communicators:
-            if communicator.queue:
-                moved = self._advance(communicator.queue) or moved
+        waiting = [one.queue for one in self._communicators if one.queue]
+        if len(waiting) > 1:
+            # Slots are given in the order of the launches, whatever the queue.
+            waiting.sort(key=lambda queue: queue[0].number)
+        for queue in waiting:
+            moved = self._advance(queue) or moved
         return moved
 
     def _advance(self, queue: deque[Operation]) -> bool:

@@ -36,6 +36,11 @@ _METHODS = ("tolist", "numpy", "cpu", "__repr__", "__reduce_ex__", "__deepcopy__
 class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Carries operators out, or launches them behind what their tensors wait for."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Else torch imports its compiler, seconds of a job that does not compile.
+        return False
+
     def __torch_dispatch__(
         self,
         func: Any,

@@ -17,7 +17,7 @@ class Operation:
 
     __slots__ = (
         "after", "communicator", "completed_ns", "error", "kernel", "launched", "name",
-        "running", "started_ns", "tensors", "touched",
+        "number", "running", "started_ns", "tensors", "touched",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +36,8 @@ class Operation:
         self.after = after
         #: None for a computation.
         self.communicator = communicator
+        #: Place in the order in which this process launched.
+        self.number = 0
         self.running: Kernel | None = None
         self.launched = time.monotonic()
         self.started_ns = 0
