@@ -16,7 +16,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from hanglab.harness.nccl_emulated.cuda import emulate_cuda
 from hanglab.harness.nccl_emulated.process_group import NAME
-from hanglab.harness.nccl_emulated.registration import SPELLINGS, check_torch, register
+from hanglab.harness.nccl_emulated.registration import SPELLINGS, Binding, check_torch, register
 
 _ACTIVE = False
 _TOLD: set[str] = set()
@@ -53,8 +53,10 @@ def _with_emulated_backend(original: Callable[..., Any]) -> Callable[..., Any]:
             args = (*args[:place], backend, *args[place + 1 :])
         elif backend is not None:
             kwargs["backend"] = backend
-        # The emulated device is bound to its process anyhow, and its tensors lie on the CPU.
-        kwargs.pop("device_id", None)
+        # torch takes no CPU here, where the tensors of the emulated device lie.
+        device = kwargs.pop("device_id", None)
+        if original.__name__ == "init_process_group":
+            Binding.bound = device is not None
         return original(*args, **kwargs)
 
     return call

@@ -48,6 +48,7 @@ class Launches:
         timeout: timedelta,
         global_rank: int,
         members: Sequence[int],
+        eager: bool,
     ) -> None:
         self.store = store
         #: The store of the whole job, on which watchdogs signal.
@@ -58,6 +59,9 @@ class Launches:
         self.device = current_device()
         self.state = process_ring().new_group()
         self.state.ranks = list(members) or list(range(size))
+        #: Bound to a device, so that the communicator is made with the group, and messages have
+        #: none of their own (``eagerInit_``).
+        self.eager = eager
         self.communicators: dict[str, Communicator] = {}
         self._made = 0
         #: Operations of either kind, as torch counts them.
@@ -67,6 +71,8 @@ class Launches:
         self.batch: Batch | None = None
         self.watchdog = process_watchdog(global_rank)
         self.watchdog.add_group(self)
+        if eager:
+            self.communicator()
 
     def start_batch(self) -> None:
         self.batch = Batch()
@@ -166,8 +172,12 @@ class Launches:
             part = make(comm, tensor, peer)
             self._add(batch, part, name, [tensor], [tensor], comm, is_p2p=True)
             return None
-        comm = self._pair(peer)
-        part = make(comm, tensor, 1 - comm.rank)
+        if self.eager:
+            comm, target = self.communicator(), peer
+        else:
+            comm = self._pair(peer)
+            target = 1 - comm.rank
+        part = make(comm, tensor, target)
         return self._enqueue(kind, name, part, [tensor], [tensor], comm, is_p2p=True)
 
     def _add(

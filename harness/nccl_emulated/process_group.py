@@ -41,10 +41,13 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
         timeout: timedelta,
         global_rank: int,
         members: Sequence[int],
+        eager: bool = False,
     ) -> None:
         super().__init__(rank, size)
         self._rank = rank
-        self._launches = Launches(store, root_store, rank, size, timeout, global_rank, members)
+        self._launches = Launches(
+            store, root_store, rank, size, timeout, global_rank, members, eager
+        )
         watch_reads()
 
     # What torch asks of a group.

@@ -28,6 +28,12 @@ def register() -> None:
     _replace("batch_isend_irecv", _batched)
 
 
+class Binding:
+    """Whether the default group was bound to a device when it was initialised."""
+
+    bound = False
+
+
 def _create(options: Any, _: object) -> EmulatedGroup:
     timeout: timedelta = options.timeout
     members = list(options.global_ranks_in_group)
@@ -37,8 +43,9 @@ def _create(options: Any, _: object) -> EmulatedGroup:
     else:
         global_rank = rank
     return EmulatedGroup(
-        options.store, _root_store(options.store), rank, size, timeout, global_rank, members
-    )
+        options.store, _root_store(options.store), rank, size, timeout, global_rank, members,
+        eager=Binding.bound,
+    )  # fmt: skip
 
 
 def _root_store(store: Any) -> Any:

@@ -18,10 +18,9 @@ import torch
 from torch._C._profiler import gather_traceback, symbolize_tracebacks
 
 from hanglab.harness.nccl_emulated.operation import Operation
+from hanglab.recorder.case.backends import EMULATED_LIBRARY
 
 VERSION = "2.10"
-#: What stands where real dumps have NCCL's version.
-LIBRARY = "emulated by hanglab"
 #: Folders whose frames no real dump has.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MODES = os.path.join("torch", "utils", "_python_dispatch.py")
@@ -149,7 +148,7 @@ class Ring:
                 }
                 for group in self.groups
             },
-            "comm_lib_version": LIBRARY,
+            "comm_lib_version": EMULATED_LIBRARY,
             "pg_status": self.status(),
         }
         if collectives:

@@ -114,7 +114,6 @@ def run_body(body: FunctionType) -> None:
     torch.manual_seed(job.seed * 1_000_003 + job.rank)
     random.seed(job.seed * 1_000_003 + job.rank)
     backend = backend_of(job.backend)
-    on_gpu = backend.needs_gpu
     if backend.emulated:
         from hanglab.harness.nccl_emulated.activation import activate
 
@@ -125,7 +124,7 @@ def run_body(body: FunctionType) -> None:
         body(job)
         return
     # Bound to its device, a rank never has to guess one, and connects at once.
-    device = job.device if on_gpu else None
+    device = job.device if backend.enqueued else None
     dist.init_process_group(job.backend, device_id=device)
     _keep(dist.group.WORLD)
     body(job)

@@ -61,6 +61,8 @@ _KNOWN: Final = {
         ),
     )
 }
+#: What dumps of an emulated device have where NCCL's version stands.
+EMULATED_LIBRARY: Final = "emulated by hanglab"
 #: Those that hanglab starts jobs on; the first unless another is asked for.
 RUNNABLE: Final = ("gloo", "nccl", "nccl-emulated")
 DEFAULT_BACKEND: Final = RUNNABLE[0]

@@ -139,8 +139,7 @@ def wait_for_all(pids: list[int], limit_s: float) -> list[int | None]:
 
 def main() -> None:
     # As the local launcher does, whose ranks need not import it in their first optimizer step.
-    import torch._dynamo
-    import torch.nn.parallel
+    import torch._dynamo  # noqa: F401
 
     import hanglab.harness.nccl_emulated.activation  # noqa: F401  that ranks need not import it
 
