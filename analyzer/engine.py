@@ -17,7 +17,7 @@ from hanglab.analyzer.hypotheses.check import check_hypotheses
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.registry import heuristics
 from hanglab.analyzer.verdict import Evidence, Status, Unusable, Verdict
-from hanglab.recorder.case.backends import EMULATED_LIBRARY, backends_in
+from hanglab.recorder.case.backends import backends_in
 
 
 def analyze(path: Path | str) -> Verdict:
@@ -99,7 +99,7 @@ def _was_emulated(facts: CaseFacts) -> bool:
     settings = {group.backend for view in facts.ranks.values() for group in view.groups}
     if any(backend.emulated for setting in settings for backend in backends_in(setting)):
         return True
-    return any(dump.library_version == EMULATED_LIBRARY for dump in facts.dumps.values())
+    return facts.graph.emulated
 
 
 def _hangs(facts: CaseFacts) -> bool:
