@@ -38,7 +38,7 @@ class Device:
         self.settings = settings
         self.doorbell = Doorbell()
         self.peers: dict[Address, PeerDoorbell] = {}
-        self.conditions = Conditions()
+        self.conditions = Conditions(self.doorbell.control)
         self._computations: deque[Operation] = deque()
         self._communicators: list[Communicator] = []
         #: Storage -> the last operation that touches it and is not done.
@@ -137,7 +137,7 @@ class Device:
 
     def _turn(self) -> bool:
         """One look at the head of each queue; True if anything moved."""
-        if self.conditions.stopped():
+        if self.conditions.halted():
             return False
         moved = self._advance(self._computations)
         waiting = [one.queue for one in self._communicators if one.queue]
@@ -161,10 +161,12 @@ class Device:
                     self._free_slots -= 1
                 operation.started_ns = time.time_ns()
                 operation.running = operation.kernel()
+                operation.error = self.conditions.failure(operation)
                 moved = True
             try:
-                next(operation.running)
-                return moved
+                if operation.error is None:
+                    next(operation.running)
+                    return moved
             except StopIteration:
                 pass
             except Exception as error:

@@ -12,6 +12,8 @@ import os
 import select
 from typing import NamedTuple
 
+from hanglab.harness.nccl_emulated.control import PAGE_NAME, ControlPage
+
 #: A wake-up that is lost between two processors' caches costs so long, in seconds.
 _LONGEST_S = 0.05
 
@@ -28,12 +30,13 @@ class Doorbell:
     """This process's own."""
 
     def __init__(self) -> None:
-        flag = os.memfd_create("hanglab-doorbell", os.MFD_CLOEXEC)
+        flag = os.memfd_create(PAGE_NAME, os.MFD_CLOEXEC)
         os.ftruncate(flag, mmap.PAGESIZE)
         self._flag = mmap.mmap(flag, mmap.PAGESIZE)
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._read, select.POLLIN)
+        self.control = ControlPage(self._flag)
         self.address = Address(os.getpid(), flag, self._write)
 
     def arm(self) -> None:

@@ -25,7 +25,8 @@ def item_on_one_branch(job):
             dist.recv(request, src=1, group=requests)
             dist.send(answer, dst=1, group=answers)
         else:
-            work = dist.irecv(answer, src=0, group=answers)
+            arrival = dist.P2POp(dist.irecv, answer, 0, answers)
+            (work,) = dist.batch_isend_irecv([arrival])
             if job.faulty and step == 5:  # FAULT
                 work.wait()
                 log(step, answer)
