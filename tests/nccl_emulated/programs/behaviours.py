@@ -398,3 +398,28 @@ def many_small(rank: Rank) -> None:
         tensor = torch.ones(4)
         dist.all_reduce(tensor)
     rank.tell(value=tensor.tolist()[0])
+
+
+def device_order(rank: Rank) -> None:
+    """Rank 1's device gets an order (by ORDER and AMOUNT) before its second operation."""
+    from hanglab.harness.nccl_emulated.control import Order, give_order
+
+    rank.join()
+    connect()
+    if rank.number == 1:
+        text = "CUDA error: an illegal memory access was encountered"
+        give_order(os.getpid(), Order[os.environ["ORDER"]], float(os.environ["AMOUNT"]), text)
+    begun = time.monotonic()
+    first = dist.all_reduce(torch.ones(2), async_op=True)
+    ended = [comes(first.is_completed, SILENCE_S)]
+    second = dist.all_reduce(torch.ones(2), async_op=True)
+    ended.append(comes(second.is_completed, SILENCE_S))
+    rank.tell(ended=ended, seconds=time.monotonic() - begun, started=first.operation.started_ns > 0)
+    try:
+        second.wait()
+        torch.zeros(1).item() if all(ended) else None
+    except Exception as error:
+        rank.tell(error=str(error))
+    if os.environ["ORDER"] == "FAIL":
+        time.sleep(5)  # the watchdog ends the process
+    os._exit(0)
