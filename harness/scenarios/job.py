@@ -71,6 +71,13 @@ class Job:
         section: AbstractContextManager[object] = recorder.section(name)
         return section
 
+    def synchronize(self) -> None:
+        """Waits for the rank's device, as reading the loss does; on gloo there is none."""
+        if backend_of(self.backend).enqueued:
+            import torch
+
+            torch.cuda.synchronize()
+
     def batch(self, features: int, rows: int = 32) -> torch.Tensor:
         """Random float32 numbers, shape [rows, features], on the rank's device.
 
