@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING
 
 from hanglab import recorder
+from hanglab.harness.launchers import emulated_device
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, backend_of
 
 if TYPE_CHECKING:
@@ -121,10 +122,7 @@ def run_body(body: FunctionType) -> None:
     torch.manual_seed(job.seed * 1_000_003 + job.rank)
     random.seed(job.seed * 1_000_003 + job.rank)
     backend = backend_of(job.backend)
-    if backend.emulated:
-        from hanglab.harness.nccl_emulated.activation import activate
-
-        activate()
+    emulated_device.prepare()
     if backend.enqueued:
         torch.cuda.set_device(job.device)
     if initialises_itself(body):
