@@ -22,7 +22,7 @@ from hanglab.harness.nccl_emulated.segment import SLOTS, Head, Segment
 from hanglab.harness.nccl_emulated.settings import EmulationError
 
 if TYPE_CHECKING:
-    from hanglab.harness.nccl_emulated.operation import Operation
+    from hanglab.harness.nccl_emulated.operation import DeviceOperation
 
 #: A kernel: it gives back control wherever it can get no further at the moment.
 Kernel = Generator[None, None, None]
@@ -38,7 +38,7 @@ class Communicator:
         self.size = segment.size
         self._segment = segment
         self._peers: list[PeerDoorbell | None] = []
-        self.queue: deque[Operation] = deque()
+        self.queue: deque[DeviceOperation] = deque()
         self._round = segment.written[rank]
         self.aborted = False
 

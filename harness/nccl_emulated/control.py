@@ -23,7 +23,7 @@ _TAKEN_S = 5.0
 
 
 class Order(enum.IntEnum):
-    """What is to be wrong with the device."""
+    """Conditions that a fault puts the device into."""
 
     NONE = 0
     #: It does nothing any more.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hanglab.harness.nccl_emulated.device import current_device
-from hanglab.harness.nccl_emulated.operation import Operation
+from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.harness.nccl_emulated.stream import current_stream
 
 
@@ -19,7 +19,7 @@ class Event:
     """A moment of the stream."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._before: list[Operation] = []
+        self._before: list[DeviceOperation] = []
         self._recorded = 0.0
 
     def record(self, stream: object = None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-from hanglab.harness.nccl_emulated.device import Device
+from hanglab.harness.nccl_emulated.device import EmulatedDevice
 from hanglab.harness.nccl_emulated.stream import current_stream
 
 _VALUES_NEEDED = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
@@ -55,7 +55,7 @@ def needs_values(function: Any, args: tuple[Any, ...]) -> bool:
     return bool(_VALUES_NEEDED.intersection(function.tags)) or name in _RELOCATING
 
 
-def wait_for_tensors(device: Device, tensors: Iterable[torch.Tensor]) -> None:
+def wait_for_tensors(device: EmulatedDevice, tensors: Iterable[torch.Tensor]) -> None:
     """Blocks the host until the device has done with these tensors."""
     pending = device.pending
     if pending:
@@ -63,7 +63,9 @@ def wait_for_tensors(device: Device, tensors: Iterable[torch.Tensor]) -> None:
         device.wait_for([one for one in found if one is not None])
 
 
-def defer(device: Device, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def defer(
+    device: EmulatedDevice, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Launch an operator; gives its results, which are filled later."""
     tensors = tensors_in(args, kwargs)
     writes = [

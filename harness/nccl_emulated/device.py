@@ -21,8 +21,8 @@ import torch
 from hanglab.harness.nccl_emulated.communicator import Communicator
 from hanglab.harness.nccl_emulated.conditions import Conditions
 from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
-from hanglab.harness.nccl_emulated.operation import Operation
-from hanglab.harness.nccl_emulated.settings import Settings, read_settings
+from hanglab.harness.nccl_emulated.operation import DeviceOperation
+from hanglab.harness.nccl_emulated.settings import DeviceSettings, read_settings
 
 Condition = Callable[[], bool]
 #: Looks at the queues before the device sleeps.
@@ -31,18 +31,18 @@ _LOOKS = 20
 THREAD_NAME = "hanglab-device"
 
 
-class Device:
+class EmulatedDevice:
     """All queues, the thread that serves them, and what hosts may ask of them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DeviceSettings) -> None:
         self.settings = settings
         self.doorbell = Doorbell()
         self.peers: dict[Address, PeerDoorbell] = {}
         self.conditions = Conditions(self.doorbell.control)
-        self._computations: deque[Operation] = deque()
+        self._computations: deque[DeviceOperation] = deque()
         self._communicators: list[Communicator] = []
         #: Storage -> the last operation that touches it and is not done.
-        self.pending: dict[int, Operation] = {}
+        self.pending: dict[int, DeviceOperation] = {}
         self._free_slots = settings.slots
         self._outstanding = 0
         self._launches = 0
@@ -57,7 +57,7 @@ class Device:
     def add(self, communicator: Communicator) -> None:
         self._communicators.append(communicator)
 
-    def launch(self, operation: Operation) -> None:
+    def launch(self, operation: DeviceOperation) -> None:
         """Put an operation into its queue; blocks while the launch queue is full."""
         if self._outstanding >= self.settings.launch_queue:
             # Not for every single one: a host that is woken takes the device's time.
@@ -74,7 +74,9 @@ class Device:
         queue.append(operation)
         self.doorbell.ring()
 
-    def wait_for(self, operations: Sequence[Operation], timeout_s: float | None = None) -> bool:
+    def wait_for(
+        self, operations: Sequence[DeviceOperation], timeout_s: float | None = None
+    ) -> bool:
         """Blocks until all are done; False if that took too long.  Raises what one of them met."""
         came = self.wait_until(lambda: all(one.completed_ns for one in operations), timeout_s)
         for one in operations:
@@ -97,7 +99,7 @@ class Device:
                 self._waiting.remove(waiter)
 
     @property
-    def outstanding(self) -> list[Operation]:
+    def outstanding(self) -> list[DeviceOperation]:
         """All that is not done, in the order of the queues."""
         found = list(self._computations)
         for communicator in list(self._communicators):
@@ -148,7 +150,7 @@ class Device:
             moved = self._advance(queue) or moved
         return moved
 
-    def _advance(self, queue: deque[Operation]) -> bool:
+    def _advance(self, queue: deque[DeviceOperation]) -> bool:
         moved = False
         while queue:
             operation = queue[0]
@@ -164,7 +166,7 @@ class Device:
                 operation.error = self.conditions.failure(operation)
                 moved = True
             try:
-                if operation.error is None:
+                if operation.error is None and not _is_aborted(operation):
                     next(operation.running)
                     return moved
             except StopIteration:
@@ -179,7 +181,7 @@ class Device:
             moved = True
         return moved
 
-    def _complete(self, operation: Operation) -> None:
+    def _complete(self, operation: DeviceOperation) -> None:
         if operation.communicator is not None:
             self._free_slots += 1
         pending = self.pending
@@ -195,18 +197,23 @@ class Device:
                     told.set()
 
 
-_DEVICE: Device | None = None
+def _is_aborted(operation: DeviceOperation) -> bool:
+    """True if the kernel ends without being through, and looks done (pytorch#119249)."""
+    return operation.communicator is not None and operation.communicator.aborted
 
 
-def current_device() -> Device:
+_DEVICE: EmulatedDevice | None = None
+
+
+def current_device() -> EmulatedDevice:
     """This process's device; made at the first call."""
     global _DEVICE
     if _DEVICE is None:
-        _DEVICE = Device(read_settings())
+        _DEVICE = EmulatedDevice(read_settings())
     return _DEVICE
 
 
-def device_if_any() -> Device | None:
+def device_if_any() -> EmulatedDevice | None:
     """This process's device, if something has been launched; a forked child has none."""
     return _DEVICE
 

@@ -19,7 +19,7 @@ _LONGEST_S = 0.05
 
 
 class Address(NamedTuple):
-    """Where peers find a doorbell."""
+    """Place at which peers find a doorbell."""
 
     pid: int
     flag: int

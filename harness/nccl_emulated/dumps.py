@@ -82,7 +82,7 @@ def replace_torchs_own() -> None:
 
 
 def dump_file(rank: int) -> str:
-    """Where torch writes a dump at a timeout or a request: the variable, and the rank."""
+    """File into which torch writes a dump at a timeout or a request: the variable, and the rank."""
     given = [os.environ[name] for name in _FILES if name in os.environ]
     default = os.path.expanduser("~/.cache/torch/comm_lib_trace_rank_")
     return f"{given[0] if given else default}{rank}"

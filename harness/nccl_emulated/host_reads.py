@@ -1,4 +1,4 @@
-"""Where hosts read what their device has computed, and wait for it.
+"""Reads of hosts, which wait for what their device computes.
 
 A dispatch mode sees every operator of the threads that made a group, or that torch's autograd
 runs for them.  Reads that pass no operator, or while torch has switched modes off (``tolist``,

@@ -22,7 +22,7 @@ from hanglab.harness.nccl_emulated.segment import BOX_BYTES, SLOT_BYTES, Head
 Make = Callable[[], Kernel]
 
 
-class Kind(enum.IntEnum):
+class KernelKind(enum.IntEnum):
     """Kernels that cannot be mixed in one round."""
 
     ALL_REDUCE = 1
@@ -33,7 +33,7 @@ class Kind(enum.IntEnum):
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as bytes, shape [n]; the tensor must be contiguous."""
+    """A tensor's memory as bytes, shape [n]; the tensor must be contiguous."""
     return tensor.detach().reshape(-1).view(torch.uint8)
 
 
@@ -45,7 +45,7 @@ def _chunks(wire: int, most: int) -> list[tuple[int, int]]:
 def all_reduce(comm: Communicator, tensor: torch.Tensor, reduce: Reduce) -> Make:
     def kernel() -> Kernel:
         data = _bytes(tensor)
-        head = Head(Kind.ALL_REDUCE, 0, data.numel())
+        head = Head(KernelKind.ALL_REDUCE, 0, data.numel())
         everybody = range(comm.size)
         for start, length in _chunks(head.wire, SLOT_BYTES):
             piece = data[start : start + length]
@@ -65,7 +65,7 @@ def broadcast(comm: Communicator, source: torch.Tensor, target: torch.Tensor, ro
     def kernel() -> Kernel:
         is_root = root == comm.rank
         data = _bytes(source if is_root else target)
-        head = Head(Kind.BROADCAST, root, data.numel())
+        head = Head(KernelKind.BROADCAST, root, data.numel())
         for start, length in _chunks(head.wire, SLOT_BYTES):
             piece = data[start : start + length]
             yield from comm.publish(head, piece if is_root else None)
@@ -86,7 +86,7 @@ def reduce_to(
 
     def kernel() -> Kernel:
         data = _bytes(source)
-        head = Head(Kind.REDUCE, root, data.numel())
+        head = Head(KernelKind.REDUCE, root, data.numel())
         into = _bytes(target) if root == comm.rank else data
         for start, length in _chunks(head.wire, SLOT_BYTES):
             yield from comm.publish(head, data[start : start + length])
@@ -105,7 +105,7 @@ def all_gather(comm: Communicator, source: torch.Tensor, targets: Sequence[torch
 
     def kernel() -> Kernel:
         data = _bytes(source)
-        head = Head(Kind.ALL_GATHER, 0, data.numel())
+        head = Head(KernelKind.ALL_GATHER, 0, data.numel())
         whole = _bytes(targets[0]).view(comm.size, -1) if len(targets) == 1 else None
         for start, length in _chunks(head.wire, SLOT_BYTES):
             yield from comm.publish(head, data[start : start + length])
@@ -131,7 +131,7 @@ def reduce_scatter(
         wire = into.numel()
         parts = [_bytes(source) for source in sources]
         whole = parts[0].view(size, -1) if len(parts) == 1 else None
-        head = Head(Kind.REDUCE_SCATTER, 0, wire)
+        head = Head(KernelKind.REDUCE_SCATTER, 0, wire)
         most = SLOT_BYTES // size // 64 * 64
         for start, length in _chunks(wire, most):
             stop = start + length
@@ -155,7 +155,7 @@ def barrier(comm: Communicator) -> Make:
     """An all_reduce of one number, as torch's ``barrier`` of NCCL is."""
 
     def kernel() -> Kernel:
-        head = Head(Kind.ALL_REDUCE, 0, 4)
+        head = Head(KernelKind.ALL_REDUCE, 0, 4)
         yield from comm.publish(head, None)
         yield from comm.meet(range(comm.size), head)
         comm.release()

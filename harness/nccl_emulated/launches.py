@@ -17,8 +17,8 @@ from hanglab.harness.nccl_emulated import kernels
 from hanglab.harness.nccl_emulated.communicator import Communicator, connect
 from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.kernels import Make
-from hanglab.harness.nccl_emulated.operation import Operation
-from hanglab.harness.nccl_emulated.ring import Entry, process_ring
+from hanglab.harness.nccl_emulated.operation import DeviceOperation
+from hanglab.harness.nccl_emulated.ring import RingEntry, process_ring
 from hanglab.harness.nccl_emulated.stream import current_stream
 from hanglab.harness.nccl_emulated.watchdog import process_watchdog
 from hanglab.harness.nccl_emulated.work import EmulatedWork
@@ -26,8 +26,8 @@ from hanglab.harness.nccl_emulated.work import EmulatedWork
 Tensors = Sequence[torch.Tensor]
 
 
-class Batch:
-    """What has been called between the start and the end of coalescing."""
+class CallBatch:
+    """Calls between the start and the end of coalescing."""
 
     def __init__(self) -> None:
         self.parts: list[Make] = []
@@ -68,14 +68,14 @@ class Launches:
         self.collectives = 0
         self.messages = 0
         self.operations = 0
-        self.batch: Batch | None = None
+        self.batch: CallBatch | None = None
         self.watchdog = process_watchdog(global_rank)
         self.watchdog.add_group(self)
         if eager:
             self.communicator()
 
     def start_batch(self) -> None:
-        self.batch = Batch()
+        self.batch = CallBatch()
 
     def end_batch(self) -> EmulatedWork | None:
         batch, self.batch = self.batch, None
@@ -94,7 +94,7 @@ class Launches:
         self.watchdog.forget(self)
 
     def abort(self) -> None:
-        """What is open on this rank ends, undone; peers wait on."""
+        """Ends what is open on this rank, undone; peers wait on."""
         self.watchdog.forget(self)
         for communicator in self.communicators.values():
             communicator.aborted = True
@@ -182,7 +182,7 @@ class Launches:
 
     def _add(
         self,
-        batch: Batch,
+        batch: CallBatch,
         make: Make,
         name: str,
         inputs: Tensors,
@@ -221,11 +221,11 @@ class Launches:
         inputs: Tensors,
         outputs: Tensors,
         is_p2p: bool,
-        operation: Operation | None,
-    ) -> Entry:
+        operation: DeviceOperation | None,
+    ) -> RingEntry:
         numbers = (self.collectives, self.messages, self.operations)
         limit = int(self.timeout.total_seconds() * 1000)
-        return Entry(self.state, name, numbers, inputs, outputs, limit, is_p2p, operation)
+        return RingEntry(self.state, name, numbers, inputs, outputs, limit, is_p2p, operation)
 
     def _enqueue(
         self,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hanglab.harness.nccl_emulated.communicator import Communicator, Kernel
 
 
-class Operation:
+class DeviceOperation:
     """A kernel in a queue.  The device alone changes ``started_ns`` and ``completed_ns``."""
 
     __slots__ = (
@@ -25,7 +25,7 @@ class Operation:
         name: str,
         kernel: Callable[[], Kernel],
         tensors: Sequence[torch.Tensor],
-        after: Sequence[Operation],
+        after: Sequence[DeviceOperation],
         communicator: Communicator | None = None,
     ) -> None:
         self.name = name

@@ -52,7 +52,7 @@ _BY_OP = {
 
 
 def reduction(op: ReduceOp | ReduceOp.RedOpType) -> Reduce:
-    """What a reduce operation does; raises EmulationError for those that NCCL has not either."""
+    """Function of a reduce operation; raises EmulationError for those that NCCL has not either."""
     kind: Any = getattr(op, "op", op)
     found = _BY_OP.get(kind)
     if found is None:

@@ -29,7 +29,7 @@ def register() -> None:
 
 
 class Binding:
-    """Whether the default group was bound to a device when it was initialised."""
+    """Binding of the default group to a device, as it was initialised."""
 
     bound = False
 

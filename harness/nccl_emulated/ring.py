@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch._C._profiler import gather_traceback, symbolize_tracebacks
 
-from hanglab.harness.nccl_emulated.operation import Operation
+from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.recorder.case.backends import EMULATED_LIBRARY
 
 VERSION = "2.10"
@@ -33,7 +33,7 @@ _DTYPES = {
 
 
 class GroupState:
-    """What the ring knows of one group; numbers are those that torch calls sequence ids."""
+    """State of one group as the ring knows it; numbers are those that torch calls sequence ids."""
 
     def __init__(self, pg_id: int) -> None:
         self.pg_id = pg_id
@@ -45,7 +45,7 @@ class GroupState:
         self.completed = -1
 
 
-class Entry:
+class RingEntry:
     """One operation; ``operation`` is None for a member of a batch."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Entry:
         outputs: Sequence[torch.Tensor],
         timeout_ms: int,
         is_p2p: bool,
-        operation: Operation | None,
+        operation: DeviceOperation | None,
     ) -> None:
         self.record = -1
         self.group = group
@@ -99,11 +99,11 @@ class Entry:
         return "scheduled" if self.started_ns is None else "started"
 
 
-class Ring:
+class EntryRing:
     """The latest entries.  ``timing`` is TORCH_NCCL_ENABLE_TIMING: without it none is started."""
 
     def __init__(self, capacity: int, timing: bool) -> None:
-        self.entries: deque[Entry] = deque(maxlen=max(capacity, 1))
+        self.entries: deque[RingEntry] = deque(maxlen=max(capacity, 1))
         self.capacity = capacity
         self.timing = timing
         self.groups: list[GroupState] = []
@@ -116,7 +116,7 @@ class Ring:
             self.groups.append(group)
         return group
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: RingEntry) -> None:
         if self.capacity <= 0:
             return
         with self._lock:
@@ -137,7 +137,7 @@ class Ring:
         }
 
     def content(self, collectives: bool, stacks: bool, only_active: bool) -> dict[str, Any]:
-        """What torch's dump holds, as plain data."""
+        """Content of torch's dump, as plain data."""
         top: dict[str, Any] = {
             "version": VERSION,
             "pg_config": {
@@ -168,7 +168,7 @@ class Ring:
         return top
 
 
-def _row(entry: Entry, frames: list[dict[str, Any]] | None) -> dict[str, Any]:
+def _row(entry: RingEntry, frames: list[dict[str, Any]] | None) -> dict[str, Any]:
     row: dict[str, Any] = {} if frames is None else {"frames": frames}
     seq, p2p_seq, op_id = entry.numbers
     row |= {
@@ -232,21 +232,21 @@ def _thread() -> tuple[str, str]:
     return found
 
 
-_RING: Ring | None = None
+_RING: EntryRing | None = None
 
 
-def process_ring() -> Ring:
+def process_ring() -> EntryRing:
     """This process's; TORCH_FR_BUFFER_SIZE says how long it is, as for torch's own."""
     global _RING
     if _RING is None:
         names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
         given = [os.environ[name] for name in names if name in os.environ]
         capacity = int(given[0]) if given and given[0].isdecimal() else 2000
-        _RING = Ring(capacity, os.environ.get("TORCH_NCCL_ENABLE_TIMING", "0") == "1")
+        _RING = EntryRing(capacity, os.environ.get("TORCH_NCCL_ENABLE_TIMING", "0") == "1")
     return _RING
 
 
-def ring_if_any() -> Ring | None:
+def ring_if_any() -> EntryRing | None:
     return _RING
 
 

@@ -25,7 +25,7 @@ _HEAD = struct.Struct("<QqQ")
 
 
 class Head(NamedTuple):
-    """What a member tells its peers of its call before any data moves."""
+    """Announcement of a call to the peers, before any data moves."""
 
     kind: int
     root: int
@@ -85,7 +85,7 @@ class Segment:
         return self._data[at : at + length]
 
     def payloads(self, round_: int, start: int, length: int) -> torch.Tensor:
-        """The same of all members, shape [size, length], uint8."""
+        """Those bytes of all members, shape [size, length], uint8."""
         at = self._slot_at(0, round_) + _PAGE + start
         return self._data.as_strided((self.size, length), (self._lane, 1), at)
 

@@ -15,7 +15,7 @@ class EmulationError(HanglabError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Settings:
+class DeviceSettings:
     """The defaults are those of a data-centre GPU as far as one is documented."""
 
     #: Kernels that hosts may launch ahead of the device: CUDA blocks the next launch.
@@ -36,7 +36,7 @@ _VARIABLES = {
 }
 
 
-def read_settings() -> Settings:
+def read_settings() -> DeviceSettings:
     """Settings of this process; raises EmulationError for what is no number."""
     given = {}
     for field, variable in _VARIABLES.items():
@@ -49,4 +49,4 @@ def read_settings() -> Settings:
                 f"Unset {variable}, or give a number such as 8.",
             )
         given[field] = int(text)
-    return Settings(**given)
+    return DeviceSettings(**given)

@@ -12,27 +12,27 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hanglab.harness.nccl_emulated.communicator import Communicator, Kernel
-from hanglab.harness.nccl_emulated.device import Device, current_device
-from hanglab.harness.nccl_emulated.operation import Operation
+from hanglab.harness.nccl_emulated.device import EmulatedDevice, current_device
+from hanglab.harness.nccl_emulated.operation import DeviceOperation
 
 
 class CurrentStream:
     """One for the process, as the host's threads use it."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: EmulatedDevice) -> None:
         self._device = device
         #: What it was told to wait for, and the computation that was launched last.
-        self._awaited: list[Operation] = []
+        self._awaited: list[DeviceOperation] = []
 
-    def wait(self, operation: Operation) -> None:
-        """What is launched from now on starts when ``operation`` is done."""
+    def wait(self, operation: DeviceOperation) -> None:
+        """Has what is launched from now on start when ``operation`` is done."""
         self._awaited = [one for one in self._awaited if not one.completed_ns]
         if not operation.completed_ns:
             self._awaited.append(operation)
 
     @property
-    def frontier(self) -> list[Operation]:
-        """What must be done before anything that is launched now may start."""
+    def frontier(self) -> list[DeviceOperation]:
+        """Operations that must be done before anything that is launched now may start."""
         return [one for one in self._awaited if not one.completed_ns]
 
     def operation(
@@ -41,15 +41,15 @@ class CurrentStream:
         kernel: Callable[[], Kernel],
         tensors: Sequence[torch.Tensor],
         communicator: Communicator,
-    ) -> Operation:
+    ) -> DeviceOperation:
         """A communication behind the current stream, to be launched."""
-        operation = Operation(name, kernel, tensors, self.frontier, communicator)
+        operation = DeviceOperation(name, kernel, tensors, self.frontier, communicator)
         operation.touched = storages_of(tensors)
         return operation
 
     def compute(
         self, name: str, run: Callable[[], None], tensors: Sequence[torch.Tensor]
-    ) -> Operation:
+    ) -> DeviceOperation:
         """Launch a computation: behind the stream, and behind whatever touches its tensors."""
 
         def kernel() -> Kernel:
@@ -60,11 +60,11 @@ class CurrentStream:
 
     def launch_kernel(
         self, name: str, kernel: Callable[[], Kernel], tensors: Sequence[torch.Tensor]
-    ) -> Operation:
+    ) -> DeviceOperation:
         touched = storages_of(tensors)
         pending = self._device.pending
         before = [one for storage in touched if (one := pending.get(storage)) is not None]
-        operation = Operation(name, kernel, tensors, [*self.frontier, *before])
+        operation = DeviceOperation(name, kernel, tensors, [*self.frontier, *before])
         operation.touched = touched
         self._device.launch(operation)
         self.wait(operation)

@@ -104,7 +104,7 @@ class Watchdog:
             return False
 
     def _end(self, work: EmulatedWork) -> None:
-        """What torch does when a work has failed or timed out."""
+        """Ends the process as torch does when a work has failed or timed out."""
         state = work.entry.group
         where = f"[PG ID {state.pg_id} PG GUID {state.name}({state.description}) Rank {work.rank}]"
         error = work.operation.error

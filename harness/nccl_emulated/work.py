@@ -19,8 +19,8 @@ import torch
 from torch._C._distributed_c10d import Work
 from torch.distributed import DistBackendError
 
-from hanglab.harness.nccl_emulated.operation import Operation
-from hanglab.harness.nccl_emulated.ring import Entry
+from hanglab.harness.nccl_emulated.operation import DeviceOperation
+from hanglab.harness.nccl_emulated.ring import RingEntry
 from hanglab.harness.nccl_emulated.stream import current_stream
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class EmulatedWork(Work):
         group: Launches,
         kind: str,
         sequence: int,
-        operation: Operation,
-        entry: Entry,
+        operation: DeviceOperation,
+        entry: RingEntry,
         outputs: Sequence[torch.Tensor],
         blocks: bool = False,
     ) -> None:

@@ -130,7 +130,7 @@ class Boundary:
     def _read(
         self, group: Any, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> CallArguments:
-        """What a call says of its operation."""
+        """Arguments of a call, as they say what its operation is."""
         found = read(method, args, kwargs)
         if found.on_cpu and type(group) in self._enqueued:
             # On a device all the same: a wait that returns does not say that it is done.

@@ -129,6 +129,12 @@ def test_destroying_a_group_waits_for_what_is_open(run_ranks: Run) -> None:
     }
 
 
+def test_a_communicator_aborted_on_one_rank_frees_that_rank_alone(run_ranks: Run) -> None:
+    ended = run_ranks("behaviours.py", "aborted", 3)
+    assert _told(ended, "over") == [True, None, False]
+    assert ended[0].told["values"] == [1.0, 1.0]  # it looks done, and nothing was reduced
+
+
 def test_what_cannot_be_done_is_refused_in_one_sentence(run_ranks: Run) -> None:
     told = _all_told(run_ranks("behaviours.py", "refusals", 1))[0]
     assert "A tensor on meta was given to the emulated backend" in str(told["gpu"])

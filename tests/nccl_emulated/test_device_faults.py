@@ -1,4 +1,4 @@
-"""Faults of the emulated device: what each leaves of two operations, on its rank and on the peer."""
+"""Faults of the emulated device: what each leaves of two operations, on its rank and its peer."""
 
 from __future__ import annotations
 

@@ -423,3 +423,23 @@ def device_order(rank: Rank) -> None:
     if os.environ["ORDER"] == "FAIL":
         time.sleep(5)  # the watchdog ends the process
     os._exit(0)
+
+
+def aborted(rank: Rank) -> None:
+    """Rank 0 aborts a group in which rank 1 takes no part; rank 2 has not aborted it."""
+    rank.join()
+    connect()
+    if rank.number == 1:
+        rank.wait_for("looked")
+        return
+    tensor = torch.ones(2)
+    work = dist.all_reduce(tensor, async_op=True)
+    comes(lambda: work.operation.started_ns > 0, 5.0)
+    if rank.number == 0:
+        dist.group.WORLD.abort()
+        rank.tell(over=comes(work.is_completed, 5.0), values=tensor.tolist())
+        rank.wait_for("open")
+        rank.signal("looked")
+    else:
+        rank.tell(over=not stays_open(work))
+        rank.signal("open")
