@@ -41,11 +41,24 @@ class Communicator:
         self.queue: deque[DeviceOperation] = deque()
         self._round = segment.written[rank]
         self.aborted = False
+        #: A kernel gives back control once it has published its round, though others may have.
+        self.posting = False
 
     # Rounds of collectives.
 
-    def publish(self, head: Head, payload: torch.Tensor | None, start: int = 0) -> Kernel:
-        """Put one slot up for the others; afterwards :attr:`round` is its number."""
+    @property
+    def rounds(self) -> int:
+        """Rounds that this member has published."""
+        return self._round
+
+    @property
+    def has_room(self) -> bool:
+        return all(done + SLOTS > self._round for done in self._segment.read)
+
+    def publish(
+        self, head: Head, payload: torch.Tensor | None, start: int = 0
+    ) -> Generator[None, None, int]:
+        """Put one slot up for the others; returns the number of the round."""
         segment, me, round_ = self._segment, self.rank, self._round
         read, written = segment.read, segment.written
         while any(done + SLOTS <= round_ for done in read):
@@ -57,34 +70,33 @@ class Communicator:
         for peer in self._peers:
             if peer is not None:
                 peer.ring()
+        if self.posting:
+            yield
+        return round_
 
-    @property
-    def round(self) -> int:
-        return self._round - 1
-
-    def meet(self, members: range | tuple[int, ...], head: Head) -> Kernel:
+    def meet(self, members: range | tuple[int, ...], head: Head, round_: int) -> Kernel:
         """Returns once those members have published this round with the same call."""
-        written, round_ = self._segment.written, self._round
+        written = self._segment.written
         for member in members:
-            while written[member] < round_:
+            while written[member] <= round_:
                 yield
         for member in members:
-            theirs = self._segment.head(member, round_ - 1)
+            theirs = self._segment.head(member, round_)
             if theirs.kind != head.kind or theirs.wire != head.wire:
                 # The kernels wait in each other's buffers for what never comes.
                 while True:
                     yield
 
-    def payloads(self, start: int, length: int) -> torch.Tensor:
-        return self._segment.payloads(self._round - 1, start, length)
+    def payloads(self, round_: int, start: int, length: int) -> torch.Tensor:
+        return self._segment.payloads(round_, start, length)
 
-    def payload(self, member: int, length: int) -> torch.Tensor:
-        return self._segment.payload(member, self._round - 1, 0, length)
+    def payload(self, member: int, round_: int, length: int) -> torch.Tensor:
+        return self._segment.payload(member, round_, 0, length)
 
-    def release(self) -> None:
+    def release(self, round_: int) -> None:
         """This round has been read."""
-        self._segment.read[self.rank] = self._round
-        if self._round % (SLOTS // 2) == 0:
+        self._segment.read[self.rank] = round_ + 1
+        if (round_ + 1) % (SLOTS // 2) == 0:
             for peer in self._peers:
                 if peer is not None:
                     peer.ring()

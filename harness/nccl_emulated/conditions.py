@@ -41,6 +41,10 @@ class Conditions:
             return 1.0
         return max(0.0005, min(self._ends.values()) - time.monotonic())
 
+    @property
+    def sound(self) -> bool:
+        return self._order is Order.NONE
+
     def halted(self) -> bool:
         if self._page.has_order():
             self._order, self._amount, self._text = self._page.order()

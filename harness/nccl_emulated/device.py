@@ -21,7 +21,9 @@ import torch
 from hanglab.harness.nccl_emulated.communicator import Communicator
 from hanglab.harness.nccl_emulated.conditions import Conditions
 from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
+from hanglab.harness.nccl_emulated.kernels import Joint
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
+from hanglab.harness.nccl_emulated.segment import SLOTS
 from hanglab.harness.nccl_emulated.settings import DeviceSettings, read_settings
 
 Condition = Callable[[], bool]
@@ -68,8 +70,10 @@ class EmulatedDevice:
             self._outstanding += 1
             self._launches += 1
             operation.number = self._launches
+            pending = self.pending
+            operation.before = [pending[one] for one in operation.touched if one in pending]
             for storage in operation.touched:
-                self.pending[storage] = operation
+                pending[storage] = operation
         queue = self._computations if communicator is None else communicator.queue
         queue.append(operation)
         self.doorbell.ring()
@@ -161,14 +165,21 @@ class EmulatedDevice:
                     if not self._free_slots:
                         return moved
                     self._free_slots -= 1
-                operation.started_ns = time.time_ns()
                 operation.running = operation.kernel()
                 operation.error = self.conditions.failure(operation)
                 moved = True
+            elif not operation.started_ns:
+                # Its part lies ready; it begins now.
+                if not self._free_slots or not self.conditions.may_start(operation):
+                    return moved
+                self._free_slots -= 1
+                operation.error = self.conditions.failure(operation)
+                moved = True
+            operation.started_ns = operation.started_ns or time.time_ns()
             try:
                 if operation.error is None and not _is_aborted(operation):
-                    next(operation.running)
-                    return moved
+                    self._step(operation)
+                    return self._post(queue) or moved
             except StopIteration:
                 pass
             except Exception as error:
@@ -181,6 +192,52 @@ class EmulatedDevice:
             moved = True
         return moved
 
+    def _post(self, queue: deque[DeviceOperation]) -> bool:
+        """Have the next operations of a queue publish their parts; True if one did.
+
+        The head waits for its peers.  Whoever is woken then finds the parts of several operations:
+        that is what a small operation costs.  Nothing of it can be seen, as no member gets past
+        the head before all have published that.
+        """
+        if len(queue) < 2 or not self.conditions.sound:
+            return False
+        posted = False
+        for place in range(min(len(queue), SLOTS)):
+            operation = queue[place]
+            communicator = operation.communicator
+            if communicator is None or not isinstance(operation.kernel, Joint):
+                break
+            if operation.posted:
+                continue
+            if operation.running is not None or not communicator.has_room:
+                break
+            if not all(one.completed_ns for one in operation.before):
+                break
+            if any(
+                not one.completed_ns and one.communicator is not communicator
+                for one in operation.after
+            ):
+                break
+            communicator.posting = True
+            operation.running = operation.kernel()
+            try:
+                self._step(operation)
+            finally:
+                communicator.posting = False
+            posted = True
+        return posted
+
+    def _step(self, operation: DeviceOperation) -> None:
+        """Run a kernel until it waits; raises StopIteration when it is through."""
+        assert operation.running is not None
+        communicator = operation.communicator
+        before = 0 if communicator is None else communicator.rounds
+        try:
+            next(operation.running)
+        finally:
+            if communicator is not None and communicator.rounds > before:
+                operation.posted = True
+
     def _complete(self, operation: DeviceOperation) -> None:
         if operation.communicator is not None:
             self._free_slots += 1
@@ -190,7 +247,7 @@ class EmulatedDevice:
                 if pending.get(storage) is operation:
                     del pending[storage]
             operation.completed_ns = time.time_ns()
-            operation.tensors = operation.after = ()
+            operation.tensors = operation.after = operation.before = ()
             self._outstanding -= 1
             for condition, told in self._waiting:
                 if condition():

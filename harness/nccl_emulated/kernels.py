@@ -32,6 +32,20 @@ class KernelKind(enum.IntEnum):
     REDUCE_SCATTER = 5
 
 
+class Joint:
+    """A kernel of one round that no member finishes before all have published it."""
+
+    def __init__(self, start: Make) -> None:
+        self._start = start
+
+    def __call__(self) -> Kernel:
+        return self._start()
+
+
+def _joint(start: Make, tensor: torch.Tensor, most: int = SLOT_BYTES) -> Make:
+    return Joint(start) if tensor.numel() * tensor.element_size() <= most else start
+
+
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor's memory as bytes, shape [n]; the tensor must be contiguous."""
     return tensor.detach().reshape(-1).view(torch.uint8)
@@ -49,14 +63,14 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor, reduce: Reduce) -> Make
         everybody = range(comm.size)
         for start, length in _chunks(head.wire, SLOT_BYTES):
             piece = data[start : start + length]
-            yield from comm.publish(head, piece)
-            yield from comm.meet(everybody, head)
+            round_ = yield from comm.publish(head, piece)
+            yield from comm.meet(everybody, head, round_)
             if length:
-                parts = comm.payloads(0, length).view(tensor.dtype)
+                parts = comm.payloads(round_, 0, length).view(tensor.dtype)
                 reduce(parts, piece.view(tensor.dtype))
-            comm.release()
+            comm.release(round_)
 
-    return kernel
+    return _joint(kernel, tensor)
 
 
 def broadcast(comm: Communicator, source: torch.Tensor, target: torch.Tensor, root: int) -> Make:
@@ -68,11 +82,11 @@ def broadcast(comm: Communicator, source: torch.Tensor, target: torch.Tensor, ro
         head = Head(KernelKind.BROADCAST, root, data.numel())
         for start, length in _chunks(head.wire, SLOT_BYTES):
             piece = data[start : start + length]
-            yield from comm.publish(head, piece if is_root else None)
+            round_ = yield from comm.publish(head, piece if is_root else None)
             if not is_root:
-                yield from comm.meet((root,), head)
-                piece.copy_(comm.payload(root, length))
-            comm.release()
+                yield from comm.meet((root,), head, round_)
+                piece.copy_(comm.payload(root, round_, length))
+            comm.release(round_)
         if is_root and target is not source:
             target.copy_(source)
 
@@ -89,13 +103,13 @@ def reduce_to(
         head = Head(KernelKind.REDUCE, root, data.numel())
         into = _bytes(target) if root == comm.rank else data
         for start, length in _chunks(head.wire, SLOT_BYTES):
-            yield from comm.publish(head, data[start : start + length])
+            round_ = yield from comm.publish(head, data[start : start + length])
             if root == comm.rank:
-                yield from comm.meet(range(comm.size), head)
+                yield from comm.meet(range(comm.size), head, round_)
                 if length:
-                    parts = comm.payloads(0, length).view(source.dtype)
+                    parts = comm.payloads(round_, 0, length).view(source.dtype)
                     reduce(parts, into[start : start + length].view(source.dtype))
-            comm.release()
+            comm.release(round_)
 
     return kernel
 
@@ -108,17 +122,17 @@ def all_gather(comm: Communicator, source: torch.Tensor, targets: Sequence[torch
         head = Head(KernelKind.ALL_GATHER, 0, data.numel())
         whole = _bytes(targets[0]).view(comm.size, -1) if len(targets) == 1 else None
         for start, length in _chunks(head.wire, SLOT_BYTES):
-            yield from comm.publish(head, data[start : start + length])
-            yield from comm.meet(range(comm.size), head)
-            parts = comm.payloads(0, length)
+            round_ = yield from comm.publish(head, data[start : start + length])
+            yield from comm.meet(range(comm.size), head, round_)
+            parts = comm.payloads(round_, 0, length)
             if whole is not None:
                 whole[:, start : start + length].copy_(parts)
             else:
                 for target, part in zip(targets, parts, strict=True):
                     _bytes(target)[start : start + length].copy_(part)
-            comm.release()
+            comm.release(round_)
 
-    return kernel
+    return _joint(kernel, source)
 
 
 def reduce_scatter(
@@ -139,16 +153,16 @@ def reduce_scatter(
                 piece = whole[:, start:stop].reshape(-1)
             else:
                 piece = torch.cat([part[start:stop] for part in parts])
-            yield from comm.publish(head, piece)
-            yield from comm.meet(range(size), head)
+            round_ = yield from comm.publish(head, piece)
+            yield from comm.meet(range(size), head, round_)
             if length:
-                mine = comm.payloads(comm.rank * length, length)
+                mine = comm.payloads(round_, comm.rank * length, length)
                 if mine.storage_offset() % target.element_size():
                     mine = mine.clone()
                 reduce(mine.view(target.dtype), into[start:stop].view(target.dtype))
-            comm.release()
+            comm.release(round_)
 
-    return kernel
+    return _joint(kernel, target, SLOT_BYTES // comm.size // 64 * 64)
 
 
 def barrier(comm: Communicator) -> Make:
@@ -156,11 +170,11 @@ def barrier(comm: Communicator) -> Make:
 
     def kernel() -> Kernel:
         head = Head(KernelKind.ALL_REDUCE, 0, 4)
-        yield from comm.publish(head, None)
-        yield from comm.meet(range(comm.size), head)
-        comm.release()
+        round_ = yield from comm.publish(head, None)
+        yield from comm.meet(range(comm.size), head, round_)
+        comm.release(round_)
 
-    return kernel
+    return Joint(kernel)
 
 
 class Message:

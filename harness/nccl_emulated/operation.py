@@ -16,8 +16,8 @@ class DeviceOperation:
     """A kernel in a queue.  The device alone changes ``started_ns`` and ``completed_ns``."""
 
     __slots__ = (
-        "after", "communicator", "completed_ns", "error", "kernel", "launched", "name",
-        "number", "running", "started_ns", "tensors", "touched",
+        "after", "before", "communicator", "completed_ns", "error", "kernel", "launched", "name",
+        "number", "posted", "running", "started_ns", "tensors", "touched",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +42,10 @@ class DeviceOperation:
         self.launched = time.monotonic()
         self.started_ns = 0
         self.completed_ns = 0
+        #: It has published its part.
+        self.posted = False
+        #: Operations that touch the same memory, launched earlier.
+        self.before: Sequence[DeviceOperation] = ()
         #: What the host meets when it waits for it.
         self.error: Exception | None = None
         #: Storages that nobody may touch before it is done.

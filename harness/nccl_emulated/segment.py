@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 #: Slots of a lane: so many rounds may be open at once.
-SLOTS = 4
+SLOTS = 8
 #: Bytes that a slot takes; what is longer goes in several rounds.
 SLOT_BYTES = 1 << 20
 #: Bytes that a box takes; what is longer goes in several pieces.
