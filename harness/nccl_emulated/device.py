@@ -8,6 +8,7 @@ if it communicates, one of the slots is free; it keeps the slot until it is done
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hanglab.harness.nccl_emulated.communicator import Communicator
+from hanglab.harness.nccl_emulated.communicator import Communicator, Kernel
 from hanglab.harness.nccl_emulated.conditions import Conditions
 from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
 from hanglab.harness.nccl_emulated.kernels import Joint
@@ -29,6 +30,8 @@ from hanglab.harness.nccl_emulated.settings import DeviceSettings, read_settings
 Condition = Callable[[], bool]
 #: Looks at the queues before the device sleeps.
 _LOOKS = 20
+#: For the thread to end with the process, in seconds.
+_STOP_S = 2.0
 #: No stacks are shown of threads whose names begin so.
 THREAD_NAME = "hanglab-device"
 
@@ -49,10 +52,20 @@ class EmulatedDevice:
         self._outstanding = 0
         self._launches = 0
         self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._stopping = False
         #: (what a host waits for, what it is told by), looked at whenever something is done.
         self._waiting: list[tuple[Condition, threading.Event]] = []
         self._thread = threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True)
         self._thread.start()
+        atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        """Ends the thread before the interpreter does: in the middle of C++ it would abort."""
+        if os.getpid() == self._process:
+            self._stopping = True
+            self.doorbell.ring()
+            self._thread.join(_STOP_S)
 
     # What hosts do.
 
@@ -117,7 +130,7 @@ class EmulatedDevice:
         # host has done both when it launched.
         try:
             with torch.no_grad(), torch._C._AutoDispatchBelowADInplaceOrView():
-                while True:
+                while not self._stopping:
                     if self._turn() or self._linger():
                         continue
                     self.doorbell.arm()
@@ -247,11 +260,18 @@ class EmulatedDevice:
                 if pending.get(storage) is operation:
                     del pending[storage]
             operation.completed_ns = time.time_ns()
+            # The ring keeps the operation, which must keep no tensor.
             operation.tensors = operation.after = operation.before = ()
+            operation.kernel, operation.running = _nothing, None
             self._outstanding -= 1
             for condition, told in self._waiting:
                 if condition():
                     told.set()
+
+
+def _nothing() -> Kernel:
+    """The kernel of an operation that is done."""
+    yield from ()
 
 
 def _is_aborted(operation: DeviceOperation) -> bool:

@@ -10,11 +10,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
+from torch.distributed.constants import default_pg_timeout
 
 from hanglab.harness.nccl_emulated.dumps import replace_torchs_own
 from hanglab.harness.nccl_emulated.process_group import NAME, EmulatedGroup
 from hanglab.harness.nccl_emulated.settings import EmulationError
 
+#: ``kProcessGroupNCCLDefaultTimeout``
+_NCCL_TIMEOUT = timedelta(minutes=10)
 #: The same with the names of command lines.
 SPELLINGS = (NAME, "nccl-emulated")
 
@@ -36,6 +39,9 @@ class Binding:
 
 def _create(options: Any, _: object) -> EmulatedGroup:
     timeout: timedelta = options.timeout
+    if timeout == default_pg_timeout:
+        # What torch takes where nothing is said, of all backends but NCCL.
+        timeout = _NCCL_TIMEOUT
     members = list(options.global_ranks_in_group)
     rank, size = options.group_rank, options.group_size
     if c10d.is_initialized():

@@ -135,6 +135,10 @@ def test_a_communicator_aborted_on_one_rank_frees_that_rank_alone(run_ranks: Run
     assert ended[0].told["values"] == [1.0, 1.0]  # it looks done, and nothing was reduced
 
 
+def test_tensors_of_what_is_done_are_let_go(run_ranks: Run) -> None:
+    assert _told(run_ranks("behaviours.py", "memory_is_let_go", 2), "gone") == [True, True]
+
+
 def test_what_cannot_be_done_is_refused_in_one_sentence(run_ranks: Run) -> None:
     told = _all_told(run_ranks("behaviours.py", "refusals", 1))[0]
     assert "A tensor on meta was given to the emulated backend" in str(told["gpu"])

@@ -443,3 +443,21 @@ def aborted(rank: Rank) -> None:
     else:
         rank.tell(over=not stays_open(work))
         rank.signal("open")
+
+
+def memory_is_let_go(rank: Rank) -> None:
+    """The ring keeps 2,000 operations, and no tensor of those that are done."""
+    import gc
+    import weakref
+
+    rank.join()
+    connect()
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    tensor.sum().item()
+    (tensor * 2).sum().item()
+    storage = weakref.ref(tensor)
+    dist.barrier()
+    del tensor
+    gc.collect()
+    rank.tell(gone=comes(lambda: gc.collect() >= 0 and storage() is None, 2.0))
