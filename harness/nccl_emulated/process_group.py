@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import ProcessGroup
 from torch.distributed import Store
 
 from hanglab.harness.nccl_emulated import kernels
+from hanglab.harness.nccl_emulated.arguments import check, only, reduce_op_of, root_of, split
 from hanglab.harness.nccl_emulated.host_reads import watch_reads
 from hanglab.harness.nccl_emulated.launches import Launches, Tensors
 from hanglab.harness.nccl_emulated.reduction import reduction
@@ -94,39 +95,39 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
     # Collectives.
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
-        tensor = _only(tensors)
+        tensor = only(tensors)
         comm = self._launches.communicator()
-        make = kernels.all_reduce(comm, tensor, reduction(_reduce_op(opts)))
+        make = kernels.all_reduce(comm, tensor, reduction(reduce_op_of(opts)))
         return self._launches.collective(
             "ALLREDUCE", "nccl:all_reduce", make, [tensor], [tensor], comm
         )
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
-        comm, reduce = self._launches.communicator(), reduction(_reduce_op(opts))
-        _check(*tensors)
+        comm, reduce = self._launches.communicator(), reduction(reduce_op_of(opts))
+        check(*tensors)
         make = kernels.in_turn([kernels.all_reduce(comm, one, reduce) for one in tensors])
         return self._launches.collective(
             "COALESCED", "nccl:allreduce_coalesced", make, tensors, tensors, comm
         )
 
     def broadcast(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
-        tensor, comm = _only(tensors), self._launches.communicator()
-        make = kernels.broadcast(comm, tensor, tensor, _root(opts))
+        tensor, comm = only(tensors), self._launches.communicator()
+        make = kernels.broadcast(comm, tensor, tensor, root_of(opts))
         return self._launches.collective(
             "BROADCAST", "nccl:broadcast", make, [tensor], [tensor], comm
         )
 
     def reduce(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
-        tensor, comm = _only(tensors), self._launches.communicator()
-        reduce = reduction(_reduce_op(opts))
-        make = kernels.reduce_to(comm, tensor, tensor, _root(opts), reduce)
+        tensor, comm = only(tensors), self._launches.communicator()
+        reduce = reduction(reduce_op_of(opts))
+        make = kernels.reduce_to(comm, tensor, tensor, root_of(opts), reduce)
         return self._launches.collective("REDUCE", "nccl:reduce", make, [tensor], [tensor], comm)
 
     def allgather(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
     ) -> EmulatedWork | None:
-        source, targets, comm = _only(inputs), outputs[0], self._launches.communicator()
-        _check(*targets)
+        source, targets, comm = only(inputs), outputs[0], self._launches.communicator()
+        check(*targets)
         if all(one.numel() == source.numel() for one in targets):
             make = kernels.all_gather(comm, source, targets)
             return self._launches.collective(
@@ -143,7 +144,7 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> EmulatedWork | None:
         comm = self._launches.communicator()
-        _check(output, input)
+        check(output, input)
         make = kernels.all_gather(comm, input, [output])
         return self._launches.collective(
             "_ALLGATHER_BASE", "nccl:_all_gather_base", make, [input], [output], comm
@@ -155,7 +156,7 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> EmulatedWork | None:
         comm = self._launches.communicator()
-        _check(*outputs, *inputs)
+        check(*outputs, *inputs)
         pairs = zip(inputs, outputs, strict=True)
         make = kernels.in_turn([kernels.all_gather(comm, one, [into]) for one, into in pairs])
         name = "nccl:all_gather_into_tensor_coalesced"
@@ -166,9 +167,9 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
     def reduce_scatter(
         self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None
     ) -> EmulatedWork | None:
-        target, sources, comm = _only(outputs), inputs[0], self._launches.communicator()
-        _check(*sources)
-        reduce = reduction(_reduce_op(opts))
+        target, sources, comm = only(outputs), inputs[0], self._launches.communicator()
+        check(*sources)
+        reduce = reduction(reduce_op_of(opts))
         if all(one.numel() == target.numel() for one in sources):
             make = kernels.reduce_scatter(comm, sources, target, reduce)
             return self._launches.collective(
@@ -185,8 +186,8 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> EmulatedWork | None:
         comm = self._launches.communicator()
-        _check(output, input)
-        make = kernels.reduce_scatter(comm, [input], output, reduction(_reduce_op(opts)))
+        check(output, input)
+        make = kernels.reduce_scatter(comm, [input], output, reduction(reduce_op_of(opts)))
         return self._launches.collective(
             "_REDUCE_SCATTER_BASE", "nccl:_reduce_scatter_base", make, [input], [output], comm
         )
@@ -196,8 +197,8 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
     def reduce_scatter_single_coalesced(
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> EmulatedWork | None:
-        comm, reduce = self._launches.communicator(), reduction(_reduce_op(opts))
-        _check(*outputs, *inputs)
+        comm, reduce = self._launches.communicator(), reduction(reduce_op_of(opts))
+        check(*outputs, *inputs)
         pairs = zip(inputs, outputs, strict=True)
         make = kernels.in_turn(
             [kernels.reduce_scatter(comm, [one], into, reduce) for one, into in pairs]
@@ -210,9 +211,9 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
     def gather(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
     ) -> EmulatedWork | None:
-        source, root, comm = _only(inputs), _root(opts), self._launches.communicator()
+        source, root, comm = only(inputs), root_of(opts), self._launches.communicator()
         targets = list(outputs[0]) if root == self._rank else []
-        _check(*targets)
+        check(*targets)
         make = kernels.grouped(
             [
                 kernels.copy(source, into) if peer == root else kernels.receive(comm, into, peer)
@@ -225,9 +226,9 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
     def scatter(
         self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None
     ) -> EmulatedWork | None:
-        target, root, comm = _only(outputs), _root(opts), self._launches.communicator()
+        target, root, comm = only(outputs), root_of(opts), self._launches.communicator()
         sources = list(inputs[0]) if root == self._rank else []
-        _check(*sources)
+        check(*sources)
         make = kernels.grouped(
             [
                 kernels.copy(one, target) if peer == root else kernels.send(comm, one, peer)
@@ -239,7 +240,7 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> EmulatedWork | None:
         comm = self._launches.communicator()
-        _check(*outputs, *inputs)
+        check(*outputs, *inputs)
         make = self._launches.exchange(comm, inputs, outputs)
         return self._launches.collective("ALLTOALL", "nccl:all_to_all", make, inputs, outputs, comm)
 
@@ -252,9 +253,9 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
         opts: Any = None,
     ) -> EmulatedWork | None:
         comm = self._launches.communicator()
-        _check(output, input)
-        into = _split(output, output_split_sizes, self._launches.size)
-        parts = _split(input, input_split_sizes, self._launches.size)
+        check(output, input)
+        into = split(output, output_split_sizes, self._launches.size)
+        parts = split(input, input_split_sizes, self._launches.size)
         make = self._launches.exchange(comm, parts, into)
         return self._launches.collective(
             "ALLTOALL_BASE", "nccl:all_to_all", make, [input], [output], comm
@@ -279,49 +280,10 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
     # Messages.
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> EmulatedWork | None:
-        return self._launches.message("SEND", _only(tensors), dst, f"nccl:send {self._rank}->{dst}")
+        return self._launches.message("SEND", only(tensors), dst, f"nccl:send {self._rank}->{dst}")
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> EmulatedWork | None:
-        return self._launches.message("RECV", _only(tensors), src, f"nccl:recv {self._rank}<-{src}")
+        return self._launches.message("RECV", only(tensors), src, f"nccl:recv {self._rank}<-{src}")
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> EmulatedWork | None:
         raise EmulationError("ProcessGroupNCCL does not support recvAnysource", "Name the source.")
-
-
-def _only(tensors: Tensors) -> torch.Tensor:
-    if len(tensors) != 1:
-        raise EmulationError("NCCL takes one tensor for each rank.", "Call once for each tensor.")
-    _check(tensors[0])
-    return tensors[0]
-
-
-def _check(*tensors: torch.Tensor) -> None:
-    for tensor in tensors:
-        if tensor.device.type != "cpu":
-            raise EmulationError(
-                f"A tensor on {tensor.device} was given to the emulated backend, whose data is "
-                "in the memory of the host.",
-                "Leave the tensor on the CPU, or use the backend nccl on a machine with a GPU.",
-            )
-        if tensor.is_sparse or not tensor.is_contiguous():
-            raise ValueError("Tensors must be contiguous")
-
-
-def _reduce_op(options: Any) -> Any:
-    return torch.distributed.ReduceOp.SUM if options is None else options.reduceOp
-
-
-def _root(options: Any) -> int:
-    return 0 if options is None else int(options.rootRank)
-
-
-def _split(tensor: torch.Tensor, sizes: Sequence[int], size: int) -> list[torch.Tensor]:
-    """Parts along the first dimension: as listed, or equal ones."""
-    if not sizes:
-        if tensor.numel() and tensor.shape[0] % size:
-            raise EmulationError(
-                "Tensor's dim 0 does not divide equally across group size", "Give split sizes."
-            )
-        sizes = [(tensor.shape[0] if tensor.dim() else 0) // size] * size
-    starts = [sum(sizes[:index]) for index in range(size)]
-    return [tensor[start : start + n] for start, n in zip(starts, sizes, strict=True)]
