@@ -1,4 +1,4 @@
-"""Emulated jobs for tests: ranks are forked off one warm process for each module."""
+"""Emulated jobs for tests: ranks are forked off one warm process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from emulated_support import PROGRAMS, Ended, Run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run_ranks() -> Iterator[Run]:
     """``run_ranks("module.py", "function", size, limit_s=..., VARIABLE=...)``."""
     process = subprocess.Popen(
