@@ -15,14 +15,23 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python
 # Errors alone: of indexes, new versions of pip and who installs nothing is to be known here.
 INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
-.PHONY: help run quick test test-long coverage gpu corpus corpus-check corpus-accept calibrate image lint \
+.PHONY: help run emulated quick test test-long coverage gpu corpus corpus-check corpus-accept calibrate image lint \
 	types format benchmarks environment clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
+# Scenarios of NCCL alone: on gloo there is nothing to see of them.
+EMULATED := communicators_crossed crossed_on_device device_error device_guessed device_occupied \
+	device_stopped host_far_ahead host_sync item_on_one_branch launch_queue_full more_than_fits \
+	size_mismatch_hangs spinning_kernel
+
 run: $(READY)  ## Run every scenario with its control, and judge the verdicts
 	$(BIN)/hanglab run --jobs $(JOBS)
+	$(BIN)/hanglab run --jobs $(JOBS) --backend nccl-emulated $(EMULATED)
+
+emulated: $(READY)  ## Run every scenario that can run on the emulated NCCL device
+	$(BIN)/hanglab run --jobs $(JOBS) --backend nccl-emulated
 
 quick: $(READY)  ## Run a sample of each category in less than a minute
 	$(BIN)/hanglab run --quick --jobs $(JOBS)

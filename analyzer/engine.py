@@ -17,6 +17,7 @@ from hanglab.analyzer.hypotheses.check import check_hypotheses
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.registry import heuristics
 from hanglab.analyzer.verdict import Evidence, Status, Unusable, Verdict
+from hanglab.recorder.case.backends import backends_in
 
 
 def analyze(path: Path | str, chosen: Sequence[tuple[str, Heuristic]] | None = None) -> Verdict:
@@ -30,6 +31,11 @@ def analyze(path: Path | str, chosen: Sequence[tuple[str, Heuristic]] | None = N
     return calibrate(gravest(worlds, [conclude(facts, chosen) for facts in worlds]))
 
 
+#: What every verdict on a job without a device says.
+EMULATED = (
+    "The device was emulated on the CPU: what NCCL's links, protocols and kernels would do is not "
+    "told by it."
+)
 #: Statuses, gravest first.
 _GRAVITY = (
     Status.HUNG,
@@ -90,7 +96,17 @@ def conclude(facts: CaseFacts, chosen: Sequence[tuple[str, Heuristic]] | None = 
         verdict.evidence = [*verdict.evidence, *differences(facts.ranks)]
     if facts.inputs.set_aside:
         verdict.evidence = [*verdict.evidence, _judged(facts)]
+    if _was_emulated(facts):
+        verdict.evidence = [*verdict.evidence, Evidence("backend", None, EMULATED)]
     return verdict
+
+
+def _was_emulated(facts: CaseFacts) -> bool:
+    """True if no GPU was behind the job's groups, by its Case or by its dumps."""
+    settings = {group.backend for view in facts.ranks.values() for group in view.groups}
+    if any(backend.emulated for setting in settings for backend in backends_in(setting)):
+        return True
+    return facts.graph.emulated
 
 
 def _hangs(facts: CaseFacts) -> bool:

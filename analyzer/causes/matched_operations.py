@@ -19,6 +19,7 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.cut_links import lossy_directions
 from hanglab.analyzer.facts.device_progress import unstarted_ranks
 from hanglab.analyzer.facts.failures import failure_of
+from hanglab.analyzer.facts.launches import held_in_launch, launched_line
 from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
 from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
@@ -75,7 +76,8 @@ def _still_unexplained(facts: CaseFacts, finding: Finding) -> bool:
         if failure is not None and failure.consequence:
             # Its communication failed: it was inside an operation that nobody recorded.
             return False
-        if view is not None and view.ended is None and not facts.in_no_operation(rank):
+        outside = facts.in_no_operation(rank) or held_in_launch(facts, rank)
+        if view is not None and view.ended is None and not outside:
             # Its stack contradicts its dump: it does not stand outside.
             return False
         sink = facts.sink(rank)
@@ -126,7 +128,12 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
     view = facts.ranks[first]
     called = finding.location
     frame = view.calling_frame(called) if called is not None else view.position.user
-    if view.ended is None and frame is not None:
+    launched = launched_line(facts, first) if called is not None else None
+    if launched is not None and called is not None:
+        # Its host has gone on: what it launched tells the place, and not where it stands.
+        if called.rank != first:
+            finding = msgspec.structs.replace(finding, location=launched)
+    elif view.ended is None and frame is not None:
         finding = msgspec.structs.replace(finding, location=view.location(frame))
     if finding.cause in _MAY_BE_UNEVEN:
         gone = [r for r in finding.culprits if r in facts.ranks and left_loops(facts, r)]

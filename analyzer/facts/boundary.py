@@ -13,7 +13,7 @@ calls count there but not in ``collective_seq_id``.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -166,9 +166,10 @@ def _posted(calls: Sequence[OperationCall]) -> frozenset[int]:
     )
 
 
-def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozenset[int]) -> set[int]:
-    """Give rows what the boundary knows of them; returns the crossings that found their row."""
-    found: set[int] = set()
+def _pairs(
+    rows: list[_Row], calls: Sequence[OperationCall]
+) -> Iterator[tuple[_Row, OperationCall]]:
+    """Rows that were made while a call of the boundary lasted, and that call."""
     by_group: dict[str, list[OperationCall]] = {}
     for call in calls:
         if is_collective(call):
@@ -176,7 +177,7 @@ def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozense
     starts = {name: [c.entered_ns for c in ops] for name, ops in by_group.items()}
     for row in rows:
         ops = by_group.get(row.group)
-        if ops is None:
+        if ops is None or row.is_p2p:
             continue
         at = bisect_right(starts[row.group], row.created_ns) - 1
         if at < 0:
@@ -188,6 +189,13 @@ def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozense
         named = spec is not None and spec.name == row.operation.op
         if backend_of(row.operation.backend).named_by_method and not named:
             continue
+        yield row, call
+
+
+def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozenset[int]) -> set[int]:
+    """Give rows what the boundary knows of them; returns the crossings that found their row."""
+    found: set[int] = set()
+    for row, call in _pairs(rows, calls):
         found.add(call.index)
         row.arguments = replace(
             row.arguments,
@@ -205,6 +213,24 @@ def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozense
             # gloo retires what failed, too
             row.retired = False
     return found
+
+
+def _with_arguments(dump: RankDump, calls: Sequence[OperationCall]) -> RankDump:
+    """Adds the roots, reduce operations and split lists that no buffer has.
+
+    All else a buffer of NCCL knows better: the host's part of an operation tells nothing of
+    the device's.
+    """
+    if dump.entries is None:
+        return dump
+    rows = _rows_of(dump.entries)
+    for row, call in _pairs(rows, calls):
+        row.arguments = replace(
+            row.arguments, root=call.root, reduce_op=call.reduce_op, splits=call.splits
+        )
+    if rows:
+        dump.entries = _columns(rows, dump.descriptions)
+    return dump
 
 
 def _p2p_before(call: OperationCall, ranks_in_group: int, rank_in_group: int) -> int:
@@ -355,8 +381,10 @@ def join(
         joined.descriptions[group.id] = group.description or joined.descriptions.get(group.id, "")
     if "" in joined.members and not joined.members[""]:
         del joined.members[""]
-    if progress is None or not progress.operations or not _leaves_out_p2p(dump, groups):
+    if progress is None or not progress.operations:
         return joined
+    if not _leaves_out_p2p(dump, groups):
+        return _with_arguments(joined, progress.operations)
     rows = _rows_of(joined.entries) if joined.entries is not None else []
     posted = _posted(progress.operations)
     found = _annotate(rows, progress.operations, posted)

@@ -16,6 +16,8 @@ _PYTHON = (
     ("torch/cuda/streams.py", "synchronize"),
     ("torch/accelerator/__init__.py", "synchronize"),
     ("torch/xpu/__init__.py", "synchronize"),
+    # Of an emulated device: what ``item`` and its like do there is Python.
+    ("harness/nccl_emulated/host_reads.py", "read"),
 )
 #: The same in CUDA, HIP and torch's C++.
 _NATIVE = (

@@ -130,6 +130,7 @@ class _Builder:
                 end.hidden = end.hidden or group_table.uses_p2p or len(roots.ends) > 1
         graph = WaitForGraph(
             ranks=tuple(sorted(merged.ranks)),
+            emulated=any(summary.emulated for summary in merged.ranks.values()),
             expected=group_table.expected,
             groups=[group.group for group in group_table.groups],
             divergences=divergences,

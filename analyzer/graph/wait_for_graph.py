@@ -148,6 +148,8 @@ class WaitForGraph:
 
     ranks: tuple[int, ...]
     expected: tuple[int, ...]
+    #: By its dumps, no GPU was behind the job's groups.
+    emulated: bool = False
     groups: list[ProcessGroup] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
     #: Calls of one operation with arguments that differ, which did not hold anybody up.

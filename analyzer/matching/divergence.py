@@ -331,6 +331,7 @@ def _skips(sequences: Sequences, seq: int, base: int, side: _Side, kind: Differe
     mine = sequences.signatures(side.ranks[0], seq, None)
     past = sequences.signatures(base, None, seq)
     peers = sequences.signatures(base, seq, None)
+    known = len(peers)
     peers += continuation(past + peers, len(past) + len(mine))
     if not any(signature and signature[-1] for signature in mine):
         # Without call sites on this side, compare the rest.
@@ -338,6 +339,10 @@ def _skips(sequences: Sequences, seq: int, base: int, side: _Side, kind: Differe
     same_site = kind in (Difference.SIZE, Difference.DTYPE, Difference.ROOT, Difference.REDUCE_OP)
     if same_site and len(mine) < 2 and mine and mine[0] and mine[0][-1]:
         # One call from the same line with other arguments is just that.
+        return False
+    both = min(len(mine), known)
+    if same_site and both > 1 and all(map(alike, mine[1:both], peers[1:both])):
+        # Whoever has left something out is ahead of its peers from there on.
         return False
     return left_out(mine, peers, same=alike) is not None
 

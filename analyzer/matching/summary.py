@@ -35,7 +35,7 @@ from hanglab.analyzer.matching.thresholds import (
     UNFINISHED_BY_STATUS,
 )
 from hanglab.analyzer.worlds.activity import Activity, activity_of
-from hanglab.recorder.case.backends import backend_of
+from hanglab.recorder.case.backends import EMULATED_LIBRARY, backend_of
 from hanglab.recorder.case.operations import op_of
 
 #: Members of a group: a range where they are evenly spaced, which they nearly always are.
@@ -163,6 +163,8 @@ class RankSummary:
     rank: int
     #: Some operation of it is gloo's.
     gloo: bool = False
+    #: No GPU was behind its groups.
+    emulated: bool = False
     #: The ring still holds the first operation that the rank ever made.
     whole: bool = False
     #: False where the dump can tell nothing about operations.
@@ -224,6 +226,7 @@ def summarise(dump: RankDump) -> RankSummary:
     summary.nameless = compact(dump.nameless)
     summary.empty = entries is None and not dump.status
     summary.activity = activity_of(dump)
+    summary.emulated = dump.library_version == EMULATED_LIBRARY
     named: dict[str, GroupSummary] = {}
 
     def part_of(name: str, description: str = "") -> GroupSummary:

@@ -7,12 +7,13 @@ import inspect
 import pkgutil
 
 from hanglab.harness import faults
+from hanglab.harness.faults.device import DeviceFault
 from hanglab.harness.faults.fault import Fault, SignalFault
 from hanglab.harness.faults.host_fault import HostFault, LastingFault
 from hanglab.harness.faults.limits import LimitFault
 
 #: What others are made from.
-_FAMILIES = (Fault, SignalFault, LimitFault, HostFault, LastingFault)
+_FAMILIES = (Fault, SignalFault, LimitFault, HostFault, LastingFault, DeviceFault)
 
 
 def all_faults() -> list[type[Fault]]:

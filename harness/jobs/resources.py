@@ -91,6 +91,8 @@ class Allotment:
 
 def least_gpus(scenario: Scenario, backend: str) -> int:
     """The fewest GPUs that it can run with."""
+    if backend_of(backend).emulated:
+        return 0
     if backend_of(backend).needs_gpu or "gpu" in scenario.needs:
         return max(scenario.gpus, 1)
     return 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from hanglab.harness.faults.device import DeviceFault
 from hanglab.harness.faults.host_fault import HostFault
 from hanglab.harness.jobs.outcome import Judgement, Outcome, exit_code
 from hanglab.harness.jobs.resources import Allotment
@@ -18,7 +19,7 @@ from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS, Lau
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import BrokenFile, Found
 from hanglab.harness.system import capabilities
-from hanglab.recorder.case.backends import DEFAULT_BACKEND
+from hanglab.recorder.case.backends import DEFAULT_BACKEND, backend_of
 
 SCHEMA: Final = "hanglab.run/1"
 DEFAULT_DEADLINE_S: Final = 120.0
@@ -98,6 +99,8 @@ def refusal_of(scenario: Scenario, request: RunRequest) -> str | None:
     if refusal:
         return refusal
     launcher = LAUNCHERS[request.launcher]
+    if backend_of(request.backend).emulated and launcher.own_hosts:
+        return f"ranks on {request.backend} share memory, so they need one host; use launcher local"
     lacking = [need for need in scenario.needs if need in launcher.lacks]
     if lacking:
         return f"needs {lacking[0]}: {launcher.reason}; use another launcher"
@@ -105,6 +108,9 @@ def refusal_of(scenario: Scenario, request: RunRequest) -> str | None:
     if on_hosts and not launcher.own_hosts:
         able = " or ".join(name for name, spec in LAUNCHERS.items() if spec.own_hosts)
         return f"{type(on_hosts[0]).__name__} is done to a rank's own host; use launcher {able}"
+    on_device = [fault for fault in scenario.faults if isinstance(fault, DeviceFault)]
+    if on_device and not backend_of(request.backend).emulated:
+        return f"{type(on_device[0]).__name__} is done to an emulated device; use nccl-emulated"
     for need in _needs(scenario, request):
         found = capabilities.capability(need)
         if not found.available:

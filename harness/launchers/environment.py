@@ -41,7 +41,7 @@ def job_environment(plan: JobPlan, caller: Mapping[str, str], runtime_dir: Path)
     for name, value in torch_dumps(dump_prefix(plan.log_dir)).items():
         environment.setdefault(name, value)
     environment["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"
-    if backend_of(plan.backend).needs_gpu:
+    if backend_of(plan.backend).enqueued:
         environment.update(own_dumps(plan, runtime_dir))
     environment.update(plan.environment)
     environment.update(

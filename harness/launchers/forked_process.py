@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
+from hanglab.harness.launchers import emulated_device
 from hanglab.harness.launchers.supervision.descendants import die_with_parent
 from hanglab.harness.launchers.supervision.forked_ranks import Birth
 
@@ -30,6 +31,7 @@ def grow_up(birth: Birth) -> None:
     _own_main(birth)
     os.environ["MASTER_PORT"] = _read_port()
     _start_recorder(birth)
+    emulated_device.prepare()
 
 
 def _default_signals() -> None:

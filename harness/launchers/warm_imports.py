@@ -28,6 +28,7 @@ _USEFUL = (
     "torch.utils.data.distributed",
     "torch.distributed.algorithms.join",
     "hanglab.recorder.rank.recorder",
+    "hanglab.harness.nccl_emulated.activation",
     "hanglab.harness.scenarios.rank_entry",
 )
 

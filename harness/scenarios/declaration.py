@@ -30,7 +30,8 @@ class Expect:
 
     ``culprits`` are global ranks, or ``"all"`` for every rank of whatever world
     size.  ``status`` is the one that belongs to the cause unless given, for all
-    backends or as ``{"gloo": ..., "nccl": ...}``.  ``group`` is the description
+    backends or as ``{"gloo": ..., "nccl": ...}``, where ``nccl`` stands for ``nccl-emulated``
+    too unless that is named.  ``group`` is the description
     of the process group, not judged when left out.  ``location=None`` says that
     the verdict must name no line; otherwise it must name the one that the
     scenario's SEEN comment marks, or its FAULT comment where there is none.
@@ -69,8 +70,9 @@ class Expect:
     def status_on(self, backend: str) -> Status:
         if isinstance(self.status, Status):
             return self.status
-        if self.status is not None and backend in self.status:
-            return self.status[backend]
+        for name in (backend, backend_of(backend).behaves_as):
+            if self.status is not None and name in self.status:
+                return self.status[name]
         return default_status(self.cause, backend)
 
     def culprits_of(self, world_size: int) -> list[int]:

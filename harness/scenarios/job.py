@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING
 
 from hanglab import recorder
+from hanglab.harness.launchers import emulated_device
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, backend_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Job:
     #: False in the control run.
     faulty: bool
     seed: int
-    #: ``gloo`` or ``nccl``.
+    #: ``gloo``, ``nccl`` or ``nccl-emulated``.
     backend: str
 
     @classmethod
@@ -50,10 +51,13 @@ class Job:
 
     @property
     def device(self) -> torch.device:
-        """The rank's device: the CPU on gloo; on NCCL a GPU, shared where there are too few."""
+        """The rank's device: the CPU on gloo; on NCCL a GPU, shared where there are too few.
+
+        On the emulated backend it is ``cuda``, too, whose tensors lie on the CPU.
+        """
         import torch
 
-        if not backend_of(self.backend).needs_gpu:
+        if not backend_of(self.backend).enqueued:
             return torch.device("cpu")
         return torch.device("cuda", self.local_rank % torch.cuda.device_count())
 
@@ -67,6 +71,13 @@ class Job:
         """A named part of the step whose time the recorder keeps."""
         section: AbstractContextManager[object] = recorder.section(name)
         return section
+
+    def synchronize(self) -> None:
+        """Waits for the rank's device, as reading the loss does; on gloo there is none."""
+        if backend_of(self.backend).enqueued:
+            import torch
+
+            torch.cuda.synchronize()
 
     def batch(self, features: int, rows: int = 32) -> torch.Tensor:
         """Random float32 numbers, shape [rows, features], on the rank's device.
@@ -110,14 +121,15 @@ def run_body(body: FunctionType) -> None:
     job = Job.from_environment()
     torch.manual_seed(job.seed * 1_000_003 + job.rank)
     random.seed(job.seed * 1_000_003 + job.rank)
-    on_gpu = backend_of(job.backend).needs_gpu
-    if on_gpu:
+    backend = backend_of(job.backend)
+    emulated_device.prepare()
+    if backend.enqueued:
         torch.cuda.set_device(job.device)
     if initialises_itself(body):
         body(job)
         return
     # Bound to its device, a rank never has to guess one, and connects at once.
-    device = job.device if on_gpu else None
+    device = job.device if backend.enqueued else None
     dist.init_process_group(job.backend, device_id=device)
     _keep(dist.group.WORLD)
     body(job)

@@ -33,6 +33,10 @@ class BackendSpec:
     named_by_method: bool = False
     #: The counters of its groups count sends and receives as well.
     counts_p2p: bool = False
+    #: No GPU is behind it: a thread of hanglab's stands for the device.
+    emulated: bool = False
+    #: The backend whose behaviour it has; its own name unless it says otherwise.
+    behaves_as: str = ""
 
 
 _NCCL = BackendSpec("nccl", enqueued=True, needs_gpu=True, keeps_state=True)
@@ -50,10 +54,17 @@ _KNOWN: Final = {
         ),
         _NCCL,
         *(replace(_NCCL, name=name) for name in ("nccl2", "ncclx", "rccl", "xccl")),
+        # As command lines call it, and as torch does.
+        *(
+            replace(_NCCL, name=name, needs_gpu=False, emulated=True, behaves_as="nccl")
+            for name in ("nccl-emulated", "nccl_emulated")
+        ),
     )
 }
+#: What dumps of an emulated device have where NCCL's version stands.
+EMULATED_LIBRARY: Final = "emulated by hanglab"
 #: Those that hanglab starts jobs on; the first unless another is asked for.
-RUNNABLE: Final = ("gloo", "nccl")
+RUNNABLE: Final = ("gloo", "nccl", "nccl-emulated")
 DEFAULT_BACKEND: Final = RUNNABLE[0]
 
 

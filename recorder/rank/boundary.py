@@ -9,6 +9,7 @@ from C++ and do not pass here.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 import time
@@ -21,6 +22,7 @@ from types import FrameType
 from typing import Any
 
 from hanglab.recorder.case import layout
+from hanglab.recorder.case.backends import backends_in
 from hanglab.recorder.case.layout import COMPLETED, FAILED, NONE, Slot
 from hanglab.recorder.case.operations import METHODS, Method
 from hanglab.recorder.rank.arguments import (
@@ -79,6 +81,8 @@ class Boundary:
         # Reading a reduce operation takes longer than recording all the rest, so
         # it is read later, by the recorder's thread, from the options.
         self._reductions: deque[OperationCell] = deque(maxlen=64)
+        #: Classes of groups, written in Python, whose operations a device carries out.
+        self._enqueued: set[type] = set()
         self._hooks = Hooks()
 
     def install(self, process_group: type, work: type) -> None:
@@ -88,14 +92,50 @@ class Boundary:
         self.add(process_group)
         self._hooks.put(work, "wait", self._wait_wrapper(work.wait))  # type: ignore[attr-defined]
 
-    def add(self, owner: type) -> None:
-        """Wrap the methods of one more class whose calls are operations."""
+    def add(
+        self,
+        owner: type,
+        before: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda original: original,
+    ) -> None:
+        """Wrap the methods of one more class whose calls are operations, by ``before`` first."""
         if self._hooks.has(owner):
             return
         for name, method in METHODS.items():
             if name in owner.__dict__:
-                wrapper = self._method_wrapper(name, method, getattr(owner, name))
+                wrapper = self._method_wrapper(name, method, before(getattr(owner, name)))
                 self._hooks.put(owner, name, wrapper)
+
+    def add_python_group(self, group: Any) -> None:
+        """Wrap the methods of a group's class that is written in Python, and passes no other."""
+        owner = type(group)
+        if self._hooks.has(owner):
+            return
+        self.add(owner, self._noting_work)
+        if any(backend.enqueued for backend in backends_in(str(group.name()))):
+            self._enqueued.add(owner)
+
+    def _noting_work(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Have the first Work of each class that is written in Python wrapped, too."""
+
+        @functools.wraps(original)
+        def call(group: Any, *args: Any, **kwargs: Any) -> Any:
+            work = original(group, *args, **kwargs)
+            owner = type(work)
+            if "wait" in owner.__dict__ and not self._hooks.has(owner):
+                self._hooks.put(owner, "wait", self._wait_wrapper(work.__class__.wait))
+            return work
+
+        return call
+
+    def _read(
+        self, group: Any, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CallArguments:
+        """Arguments of a call, as they say what its operation is."""
+        found = read(method, args, kwargs)
+        if found.on_cpu and type(group) in self._enqueued:
+            # On a device all the same: a wait that returns does not say that it is done.
+            found = found._replace(on_cpu=False)
+        return found
 
     def uninstall(self) -> None:
         """Put the original methods back."""
@@ -181,6 +221,7 @@ class Boundary:
         next_cell = self._next_cell
         shortcuts = SignatureCache(self._sites, self._signatures)
         by_code, nowhere = shortcuts.by_code, shortcuts.nowhere
+        read_call = self._read
         find, text_of, signatures = self._sites.find, self._text_of, self._signatures
         after_call = self._after_call
         note_reduction = self._reductions.append
@@ -191,7 +232,7 @@ class Boundary:
         rest_of_call = rest_of(method)
 
         def sign_anew(group: Any, frame: FrameType, args: tuple[Any, ...]) -> int:
-            found = read(method, args, {})
+            found = read_call(group, method, args, {})
             number = signatures.number(name, text_of(group), find(frame), found, method.waits)
             try:
                 tensor = args[tensor_at]
@@ -305,7 +346,7 @@ class Boundary:
                         raise
                     sequence = NONE
                 site = self._sites.find(sys._getframe(1))
-                found = read(method, args, kwargs)
+                found = self._read(group, method, args, kwargs)
                 signature = self._signatures.number(
                     name, self._text_of(group), site, found, method.waits
                 )

@@ -154,6 +154,8 @@ class RankRecorder:
     def _group_seen(self, group: object) -> None:
         # At once: the rank may be killed before the next beat.
         if isinstance(group, self._process_group):
+            if type(group) is not self._process_group:
+                self._boundary.add_python_group(group)
             self._groups.note(group)
         else:
             self._backends.look_at(group)

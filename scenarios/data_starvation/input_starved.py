@@ -39,4 +39,5 @@ def input_starved(job):
         with job.section("forward_backward"):
             model(batch.to(job.device).repeat(8, 1)).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

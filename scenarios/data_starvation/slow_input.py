@@ -39,4 +39,5 @@ def slow_input(job):
         with job.section("forward_backward"):
             model(batch.to(job.device).repeat(24, 1)).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

@@ -45,4 +45,5 @@ def slow_input_and_compute(job):
         with job.section("forward_backward"):
             model(encoded).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

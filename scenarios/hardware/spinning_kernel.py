@@ -8,7 +8,7 @@ from hanglab.harness import Cause, Expect, scenario
 
 @scenario(
     world_size=2,
-    backends=("nccl",),
+    backends=("nccl", "nccl-emulated"),
     # A dump tells whose device has not begun the reduction, and no line of what it runs.
     expect=Expect(Cause.GPU_FAULT, culprits={1}, location=None),
     reference="NVIDIA/nccl#968",

@@ -11,6 +11,8 @@ from hanglab.harness import Cause, Expect, scenario
 
 @scenario(
     world_size=4,
+    # The emulated backend meets its peers later, at the first operation.
+    backends=("gloo", "nccl"),
     expect=Expect(Cause.RENDEZVOUS, culprits={2}),
     reference="pytorch/pytorch#129367",
 )

@@ -21,4 +21,5 @@ def cpu_throttled(job):
         with job.section("forward_backward"):
             model(job.batch(512, rows=128)).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

@@ -35,3 +35,4 @@ def memory_pressure(job):
         while block := samples.read(1 << 20):
             gradient += block[0]
         dist.all_reduce(gradient)
+        job.synchronize()

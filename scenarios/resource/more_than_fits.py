@@ -8,7 +8,7 @@ from hanglab.harness import Cause, Expect, scenario
 
 @scenario(
     world_size=2,
-    backends=("nccl",),
+    backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.GPU_OOM, culprits={1}),
     reference="dmlc/xgboost#11217",
 )

@@ -27,6 +27,8 @@ def locked(path):
 
 @scenario(
     world_size=4,
+    # On NCCL no host waits in the reduction, so the lock is left again.
+    backends=("gloo",),
     expect=Expect(Cause.PYTHON_DEADLOCK, culprits={1}, group="default_pg"),
     reference="mosaicml/streaming#307",
 )

@@ -8,7 +8,7 @@ from hanglab.harness import Cause, Expect, scenario
 
 @scenario(
     world_size=2,
-    backends=("nccl",),
+    backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.HOST_SYNC, culprits={1}),
     reference="NVIDIA/nccl#239",
 )

@@ -33,6 +33,7 @@ def gc_pause(job):
         with job.section("forward_backward"):
             model(inputs).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()
         if step % 2:
             gc.collect()

@@ -57,4 +57,5 @@ def imbalance_by_length(job):
         with job.section("forward_backward"):
             learn(model, tokens.to(job.device))
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

@@ -48,4 +48,5 @@ def imbalance_in_turns(job):
         with job.section("forward_backward"):
             model(tokens.to(job.device)).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

@@ -51,4 +51,5 @@ def slow_backward(job):
         with job.section("backward"):
             loss.backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

@@ -18,12 +18,13 @@ def forward(layer, inputs, passes):
     reference="arXiv:2505.05713",
 )
 def slow_before_reductions(job):
-    layer = torch.nn.Linear(256, 256)
-    gradients = [torch.ones(100) for _ in range(8)]
+    layer = torch.nn.Linear(256, 256).to(job.device)
+    gradients = [torch.ones(100, device=job.device) for _ in range(8)]
     passes = 18 if job.faulty and job.rank == 1 else 3  # FAULT
     with torch.no_grad():
         for _ in range(60):
-            forward(layer, torch.ones(768, 256), passes)
+            forward(layer, torch.ones(768, 256, device=job.device), passes)
             for gradient in gradients:
                 dist.all_reduce(gradient)
                 gradient /= dist.get_world_size()
+            job.synchronize()

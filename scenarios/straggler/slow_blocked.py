@@ -32,3 +32,4 @@ def slow_blocked(job):
         client.recv(1)  # SEEN
         dist.all_reduce(gradient)
         gradient /= dist.get_world_size()
+        job.synchronize()

@@ -36,3 +36,4 @@ def slow_compute(job):
                 model(inputs).square().mean().backward()  # SEEN
         reduce_gradients(parameters, job.world_size)
         optimizer.step()
+        job.synchronize()

@@ -42,4 +42,5 @@ def slow_forward(job):
         with job.section("backward"):
             loss.backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

@@ -39,4 +39,5 @@ def slow_forward_slightly(job):
         with job.section("backward"):
             loss.backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

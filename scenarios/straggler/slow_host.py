@@ -40,6 +40,7 @@ def slow_host(job):
         with job.section("forward_backward"):
             model(inputs).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()
     for neighbour in neighbours:
         neighbour.kill()

@@ -39,4 +39,5 @@ def slow_optimizer(job):
         with job.section("forward_backward"):
             model(inputs).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

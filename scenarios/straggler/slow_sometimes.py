@@ -29,4 +29,5 @@ def slow_sometimes(job):
         with job.section("forward_backward"):
             model(images).square().mean().backward()
         optimizer.step()
+        job.synchronize()
         optimizer.zero_grad()

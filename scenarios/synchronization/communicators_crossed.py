@@ -6,13 +6,13 @@ from hanglab.harness import Cause, Expect, scenario
 
 
 def reduce_and_wait(tensor, group):
-    dist.all_reduce(tensor, group=group)
-    return tensor.sum().item()  # SEEN
+    dist.all_reduce(tensor, group=group)  # SEEN
+    return tensor.sum().item()
 
 
 @scenario(
     world_size=2,
-    backends=("nccl",),
+    backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.GROUP_ORDER, culprits={1}),
     reference="NVIDIA/nccl#195",
 )

@@ -9,7 +9,7 @@ from hanglab.harness import Cause, Expect, scenario
 @scenario(
     world_size=2,
     gpus=2,
-    backends=("nccl",),
+    backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.MISSING_RANK, culprits={1}),
     reference="pytorch/pytorch#60752",
 )

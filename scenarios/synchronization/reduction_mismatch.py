@@ -16,7 +16,7 @@ def loss_of_all(loss, reduction):
 @scenario(
     world_size=4,
     expect=Expect(Cause.REDUCTION_MISMATCH, culprits={2}, group="default_pg"),
-    backends=("gloo",),
+    backends=("gloo", "nccl-emulated"),
     reference="measured by hand; no public thread",
 )
 def reduction_mismatch(job):

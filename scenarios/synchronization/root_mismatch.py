@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from hanglab.harness import Cause, Expect, scenario
+from hanglab.harness import Cause, Expect, Status, scenario
 
 
 def share_best(weights, scores):
@@ -15,7 +15,13 @@ def share_best(weights, scores):
 
 @scenario(
     world_size=4,
-    expect=Expect(Cause.ROOT_MISMATCH, culprits={1}, group="default_pg"),
+    expect=Expect(
+        Cause.ROOT_MISMATCH,
+        culprits={1},
+        group="default_pg",
+        # NCCL compares no roots: the ranks get different weights, and go on.
+        status={"gloo": Status.HUNG, "nccl": Status.CORRUPT},
+    ),
     reference="NVIDIA/nccl#147",
 )
 def root_mismatch(job):

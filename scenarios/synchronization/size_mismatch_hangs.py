@@ -8,7 +8,7 @@ from hanglab.harness import Cause, Expect, scenario
 
 @scenario(
     world_size=4,
-    backends=("nccl",),
+    backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.SIZE_MISMATCH, culprits={1}, group="default_pg"),
     reference="NVIDIA/nccl#1417",
 )

@@ -12,10 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.launches import launched_line
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
+from hanglab.recorder.case.backends import backends_in
+from hanglab.recorder.case.records import GroupRecord
 
 Calls = dict[int, list[str]]
 
@@ -28,6 +31,7 @@ def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
     alive = {r: v for r, v in facts.ranks.items() if v.ended is None}
     creating = sorted(r for r, v in alive.items() if v.position.place is StackPlace.GROUP_CREATION)
     if not creating:
+        yield from _joining(facts, alive)
         return
     calls = {r: _asked_for(v) for r, v in alive.items()}
     different = _different(calls)
@@ -55,6 +59,52 @@ def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
         f"{name_ranks(creating).capitalize()} {'waits' if len(creating) == 1 else 'wait'} inside "
         f"new_group for {name_ranks(absent)}, which never entered it.",
     )
+
+
+def _joining(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]:
+    """Ranks whose first operation makes the communicator of a group that a member never made.
+
+    Where communicators are made late, ``new_group`` waits for nobody, and the host waits in the
+    group's first operation, of which no buffer has an entry yet.
+    """
+    held = {rank: group for rank, view in alive.items() if (group := _first_use(view)) is not None}
+    for name in sorted({group.id for group in held.values()}):
+        joining = sorted(rank for rank, group in held.items() if group.id == name)
+        members = held[joining[0]].ranks
+        absent = [
+            rank
+            for rank in members
+            if rank in alive and all(one.id != name for one in alive[rank].groups)
+        ]
+        if absent:
+            first = joining[0]
+            what = held[first].description or name
+            yield _proposal(
+                facts,
+                joining,
+                absent,
+                0.6 if len(absent) == len(joining) else 0.95,
+                f"{name_ranks(joining).capitalize()} {'waits' if len(joining) == 1 else 'wait'} in "
+                f"the first operation of group {what} for {name_ranks(absent)}, which never made "
+                "the group.",
+                "in the group's first operation",
+            )
+
+
+def _first_use(view: RankView) -> GroupRecord | None:
+    """The group in whose first operation a rank's host is held, where that makes its communicator.
+
+    None where the operation has an entry: then the communicator was there.
+    """
+    if view.progress is None or not view.progress.operations:
+        return None
+    last = view.progress.operations[-1]
+    group = next((one for one in view.groups if one.id == last.group), None)
+    if group is None or last.returned_ns is not None or last.method == "new_group":
+        return None
+    if not any(backend.enqueued for backend in backends_in(group.backend)):
+        return None
+    return group if all(one.group != last.group for one in view.progress.operations[:-1]) else None
 
 
 def _asked_for(view: RankView) -> list[str]:
@@ -114,7 +164,12 @@ def _roots(facts: CaseFacts, ranks: list[int]) -> list[int]:
 
 
 def _proposal(
-    facts: CaseFacts, creating: list[int], culprits: list[int], confidence: float, summary: str
+    facts: CaseFacts,
+    creating: list[int],
+    culprits: list[int],
+    confidence: float,
+    summary: str,
+    where: str = "inside new_group",
 ) -> Proposal:
     elsewhere = [r for r, v in facts.ranks.items() if v.ended is None and r not in creating]
     return propose(
@@ -128,10 +183,9 @@ def _proposal(
             Evidence(
                 "stack",
                 r,
-                ("inside new_group" if r in creating else "elsewhere")
-                + name_line(facts.ranks[r].location()),
+                (where if r in creating else "elsewhere") + name_line(facts.ranks[r].location()),
             )
             for r in sorted([*creating, *elsewhere])
         ],
-        location=facts.ranks[culprits[0]].location(),
+        location=launched_line(facts, culprits[0]) or facts.ranks[culprits[0]].location(),
     )

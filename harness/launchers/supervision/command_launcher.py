@@ -9,6 +9,7 @@ from hanglab.harness.launchers.environment import SHARED_GPU
 from hanglab.harness.launchers.protocol import JobPlan
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.launcher import GuardedLauncher
+from hanglab.recorder.case.backends import backend_of
 
 
 class CommandLauncher(GuardedLauncher):
@@ -40,6 +41,8 @@ class CommandLauncher(GuardedLauncher):
             program = ["-m", "hanglab.harness.scenarios.rank_entry", script, plan.function]
         elif environment.get(SHARED_GPU):
             program = ["-m", "hanglab.harness.launchers.shared_gpu", script]
+        elif backend_of(plan.backend).emulated:
+            program = ["-m", "hanglab.harness.launchers.emulated_device", script]
         else:
             program = [script]
         program += plan.arguments

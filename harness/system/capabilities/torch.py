@@ -51,3 +51,11 @@ def _gloo() -> Capability:
     if not sys.platform.startswith("linux"):
         return Capability("gloo", False, f"hanglab runs jobs on Linux, not {sys.platform}")
     return Capability("gloo", True, "part of torch")
+
+
+@probe("nccl-emulated")
+def _nccl_emulated() -> Capability:
+    gloo = capability("gloo")
+    if not gloo.available:
+        return Capability("nccl-emulated", False, gloo.reason, gloo.remedy)
+    return Capability("nccl-emulated", True, "a thread of each rank stands for its GPU")

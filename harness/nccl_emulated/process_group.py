@@ -1,0 +1,289 @@
+"""The process group: torch's calls, turned into operations of the emulated device.
+
+Names of entries, and which tensors count as inputs and outputs, are those of torch 2.13,
+ProcessGroupNCCL.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import ProcessGroup
+from torch.distributed import Store
+
+from hanglab.harness.nccl_emulated import kernels
+from hanglab.harness.nccl_emulated.arguments import check, only, reduce_op_of, root_of, split
+from hanglab.harness.nccl_emulated.host_reads import watch_reads
+from hanglab.harness.nccl_emulated.launches import Launches, Tensors
+from hanglab.harness.nccl_emulated.reduction import reduction
+from hanglab.harness.nccl_emulated.settings import EmulationError
+from hanglab.harness.nccl_emulated.work import EmulatedWork
+
+#: The name that torch knows the backend by.
+NAME = "nccl_emulated"
+
+
+#: torch's stubs know more overloads than a group has to have.
+_Base: Any = ProcessGroup
+
+
+class EmulatedGroup(_Base):  # type: ignore[misc]
+    """One rank's end of a group."""
+
+    def __init__(
+        self,
+        store: Store,
+        root_store: Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        global_rank: int,
+        members: Sequence[int],
+        eager: bool = False,
+    ) -> None:
+        super().__init__(rank, size)
+        self._rank = rank
+        self._launches = Launches(
+            store, root_store, rank, size, timeout, global_rank, members, eager
+        )
+        watch_reads()
+
+    # What torch asks of a group.
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def name(self) -> str:
+        return NAME
+
+    def getGroupName(self) -> str:
+        return self._launches.state.name
+
+    def setGroupName(self, name: str) -> None:
+        self._launches.state.name = str(name)
+
+    def getGroupDesc(self) -> str:
+        return self._launches.state.description
+
+    def setGroupDesc(self, description: str) -> None:
+        self._launches.state.description = str(description)
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._launches.collectives
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Every rank counts from nothing."""
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._launches.timeout = timeout
+
+    def shutdown(self) -> None:
+        self._launches.flush()
+
+    def abort(self) -> None:
+        self._launches.abort()
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        self._launches.start_batch()
+
+    def _end_coalescing(self, device: torch.device) -> EmulatedWork | None:
+        return self._launches.end_batch()
+
+    # Collectives.
+
+    def allreduce(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
+        tensor = only(tensors)
+        comm = self._launches.communicator()
+        make = kernels.all_reduce(comm, tensor, reduction(reduce_op_of(opts)))
+        return self._launches.collective(
+            "ALLREDUCE", "nccl:all_reduce", make, [tensor], [tensor], comm
+        )
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
+        comm, reduce = self._launches.communicator(), reduction(reduce_op_of(opts))
+        check(*tensors)
+        make = kernels.in_turn([kernels.all_reduce(comm, one, reduce) for one in tensors])
+        return self._launches.collective(
+            "COALESCED", "nccl:allreduce_coalesced", make, tensors, tensors, comm
+        )
+
+    def broadcast(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
+        tensor, comm = only(tensors), self._launches.communicator()
+        make = kernels.broadcast(comm, tensor, tensor, root_of(opts))
+        return self._launches.collective(
+            "BROADCAST", "nccl:broadcast", make, [tensor], [tensor], comm
+        )
+
+    def reduce(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
+        tensor, comm = only(tensors), self._launches.communicator()
+        reduce = reduction(reduce_op_of(opts))
+        make = kernels.reduce_to(comm, tensor, tensor, root_of(opts), reduce)
+        return self._launches.collective("REDUCE", "nccl:reduce", make, [tensor], [tensor], comm)
+
+    def allgather(
+        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
+    ) -> EmulatedWork | None:
+        source, targets, comm = only(inputs), outputs[0], self._launches.communicator()
+        check(*targets)
+        if all(one.numel() == source.numel() for one in targets):
+            make = kernels.all_gather(comm, source, targets)
+            return self._launches.collective(
+                "ALLGATHER", "nccl:all_gather", make, [source], targets, comm
+            )
+        parts = [
+            kernels.broadcast(comm, source, target, root) for root, target in enumerate(targets)
+        ]
+        return self._launches.uneven(
+            "nccl:_broadcast_oop", "ALLGATHER", parts, source, targets, comm
+        )
+
+    def all_gather_single(
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
+    ) -> EmulatedWork | None:
+        comm = self._launches.communicator()
+        check(output, input)
+        make = kernels.all_gather(comm, input, [output])
+        return self._launches.collective(
+            "_ALLGATHER_BASE", "nccl:_all_gather_base", make, [input], [output], comm
+        )
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> EmulatedWork | None:
+        comm = self._launches.communicator()
+        check(*outputs, *inputs)
+        pairs = zip(inputs, outputs, strict=True)
+        make = kernels.in_turn([kernels.all_gather(comm, one, [into]) for one, into in pairs])
+        name = "nccl:all_gather_into_tensor_coalesced"
+        return self._launches.collective("COALESCED", name, make, inputs, outputs, comm)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(
+        self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None
+    ) -> EmulatedWork | None:
+        target, sources, comm = only(outputs), inputs[0], self._launches.communicator()
+        check(*sources)
+        reduce = reduction(reduce_op_of(opts))
+        if all(one.numel() == target.numel() for one in sources):
+            make = kernels.reduce_scatter(comm, sources, target, reduce)
+            return self._launches.collective(
+                "REDUCE_SCATTER", "nccl:reduce_scatter", make, sources, [target], comm
+            )
+        parts = [
+            kernels.reduce_to(comm, one, target, root, reduce) for root, one in enumerate(sources)
+        ]
+        return self._launches.uneven(
+            "nccl:_reduce_oop", "REDUCE_SCATTER", parts, target, sources, comm
+        )
+
+    def reduce_scatter_single(
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
+    ) -> EmulatedWork | None:
+        comm = self._launches.communicator()
+        check(output, input)
+        make = kernels.reduce_scatter(comm, [input], output, reduction(reduce_op_of(opts)))
+        return self._launches.collective(
+            "_REDUCE_SCATTER_BASE", "nccl:_reduce_scatter_base", make, [input], [output], comm
+        )
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> EmulatedWork | None:
+        comm, reduce = self._launches.communicator(), reduction(reduce_op_of(opts))
+        check(*outputs, *inputs)
+        pairs = zip(inputs, outputs, strict=True)
+        make = kernels.in_turn(
+            [kernels.reduce_scatter(comm, [one], into, reduce) for one, into in pairs]
+        )
+        name = "nccl:reduce_scatter_tensor_coalesced"
+        return self._launches.collective("COALESCED", name, make, inputs, outputs, comm)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def gather(
+        self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
+    ) -> EmulatedWork | None:
+        source, root, comm = only(inputs), root_of(opts), self._launches.communicator()
+        targets = list(outputs[0]) if root == self._rank else []
+        check(*targets)
+        make = kernels.grouped(
+            [
+                kernels.copy(source, into) if peer == root else kernels.receive(comm, into, peer)
+                for peer, into in enumerate(targets)
+            ]
+            or [kernels.send(comm, source, root)]
+        )
+        return self._launches.collective("GATHER", "nccl:gather", make, [source], targets, comm)
+
+    def scatter(
+        self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None
+    ) -> EmulatedWork | None:
+        target, root, comm = only(outputs), root_of(opts), self._launches.communicator()
+        sources = list(inputs[0]) if root == self._rank else []
+        check(*sources)
+        make = kernels.grouped(
+            [
+                kernels.copy(one, target) if peer == root else kernels.send(comm, one, peer)
+                for peer, one in enumerate(sources)
+            ]
+            or [kernels.receive(comm, target, root)]
+        )
+        return self._launches.collective("SCATTER", "nccl:scatter", make, sources, [target], comm)
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> EmulatedWork | None:
+        comm = self._launches.communicator()
+        check(*outputs, *inputs)
+        make = self._launches.exchange(comm, inputs, outputs)
+        return self._launches.collective("ALLTOALL", "nccl:all_to_all", make, inputs, outputs, comm)
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_split_sizes: Sequence[int],
+        input_split_sizes: Sequence[int],
+        opts: Any = None,
+    ) -> EmulatedWork | None:
+        comm = self._launches.communicator()
+        check(output, input)
+        into = split(output, output_split_sizes, self._launches.size)
+        parts = split(input, input_split_sizes, self._launches.size)
+        make = self._launches.exchange(comm, parts, into)
+        return self._launches.collective(
+            "ALLTOALL_BASE", "nccl:all_to_all", make, [input], [output], comm
+        )
+
+    alltoall_base = all_to_all_single
+
+    def barrier(self, opts: Any = None) -> EmulatedWork | None:
+        device = None if opts is None else next(iter(opts.device_ids), None)
+        comm = self._launches.communicator(device)
+        tensor = torch.empty(1, device="meta")
+        name = "nccl:all_reduce_barrier"
+        return self._launches.collective(
+            "BARRIER", name, kernels.barrier(comm), [tensor], [tensor], comm, blocks=True, held=()
+        )
+
+    def monitored_barrier(self, *args: Any, **kwargs: Any) -> None:
+        raise EmulationError(
+            "monitored_barrier is of gloo alone, as with NCCL.", "Use a barrier, or a gloo group."
+        )
+
+    # Messages.
+
+    def send(self, tensors: Tensors, dst: int, tag: int = 0) -> EmulatedWork | None:
+        return self._launches.message("SEND", only(tensors), dst, f"nccl:send {self._rank}->{dst}")
+
+    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> EmulatedWork | None:
+        return self._launches.message("RECV", only(tensors), src, f"nccl:recv {self._rank}<-{src}")
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> EmulatedWork | None:
+        raise EmulationError("ProcessGroupNCCL does not support recvAnysource", "Name the source.")

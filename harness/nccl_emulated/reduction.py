@@ -1,0 +1,64 @@
+"""Reducing what the members of a communicator have handed over.
+
+Every member reduces the same bytes in the same order, so all get the same bits; a member whose
+operation or type is another one gets something else, and nobody is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+
+from hanglab.harness.nccl_emulated.settings import EmulationError
+
+#: Shape [size, n] of one type to shape [n].
+Reduce = Callable[[torch.Tensor, torch.Tensor], None]
+
+
+def _sum(parts: torch.Tensor, out: torch.Tensor) -> None:
+    torch.sum(parts, 0, dtype=out.dtype, out=out)
+
+
+def _average(parts: torch.Tensor, out: torch.Tensor) -> None:
+    _sum(parts, out)
+    if out.dtype.is_floating_point or out.dtype.is_complex:
+        out.div_(parts.shape[0])
+    else:
+        out.div_(parts.shape[0], rounding_mode="trunc")
+
+
+def _product(parts: torch.Tensor, out: torch.Tensor) -> None:
+    torch.prod(parts, 0, dtype=out.dtype, out=out)
+
+
+def _smallest(parts: torch.Tensor, out: torch.Tensor) -> None:
+    torch.amin(parts, 0, out=out)
+
+
+def _largest(parts: torch.Tensor, out: torch.Tensor) -> None:
+    torch.amax(parts, 0, out=out)
+
+
+_BY_OP = {
+    ReduceOp.SUM: _sum,
+    ReduceOp.AVG: _average,
+    ReduceOp.PRODUCT: _product,
+    ReduceOp.MIN: _smallest,
+    ReduceOp.MAX: _largest,
+}
+
+
+def reduction(op: ReduceOp | ReduceOp.RedOpType) -> Reduce:
+    """Function of a reduce operation; raises EmulationError for those that NCCL has not either."""
+    kind: Any = getattr(op, "op", op)
+    found = _BY_OP.get(kind)
+    if found is None:
+        name = str(kind).rpartition(".")[2]
+        raise EmulationError(
+            f"Cannot use ReduceOp.{name} with NCCL.",
+            "It has SUM, AVG, PRODUCT, MIN and MAX; PREMUL_SUM is not emulated.",
+        )
+    return found

@@ -1,0 +1,52 @@
+"""Settings of the emulated device, from the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from hanglab.harness.errors import HanglabError
+
+
+class EmulationError(HanglabError, RuntimeError):
+    """The emulated device cannot do what it was asked for."""
+
+    advice = "docs/nccl-emulated.md says what the emulated device can do."
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """The defaults are those of a data-centre GPU as far as one is documented."""
+
+    #: Kernels that hosts may launch ahead of the device: CUDA blocks the next launch.
+    launch_queue: int = 1024
+    #: NCCL kernels that fit on the device side by side.
+    slots: int = 8
+    #: Devices that ``torch.cuda.device_count`` tells; 0 for as many as the host has ranks.
+    devices: int = 0
+    #: Memory of a device, bytes.
+    memory: int = 16 << 30
+
+
+_VARIABLES = {
+    "launch_queue": "HANGLAB_EMULATED_LAUNCH_QUEUE",
+    "slots": "HANGLAB_EMULATED_SLOTS",
+    "devices": "HANGLAB_EMULATED_DEVICES",
+    "memory": "HANGLAB_EMULATED_MEMORY",
+}
+
+
+def read_settings() -> DeviceSettings:
+    """Settings of this process; raises EmulationError for what is no number."""
+    given = {}
+    for field, variable in _VARIABLES.items():
+        text = os.environ.get(variable)
+        if text is None:
+            continue
+        if not text.isdecimal() or (int(text) < 1 and field != "devices"):
+            raise EmulationError(
+                f"{variable} is {text!r}, and not a whole number.",
+                f"Unset {variable}, or give a number such as 8.",
+            )
+        given[field] = int(text)
+    return DeviceSettings(**given)

@@ -1,0 +1,92 @@
+"""The host's current stream: what later work of the device was told to wait for.
+
+torch's ``Work.wait`` lets the current stream wait and not the host, and each operation of NCCL
+first lets its own stream wait for the current one (``synchronizeStream`` and ``syncStream`` of
+ProcessGroupNCCL.cpp, torch 2.13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hanglab.harness.nccl_emulated.communicator import Communicator, Kernel
+from hanglab.harness.nccl_emulated.device import EmulatedDevice, current_device
+from hanglab.harness.nccl_emulated.operation import DeviceOperation
+
+
+class CurrentStream:
+    """One for the process, as the host's threads use it."""
+
+    def __init__(self, device: EmulatedDevice) -> None:
+        self._device = device
+        #: What it was told to wait for, and the computation that was launched last.
+        self._awaited: list[DeviceOperation] = []
+
+    def wait(self, operation: DeviceOperation) -> None:
+        """Has what is launched from now on start when ``operation`` is done."""
+        self._awaited = [one for one in self._awaited if not one.completed_ns]
+        if not operation.completed_ns:
+            self._awaited.append(operation)
+
+    @property
+    def frontier(self) -> list[DeviceOperation]:
+        """Operations that must be done before anything that is launched now may start."""
+        return [one for one in self._awaited if not one.completed_ns]
+
+    def operation(
+        self,
+        name: str,
+        kernel: Callable[[], Kernel],
+        tensors: Sequence[torch.Tensor],
+        communicator: Communicator,
+    ) -> DeviceOperation:
+        """A communication behind the current stream, to be launched."""
+        operation = DeviceOperation(name, kernel, tensors, self.frontier, communicator)
+        operation.touched = storages_of(tensors)
+        return operation
+
+    def compute(
+        self, name: str, run: Callable[[], None], tensors: Sequence[torch.Tensor]
+    ) -> DeviceOperation:
+        """Launch a computation: behind the stream, and behind whatever touches its tensors."""
+
+        def kernel() -> Kernel:
+            run()
+            yield from ()
+
+        return self.launch_kernel(name, kernel, tensors)
+
+    def launch_kernel(
+        self, name: str, kernel: Callable[[], Kernel], tensors: Sequence[torch.Tensor]
+    ) -> DeviceOperation:
+        touched = storages_of(tensors)
+        pending = self._device.pending
+        before = [one for storage in touched if (one := pending.get(storage)) is not None]
+        operation = DeviceOperation(name, kernel, tensors, [*self.frontier, *before])
+        operation.touched = touched
+        self._device.launch(operation)
+        self.wait(operation)
+        return operation
+
+    def synchronize(self) -> None:
+        """Blocks the host until the stream has done all that it was given."""
+        self._device.wait_for(self.frontier)
+
+
+def storages_of(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Names of the memory that tensors lie in."""
+    return [tensor.untyped_storage()._cdata for tensor in tensors]
+
+
+_STREAM: CurrentStream | None = None
+
+
+def current_stream() -> CurrentStream:
+    """The current stream of this process's device."""
+    global _STREAM
+    device = current_device()
+    if _STREAM is None or _STREAM._device is not device:
+        _STREAM = CurrentStream(device)
+    return _STREAM

@@ -1,0 +1,463 @@
+"""Behaviours of the emulated device, each a function of one rank; tests look at what they tell."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, os.path.dirname(__file__))
+from forked_ranks import Rank, comes
+
+#: How long something is watched that must not happen, in seconds.
+SILENCE_S = 0.25
+
+
+def stays_open(work: Any) -> bool:
+    return not comes(work.is_completed, SILENCE_S)
+
+
+def connect(group: Any = None) -> None:
+    """Make the group's communicator, so that no host waits for it afterwards."""
+    dist.all_reduce(torch.zeros(1), group=group)
+    torch.zeros(1).item()
+
+
+def results(rank: Rank) -> None:
+    """Each collective once, with values that only the right one gives."""
+    rank.join()
+    n, me = rank.size, rank.number
+    ones = torch.ones(3)
+    reduced = {}
+    for name in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"):
+        tensor = ones * (me + 1)
+        dist.all_reduce(tensor, getattr(dist.ReduceOp, name))
+        reduced[name] = tensor.tolist()
+    cast = ones * me
+    dist.broadcast(cast, src=1)
+    to_one = ones * (me + 1)
+    dist.reduce(to_one, dst=2)
+    gathered = [torch.empty(2) for _ in range(n)]
+    dist.all_gather(gathered, torch.full((2,), float(me)))
+    single = torch.empty(2 * n)
+    dist.all_gather_single(single, torch.full((2,), float(me)))
+    scattered = torch.empty(2)
+    dist.reduce_scatter_single(scattered, torch.arange(2.0 * n))
+    listed = torch.empty(1)
+    dist.reduce_scatter(listed, [torch.tensor([float(r + me)]) for r in range(n)])
+    uneven = [torch.empty(r + 1) for r in range(n)]
+    dist.all_gather(uneven, torch.full((me + 1,), float(me)))
+    exchanged = torch.empty(n)
+    dist.all_to_all_single(exchanged, torch.arange(float(n)) + 10 * me)
+    ragged = torch.empty(n * (me + 1))
+    dist.all_to_all_single(
+        ragged, torch.full((sum(range(1, n + 1)),), float(me)), [me + 1] * n, list(range(1, n + 1))
+    )
+    at_root = [torch.empty(1) for _ in range(n)] if me == 3 else None
+    dist.gather(torch.tensor([float(me)]), at_root, dst=3)
+    handed = torch.empty(1)
+    dist.scatter(handed, [torch.tensor([r * 5.0]) for r in range(n)] if me == 0 else None, src=0)
+    halves = torch.ones(4, dtype=torch.bfloat16) * me
+    dist.all_reduce(halves)
+    large = torch.full((700_001,), float(me))
+    dist.all_reduce(large)
+    with dist.distributed_c10d._coalescing_manager():
+        first, second = torch.ones(2), torch.ones(5)
+        dist.all_reduce(first)
+        dist.all_reduce(second)
+    dist.barrier()
+    rank.tell(
+        reduced=reduced, broadcast=cast.tolist(), reduce=to_one.tolist(),
+        all_gather=[t.tolist() for t in gathered], single=single.tolist(),
+        scattered=scattered.tolist(), listed=listed.tolist(), uneven=[t.tolist() for t in uneven],
+        exchanged=exchanged.tolist(), ragged=ragged.tolist(), handed=handed.tolist(),
+        gather=None if at_root is None else [t.item() for t in at_root],
+        halves=halves.tolist(), large=[large.min().item(), large.max().item()],
+        coalesced=[first.tolist(), second.tolist()],
+    )  # fmt: skip
+    dist.destroy_process_group()
+
+
+def host_runs_ahead(rank: Rank) -> None:
+    """Rank 1 begins only when rank 0's host has launched, waited and computed for 50 steps."""
+    rank.join()
+    connect()
+    if rank.number == 1:
+        rank.wait_for("ahead")
+    weight = torch.zeros(4)
+    for _ in range(50):
+        gradient = torch.ones(4)
+        dist.all_reduce(gradient)  # waits on the stream
+        weight.add_(gradient * 0.5)
+    if rank.number == 0:
+        rank.tell(open=weight_is_pending(weight))
+        rank.signal("ahead")
+    rank.tell(weight=weight.tolist())
+
+
+def weight_is_pending(tensor: torch.Tensor) -> bool:
+    from hanglab.harness.nccl_emulated.device import current_device
+
+    return tensor.untyped_storage()._cdata in current_device().pending
+
+
+def reads_wait(rank: Rank) -> None:
+    """Values that rank 0 reads before rank 1 has taken part must be those of afterwards."""
+    rank.join()
+    connect()
+    reads = {
+        "item": lambda t: t.sum().item(),
+        "tolist": lambda t: sum(t.tolist()),
+        "float": lambda t: float(t[0]) * 2,
+        "bool": lambda t: 4.0 if (t == 2).all() else 0.0,
+        "print": lambda t: 4.0 if str(t) == "tensor([2., 2.])" else str(t),
+        "numpy": lambda t: float(t.numpy().sum()),
+        "deepcopy": lambda t: __import__("copy").deepcopy(t).sum().item(),
+        "mask": lambda t: float(len(t[t > 1]) * 2),
+        "cpu": lambda t: t.cpu().sum().item(),
+        "synchronize": lambda t: _synchronized(t),
+    }
+    for name, read in reads.items():
+        tensor = torch.ones(2)
+        if rank.number == 1:
+            rank.wait_for(name)
+            time.sleep(0.02)  # rank 0 is in its read by now
+        dist.all_reduce(tensor)
+        if rank.number == 0:
+            rank.signal(name)
+            rank.tell(**{name: read(tensor)})
+
+
+def _synchronized(tensor: torch.Tensor) -> float:
+    from hanglab.harness.nccl_emulated.cuda import synchronize
+
+    synchronize()
+    return torch.frombuffer(tensor.numpy(), dtype=torch.float32).sum().item()
+
+
+def reading_a_loaders_index(rank: Rank) -> None:
+    """Integers that have nothing to do with the device are read while it hangs."""
+    rank.join()
+    connect()
+    if rank.number == 0:
+        dist.all_reduce(torch.ones(2))  # rank 1 takes no part
+        rank.tell(drawn=len(torch.randperm(7).tolist()), seed=torch.empty((), dtype=torch.int64)
+                  .random_().item() >= 0)  # fmt: skip
+        rank.signal("read")
+    else:
+        rank.wait_for("read")
+
+
+def trains(rank: Rank) -> None:
+    """DistributedDataParallel over several optimizers gives what one process with all data does."""
+    rank.join()
+    outcome = {}
+    for name in ("SGD", "Adam"):
+        torch.manual_seed(1)
+        layers = [torch.nn.Linear(20, 40), torch.nn.ReLU(), torch.nn.Linear(40, 1)]
+        plain = torch.nn.Sequential(*layers)
+        mine = DistributedDataParallel(__import__("copy").deepcopy(plain))
+        optimizers = [
+            getattr(torch.optim, name)(model.parameters(), lr=0.01) for model in (plain, mine)
+        ]
+        losses = []
+        for step in range(15):
+            whole = torch.randn(8 * rank.size, 20, generator=torch.Generator().manual_seed(step))
+            part = whole[rank.number * 8 :][:8]
+            for model, optimizer, batch in zip(
+                (plain, mine), optimizers, (whole, part), strict=True
+            ):
+                loss = model(batch).square().mean()
+                loss.backward()
+                if model is mine:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
+                    losses.append(loss.item() if step % 5 == 0 else 0.0)
+                optimizer.step()
+                optimizer.zero_grad()
+        same = all(
+            torch.allclose(one, other, atol=1e-5)
+            for one, other in zip(plain.parameters(), mine.parameters(), strict=True)
+        )
+        outcome[name] = [same, sum(p.double().sum().item() for p in mine.parameters())]
+    rank.tell(**outcome)
+    dist.destroy_process_group()
+
+
+def queue_is_full(rank: Rank) -> None:
+    """A host that has launched as much as the queue takes is blocked in the next launch."""
+    rank.join()
+    connect()
+    if rank.number == 1:
+        rank.wait_for("full")
+        for _ in range(40):
+            dist.all_reduce(torch.ones(1), async_op=True)
+        torch.zeros(1).item()
+        return
+    launched = []
+
+    def launch() -> None:
+        for _ in range(40):
+            launched.append(dist.all_reduce(torch.ones(1), async_op=True))
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    comes(lambda: len(launched) >= 16, 5.0)
+    more = comes(lambda: len(launched) > 16, SILENCE_S)
+    rank.tell(blocked=len(launched) == 16 and not more)
+    rank.signal("full")
+    thread.join()
+    rank.tell(launched=len(launched))
+
+
+def orders_crossed(rank: Rank) -> None:
+    """Two communicators, entered in opposite orders; nobody waits for a Work."""
+    rank.join()
+    groups = [dist.new_group([0, 1]) for _ in range(2)]
+    for group in groups:
+        connect(group)
+    works = [
+        dist.all_reduce(torch.ones(2), group=group, async_op=True)
+        for group in (groups if rank.number == 0 else groups[::-1])
+    ]
+    rank.tell(done=comes(lambda: all(work.is_completed() for work in works), SILENCE_S * 2))
+
+
+def orders_crossed_on_the_stream(rank: Rank) -> None:
+    """The same with calls that wait: each is behind the one before on the current stream."""
+    rank.join()
+    groups = [dist.new_group([0, 1]) for _ in range(2)]
+    for group in groups:
+        connect(group)
+    for group in groups if rank.number == 0 else groups[::-1]:
+        dist.all_reduce(torch.ones(2), group=group)
+    rank.tell(host_through=True)
+    from hanglab.harness.nccl_emulated.device import current_device
+
+    device = current_device()
+    rank.tell(open=not comes(lambda: not device.outstanding, SILENCE_S))
+
+
+def sizes_differ(rank: Rank) -> None:
+    rank.join()
+    connect()
+    work = dist.all_reduce(torch.ones(4 + rank.number), async_op=True)
+    behind = dist.all_reduce(torch.ones(2), async_op=True)
+    rank.tell(hangs=stays_open(work) and not behind.is_completed())
+
+
+def types_differ(rank: Rank) -> None:
+    """Of one width, so the bytes meet; each rank takes them for its own type."""
+    rank.join()
+    connect()
+    dtype = torch.float32 if rank.number == 0 else torch.int32
+    tensor = torch.ones(2, dtype=dtype)
+    dist.all_reduce(tensor)
+    rank.tell(values=tensor.tolist())
+
+
+def roots_differ(rank: Rank) -> None:
+    rank.join()
+    connect()
+    tensor = torch.full((2,), 10.0 + rank.number)
+    dist.broadcast(tensor, src=0 if rank.number != 2 else 1)
+    rank.tell(values=tensor.tolist())
+    after = torch.ones(1)
+    dist.all_reduce(after)
+    rank.tell(after=after.item())
+
+
+def operations_differ(rank: Rank) -> None:
+    rank.join()
+    connect()
+    tensor = torch.ones(4)
+    if rank.number == 0:
+        work = dist.all_reduce(tensor, async_op=True)
+    else:
+        out = torch.empty(8)
+        work = dist.all_gather_single(out, tensor, async_op=True)
+    rank.tell(hangs=stays_open(work))
+
+
+def ring_of_messages(rank: Rank) -> None:
+    """Everybody sends on and receives, in one batch; then one after the other, in pairs."""
+    rank.join()
+    n, me = rank.size, rank.number
+    for step in range(3):
+        out, into = torch.full((4,), float(me + step)), torch.empty(4)
+        for work in dist.batch_isend_irecv(
+            [
+                dist.P2POp(dist.isend, out, (me + 1) % n),
+                dist.P2POp(dist.irecv, into, (me - 1) % n),
+            ]
+        ):
+            work.wait()
+        rank.tell(**{f"batch{step}": into.tolist()})
+    long = torch.full((200_000,), float(me))
+    if me % 2 == 0:
+        dist.send(long, me + 1)
+    else:
+        got = torch.empty(200_000)
+        dist.recv(got, me - 1)
+        rank.tell(long=[got.min().item(), got.max().item()])
+
+
+def both_send_first(rank: Rank) -> None:
+    rank.join()
+    work = dist.isend(torch.ones(2), 1 - rank.number)
+    got = torch.empty(2)
+    rank.tell(hangs=stays_open(work))
+    dist.irecv(got, 1 - rank.number)
+    rank.tell(hangs_still=stays_open(work))
+
+
+def first_operation(rank: Rank) -> None:
+    """A communicator is made by all members at once: the host waits in its first operation."""
+    rank.join()
+    if rank.number == 1:
+        rank.wait_for("looked")
+        dist.all_reduce(torch.ones(1))
+        torch.zeros(1).item()
+        return
+    thread = threading.Thread(target=lambda: dist.all_reduce(torch.ones(1)))
+    thread.start()
+    rank.tell(blocked=not comes(lambda: not thread.is_alive(), SILENCE_S))
+    rank.signal("looked")
+    thread.join(10)
+    rank.tell(free=not thread.is_alive())
+
+
+def barrier(rank: Rank) -> None:
+    rank.join()
+    connect()
+    if rank.number == 1:
+        rank.wait_for("looked")
+        dist.barrier()
+        return
+    thread = threading.Thread(target=dist.barrier)
+    thread.start()
+    rank.tell(blocked=not comes(lambda: not thread.is_alive(), SILENCE_S))
+    rank.signal("looked")
+    thread.join(10)
+    rank.tell(free=not thread.is_alive())
+
+
+def destroyed_with_open_work(rank: Rank) -> None:
+    rank.join()
+    connect()
+    if rank.number == 1:
+        rank.wait_for("looked")
+        return
+    dist.all_reduce(torch.ones(1))
+    thread = threading.Thread(target=dist.destroy_process_group, daemon=True)
+    thread.start()
+    rank.tell(blocked=not comes(lambda: not thread.is_alive(), SILENCE_S))
+    rank.signal("looked")
+
+
+def refusals(rank: Rank) -> None:
+    rank.join()
+    calls = {
+        "gpu": lambda: dist.all_reduce(torch.ones(2, device="meta")),
+        "strided": lambda: dist.all_reduce(torch.ones(4, 4)[:, 0]),
+        "operation": lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.BAND),
+        "any_source": lambda: dist.recv(torch.ones(2)),
+    }
+    for name, call in calls.items():
+        try:
+            call()
+        except Exception as error:
+            rank.tell(**{name: f"{type(error).__name__}: {error}"})
+
+
+def loader_workers(rank: Rank) -> None:
+    """Workers are forked off a rank whose device runs; their own tensors wait for nothing."""
+    rank.join()
+    connect()
+    data = torch.arange(32.0).view(16, 2)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(data), batch_size=4, num_workers=2
+    )
+    total = torch.zeros(2)
+    for (batch,) in loader:
+        part = batch.sum(0)
+        dist.all_reduce(part)
+        total += part
+    rank.tell(total=total.tolist())
+
+
+def many_small(rank: Rank) -> None:
+    """All ranks of a large job through one collective after the other, without a time limit hit."""
+    rank.join(timeout_s=20.0)
+    for _ in range(5):
+        tensor = torch.ones(4)
+        dist.all_reduce(tensor)
+    rank.tell(value=tensor.tolist()[0])
+
+
+def device_order(rank: Rank) -> None:
+    """Rank 1's device gets an order (by ORDER and AMOUNT) before its second operation."""
+    from hanglab.harness.nccl_emulated.control import Order, give_order
+
+    rank.join()
+    connect()
+    if rank.number == 1:
+        text = "CUDA error: an illegal memory access was encountered"
+        give_order(os.getpid(), Order[os.environ["ORDER"]], float(os.environ["AMOUNT"]), text)
+    begun = time.monotonic()
+    first = dist.all_reduce(torch.ones(2), async_op=True)
+    ended = [comes(first.is_completed, SILENCE_S)]
+    second = dist.all_reduce(torch.ones(2), async_op=True)
+    ended.append(comes(second.is_completed, SILENCE_S))
+    rank.tell(ended=ended, seconds=time.monotonic() - begun, started=first.operation.started_ns > 0)
+    try:
+        second.wait()
+        torch.zeros(1).item() if all(ended) else None
+    except Exception as error:
+        rank.tell(error=str(error))
+    if os.environ["ORDER"] == "FAIL":
+        time.sleep(5)  # the watchdog ends the process
+    os._exit(0)
+
+
+def aborted(rank: Rank) -> None:
+    """Rank 0 aborts a group in which rank 1 takes no part; rank 2 has not aborted it."""
+    rank.join()
+    connect()
+    if rank.number == 1:
+        rank.wait_for("looked")
+        return
+    tensor = torch.ones(2)
+    work = dist.all_reduce(tensor, async_op=True)
+    comes(lambda: work.operation.started_ns > 0, 5.0)
+    if rank.number == 0:
+        dist.group.WORLD.abort()
+        rank.tell(over=comes(work.is_completed, 5.0), values=tensor.tolist())
+        rank.wait_for("open")
+        rank.signal("looked")
+    else:
+        rank.tell(over=not stays_open(work))
+        rank.signal("open")
+
+
+def memory_is_let_go(rank: Rank) -> None:
+    """The ring keeps 2,000 operations, and no tensor of those that are done."""
+    import gc
+    import weakref
+
+    rank.join()
+    connect()
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    tensor.sum().item()
+    (tensor * 2).sum().item()
+    storage = weakref.ref(tensor)
+    dist.barrier()
+    del tensor
+    gc.collect()
+    rank.tell(gone=comes(lambda: gc.collect() >= 0 and storage() is None, 2.0))

@@ -1,0 +1,101 @@
+"""Jobs that leave evidence: their ring, their dumps, and the end that a watchdog makes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import time
+
+import torch
+import torch._C._distributed_c10d as c10d
+import torch.distributed as dist
+
+sys.path.insert(0, os.path.dirname(__file__))
+from forked_ranks import Rank, comes
+
+
+def _dump(*wanted: bool) -> dict:
+    return pickle.loads(c10d._dump_fr_trace(*wanted))
+
+
+def states(rank: Rank) -> None:
+    """One operation is done, the next waits for rank 1, a third is behind it."""
+    rank.join()
+    dist.all_reduce(torch.ones(3))
+    torch.zeros(1).item()
+    if rank.number == 1:
+        rank.wait_for("dumped")
+        return
+    time.sleep(0.3)  # some turns of the watchdog
+    dist.all_gather_single(torch.empty(4), torch.ones(2))
+    dist.broadcast(torch.ones(5, dtype=torch.float64), src=1)
+    from hanglab.harness.nccl_emulated.device import current_device
+
+    device = current_device()
+    comes(lambda: device.outstanding[0].started_ns != 0, 5.0)
+    time.sleep(0.3)
+    content = _dump(True, True, False)
+    rank.tell(
+        dump=content,
+        active=len(_dump(True, False, True)["entries"]),
+        without=_dump(False, False, False),
+        stacks="frames" in _dump(True, False, False)["entries"][0],
+    )
+    rank.signal("dumped")
+
+
+def batches(rank: Rank) -> None:
+    rank.join()
+    n, me = rank.size, rank.number
+    into = torch.empty(2)
+    for work in dist.batch_isend_irecv(
+        [
+            dist.P2POp(dist.isend, torch.ones(2), (me + 1) % n),
+            dist.P2POp(dist.irecv, into, (me - 1) % n),
+        ]
+    ):
+        work.wait()
+    into.tolist()
+    dist.barrier()
+    time.sleep(0.3)
+    rank.tell(dump=_dump(True, False, False))
+
+
+def time_limit(rank: Rank) -> None:
+    """Rank 1 takes no part in the second operation: rank 0's watchdog ends it."""
+    rank.join(timeout_s=1.0)
+    dist.all_reduce(torch.ones(3))
+    torch.zeros(1).item()
+    if rank.number == 1:
+        file = os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+        comes(lambda: os.path.exists(file + "0") and os.path.exists(file + "1"), 10.0)
+        rank.tell(files=[os.path.exists(file + str(number)) for number in (0, 1)])
+        os._exit(0)
+    dist.all_reduce(torch.ones(7))
+    rank.tell(host="went on")
+    time.sleep(20)
+
+
+def pipe(rank: Rank) -> None:
+    rank.join()
+    dist.all_reduce(torch.ones(3))
+    torch.zeros(1).item()
+    path = f"{os.environ['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}{rank.number}.pipe"
+    comes(lambda: os.path.exists(path), 5.0)
+    with open(path, "w") as asked:
+        asked.write("1")
+    file = os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(rank.number)
+    comes(lambda: os.path.exists(file) and os.path.getsize(file) > 0, 5.0)
+    with open(file, "rb") as dump:
+        rank.tell(names=[entry["profiling_name"] for entry in pickle.load(dump)["entries"]])
+
+
+def beside_gloo(rank: Rank) -> None:
+    """A group of gloo beside: one dump has both."""
+    rank.join()
+    gloo = dist.new_group(backend="gloo")
+    dist.all_reduce(torch.ones(3))
+    dist.all_reduce(torch.ones(4), group=gloo)
+    torch.zeros(1).item()
+    rank.tell(dump=_dump(True, False, False))
