@@ -33,7 +33,7 @@ def replay(
         typer.Option(
             callback=one_of(RUNNABLE),
             metavar=f"[{'|'.join(RUNNABLE)}]",
-            help="Backend of the process groups; nccl needs a GPU.",
+            help="Backend of the process groups; nccl needs a GPU, nccl-emulated none.",
         ),
     ] = DEFAULT_BACKEND,
     world_size: Annotated[

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from hanglab.analyzer.replayable import ReplayableJob, goes_on, small_sizes
+from hanglab.recorder.case.backends import backend_of
 
 _HEAD = '''"""Makes the calls of a recorded job; written by `hanglab replay`."""
 
@@ -62,6 +63,11 @@ def main():
         groups.append(
             dist.group.WORLD if default else dist.new_group(members, group_desc=description)
         )
+    if PROGRAM["backend"] != "gloo":
+        # Communicators are made in the first call, and the job's had been made long before.
+        for group, (members, _) in zip(groups, PROGRAM["groups"]):
+            if rank in members:
+                dist.barrier(group=group)
     running = []
     began = time.monotonic()
     for call in PROGRAM["calls"][rank]:
@@ -161,7 +167,8 @@ def write_script(
     everybody = list(range(len(job.calls)))
     default = next((n for n, g in enumerate(job.groups) if list(g.members) == everybody), None)
     program = {
-        "backend": backend,
+        # Of an emulated device a script asks as of the real one.
+        "backend": backend_of(backend).behaves_as or backend,
         "groups": [[list(g.members), g.description] for g in job.groups],
         "default": default,
         "calls": rows,
@@ -176,6 +183,8 @@ def write_script(
 def _differences(job: ReplayableJob, backend: str) -> list[str]:
     if job.backend == backend:
         return []
+    if backend_of(backend).behaves_as == job.backend:
+        return [f"a thread of each rank stands for the device of {job.backend}"]
     if backend != "gloo":
         return [
             f"{job.backend} has hosts wait where {backend} has a device run calls in order",

@@ -125,8 +125,21 @@ def test_dumps_of_nccl_with_gaps_replay_with_a_list_of_what_is_assumed(
 @pytest.mark.timeout(180)
 @pytest.mark.long
 @pytest.mark.parametrize("job", ["lock_gil_2nd", "gpu_error_2nd"])
-def test_a_strangers_job_of_sixteen_ranks_replays(tmp_path: Path, job: str) -> None:
-    assert replay(MEGATRON / job, tmp_path) == 0
+@pytest.mark.parametrize("backend", ["gloo", "nccl-emulated"])
+def test_a_strangers_job_of_sixteen_ranks_replays(tmp_path: Path, job: str, backend: str) -> None:
+    assert replay(MEGATRON / job, tmp_path, "--backend", backend) == 0
+
+
+@needs_torch
+@pytest.mark.timeout(120)
+def test_a_job_of_nccl_replays_on_an_emulated_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its operation is the original's, too, as hosts run ahead of the device."""
+    job = dumps(tmp_path / "dumps", JobOptions(8, "3d", "skip", operations=60))
+    assert replay(job, tmp_path / "out", "--backend", "nccl-emulated") == 0
+    told = capsys.readouterr().out
+    assert told.count("same") == 4 and "stands for the device of nccl" in told
 
 
 @needs_torch
