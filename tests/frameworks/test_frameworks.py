@@ -61,7 +61,7 @@ def test_a_hang_is_explained(
 @pytest.mark.parametrize(
     ("program", "odd", "start", "causes", "culprits"),
     [
-        ("ddp", "slow_checkpoint", "spawn", {"rank0_work"}, [0]),
+        pytest.param("ddp", "slow_checkpoint", "spawn", {"rank0_work"}, [0], marks=long),
         pytest.param("fsdp2", "long_step", "torchrun", {None}, [], marks=long),
         pytest.param(
             "tensor_parallel", "slow_loader", "spawn", {"input_starved"}, [0, 1], marks=long

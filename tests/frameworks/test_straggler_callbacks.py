@@ -24,8 +24,8 @@ SECTIONS = {
 @pytest.mark.parametrize(
     "framework",
     [
-        pytest.param("loop", marks=pytest.mark.long),
-        pytest.param("lightning", marks=needs("lightning")),
+        "loop",
+        pytest.param("lightning", marks=[needs("lightning"), pytest.mark.long]),
         pytest.param("transformers", marks=[needs("transformers", "accelerate"), pytest.mark.long]),
     ],
 )

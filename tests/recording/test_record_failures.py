@@ -94,7 +94,8 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("size", [pytest.param("64k", marks=pytest.mark.long), "2m"])
+@pytest.mark.long
+@pytest.mark.parametrize("size", ["64k", "2m"])
 def test_full_disk(tmp_path, plain, size):
     with small_disk(tmp_path / "disk", size) as disk:
         done = hanglab("record", "--out", disk / "case", "--", *seeded(tmp_path, 1), cwd=tmp_path)
