@@ -33,6 +33,8 @@ def hold_up_batches(waits: OpenOperations) -> None:
         and waiting.certain
         and (waiting.absent or waiting.unknown)
     }
+    if not held:
+        return
     matched: dict[_Batch, list[tuple[int, Pending]]] = {}
     for rank, pending, waiting in messages:
         if waiting.stalled and waiting.peer is not None:

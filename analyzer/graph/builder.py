@@ -233,6 +233,11 @@ class _Builder:
 
     def _show(self, graph: WaitForGraph, waits: OpenOperations, important: set[int]) -> None:
         """Enter what each rank has open, what it waits for, and what it did last."""
+        graph.uncounted = frozenset(
+            rank
+            for rank, mine in waits.by_rank.items()
+            if any(w.seq is None and not (w.certain or w.explained) for _, w in mine)
+        )
         for rank in sorted(self._merged.ranks):
             mine = waits.by_rank.get(rank, [])
             full = self._calls.small or rank in important
@@ -242,8 +247,6 @@ class _Builder:
             ]
             for waiting in waits.first(rank):
                 graph.waits.append(self._calls.wait(rank, waiting, waits, full))
-            if any(w.seq is None and not (w.certain or w.explained) for _, w in mine):
-                graph.uncounted |= {rank}
             if rank not in waits.stopped:
                 graph.exchanged[rank] = frozenset(p.index for p, w in mine if w.exchanged)
             if full:

@@ -113,15 +113,8 @@ class RingReader:
         """Enter a ring that holds its ranks up, and who of them deviates."""
         ranks = tuple(cycle.places)
         p2p = [waiting.seq is None for waiting in cycle.places.values()]
-        deviating: tuple[int, ...] = cycle.keys if len(cycle.keys) == 1 and not any(p2p) else ()
-        if full and not any(p2p):
-            deviating = deviating or outvoted(cycle, self._lookup)
-        if not deviating and not any(p2p):
-            rank_ahead = find_rank_ahead(
-                {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys},
-                self._lookup,
-            )
-            deviating = (rank_ahead,) if rank_ahead is not None else ()
+        # With messages in a ring, whoever could free all has only what the others lack.
+        deviating = () if any(p2p) else self._out_of_order(cycle, full)
         wrong_group = None
         if full and not any(p2p):
             indices = {rank: cycle.places[rank].waiters[rank].index for rank in ranks}
@@ -154,14 +147,23 @@ class RingReader:
                 ),
             )
         )
-        if any(p2p) and not all(p2p) and misdirected is None:
+        if any(p2p) and not all(p2p) and misdirected is None and len(ranks) == 2:
+            # In a longer ring the peer may be late because of others.
             for rank in ranks:
                 peer = cycle.places[rank].peer
-                if peer not in calls or cycle.places[peer].seq is None:
-                    continue
-                # In a longer ring the peer may be late because of others.
-                if len(ranks) == 2 or deviating == (peer,):
-                    self.unmatched.append(Unmatched(calls[rank], calls[peer], deviating))
+                if peer in calls and cycle.places[peer].seq is not None:
+                    self.unmatched.append(Unmatched(calls[rank], calls[peer]))
+
+    def _out_of_order(self, cycle: WaitCycle, full: bool) -> tuple[int, ...]:
+        """Ranks of a ring of collectives that alone keep another order than the rest."""
+        if len(cycle.keys) == 1:
+            return cycle.keys
+        fewer = outvoted(cycle, self._lookup) if full else ()
+        if fewer:
+            return fewer
+        indices = {rank: cycle.places[rank].waiters[rank].index for rank in cycle.keys}
+        rank_ahead = find_rank_ahead(indices, self._lookup)
+        return (rank_ahead,) if rank_ahead is not None else ()
 
     def _miscounts(self, ranks: tuple[int, ...]) -> bool:
         """True if later calls of a ring of two show that it is none of orders: one lacks a call."""

@@ -8,6 +8,7 @@ a stream, but a stream may wait for any operation issued before: that edge is al
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
 from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS, UNORDERED
-from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, channel_of
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import Pending
@@ -130,23 +131,16 @@ def other_half(
 ) -> Pending | None:
     """The other half of a send or receive, where that is open, too."""
     assert waiting.peer is not None
-    ends = pending.src, pending.dst
-
-    def of(one: int, half: str) -> list[Pending]:
-        return [
-            p for p, w in waits.by_rank.get(one, [])
-            if w.seq is None and w.group is waiting.group and (p.src, p.dst) == ends
-            and p.tag == pending.tag and op_of(p.op).half == half
-        ]  # fmt: skip
-
     kind = op_of(pending.op)
-    theirs = of(waiting.peer, kind.other_half)
+    theirs = waits.messages.get(channel_of(waiting.peer, kind.other_half, pending, waiting), [])
     if waiting.certain:
-        same = [p for p in theirs if p.position == pending.position]
+        at = bisect_left(theirs, pending.position, key=lambda one: one.position)
+        found = at < len(theirs) and theirs[at].position == pending.position
     else:
-        at = [p.index for p in of(rank, kind.half)].index(pending.index)
-        same = theirs[at : at + 1]
-    return same[0] if same else None
+        mine = waits.messages[channel_of(rank, kind.half, pending, waiting)]
+        at = bisect_left(mine, pending.index, key=lambda one: one.index)
+        found = at < len(theirs)
+    return theirs[at] if found else None
 
 
 def meets_another_message(rank: int, waits: OpenOperations, lookup: CallLookup) -> bool:

@@ -116,6 +116,15 @@ class OpenOperation:
         ) and not (self.seq is None and self.peer is None)
 
 
+#: Rank, half, index of the group, source, destination and tag.
+Channel = tuple[int, str, int, int, int, int]
+
+
+def channel_of(rank: int, half: str, pending: Pending, waiting: OpenOperation) -> Channel:
+    """The channel of a message, with ``rank``'s sends or receives in it."""
+    return rank, half, waiting.key[0], pending.src, pending.dst, pending.tag
+
+
 @dataclass
 class OpenOperations:
     operations: dict[Key, OpenOperation] = field(default_factory=dict)
@@ -130,6 +139,22 @@ class OpenOperations:
     unsettled: set[int] = field(default_factory=set)
     #: Rank -> operations that it has started and does not wait for.
     posted: dict[int, set[Key]] = field(default_factory=dict)
+
+    @cached_property
+    def messages(self) -> dict[Channel, list[Pending]]:
+        """Each rank's unfinished sends, or receives, of a channel, in the order of their entries.
+
+        Asked for once all are collected.
+        """
+        found: dict[Channel, list[Pending]] = {}
+        for rank, mine in self.by_rank.items():
+            for pending, waiting in mine:
+                if waiting.seq is None:
+                    half = op_of(pending.op).half
+                    found.setdefault(channel_of(rank, half, pending, waiting), []).append(pending)
+        for channel in found.values():
+            channel.sort(key=lambda pending: pending.index)
+        return found
 
     def first(self, rank: int) -> list[OpenOperation]:
         """Operations that hold the rank up: its oldest unfinished one (a batch as a whole).

@@ -74,9 +74,11 @@ def _joining(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]
         absent = [
             rank
             for rank in members
-            if rank in alive and all(one.id != name for one in alive[rank].groups)
+            if rank in alive
+            and alive[rank].groups  # else nothing is known of them
+            and all(one.id != name for one in alive[rank].groups)
         ]
-        if absent:
+        if 0 < len(absent) <= len(joining):  # of more, the ones who wait may be odd
             first = joining[0]
             what = held[first].description or name
             yield _proposal(
