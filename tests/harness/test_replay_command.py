@@ -195,7 +195,10 @@ def test_ranks_and_backends_that_cannot_be_are_told(
 
 
 @needs_torch
-@pytest.mark.skipif(capability("nccl").available, reason="there is a GPU here")
+@pytest.mark.skipif(
+    capability("nccl").available,
+    reason="what lacks is told only without a GPU: run it where there is none",
+)
 def test_nccl_without_a_gpu_says_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,16 @@ def _dump(*wanted: bool) -> dict:
     return pickle.loads(c10d._dump_fr_trace(*wanted))
 
 
+def _retired(entry: int) -> bool:
+    """True if the watchdog has done with the work of an entry."""
+    return _dump(True, False, False)["entries"][entry]["retired"]
+
+
+def _last_started() -> int:
+    """The last operation that the watchdog saw start; entries tell what a dump sees, too."""
+    return _dump(False, False, False)["pg_status"]["0"]["last_started_collective"]
+
+
 def states(rank: Rank) -> None:
     """One operation is done, the next waits for rank 1, a third is behind it."""
     rank.join()
@@ -27,14 +37,15 @@ def states(rank: Rank) -> None:
     if rank.number == 1:
         rank.wait_for("dumped")
         return
-    time.sleep(0.3)  # some turns of the watchdog
+    assert comes(lambda: _retired(0), 10.0)
     dist.all_gather_single(torch.empty(4), torch.ones(2))
     dist.broadcast(torch.ones(5, dtype=torch.float64), src=1)
     from hanglab.harness.nccl_emulated.device import current_device
 
     device = current_device()
-    comes(lambda: device.outstanding[0].started_ns != 0, 5.0)
-    time.sleep(0.3)
+    assert comes(lambda: device.outstanding[0].started_ns != 0, 5.0)
+    if os.environ["TORCH_NCCL_ENABLE_TIMING"] == "1":
+        assert comes(lambda: _last_started() == 2, 10.0)
     content = _dump(True, True, False)
     rank.tell(
         dump=content,
@@ -58,7 +69,7 @@ def batches(rank: Rank) -> None:
         work.wait()
     into.tolist()
     dist.barrier()
-    time.sleep(0.3)
+    assert comes(lambda: _retired(-1), 10.0)
     rank.tell(dump=_dump(True, False, False))
 
 
