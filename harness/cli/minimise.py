@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import RUNS, stopping
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def minimise(
             "--out", "-o", metavar="FILE", help="The script; the scenario is FILE_scenario.py."
         ),
     ] = Path("repro.py"),
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds that each run may take.")] = 120.0,
+    deadline: Annotated[
+        float, typer.Option(min=1, callback=finite, help="Seconds that each run may take.")
+    ] = 120.0,
 ) -> int:
     """Cut a recorded hang down to the few ranks and calls that it takes.
 

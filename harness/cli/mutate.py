@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.new_folders import check_unused
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import RUNS, stopping
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
@@ -122,7 +123,7 @@ def mutate(
     source = Script(script.absolute())
     for folder in (out, as_suite):
         if folder is not None:
-            _check_unused(folder)
+            check_unused(folder)
     if out is not None and as_suite is not None and out.resolve() == as_suite.resolve():
         raise UsageError("--out and --as-suite are one folder.", "Give each a folder of its own.")
     path = out.absolute() if out is not None else RunFolder.create(RUNS.absolute()).path
@@ -238,13 +239,3 @@ def _print_operators(operators: Iterable[Operator]) -> None:
     for operator in operators:
         table.add_row(operator.name, operator.description)
     make_console().print(table)
-
-
-def _check_unused(folder: Path) -> None:
-    """Raises UsageError rather than overwrite anything."""
-    from hanglab.harness.errors import UsageError
-
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder.", "Give a new folder.")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty.", "Give a new folder: nothing is overwritten.")

@@ -59,7 +59,9 @@ def replay(
     hang_after: Annotated[
         float, typer.Option(min=0.5, callback=finite, help="Seconds without movement.")
     ] = 3.0,
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds that the run may take.")] = 120.0,
+    deadline: Annotated[
+        float, typer.Option(min=1, callback=finite, help="Seconds that the run may take.")
+    ] = 120.0,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the runs' artifacts.")
     ] = RUNS,

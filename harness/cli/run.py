@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE
@@ -87,7 +88,9 @@ def run(
             "5 for a plain script.",
         ),
     ] = None,
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds that a job may take.")] = 120.0,
+    deadline: Annotated[
+        float, typer.Option(min=1, callback=finite, help="Seconds that a job may take.")
+    ] = 120.0,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only the fastest few scenarios of each category.")
     ] = False,

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.cli.new_folders import check_unused
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import one_of
 
@@ -82,7 +83,8 @@ def simulate(
     from hanglab.harness.report.progress import progress_of
 
     truth = out.absolute().with_name(f"{out.absolute().name}.truth.json")
-    _check_unused(out, truth)
+    check_unused(out)
+    _check_unwritten(truth)
     options = JobOptions(ranks, layout, fault, operations, seed, missing, wrapped, clock_offset_ms)
     console = make_console(errors=True)
     with console.status("simulating"):
@@ -112,14 +114,9 @@ def simulate(
     return 0
 
 
-def _check_unused(out: Path, truth: Path) -> None:
-    """Raises UsageError rather than mix dumps of two jobs."""
+def _check_unwritten(truth: Path) -> None:
     from hanglab.harness.errors import UsageError
 
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is no folder.", "Give a new folder.")
-    if out.is_dir() and any(out.iterdir()):
-        raise UsageError(f"{out} is not empty.", "Give a new folder: nothing is overwritten.")
     if truth.exists():
         raise UsageError(
             f"{truth} is there already.", "Give another folder, or remove that file first."

@@ -153,6 +153,9 @@ def test_what_holds_no_hang_is_told_in_one_sentence(
     assert replay(tmp_path / "nowhere", tmp_path / "out") == 4
     assert "does not exist" in capsys.readouterr().err
     assert main(["replay", str(healthy), "--speed", "-1"]) == 64
+    for command in ("replay", "minimise", "run"):
+        assert main([command, str(healthy), "--deadline", "nan"]) == 64
+        assert "nan is no number" in capsys.readouterr().err
 
 
 @needs_torch
