@@ -54,7 +54,9 @@ class Watchdog:
     def forget(self, group: Launches) -> None:
         """The group has been shut down."""
         with self._lock:
-            self._works = deque(work for work in self._works if work.group is not group)
+            # In place: hosts go on adding to it meanwhile.
+            for work in [one for one in list(self._works) if one.group is group]:
+                self._works.remove(work)
             if group in self._groups:
                 self._groups.remove(group)
 

@@ -64,6 +64,13 @@ def test_a_suite_is_read_with_its_classes(tmp_path: Path) -> None:
     assert suite.causes("CallOrdering") == frozenset()
 
 
+def test_wrong_numbers_may_be_written_in_words(tmp_path: Path) -> None:
+    (script,) = read_suite(
+        write_suite(tmp_path, {**FAULTY, "observable": "silently wrong"})
+    ).scripts
+    assert script.observable == "silently_wrong"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -13,6 +13,8 @@ from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 
 FILE = "suite.json"
 Observable = Literal["hangs", "fails", "silently_wrong", "fine"]
+#: As people write it.
+_SPELLED: dict[str, Observable] = {"silently wrong": "silently_wrong"}
 
 
 class SuiteError(HanglabError):
@@ -28,7 +30,7 @@ class LabelledScript(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, o
     file: str
     ranks: int
     label: Literal["ok", "error"]
-    observable: Observable
+    observable: Observable | Literal["silently wrong"]
     #: A cause or a category of the catalogue, or a class of the suite's own.
     kind: str | None = msgspec.field(default=None, name="class")
     culprits: list[int] | None = None
@@ -37,6 +39,9 @@ class LabelledScript(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, o
     #: Seconds without movement that count as stuck, where the script rests for longer.
     hang_after: float | None = None
     reference: str = ""
+
+    def __post_init__(self) -> None:
+        self.observable = _SPELLED.get(self.observable, self.observable)
 
     @property
     def name(self) -> str:
