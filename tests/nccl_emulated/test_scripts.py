@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from installed import needs_torch
 
-from hanglab.harness.scenarios.discovery import read_project
-
 SCRIPT = """
 import os, sys
 import torch
@@ -74,14 +72,3 @@ def test_a_backend_misspelt_is_told_in_one_sentence(tmp_path: Path) -> None:
     ran = _run(tmp_path, "--backend", "nccl_emulatd")
     assert ran.returncode == 64
     assert "'nccl_emulatd' is not one of gloo, nccl, nccl-emulated." in ran.stderr
-
-
-def test_make_run_runs_every_scenario_that_gloo_cannot() -> None:
-    alone = {
-        scenario.name
-        for scenario in read_project().scenarios
-        if "nccl-emulated" in scenario.backends and "gloo" not in scenario.backends
-    }
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text().replace("\\\n", " ")
-    listed = next(line for line in makefile.splitlines() if line.startswith("EMULATED :="))
-    assert set(listed.partition(":=")[2].split()) == alone
