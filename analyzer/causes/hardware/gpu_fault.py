@@ -17,7 +17,8 @@ from hanglab.analyzer.wording import name_line, name_ranks
 
 
 def _went_wrong(facts: CaseFacts) -> bool:
-    return facts.stuck or any(view.failed for view in facts.ranks.values())
+    """True if a rank has failed, though its process may not have ended yet."""
+    return facts.stuck or any(failure_of(view) for view in facts.ranks.values())
 
 
 @detector
