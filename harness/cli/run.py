@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.nccl_hint import tell_of_emulation
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
@@ -238,6 +239,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     if result.verdict is None:
         typer.echo(f"hanglab: {result.judgement.reason}\n{result.detail}", err=True)
         return 4
+    tell_of_emulation(result.verdict)
     return show(result.verdict, as_json)
 
 
