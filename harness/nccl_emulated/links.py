@@ -7,6 +7,9 @@ neighbours in it; a message passes it where it is between the two.
 from __future__ import annotations
 
 import math
+import os
+import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -34,6 +37,7 @@ class Link:
     since_ns: int = field(default_factory=time.time_ns)
     #: When an operation may hand over its part.
     _through: dict[int, float] = field(default_factory=dict)
+    _is_down: bool = False
 
     @classmethod
     def of_order(cls, order: Order, amount: float, text: str) -> Link | None:
@@ -57,7 +61,11 @@ class Link:
             self._through[key] = (
                 self._up_again(now) if self.down_s else now + self._needs(operation)
             )
-        return self._through[key] if now < self._through[key] else 0.0
+        held = now < self._through[key]
+        if self.down_s and held is not self._is_down:
+            self._is_down = held
+            _warn(f"NET/IB : mlx5_0:1 Got async event : port {'error' if held else 'active'}")
+        return self._through[key] if held else 0.0
 
     def forget(self, operation: DeviceOperation) -> None:
         """The operation is done."""
@@ -73,6 +81,14 @@ class Link:
             return math.inf
         phase = (now - self.since) % (self.down_s + self.up_s)
         return now + max(0.0, self.down_s - phase)
+
+
+def _warn(text: str) -> None:
+    """Say what NCCL says on stderr where NCCL_DEBUG asks for it (transport/net_ib.cc)."""
+    if os.environ.get("NCCL_DEBUG", "").upper() in ("WARN", "INFO", "ABORT", "TRACE"):
+        where = f"{os.uname().nodename}:{os.getpid()}:{threading.get_native_id()} [0]"
+        sys.stderr.write(f"{where} NCCL WARN {text}\n")
+        sys.stderr.flush()
 
 
 def _passes(operation: DeviceOperation, peer: int) -> bool:

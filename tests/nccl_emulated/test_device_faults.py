@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +111,44 @@ def test_a_drivers_message_is_read_as_the_kernels(run_ranks: Run, tmp_path: Path
     assert match is not None
     assert (match["number"], match["pid"]) == ("79", str(stopped.told["pid"]))
     assert not any("Xid" in line for line in log.new())  # each is told once
+
+
+NARROW = """
+import torch.distributed as dist
+from hanglab.harness import Cause, Expect, NarrowLink, scenario
+
+@scenario(world_size=3, backends=("nccl-emulated",),
+          expect=Expect(Cause.SLOW_LINK, culprits={1, 2}),
+          faults=[NarrowLink(rank=1, peer=2, at_step=5, kibibytes=64)])
+def narrow(job):
+    for _ in job.steps(30):
+        tensor = job.batch(64)
+        dist.all_reduce(tensor)  # FAULT
+        tensor.sum().item()
+"""
+
+
+@needs_torch
+def test_a_declared_fault_of_a_link_strikes_both_ends_and_accuses_nobody(tmp_path: Path) -> None:
+    """8 KiB at 64 a second, 25 times over; no evidence tells whose fault that is."""
+    (tmp_path / "narrow.py").write_text(NARROW)
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-m", "hanglab.harness.cli", "run", "narrow.py", "--json"),
+            *("--backend", "nccl-emulated"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    fault, control = json.loads(ran.stdout)["results"]
+    assert control["outcome"] == "pass"
+    assert fault["outcome"] == "not reproduced"
+    assert (fault["verdict"]["status"], fault["verdict"]["culprits"]) == ("healthy", [])
+    assert fault["seconds"] > control["seconds"] + 2.0
+    (struck,) = json.loads((Path(fault["artifacts"]) / "truth.json").read_text())["faults"]
+    assert struck["kind"] == "narrowlink" and struck["proof"]["proved"]
 
 
 def test_a_process_without_an_emulated_device_is_told_so() -> None:
