@@ -250,7 +250,7 @@ def steps_compared(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> tuple[
 
 
 def batches_compared(facts: CaseFacts, rank: int, loop: Loop) -> tuple[int, str] | None:
-    """As :func:`steps_compared`, by the batches alone that the loop asks its loaders for."""
+    """Like :func:`steps_compared`, by the batches alone that the loop asks its loaders for."""
     others = [v for r, v in facts.ranks.items() if r != rank and (v.ended is None or v.failed)]
     return _compare_batches(facts.ranks[rank], [v for v in others if _fetches_in(v, loop)])
 

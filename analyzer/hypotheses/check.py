@@ -92,7 +92,7 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
             "This check was not possible: which streams wait for which no buffer tells.",
         )
     try:
-        return _Check(facts.graph, proposal).result()
+        return _SimulatedCheck(facts.graph, proposal).result()
     except NoProgram as reason:
         return _with_evidence(proposal, f"This check was not possible: {reason}.")
     except Exception as error:
@@ -125,7 +125,7 @@ class Tested:
     untested: int
 
 
-class _Check:
+class _SimulatedCheck:
     def __init__(self, graph: WaitForGraph, proposal: Proposal) -> None:
         self._graph = graph
         self._proposal = proposal
@@ -168,7 +168,7 @@ class _Check:
         return next(found, None)
 
     def _stopped_devices(self) -> dict[int, int]:
-        """For each culprit whose device is said to have stopped, the operation that it is in."""
+        """Operation that each culprit is in whose device is said to have stopped."""
         if self._cause in _DIFFERENCES or self._cause in _WAITS:
             return {}
         stopped = {sink.rank for sink in self._graph.sinks if sink.stopped_device}
@@ -328,7 +328,7 @@ class _Check:
         return tested.reproduced[0]
 
     def _decided(self, finding: Finding, rank: int, tested: Tested) -> Proposal:
-        """Of the candidates one is left."""
+        """The proposal with the one candidate that is left."""
         fallen = [other for other in self._culprits if other != rank]
         return _with_evidence(
             self._proposal,

@@ -73,7 +73,7 @@ def _peers(call: Call) -> list[int]:
 
 
 def _waiting_for(facts: CaseFacts, ranks: set[int]) -> set[int]:
-    """These ranks, and all that they wait for."""
+    """Ranks and all that they wait for."""
     found, pending = set[int](), list(ranks)
     while pending:
         one = pending.pop()

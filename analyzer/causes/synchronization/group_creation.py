@@ -160,7 +160,7 @@ def _absent(facts: CaseFacts, calls: Calls, creating: Sequence[int]) -> list[int
 
 
 def _roots(facts: CaseFacts, ranks: list[int]) -> list[int]:
-    """Those of ``ranks`` that do not wait for another of them."""
+    """Members of ``ranks`` that do not wait for another of them."""
     waiting = {wait.call.rank for wait in facts.graph.waits if set(wait.on) & set(ranks)}
     return [rank for rank in ranks if rank not in waiting]
 

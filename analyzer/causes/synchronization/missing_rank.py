@@ -30,7 +30,7 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
 
 
 def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[Finding]:
-    """Of two, the one that waits and the one that has not come, without a third to tell."""
+    """A pair, one that waits and one that has not come, without a third to tell."""
     sink, *others = sinks
     call = sink.awaited
     pair = call.seq is not None and len(call.group.members) == 2

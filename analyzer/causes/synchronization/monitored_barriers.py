@@ -38,7 +38,7 @@ class _Barrier:
 
 @detector
 def monitored_barriers(facts: CaseFacts) -> Iterator[Proposal]:
-    """Those who never came to the barrier, each by what it does instead."""
+    """Ranks that never came to the barrier, each by what it does instead."""
     for view in facts.ranks.values():
         barrier = _said(facts, view)
         if barrier is None:

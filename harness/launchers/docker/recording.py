@@ -60,7 +60,7 @@ class RecordedNodes(Protocol):
 
 
 @dataclass
-class _Agent:
+class _NodeAgent:
     """State of one node's agent."""
 
     #: When it last said something, and when it was last asked to (monotonic).
@@ -87,7 +87,7 @@ class JointRecording:
         self._said: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         #: By how much the clock of each node is ahead of this one's, in nanoseconds.
         self._ahead: dict[int, int] = {}
-        self._agents = {number: _Agent() for number in crew.names()}
+        self._agents = {number: _NodeAgent() for number in crew.names()}
         self._failed = False
         #: The capture that is to be made, and since when (monotonic).
         self._wanted: tuple[Trigger, float] | None = None
