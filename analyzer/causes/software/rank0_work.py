@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.causes.thresholds import LONG_WORK_DIVISOR, LONG_WORK_NS, LONG_WORK_PATIENCE
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line
 from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status

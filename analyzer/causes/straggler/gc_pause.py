@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Bool, Times
 from hanglab.analyzer.facts.arrival_lag import GroupLag, OwnTime
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.time_breakdown import collector_runs
 from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status

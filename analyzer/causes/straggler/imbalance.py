@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Times
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line
 from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line, time_at_own_lines
 from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.verdict import Cause, Evidence, Status

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hanglab.harness.launchers.supervision.agent_process import AgentDied
 from hanglab.harness.launchers.supervision.channel import Message
-from hanglab.harness.recording.agent import AgentDied
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.decoders import decoder_of

@@ -20,10 +20,10 @@ from hanglab.harness.launchers.protocol import (
     SupervisorLost,
     SupervisorSilent,
 )
+from hanglab.harness.launchers.supervision.agent_process import Agent
 from hanglab.harness.launchers.supervision.channel import ChannelClosed, Message, MessageChannel
 from hanglab.harness.launchers.supervision.descendants import watch_process
 from hanglab.harness.launchers.supervision.leftovers import remove_tree
-from hanglab.harness.recording.agent import Agent
 
 #: For a supervisor to start all ranks.
 _START_S = 60.0
