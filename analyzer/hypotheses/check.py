@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from hanglab.analyzer.catalogue import Stage
-from hanglab.analyzer.causes.thresholds import CANDIDATES, LISTED_ROWS
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.waiting_ranks import current_call, waiting_ranks
@@ -29,6 +29,7 @@ from hanglab.analyzer.hypotheses.thresholds import (
 )
 from hanglab.analyzer.matching.calls import Divergence
 from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.strengths import CANDIDATES
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 

@@ -14,6 +14,7 @@ from hanglab.analyzer.facts.device_progress import all_started
 from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import INFERRED, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.recorder.case.backends import backends_in
 from hanglab.recorder.case.operations import op_of
@@ -55,7 +56,7 @@ def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.FABRIC_STALLED,
         [],
         status=Status.HUNG,
-        confidence=0.7,
+        confidence=PLAUSIBLE,
         summary=f"The devices of all ranks are inside the same {call.op} with the same arguments, "
         "their processes run and the sockets that NCCL talks over are sound: the library does not "
         "move.",
@@ -107,7 +108,7 @@ def fabric_errors(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.FABRIC_STALLED,
         [],
         failure_on_record=True,
-        confidence=0.85,
+        confidence=INFERRED,
         summary=f"What NCCL talks over gave rank {first}'s work back undone: {said[first]}",
         evidence=[Evidence("stderr", rank, line) for rank, line in sorted(said.items())],
         victims=sorted(facts.ranks),
