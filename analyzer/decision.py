@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hanglab.analyzer.catalogue import Stage
-from hanglab.analyzer.causes.thresholds import CANDIDATES
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.strengths import CANDIDATES
 from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
 
 

@@ -20,6 +20,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host_waits import host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import IdleTime, unusual_idle_time
 from hanglab.analyzer.facts.stack_position import StackPlace
+from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Evidence, Status, Verdict
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -56,7 +57,7 @@ def healthy(facts: CaseFacts) -> Verdict | None:
         why += f" Whether {name_ranks(speed.unseen)} slowed it down could not be seen."
     return Verdict(
         status=Status.HEALTHY,
-        confidence=UNSEEN_SPEED if speed.unseen else 0.95,
+        confidence=UNSEEN_SPEED if speed.unseen else SHOWN,
         summary=why,
         evidence=speed.evidence,
         inputs=facts.inputs,

@@ -178,7 +178,7 @@ def _cause_of(job: ReplayableJob) -> Cause:
 
 
 def _likenesses(job: ReplayableJob, program: Program, blame: Blame) -> Iterator[Likeness]:
-    """From the strictest on."""
+    """Likenesses, the strictest first."""
     waits = tuple(
         frozenset(
             (action.op, action.site)

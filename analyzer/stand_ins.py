@@ -96,7 +96,7 @@ def _answer(call: RecordedCall, groups: Sequence[ProgramGroup], rank: int) -> Re
 
 
 def _clocks_ahead(calls: Sequence[Sequence[RecordedCall]]) -> list[float]:
-    """By how much each rank's clock is ahead of the first's, in nanoseconds.
+    """Nanoseconds by which each rank's clock is ahead of the first's.
 
     Collectives begin at about the same time on all members; where two ranks share none, clocks
     are taken for equal.

@@ -48,7 +48,11 @@ INTERNAL = {
 def exceptions() -> Iterator[type[BaseException]]:
     for package in (hanglab.analyzer, hanglab.harness, hanglab.recorder):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if "__main__" in found.name or ".hook." in found.name or found.name.endswith("zygote"):
+            if (
+                "__main__" in found.name
+                or ".hook." in found.name
+                or found.name.endswith("warm_parent")
+            ):
                 continue
             try:
                 module = importlib.import_module(found.name)

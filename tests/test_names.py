@@ -15,7 +15,7 @@ ROOMS = ("analyzer", "recorder", "harness", "tools")
 SAME_BY_INTERFACE = {"StragglerDetectionCallback"}
 
 #: Questions and comparisons, where a noun or a verb would say it.
-NO_BEGINNING = re.compile(r"(What|Who|Whether|Where|Why|How|The same)\b")
+NO_BEGINNING = re.compile(r"(What|Which|Who|Whether|When|Where|Why|How|The same)\b")
 
 
 def _trees(rooms: tuple[str, ...]) -> Iterator[tuple[Path, ast.Module]]:
@@ -29,7 +29,8 @@ def test_a_class_has_a_name_of_its_own() -> None:
     for path, tree in _trees(ROOMS):
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                places[node.name].append(f"{path}:{node.lineno}")
+                # A private class is read beside the public one of its name.
+                places[node.name.lstrip("_")].append(f"{path}:{node.lineno}")
     assert len(places) > 500
     several = {name: found for name, found in places.items() if len(found) > 1}
     assert set(several) <= SAME_BY_INTERFACE, several

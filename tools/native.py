@@ -71,7 +71,7 @@ module.Writer
 
 
 def _compilers() -> list[list[str]]:
-    """Those that there are: the environment's, the one that made Python, the usual names.
+    """Compilers that there are: the environment's, the one that made Python, the usual names.
 
     Raises NotBuilt without any.
     """

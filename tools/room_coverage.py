@@ -29,7 +29,7 @@ class Reached:
         self.statements_run += other.statements_run
 
     def percent(self) -> str:
-        """Of the branches; of the statements where code has no branch."""
+        """Per cent of the branches; of the statements where code has no branch."""
         whole = self.branches or self.statements
         if not whole:
             return "-"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.resource_failures import failed_in_consequence
 from hanglab.analyzer.proposal import Proposal, propose
+from hanglab.analyzer.strengths import CONFIRMED
 from hanglab.analyzer.verdict import Cause, Evidence, Location
 from hanglab.analyzer.wording import name_line, name_ranks
 

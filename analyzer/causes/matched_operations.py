@@ -25,6 +25,7 @@ from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector
+from hanglab.analyzer.strengths import CONCLUDED, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Location, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backends_in
@@ -206,7 +207,7 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
         culprits=[rank],
         victims=sorted({*finding.victims, *finding.culprits} - {rank}),
         location=_current_line(facts, rank) or finding.location,
-        confidence=max(finding.confidence, 0.8) if compared is not None else 0.7,
+        confidence=max(finding.confidence, CONCLUDED) if compared is not None else PLAUSIBLE,
         advice=cause.advice,
         summary=f"Rank {rank} has left the loop that its peers are in, {done} ({words}); "
         "its next operation meets the wrong one of theirs.",

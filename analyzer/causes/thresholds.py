@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-#: Confidence above what the text of an error alone proves, below what the kernel itself says.
-CONFIRMED = 0.98
 #: Confidence of a healthy verdict where evidence on some rank's speed is missing: below that of a
 #: healthy one that looked at all, above even odds, as most jobs have no slow rank.
 UNSEEN_SPEED = 0.75
-#: Confidence up to which a finding names all who could be meant, not one who is proved.
-CANDIDATES = 0.6
 #: Probability of a hang where dumps fit one as well as a job that moves.
 UNSETTLED = 0.5
 #: Confidence from which on what a rank does instead of a barrier is its cause.
@@ -77,6 +73,3 @@ FEWEST_GPU_SAMPLES = 3
 #: Share of its peers' clock below which a GPU is slower: boost clocks of sound ones differ by a few
 #: percent.
 SLOWER_CLOCK = 0.9
-#: Confidence that a device stopped, where that is concluded from what is open everywhere: two
-#: devices, or links, that fail at once may look the same.
-CONCLUDED = 0.8

@@ -20,6 +20,7 @@ from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
+from hanglab.analyzer.strengths import INFERRED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause, Location
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import StackFrame
@@ -99,27 +100,27 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         inside = f", inside {position.inside}()" if position.inside else ""
         by, left = describe_departure(view)
         after = f", having left{by}{name_line(left)}" if by else ""
-        return Cause.TEARDOWN, 0.9, f"it is shutting down{inside}{after}", here or left
+        return Cause.TEARDOWN, SEEN, f"it is shutting down{inside}{after}", here or left
     if position.place is StackPlace.LOADER:
         words, worker_line = stuck_worker(view)
         words = f"it waits for its data loader{queue_words(view)}{words}"
-        return Cause.LOADER_STUCK, 0.95, words, worker_line or here
+        return Cause.LOADER_STUCK, SHOWN, words, worker_line or here
     blocked = fork_deadlock(view)
     if blocked:
-        return Cause.FORK_DEADLOCK, 0.85, blocked, here
+        return Cause.FORK_DEADLOCK, INFERRED, blocked, here
     held = gil_holder(facts, view)
     if held is not None:
-        return Cause.GIL_HELD, 0.95, held[0], held[1] or here
+        return Cause.GIL_HELD, SHOWN, held[0], held[1] or here
     waits = python_wait(view)
     if waits is not None:
         return Cause.PYTHON_DEADLOCK, waits[0], waits[1], here
     busy = _busy(view)
     if busy:
-        return Cause.BUSY_LOOP, 0.9, busy, view.location(most_frequent_line(view))
+        return Cause.BUSY_LOOP, SEEN, busy, view.location(most_frequent_line(view))
     child = child_wait(view)
     if child is not None:
         return Cause.MISSING_RANK, *child, here
-    return Cause.MISSING_RANK, 0.9, "it is in no operation that is known", here
+    return Cause.MISSING_RANK, SEEN, "it is in no operation that is known", here
 
 
 def _exiting(view: RankView) -> bool:

@@ -62,7 +62,7 @@ class Timeline:
 
 def timeline(dumps: Mapping[int, RankDump], progress: Mapping[int, Progress]) -> Timeline | None:
     """Aligned collectives of all groups whose members' dumps are all there; None without any."""
-    columns: dict[str, dict[int, _Column]] = {}
+    columns: dict[str, dict[int, _NumberedCalls]] = {}
     members: dict[str, set[int]] = {}
     for rank, dump in dumps.items():
         entries = dump.entries
@@ -88,7 +88,7 @@ def timeline(dumps: Mapping[int, RankDump], progress: Mapping[int, Progress]) ->
 
 
 @dataclass
-class _Column:
+class _NumberedCalls:
     """One rank's operations of one group, by sequence number."""
 
     seq: npt.NDArray[np.int64]
@@ -135,7 +135,7 @@ def _column(
     group: str,
     waits: Mapping[tuple[str, int], tuple[int, int]],
     updates: Sequence[tuple[int, int]],
-) -> _Column | None:
+) -> _NumberedCalls | None:
     chosen = np.flatnonzero(
         (entries.group == index) & ~entries.is_p2p & (entries.created_ns > 0) & (entries.seq >= 0)
     )
@@ -164,7 +164,7 @@ def _column(
         update = np.searchsorted(starts[:-1], entered)
         # The optimizer steps once all reductions are done: the next best thing to their end.
         left = np.where((left == 0) & reduced, starts[update], left)
-    return _Column(
+    return _NumberedCalls(
         seq=entries.seq[chosen],
         entered=entered,
         left=left,
@@ -179,7 +179,9 @@ def _from_backward(stack: Sequence[object]) -> bool:
     return bool(stack) and str(getattr(stack[0], "file", "")).endswith(_BACKWARD)
 
 
-def _align(group: str, ranks: Mapping[int, _Column], origin: int) -> AlignedCollectives | None:
+def _align(
+    group: str, ranks: Mapping[int, _NumberedCalls], origin: int
+) -> AlignedCollectives | None:
     members = sorted(ranks)
     common = reduce(np.intersect1d, (ranks[r].seq for r in members))
     if not len(common):

@@ -56,7 +56,7 @@ def _is_p2p(call: OperationCall) -> bool:
 
 
 @dataclass
-class _Row:
+class _BoundaryEntry:
     """One entry to be, whichever source it comes from."""
 
     created_ns: int
@@ -108,13 +108,13 @@ def _boundary_arguments(call: OperationCall) -> Arguments:
     )
 
 
-def _rows_of(entries: Entries) -> list[_Row]:
+def _rows_of(entries: Entries) -> list[_BoundaryEntry]:
     rows = []
     for i in range(len(entries)):
         stack = int(entries.stack[i])
         thread = int(entries.thread[i])
         rows.append(
-            _Row(
+            _BoundaryEntry(
                 created_ns=int(entries.created_ns[i]),
                 group=entries.group_names[int(entries.group[i])].name,
                 operation=entries.operations[int(entries.operation[i])],
@@ -167,8 +167,8 @@ def _posted(calls: Sequence[OperationCall]) -> frozenset[int]:
 
 
 def _pairs(
-    rows: list[_Row], calls: Sequence[OperationCall]
-) -> Iterator[tuple[_Row, OperationCall]]:
+    rows: list[_BoundaryEntry], calls: Sequence[OperationCall]
+) -> Iterator[tuple[_BoundaryEntry, OperationCall]]:
     """Rows that were made while a call of the boundary lasted, and that call."""
     by_group: dict[str, list[OperationCall]] = {}
     for call in calls:
@@ -192,7 +192,9 @@ def _pairs(
         yield row, call
 
 
-def _annotate(rows: list[_Row], calls: Sequence[OperationCall], posted: frozenset[int]) -> set[int]:
+def _annotate(
+    rows: list[_BoundaryEntry], calls: Sequence[OperationCall], posted: frozenset[int]
+) -> set[int]:
     """Give rows what the boundary knows of them; returns the crossings that found their row."""
     found: set[int] = set()
     for row, call in _pairs(rows, calls):
@@ -246,7 +248,7 @@ def _p2p_before(call: OperationCall, ranks_in_group: int, rank_in_group: int) ->
 
 def _row_of(
     call: OperationCall, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
-) -> _Row:
+) -> _BoundaryEntry:
     peer = ABSENT if call.peer is None else call.peer
     spec = op_of_method(call.method)
     p2p = spec is not None and spec.p2p
@@ -254,7 +256,7 @@ def _row_of(
     if spec is not None and p2p:
         src, dst = (rank_in_group, peer) if spec.sends else (peer, rank_in_group)
         operation = Operation("gloo", spec.name, src, dst, call.tag or 0)
-    return _Row(
+    return _BoundaryEntry(
         created_ns=call.entered_ns,
         group=call.group,
         operation=operation,
@@ -279,8 +281,8 @@ def _added_rows(
     rank: int,
     with_collectives: bool,
     complete: bool,
-) -> list[_Row]:
-    rows: list[_Row] = []
+) -> list[_BoundaryEntry]:
+    rows: list[_BoundaryEntry] = []
     unseen: dict[str, int] = {}
     for call in calls:
         group = groups.get(call.group)
@@ -301,14 +303,14 @@ def _added_rows(
     return rows
 
 
-def _columns(rows: list[_Row], names: dict[str, str]) -> Entries:
+def _columns(rows: list[_BoundaryEntry], names: dict[str, str]) -> Entries:
     groups: dict[str, int] = {}
     operations: dict[Operation, int] = {}
     arguments: dict[Arguments, int] = {}
     stacks: dict[tuple[Frame, ...], int] = {}
     threads: dict[str, int] = {}
 
-    def index(row: _Row) -> tuple[int, int, int, int, int]:
+    def index(row: _BoundaryEntry) -> tuple[int, int, int, int, int]:
         return (
             groups.setdefault(row.group, len(groups)),
             operations.setdefault(row.operation, len(operations)),

@@ -27,7 +27,7 @@ def name_call(call: Call) -> str:
 
 
 def _known_as(group: ProcessGroup) -> str:
-    """Its description, else its name; its members where ``new_group`` was told no description."""
+    """Description of the group, else its name; its members where ``new_group`` was told none."""
     if group.description == _UNDESCRIBED and group.members:
         return name_ranks(group.members)
     return group.description or group.name

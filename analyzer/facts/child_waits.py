@@ -12,6 +12,7 @@ from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.stack_position import main_thread, position_of
 from hanglab.analyzer.facts.thresholds import BUSY, NAMED_PROCESSES
 from hanglab.analyzer.facts.wait_channels import Channel, channel_of
+from hanglab.analyzer.strengths import CANDIDATES, SEEN
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.records import ProcessSample
@@ -29,9 +30,9 @@ def child_wait(view: RankView) -> tuple[float, str] | None:
     noun = "its child process" if len(children) == 1 else "one of its child processes"
     words = f"it waits for {noun} {whom}"
     if at_work:
-        return 0.6, f"{words}; processes below it use a processor all the while"
+        return CANDIDATES, f"{words}; processes below it use a processor all the while"
     doing = _doing(children[0]) if len(children) == 1 else ""
-    return 0.9, words + (f", which {doing}" if doing else "")
+    return SEEN, words + (f", which {doing}" if doing else "")
 
 
 def _pipe_wait(view: RankView) -> tuple[float, str] | None:
@@ -45,14 +46,14 @@ def _pipe_wait(view: RankView) -> tuple[float, str] | None:
     aim = "to write into" if rows[0].sends else "for data from"
     if not ends:
         words = f"it waits {aim} a pipe or socket whose other end no other process has"
-        return 0.9, words + _dead_child(view)
+        return SEEN, words + _dead_child(view)
     whom = [f"{end.name} (pid {end.pid})" for end in ends.values()][:NAMED_PROCESSES]
     noun = "its process" if len(ends) == 1 else "its processes"
     words = f"it waits {aim} a pipe or socket of {noun} {' and '.join(whom)}"
     if view.movement is not None and view.movement.share_below >= BUSY:
-        return 0.6, f"{words}; processes below it use a processor all the while"
+        return CANDIDATES, f"{words}; processes below it use a processor all the while"
     doing = _place_or_state(view, next(iter(ends))) if len(ends) == 1 else ""
-    return 0.9, words + (f", which {doing}" if doing else "")
+    return SEEN, words + (f", which {doing}" if doing else "")
 
 
 def _dead_child(view: RankView) -> str:

@@ -1,4 +1,4 @@
-"""In what ranks differ that should not: versions of libraries, and how communication was set up."""
+"""Differences of ranks that should not be: versions of libraries, settings of communication."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from enum import Enum
 from functools import cache
 
 from hanglab.analyzer.verdict import Cause
+from hanglab.recorder.case.file_system_space import NO_SPACE_TEXT
 
 
 class Kind(str, Enum):
@@ -228,7 +229,7 @@ ROWS: tuple[ErrorText, ...] = (
         "torch CUDACachingAllocator; NCCL: Cuda failure 2 'out of memory'"),
     _row(
         Kind.ROOT, Cause.DISK_FULL,
-        r"No space left on device|Disk quota exceeded|\[Errno (?:28|122)\]",
+        NO_SPACE_TEXT,
         "OSError: [Errno 28] No space left on device: '/data/x'", "errno ENOSPC, EDQUOT"),
     _row(
         Kind.ROOT, Cause.FD_EXHAUSTED, r"Too many open files|\[Errno 24\]|EMFILE",

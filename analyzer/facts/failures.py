@@ -28,6 +28,7 @@ from hanglab.analyzer.facts.tracebacks import (
     printed_tracebacks,
     tracebacks_of_ranks,
 )
+from hanglab.analyzer.strengths import PROVED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.records import StackFrame
 
@@ -50,7 +51,7 @@ class Failure:
     #: True where it is only what another rank's end or difference does to this one.
     consequence: bool
     source: str = "exceptions"
-    confidence: float = 0.97
+    confidence: float = PROVED
     #: True where it lost its patience with a peer, which need not have ended for that.
     gave_up: bool = False
     #: True where somebody else ended it, after a peer's failure or together with its peers.
@@ -68,7 +69,7 @@ def from_text(
     frames: list[StackFrame],
     at_ns: int | None,
     source: str,
-    confidence: float = 0.97,
+    confidence: float = PROVED,
     because: Iterable[str] = (),
 ) -> Failure:
     """The failure that an exception is; ``because`` are the errors that led to it."""
@@ -178,7 +179,7 @@ def _exit_failure(view: RankView) -> Failure | None:
         end.at.wall_ns,
         felt,
         "exit",
-        confidence=0.95,
+        confidence=SHOWN,
         gave_up=felt and gave_up(said),
     )
 
@@ -248,7 +249,7 @@ def _by_log(failure: Failure, printed: PrintedError) -> Failure:
         at_ns=printed.at_ns if printed.at_ns is not None else failure.at_ns,
         consequence=False,
         source="stderr",
-        confidence=max(failure.confidence, 0.97),
+        confidence=max(failure.confidence, PROVED),
         gave_up=False,
         sticky=True,
     )
@@ -268,6 +269,6 @@ def printed_failure(view: RankView) -> Failure | None:
         None,
         False,
         "stderr",
-        confidence=0.9,
+        confidence=SEEN,
         sticky=True,
     )

@@ -36,7 +36,7 @@ class GpuHistory:
 
     @property
     def ranks(self) -> list[int]:
-        """Those that last had it in use."""
+        """Ranks that last had it in use."""
         return next((sample.ranks for sample in reversed(self.samples) if sample.ranks), [])
 
     @property

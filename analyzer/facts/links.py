@@ -27,7 +27,7 @@ class SocketEnd:
 
     @property
     def active_s(self) -> float:
-        """Of those seconds the part up to when it last had something acknowledged.
+        """Part of those seconds up to when it last had something acknowledged.
 
         A job that comes to its end, or waits for something else, sends nothing any more.
         """
@@ -136,7 +136,7 @@ def _last_seen(samples: list[ConnectionSample]) -> list[tuple[ConnectionSample, 
 def _histories(
     samples: list[ConnectionSample],
 ) -> dict[tuple[str, str], list[tuple[int, Connection]]]:
-    """Of each connection the times when it was seen (monotonic nanoseconds), and its state then."""
+    """Times when each connection was seen (monotonic nanoseconds), and its state then."""
     found: dict[tuple[str, str], list[tuple[int, Connection]]] = {}
     for sample in samples:
         for connection in sample.connections:

@@ -17,6 +17,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.code_order import comes_before
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.flight_recorder.columns import Frame
+from hanglab.analyzer.strengths import ALTERNATIVE, PLAUSIBLE, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.records import CodeShape, StackFrame
@@ -250,7 +251,7 @@ def steps_compared(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> tuple[
 
 
 def batches_compared(facts: CaseFacts, rank: int, loop: Loop) -> tuple[int, str] | None:
-    """As :func:`steps_compared`, by the batches alone that the loop asks its loaders for."""
+    """Like :func:`steps_compared`, by the batches alone that the loop asks its loaders for."""
     others = [v for r, v in facts.ranks.items() if r != rank and (v.ended is None or v.failed)]
     return _compare_batches(facts.ranks[rank], [v for v in others if _fetches_in(v, loop)])
 
@@ -293,10 +294,10 @@ def classify_left_loop(
     if compared is not None:
         difference, words = compared
         if difference < 0:
-            return Cause.UNEVEN_INPUTS, 0.95, f"; it reached {words}", []
+            return Cause.UNEVEN_INPUTS, SHOWN, f"; it reached {words}", []
         steps = "as many" if difference == 0 else "more"
         done = f"; it did {steps} steps but fewer operations ({words})"
-        return Cause.SKIPPED_COLLECTIVE, 0.9, done, []
+        return Cause.SKIPPED_COLLECTIVE, SEEN, done, []
     short = facts.operations_behind(rank)
     per_step = None
     if loops:
@@ -305,13 +306,13 @@ def classify_left_loop(
     if per_step and per_step > 1 and short % per_step:
         return (
             Cause.SKIPPED_COLLECTIVE,
-            0.7,
+            PLAUSIBLE,
             f"; {short} operations fewer, where a step has {per_step}",
-            [(Cause.UNEVEN_INPUTS, [rank], 0.2)],
+            [(Cause.UNEVEN_INPUTS, [rank], ALTERNATIVE)],
         )
     return (
         Cause.UNEVEN_INPUTS,
-        0.7,
+        PLAUSIBLE,
         f"; {short} operations fewer than its peers",
-        [(Cause.SKIPPED_COLLECTIVE, [rank], 0.25)],
+        [(Cause.SKIPPED_COLLECTIVE, [rank], ALTERNATIVE)],
     )

@@ -12,6 +12,7 @@ from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread, position_of
 from hanglab.analyzer.facts.wait_channels import Channel, channel_of
+from hanglab.analyzer.strengths import INFERRED, PLAUSIBLE, SEEN
 from hanglab.recorder.case.records import StackFrame, StackSample, ThreadStack, ThreadWait
 
 #: Waits that only another thread of the same process can end.
@@ -45,13 +46,13 @@ def python_wait(view: RankView) -> tuple[float, str] | None:
             return None
         if _somebody_works(view):
             # Whoever holds the lock is at work; a lock is a lock all the same.
-            return (0.7, _describe(view, mine)) if mine.kind == "lock" else None
-        return 0.9, _describe(view, mine)
+            return (PLAUSIBLE, _describe(view, mine)) if mine.kind == "lock" else None
+        return SEEN, _describe(view, mine)
     if position.innermost_is_user and in_lock(view.wchan) and not position.active:
-        return 0.85, f"its main thread waits for a lock (kernel: {view.wchan})"
+        return INFERRED, f"its main thread waits for a lock (kernel: {view.wchan})"
     if position.place in (StackPlace.JOIN, StackPlace.QUEUE) and not _somebody_works(view):
         kind = "thread" if position.place is StackPlace.JOIN else "queue"
-        return 0.7, f"its main thread {_WORDS[kind]}"
+        return PLAUSIBLE, f"its main thread {_WORDS[kind]}"
     return None
 
 

@@ -17,6 +17,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.thresholds import REPEATED_PRINT_NS
 from hanglab.analyzer.facts.tracebacks import printed_tracebacks
 from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, INFERRED, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.records import StackFrame
 
@@ -52,7 +53,7 @@ def swallowed_exception(facts: CaseFacts, view: RankView) -> HandledException | 
         if _is_common(facts, view, one):
             continue
         confidence = _confidence(facts, view, one, calls)
-        if confidence < 0.9 and any(_came_before(one, earlier) for earlier in past[:place]):
+        if confidence < SEEN and any(_came_before(one, earlier) for earlier in past[:place]):
             continue
         if confidence:
             return HandledException(one.type, one.message, one.frames, one.at_ns, confidence)
@@ -126,13 +127,13 @@ def _confidence(
     facts: CaseFacts, view: RankView, one: HandledException, calls: list[Call]
 ) -> float:
     if _left_the_call(facts, view, one, calls):
-        return 0.95 if one.at_ns is not None else 0.85
+        return SHOWN if one.at_ns is not None else INFERRED
     if one.at_ns is not None:
-        return 0.8 if _nothing_since(facts, view, one.at_ns) else 0.0
+        return CONCLUDED if _nothing_since(facts, view, one.at_ns) else 0.0
     # Nobody timed anything: the last words of a rank that stands outside.
     last = printed_tracebacks(view.stderr)[-1:]
     mine = bool(last) and last[0].frames == one.frames and not view.handled
-    return 0.6 if mine and _is_sink(facts, view.rank) else 0.0
+    return CANDIDATES if mine and _is_sink(facts, view.rank) else 0.0
 
 
 def _left_the_call(

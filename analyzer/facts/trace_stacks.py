@@ -29,7 +29,7 @@ from hanglab.recorder.case.records import (
 _NAME = re.compile(r"(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)", re.DOTALL)
 
 
-class _Event(msgspec.Struct):
+class _TraceEvent(msgspec.Struct):
     name: str = ""
     cat: str = ""
     ts: float = 0.0
@@ -38,7 +38,7 @@ class _Event(msgspec.Struct):
 
 
 class _Trace(msgspec.Struct):
-    traceEvents: list[_Event] = []
+    traceEvents: list[_TraceEvent] = []
     baseTimeNanoseconds: int = 0
 
 

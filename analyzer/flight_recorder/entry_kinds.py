@@ -122,7 +122,7 @@ class Ring:
         return None if last is None else cls(data, begin, starts, prefix, first, last, keys)
 
     def kinds(self) -> tuple[Int64, list[EntryKind]] | None:
-        """For each entry but the first and the last the index of its kind; None if too many."""
+        """Index of the kind of each entry but the first and the last; None if too many."""
         bulk, ends = self.starts[:-1], self.starts[1:]
         numbers: defaultdict[bytes, int] = defaultdict(count().__next__)
         kind: Int64 = np.empty(len(bulk), dtype=np.int64)
@@ -145,7 +145,7 @@ class Ring:
                     like = kind_of(self.data[start : start + size], self.keys)
                     if like is None or len(numbers) * 2 > len(bulk):
                         return None
-                    known.append(_Layout.of(like))
+                    known.append(_EntryLayout.of(like))
                 layout = known[tried]
                 tried += 1
                 alike = (entries[:, layout.places] == layout.opcodes).all(axis=1)
@@ -322,7 +322,7 @@ def _everywhere(data: bytes, form: str) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _EntryLayout:
     """Places at which entries of one length may differ, and the opcodes before these."""
 
     fixed: tuple[int, ...]
@@ -331,7 +331,7 @@ class _Layout:
     opcodes: UInt8
 
     @classmethod
-    def of(cls, kind: EntryKind) -> _Layout:
+    def of(cls, kind: EntryKind) -> _EntryLayout:
         opcodes = [(n.at, n.opcode) for n in kind.numbers]
         opcodes += [(at - 1, ord("q") if size == 1 else ord("r")) for at, size in kind.puts]
         places, codes = zip(*opcodes, strict=True) if opcodes else ((), ())
@@ -360,11 +360,11 @@ def _starts(data: bytes, opening: bytes, begin: int) -> Int64:
 
 
 #: Layouts by keys and length of entries; those of one program's ranks come again.
-_LAYOUTS: dict[tuple[Keys, int], list[_Layout]] = {}
+_LAYOUTS: dict[tuple[Keys, int], list[_EntryLayout]] = {}
 _MOST_LAYOUTS = 4096
 
 
-def _fits(piece: bytes, keys: Keys, layout: _Layout) -> bool:
+def _fits(piece: bytes, keys: Keys, layout: _EntryLayout) -> bool:
     kind = kind_of(piece, keys)
     return kind is not None and kind.mask == layout.fixed
 

@@ -27,10 +27,10 @@ def decode_json(data: bytes) -> Decoded:
         pass
     import json  # only for what is damaged, or more than msgspec takes: NaN, lone surrogates
 
-    return _salvage(_Scan(data.decode("utf-8", "replace"), json.JSONDecoder()))
+    return _salvage(_JsonScan(data.decode("utf-8", "replace"), json.JSONDecoder()))
 
 
-def _salvage(scan: _Scan) -> Decoded:
+def _salvage(scan: _JsonScan) -> Decoded:
     value: dict[str, Any] = {}
     damage = ""
     try:
@@ -58,7 +58,7 @@ def _salvage(scan: _Scan) -> Decoded:
     return Decoded(value, damage)
 
 
-class _Scan:
+class _JsonScan:
     def __init__(self, text: str, decoder: JSONDecoder) -> None:
         self.text = text
         self.decoder = decoder

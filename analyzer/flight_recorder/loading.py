@@ -55,7 +55,7 @@ class Mapped(Generic[T]):
 
 
 @dataclass(frozen=True)
-class _File:
+class _DumpInput:
     """One thing to read: a file of the folder, or bytes that are already here."""
 
     name: str
@@ -80,10 +80,10 @@ def identity(dump: RankDump) -> RankDump:
     return dump
 
 
-def _reader(function: Callable[[RankDump], T]) -> Callable[[_File], _Read[T] | Lost]:
+def _reader(function: Callable[[RankDump], T]) -> Callable[[_DumpInput], _Read[T] | Lost]:
     """Reads one file; runs in a worker."""
 
-    def read(file: _File) -> _Read[T] | Lost:
+    def read(file: _DumpInput) -> _Read[T] | Lost:
         try:
             data = _bytes_of(file)
             dump = read_dump(
@@ -105,7 +105,7 @@ def _reader(function: Callable[[RankDump], T]) -> Callable[[_File], _Read[T] | L
     return read
 
 
-def _bytes_of(file: _File) -> bytes:
+def _bytes_of(file: _DumpInput) -> bytes:
     if file.path is None:
         return file.data
     if file.size > MAX_FILE or file.size == 0:
@@ -120,19 +120,19 @@ def _bytes_of(file: _File) -> bytes:
 
 
 def _run(
-    files: Sequence[_File],
+    files: Sequence[_DumpInput],
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
 ) -> Iterator[tuple[int, _Read[T] | Lost]]:
-    def limits(file: _File) -> Limits:
+    def limits(file: _DumpInput) -> Limits:
         size = min(max(file.size, len(file.data)), MAX_FILE)
         return Limits(deadline_s + size / _BYTES_PER_S, _MEMORY + _MEMORY_PER_BYTE * size)
 
     if workers is None:
         volume = sum(max(min(file.size, MAX_FILE), len(file.data)) for file in files)
         workers = min(usable_cores(), 1 + volume // _BYTES_PER_WORKER)
-    pool: Pool[_File, _Read[T] | Lost] = Pool(_reader(function), files, limits, count=workers)
+    pool: Pool[_DumpInput, _Read[T] | Lost] = Pool(_reader(function), files, limits, count=workers)
     return pool.run()
 
 
@@ -180,7 +180,7 @@ def map_worlds(
     workers: int | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> list[Mapped[T]]:
-    """As :func:`map_folder`, for each part of the files that ``separate`` gives, at least one.
+    """Like :func:`map_folder`, for each part of the files that ``separate`` gives, at least one.
 
     ``separate`` gets what each file claims, by number, and returns the numbers that belong
     together.  Files that held no dump stand in ``unusable`` of every part.
@@ -202,15 +202,15 @@ def map_worlds(
     ]
 
 
-def _files(path: Path) -> list[_File]:
+def _files(path: Path) -> list[_DumpInput]:
     path = Path(path)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is no folder")
     return [_file(candidate) for candidate in find_candidates(path)]
 
 
-def _file(candidate: Candidate) -> _File:
-    return _File(
+def _file(candidate: Candidate) -> _DumpInput:
+    return _DumpInput(
         candidate.name,
         candidate.rank,
         candidate.path,
@@ -224,7 +224,7 @@ def _nothing(dump: RankDump) -> None:
 
 
 def _read_all(
-    files: Sequence[_File],
+    files: Sequence[_DumpInput],
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
@@ -243,7 +243,7 @@ def _read_all(
 
 
 def _collect(
-    files: Sequence[_File],
+    files: Sequence[_DumpInput],
     function: Callable[[RankDump], T],
     workers: int | None,
     deadline_s: float,
@@ -255,7 +255,7 @@ def _collect(
 
 
 def _assign(
-    files: Sequence[_File],
+    files: Sequence[_DumpInput],
     reads: dict[int, _Read[T]],
     reasons: dict[int, str],
     function: Callable[[RankDump], T],
@@ -309,7 +309,9 @@ def load_many(
     deadline_s: float = DEADLINE_S,
 ) -> list[RankDump | DumpError]:
     """The dump in each of ``items`` (bytes, rank, source), or the reason why there is none."""
-    files = [_File(source, -1 if rank is None else rank, data=data) for data, rank, source in items]
+    files = [
+        _DumpInput(source, -1 if rank is None else rank, data=data) for data, rank, source in items
+    ]
     found: dict[int, RankDump | DumpError] = {}
     if files:
         for number, answer in _run(files, identity, workers, deadline_s):

@@ -70,7 +70,7 @@ Column = Sequence[Any]
 Dicts = list[dict[str, Any]]
 
 
-class _Kind(NamedTuple):
+class _CommonValues(NamedTuple):
     """Values that the entries of one kind have in common."""
 
     operation: Operation
@@ -93,7 +93,7 @@ def rows_of(entries: Dicts, keys: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def _present(entries: Dicts, keys: Sequence[str]) -> list[str]:
-    """Those of ``keys`` that some entry has; two at least, so that a row is a tuple."""
+    """Members of ``keys`` that some entry has; two at least, so that a row is a tuple."""
     first = entries[0]
     found = [key for key in keys if key in first or any(key in entry for entry in entries)]
     return found if len(found) > 1 else list(keys)
@@ -108,7 +108,7 @@ def ints(column: Column) -> Int64:
 
 
 def times(column: Column, *, zero_is_absent: bool) -> Int64:
-    """As :func:`ints`; the JSON form writes 0 for a time that is not known."""
+    """Like :func:`ints`; the JSON form writes 0 for a time that is not known."""
     if column.count(None) == len(column):
         return np.full(len(column), ABSENT, dtype=np.int64)
     values = ints(column)
@@ -152,11 +152,11 @@ def _group(value: Any, pg_id: Any, descriptions: dict[str, str]) -> GroupName:
     return GroupName(name, description or descriptions.get(name, ""))
 
 
-def _kind(row: dict[str, Any], descriptions: dict[str, str]) -> _Kind:
+def _kind(row: dict[str, Any], descriptions: dict[str, str]) -> _CommonValues:
     get = row.get
     operation = as_operation(as_text(get("profiling_name")))
     is_p2p = get("is_p2p")
-    return _Kind(
+    return _CommonValues(
         operation=operation,
         group=_group(get("process_group"), get("pg_id"), descriptions),
         thread=as_text(f"{as_text(get('thread_name'))} {as_text(get('thread_id'))}".strip()),
@@ -193,12 +193,12 @@ def _keys(rows: list[tuple[Any, ...]], *, contained: bool) -> Sequence[Hashable]
 
 def _kinds(
     entries: Dicts, descriptions: dict[str, str], *, contained: bool
-) -> tuple[Int32, list[_Kind]]:
+) -> tuple[Int32, list[_CommonValues]]:
     """The kinds of entries, and which one each entry is of."""
     names = _present(entries, _REPEATING)
     rows = rows_of(entries, names)
 
-    def kind(row: tuple[Any, ...]) -> _Kind:
+    def kind(row: tuple[Any, ...]) -> _CommonValues:
         return _kind(dict(zip(names, row, strict=True)), descriptions)
 
     keys = _keys(rows, contained=contained)
@@ -211,9 +211,9 @@ def _kinds(
     return of_entry, [kind(rows[number]) for number in first.tolist()]
 
 
-def _common_columns(of_entry: Int32, kinds: list[_Kind]) -> dict[str, Any]:
+def _common_columns(of_entry: Int32, kinds: list[_CommonValues]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
-    by_kind = _Kind(*zip(*kinds, strict=True))  # type: ignore[arg-type]
+    by_kind = _CommonValues(*zip(*kinds, strict=True))  # type: ignore[arg-type]
     for column, table in (
         ("operation", "operations"),
         ("group", "group_names"),

@@ -57,7 +57,7 @@ class LeftOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Issued:
+class _IssuedCall:
     index: int
     #: Index of the group, and its sequence number.
     place: int
@@ -71,11 +71,11 @@ class _Issued:
 
 
 @dataclass(frozen=True)
-class _Order:
+class _CallOrder:
     """Collectives that a thread of a rank issued, oldest first."""
 
     rank: int
-    issued: list[_Issued]
+    issued: list[_IssuedCall]
     #: Groups that the rank is in.
     places: frozenset[int]
     #: Those of them in which the thread called something.
@@ -90,8 +90,8 @@ class _Order:
 class _Parted:
     """Two orders, and where they part by edits of the first."""
 
-    mine: _Order
-    theirs: _Order
+    mine: _CallOrder
+    theirs: _CallOrder
     parting: Parting
 
     @property
@@ -106,7 +106,7 @@ class ProgramOrders:
         self, merged: MergedSummaries, group_table: GroupTable, lookup: CallLookup
     ) -> None:
         self._groups = group_table.groups
-        self._orders: dict[int, list[_Order]] = {}
+        self._orders: dict[int, list[_CallOrder]] = {}
         ranks = sorted(merged.ranks) if len(merged.ranks) <= COMPARED_ORDERS else []
         lookup.prefetch(ranks)
         numbers: dict[object, int] = {}
@@ -123,7 +123,7 @@ class ProgramOrders:
                 place for place, group in enumerate(self._groups) if rank in group.members
             )
             self._orders[rank] = [
-                _Order(
+                _CallOrder(
                     rank,
                     issued[-COMPARED_COLLECTIVES:],
                     mine,
@@ -200,7 +200,7 @@ class ProgramOrders:
             possible,
         )
 
-    def _calls_at(self, parted: _Parted) -> tuple[_Issued | None, _Issued | None]:
+    def _calls_at(self, parted: _Parted) -> tuple[_IssuedCall | None, _IssuedCall | None]:
         """The calls at which two part; None for an end."""
         mine, theirs, found = parted.mine, parted.theirs, parted.parting
         here, there = self._projected(mine, theirs), self._projected(theirs, mine)
@@ -235,7 +235,7 @@ class ProgramOrders:
                         return rank
         return None
 
-    def _unheard(self, call: _Issued) -> int:
+    def _unheard(self, call: _IssuedCall) -> int:
         """Members of a call's group of whose order nothing is known."""
         group = self._groups[call.place]
         return group.unlisted + sum(member not in self._orders for member in group.members)
@@ -246,11 +246,11 @@ class ProgramOrders:
         return bool(calls) and all(set(self._groups[c.place].members) <= set(pair) for c in calls)
 
     def passed_by(self, rank: int, others: Iterable[int]) -> tuple[int, ...]:
-        """Those of ``others`` that did all that a rank did, and then what it has yet to do."""
+        """Ranks of ``others`` that did all that a rank did, and then what it has yet to do."""
         return tuple(other for other in others if self._is_further(other, rank))
 
     def disputed_by(self, rank: int, others: Iterable[int]) -> tuple[int, ...]:
-        """Those of ``others`` that part from a rank by one call too many, or too few."""
+        """Ranks of ``others`` that part from a rank by one call too many, or too few."""
         found = {other: self.parting(rank, other) for other in others}
         return tuple(r for r, one in found.items() if one is not None and one.parting.clear)
 
@@ -279,15 +279,15 @@ class ProgramOrders:
         unknown = Edit.SWAPPED in found.parting.possible or not found.parting.proved
         return None if unknown else False
 
-    def _counterpart(self, mine: _Order, other: int) -> _Order | None:
+    def _counterpart(self, mine: _CallOrder, other: int) -> _CallOrder | None:
         """The thread of another rank that does what this one does."""
 
-        def common(theirs: _Order) -> int:
+        def common(theirs: _CallOrder) -> int:
             return len(mine.used & theirs.used) + len(mine.sites & theirs.sites)
 
         return max(filter(common, self._orders.get(other, ())), key=common, default=None)
 
-    def _compare(self, mine: _Order, theirs: _Order) -> Parting | None:
+    def _compare(self, mine: _CallOrder, theirs: _CallOrder) -> Parting | None:
         here, there = self._projected(mine, theirs), self._projected(theirs, mine)
         tokens = self._tokens(mine, theirs, here, there)
         if tokens is None:
@@ -310,7 +310,11 @@ class ProgramOrders:
         )
 
     def _tokens(
-        self, mine: _Order, theirs: _Order, here: list[_Issued], there: list[_Issued]
+        self,
+        mine: _CallOrder,
+        theirs: _CallOrder,
+        here: list[_IssuedCall],
+        there: list[_IssuedCall],
     ) -> tuple[tuple[int, int], list[Token], list[Token]] | None:
         """The first place known on both sides of two orders, and their operations from there on."""
         starts = (0, 0) if mine.whole and theirs.whole else _first_common(here, there)
@@ -320,7 +324,7 @@ class ProgramOrders:
         # Where one of the two has no lines, nothing but the rest can be compared.
         lines = bool(mine.sites and theirs.sites)
 
-        def named(order: list[_Issued]) -> list[Token]:
+        def named(order: list[_IssuedCall]) -> list[Token]:
             return [
                 (one.place if one.place in common else -1, one.call if lines else one.plain)
                 for one in order
@@ -349,13 +353,13 @@ class ProgramOrders:
                     pairs += bool(fences)
         return frozenset(token for token, count in found.items() if 2 * count > pairs)
 
-    def _projected(self, mine: _Order, theirs: _Order) -> list[_Issued]:
+    def _projected(self, mine: _CallOrder, theirs: _CallOrder) -> list[_IssuedCall]:
         """Operations that the other rank would do as well."""
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         return [one for one in mine.issued if one.place in common or one.site in sites]
 
 
-def _met(found: Parting, here: list[_Issued], there: list[_Issued]) -> bool:
+def _met(found: Parting, here: list[_IssuedCall], there: list[_IssuedCall]) -> bool:
     """True if two calls differ in their lines alone, and are one operation.
 
     A branch of one rank that makes the call of its peers is no edit; one too many, or too few,
@@ -376,7 +380,7 @@ def _holds_up(rank: int, waits: OpenOperations) -> bool:
     )
 
 
-def _first_common(here: list[_Issued], there: list[_Issued]) -> tuple[int, int] | None:
+def _first_common(here: list[_IssuedCall], there: list[_IssuedCall]) -> tuple[int, int] | None:
     numbers = {(one.place, one.seq): at for at, one in reversed(list(enumerate(there)))}
     for at, one in enumerate(here):
         if (one.place, one.seq) in numbers:
@@ -384,20 +388,20 @@ def _first_common(here: list[_Issued], there: list[_Issued]) -> tuple[int, int] 
     return None
 
 
-def _done(issued: list[_Issued]) -> int:
+def _done(issued: list[_IssuedCall]) -> int:
     return next((at for at, one in enumerate(issued) if not one.done), len(issued))
 
 
 def _read(
     entries: Entries, places: dict[str, int], open_: set[int], numbers: dict[object, int]
-) -> dict[str, list[_Issued]]:
+) -> dict[str, list[_IssuedCall]]:
     """Collectives by the thread that issued them; ``numbers`` stand for calls of all ranks."""
 
     def number(one: object) -> int:
         return numbers.setdefault(one, len(numbers))
 
     calls: dict[tuple[int, int, int], tuple[int, int, int | None]] = {}
-    threads: dict[str, list[_Issued]] = {}
+    threads: dict[str, list[_IssuedCall]] = {}
     for row in np.flatnonzero(~entries.is_p2p & (entries.seq >= 0)).tolist():
         key = int(entries.operation[row]), int(entries.argument[row]), int(entries.stack[row])
         if key not in calls:
@@ -408,10 +412,10 @@ def _read(
             calls[key] = number((*plain, site)), number(plain), line
         place = places[entries.group_names[int(entries.group[row])].name]
         threads.setdefault(thread_of(entries, row), []).append(
-            _Issued(row, place, int(entries.seq[row]), *calls[key], row not in open_)
+            _IssuedCall(row, place, int(entries.seq[row]), *calls[key], row not in open_)
         )
     return threads
 
 
-def _sites(issued: list[_Issued]) -> frozenset[int]:
+def _sites(issued: list[_IssuedCall]) -> frozenset[int]:
     return frozenset(one.site for one in issued if one.site is not None)

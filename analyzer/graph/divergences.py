@@ -20,7 +20,7 @@ from hanglab.recorder.case.operations import op_of
 def divergences_of(
     merged: MergedSummaries, group_table: GroupTable, lookup: CallLookup
 ) -> tuple[list[Divergence], dict[int, int], list[Divergence]]:
-    """Those that may hold somebody up, their numbers by group, and the silent ones."""
+    """Divergences that may hold somebody up, their numbers by group, and the silent ones."""
     table = merged.table()
     exchanging = {
         group_table.places[rank, pending.part]

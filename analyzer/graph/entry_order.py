@@ -64,7 +64,7 @@ def message_crossed(waits: OpenOperations, lookup: CallLookup) -> dict[int, Open
 
 
 def odd_place(crossed: dict[int, OpenOperation], lookup: CallLookup) -> int | None:
-    """Of the two the one that enters the collective after another count of messages than all.
+    """The one of two that enters the collective after another count of messages than all.
 
     None unless all members have come to the one before it after equally many.
     """
@@ -83,7 +83,7 @@ def odd_place(crossed: dict[int, OpenOperation], lookup: CallLookup) -> int | No
 
 
 def odd_end(crossed: dict[int, OpenOperation], lookup: CallLookup) -> int | None:
-    """Of the two the one that is an end of all channels whose counts differ at the collective.
+    """The one of two that is an end of all channels whose counts differ at the collective.
 
     A program sends as often before a collective of both as the other side receives; where some
     channel between two others keeps to that, messages of this program do not cross collectives.
@@ -135,7 +135,7 @@ def _messages_by_peer(
 def _all_messages_before(
     rank: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
 ) -> dict[int, int]:
-    """For each number of a collective, how many messages of the other group came before it."""
+    """Count of messages of the other group before each number of a collective."""
     entries = lookup.entries(rank)
     if entries is None or int(entries.record_id[0]) != 0:
         return {}
@@ -152,7 +152,7 @@ def _all_messages_before(
 def _messages_before(
     rank: int, waiter: int, message: OpenOperation, other: OpenOperation, lookup: CallLookup
 ) -> dict[int, int]:
-    """For each other number of a collective, how many messages of the channel came before it."""
+    """Count of messages of the channel before each other number of a collective."""
     entries, pending = lookup.entries(rank), message.waiters[waiter]
     if entries is None or other.seq is None:
         return {}
@@ -200,7 +200,7 @@ def _index(rank: int, operation: OpenOperation, lookup: CallLookup) -> int | Non
 def _entered_before(
     rank: int, one: OpenOperation, other: OpenOperation, lookup: CallLookup
 ) -> dict[int, int]:
-    """For each earlier number of the one group, the last of the other entered before it."""
+    """The last number of the other group entered before each earlier number of the one."""
     entries = lookup.entries(rank)
     if entries is None or one.seq is None or other.seq is None:
         return {}

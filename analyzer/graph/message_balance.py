@@ -28,7 +28,7 @@ from hanglab.recorder.case.operations import op_of
 _Mark = tuple[int, int]
 
 
-class _Channel(NamedTuple):
+class _CountedChannel(NamedTuple):
     """Messages of one group and tag, from one global rank to another."""
 
     group: int
@@ -56,7 +56,7 @@ class UnmatchedMessages:
 class _History:
     """One rank's messages and collectives, by the indices of their entries."""
 
-    channels: dict[_Channel, Int64] = field(default_factory=dict)
+    channels: dict[_CountedChannel, Int64] = field(default_factory=dict)
     marks: dict[_Mark, int] = field(default_factory=dict)
     #: By collective its group, operation and arguments: equal for the same one of each round.
     kinds: dict[_Mark, tuple[int, int, int]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def find_unmatched_messages(
     balance = _Balance(histories, group_table)
     channels = {channel for one in histories.values() for channel in one.channels}
     unequal = {c: odd for c in sorted(channels) if (odd := balance.odd_ends(c)) is not None}
-    messages: dict[_Channel, list[OpenOperation]] = {}
+    messages: dict[_CountedChannel, list[OpenOperation]] = {}
     for waiting in open_messages:
         channel = _channel_of(waiting)
         if channel in unequal:
@@ -107,11 +107,11 @@ def _has_named_ends(waiting: OpenOperation) -> bool:
     )
 
 
-def _channel_of(waiting: OpenOperation) -> _Channel:
+def _channel_of(waiting: OpenOperation) -> _CountedChannel:
     ((rank, pending),) = waiting.waiters.items()
     assert waiting.peer is not None
     ends = (rank, waiting.peer) if op_of(waiting.op).sends else (waiting.peer, rank)
-    return _Channel(waiting.key[0], *ends, pending.tag)
+    return _CountedChannel(waiting.key[0], *ends, pending.tag)
 
 
 def _read(rank: int, entries: Entries, group_table: GroupTable) -> _History:
@@ -144,7 +144,7 @@ def _read(rank: int, entries: Entries, group_table: GroupTable) -> _History:
         if not (0 <= one.src < len(members) and 0 <= one.dst < len(members)):
             # Nobody knows from whom it took.
             return _History()
-        channel = _Channel(place, members[one.src], members[one.dst], one.tag)
+        channel = _CountedChannel(place, members[one.src], members[one.dst], one.tag)
         history.channels[channel] = messages[keys == key]
     collective = np.flatnonzero(~entries.is_p2p & (entries.seq >= 0) & (group_at != ABSENT))
     for row in collective.tolist():
@@ -162,7 +162,7 @@ class _Balance:
         self._histories = histories
         self._groups = group_table.groups
 
-    def odd_ends(self, channel: _Channel) -> tuple[int, ...] | None:
+    def odd_ends(self, channel: _CountedChannel) -> tuple[int, ...] | None:
         """The ends whose counts are not those of earlier rounds; None where the counts agree."""
         sender, receiver = (self._histories.get(rank) for rank in channel.ends)
         if sender is None or receiver is None or sender.active_only or receiver.active_only:
@@ -205,7 +205,7 @@ class _Balance:
                 odd.append(channel.ends[end])
         return tuple(odd)
 
-    def _crosses_alone(self, channel: _Channel, mark: _Mark) -> bool:
+    def _crosses_alone(self, channel: _CountedChannel, mark: _Mark) -> bool:
         """True if the group's channels between other ranks are even at that first collective.
 
         Messages that cross a collective of the program cross it between all ranks.
@@ -247,7 +247,7 @@ def _common(mine: Mapping[_Mark, int], theirs: Mapping[_Mark, int]) -> list[_Mar
     return found
 
 
-def _connected(channels: Iterable[_Channel]) -> Iterator[list[_Channel]]:
+def _connected(channels: Iterable[_CountedChannel]) -> Iterator[list[_CountedChannel]]:
     """Channels that have ends in common, together."""
     left = list(channels)
     while left:
@@ -262,7 +262,7 @@ def _connected(channels: Iterable[_Channel]) -> Iterator[list[_Channel]]:
         yield part
 
 
-def _deviating(channels: Sequence[_Channel], odd: Sequence[tuple[int, ...]]) -> int | None:
+def _deviating(channels: Sequence[_CountedChannel], odd: Sequence[tuple[int, ...]]) -> int | None:
     """The one rank that is an end of all channels, or else the one that alone counts oddly."""
     common = set.intersection(*(set(channel.ends) for channel in channels))
     if len(common) == 1:

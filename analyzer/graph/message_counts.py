@@ -191,7 +191,7 @@ def _of_any_source(
 def _of_those_in_debt(
     rank: int, waiting: OpenOperation, messages: Mapping[int, _Messages]
 ) -> Miscount | None:
-    """Of those who wait for the answer of a rank that takes from anybody, who did not ask for it.
+    """Ranks that wait for the answer of one that takes from anybody, and did not ask for it.
 
     It has sent less for what it takes than all the others, who agree.
     """

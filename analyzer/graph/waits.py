@@ -66,12 +66,12 @@ class OpenOperation:
 
     @property
     def exchanged(self) -> bool:
-        """It is a send or receive whose other half has provably finished."""
+        """True for a send or receive whose other half has provably finished."""
         return self.seq is None and self.certain and bool(self.finished)
 
     @property
     def open(self) -> bool:
-        """Only ranks of whom nothing is known can be what holds it up."""
+        """True where only ranks of whom nothing is known can be what holds it up."""
         return bool(self.unknown) and not (
             self.absent or self.behind or self.finished or self.explained
         )

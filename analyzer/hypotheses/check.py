@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from hanglab.analyzer.catalogue import Stage
-from hanglab.analyzer.causes.thresholds import CANDIDATES, LISTED_ROWS
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.waiting_ranks import current_call, waiting_ranks
@@ -29,6 +29,7 @@ from hanglab.analyzer.hypotheses.thresholds import (
 )
 from hanglab.analyzer.matching.calls import Divergence
 from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.strengths import CANDIDATES
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -92,7 +93,7 @@ def _checked(facts: CaseFacts, proposal: Proposal) -> Proposal:
             "This check was not possible: which streams wait for which no buffer tells.",
         )
     try:
-        return _Check(facts.graph, proposal).result()
+        return _SimulatedCheck(facts.graph, proposal).result()
     except NoProgram as reason:
         return _with_evidence(proposal, f"This check was not possible: {reason}.")
     except Exception as error:
@@ -125,7 +126,7 @@ class Tested:
     untested: int
 
 
-class _Check:
+class _SimulatedCheck:
     def __init__(self, graph: WaitForGraph, proposal: Proposal) -> None:
         self._graph = graph
         self._proposal = proposal
@@ -168,7 +169,7 @@ class _Check:
         return next(found, None)
 
     def _stopped_devices(self) -> dict[int, int]:
-        """For each culprit whose device is said to have stopped, the operation that it is in."""
+        """Operation that each culprit is in whose device is said to have stopped."""
         if self._cause in _DIFFERENCES or self._cause in _WAITS:
             return {}
         stopped = {sink.rank for sink in self._graph.sinks if sink.stopped_device}
@@ -328,7 +329,7 @@ class _Check:
         return tested.reproduced[0]
 
     def _decided(self, finding: Finding, rank: int, tested: Tested) -> Proposal:
-        """Of the candidates one is left."""
+        """The proposal with the one candidate that is left."""
         fallen = [other for other in self._culprits if other != rank]
         return _with_evidence(
             self._proposal,

@@ -87,7 +87,7 @@ class Frontier:
         return all(rank in coming for rank, operations in waits.items() if operations)
 
     def _waits(self, rank: int) -> list[list[set[int]]]:
-        """For each operation that holds the rank up, the sets of ranks of which one must come."""
+        """Sets of ranks of which one must come, for each operation that holds the rank up."""
         last, state = self._last, self._run.ranks[rank]
         found: list[list[set[int]]] = []
         for index, (issued, step) in enumerate(zip(state.issued, last.steps[rank], strict=False)):

@@ -264,7 +264,7 @@ class _Reader:
         }
 
     def _peer(self, peer: int, members: tuple[int, ...]) -> int:
-        """Its place among the members; one beyond them where it is not simulated."""
+        """Place of the peer among the members; one beyond them where it is not simulated."""
         if peer in self._place:
             return members.index(self._place[peer])
         excused = peer in self._waiters or peer not in self._known_ranks

@@ -109,7 +109,7 @@ def _with_peers_call(
 def _with_one_more(
     last: LastOperations, culprit: int, culprits: set[int], at: tuple[int, int]
 ) -> list[LastOperations]:
-    """With what peers did under a number, before its own or before the messages in front of it."""
+    """Programs with what peers did under a number, before its own or messages in front of it."""
     mine = list(last.steps[culprit])
     place, theirs = _place_of(mine, *at), _peers_step(last, culprits, at)
     if place is None or theirs is None:
@@ -125,7 +125,7 @@ def _with_one_more(
 def _with_one_awaited(
     last: LastOperations, culprit: int, frontier: Frontier
 ) -> list[LastOperations]:
-    """With one that a peer waits in, before all that the rank has not finished itself."""
+    """Programs with one that a peer waits in, before all that the rank has not finished itself."""
     mine = list(last.steps[culprit])
     place = next((i for i, step in enumerate(mine) if not step.finished), len(mine))
     begun, found = frontier.begun(culprit), dict[object, Step]()
@@ -239,7 +239,7 @@ def _not_there_yet(
     culprit: int,
     in_order: bool,
 ) -> list[Step]:
-    """Those that the rank has not entered; of its own that are queued, the first is taken out."""
+    """Messages that the rank has not entered; of its own that are queued, without the first."""
     entered = {id(s) for i, s in enumerate(mine) if in_order or frontier.is_open(culprit, i)}
     own = [step for step in mine if step.number is None and not step.finished]
     found = []

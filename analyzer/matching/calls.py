@@ -42,7 +42,7 @@ class Call:
 
 
 class Difference(str, Enum):
-    """In what the calls under one sequence number differ, gravest first."""
+    """Differences of the calls under one sequence number, gravest first."""
 
     OPERATION = "operation"
     CALL_SITE = "call_site"

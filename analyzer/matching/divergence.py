@@ -268,7 +268,7 @@ def _left_pattern_before(
 
 
 def _agreed_before(sequences: Sequences, seq: int, ranks: list[int]) -> int:
-    """For how many numbers just before ``seq`` the ranks are known to have done the same."""
+    """Count of numbers just before ``seq`` for which the ranks are known to have done the same."""
     pasts = [sequences.signatures(rank, None, seq)[::-1] for rank in ranks]
     count = 0
     for together in zip(*pasts, strict=False):

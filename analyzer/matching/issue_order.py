@@ -77,7 +77,7 @@ def jumps_over(entries: Entries | None, index: int, group: str, other: Pending) 
     )
 
 
-class _Pattern(NamedTuple):
+class _CallPattern(NamedTuple):
     """Calls that are repeated up to an entry, and what the rank did before it began to."""
 
     calls: list[_Called | None]
@@ -107,7 +107,7 @@ def _unnamed(entries: Entries, row: int) -> tuple[str, object, object] | None:
     return None if call is None else (call[1].op, *call[2:])
 
 
-def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[_Pattern]]:
+def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[_CallPattern]]:
     """The entry's call, and the patterns repeated until then that contain it.
 
     By all threads together, and by the entry's own one where there are several.
@@ -124,7 +124,7 @@ def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[_Pa
         past = [_call(entries, row) for row in rows]
         period = period_of(past)
         if period is not None and now in past[-period:]:
-            patterns.append(_Pattern(past[-period:], past[: repeats_since(past, period)]))
+            patterns.append(_CallPattern(past[-period:], past[: repeats_since(past, period)]))
     return now, patterns
 
 

@@ -141,7 +141,7 @@ def _site_hash(stack: tuple[Frame, ...]) -> int:
     return _hash("|".join(f"{f.file}:{f.line}:{f.function}" for f in frames))
 
 
-class _Signatures:
+class _KnownSignatures:
     """Signatures by the identity of what they are of, which the dumps of one loader share.
 
     To hash a stack takes longer than all else that is done for one.
@@ -178,7 +178,7 @@ class _Signatures:
         return known[1]
 
 
-_SIGNATURES = _Signatures()
+_SIGNATURES = _KnownSignatures()
 
 #: Columns of a table of signatures, gravest first.
 OPERATION, SIZE, DTYPE, _, SITE = range(5)

@@ -593,7 +593,7 @@ def _read_pending(
 def _begun(
     entries: Entries, part_index: Int32, p2p: Bool, ends: Bool
 ) -> dict[int | tuple[int, bool, int], bool]:
-    """By entry, and by group, kind and number for batches: the device has begun it.
+    """True, by entry, or by group, kind and number for batches, where the device has begun it.
 
     {} without timing: no buffer tells of a beginning then.  Members of a batch keep the state that
     they were written with, so what closes it tells of all; but one that has begun has begun.

@@ -133,7 +133,7 @@ class SimulatedJob:
                 yield rank, self._dump(rank)
 
     def written_ns(self, rank: int) -> int:
-        """When the rank's watchdog wrote its dump, by its own clock."""
+        """Time by the rank's own clock at which its watchdog wrote its dump."""
         rows = (self._history + _LAST_STEPS) * len(self._layout.steps[rank])
         return START_NS + rows * STEP_NS + _AFTER_TIMEOUT_NS + self.clocks_ns[rank]
 

@@ -1,1 +1,1 @@
-"""Which files of a folder belong together: one job, one attempt, moments that overlap."""
+"""Groups the files of a folder that belong together: one job, one attempt, moments that overlap."""

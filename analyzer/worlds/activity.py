@@ -44,7 +44,7 @@ class Activity:
 
     @property
     def idle(self) -> bool:
-        """It has done nothing for longer than one can say that a sound job pauses."""
+        """True if it has done nothing for longer than one can say that a sound job pauses."""
         return self.quiet_ns >= max(LONGEST_IDLE_NS, self.pause_ns)
 
 

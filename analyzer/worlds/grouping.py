@@ -150,7 +150,7 @@ _UNRELATED = (3, 0.0)
 
 
 def _distance(claims: Claims, world: Sequence[int], files: Sequence[int]) -> tuple[int, float]:
-    """By how much the times of operations differ; comparable among worlds, the least is nearest."""
+    """Difference of the times of operations; comparable among worlds, the least is nearest."""
     if any(_members_differ(claims[one], claims[other]) for one in files for other in world[:1]):
         return _UNRELATED
     theirs = [claims[number].moments for number in world]
@@ -172,7 +172,7 @@ def _distance(claims: Claims, world: Sequence[int], files: Sequence[int]) -> tup
 
 
 def _window(moments: Sequence[Moments]) -> tuple[float, float] | None:
-    """From when to when a world's rings tell, whatever the clock of one host."""
+    """Span of time of which a world's rings tell, whatever the clock of one host."""
     timed = [one for one in moments if one.first_ns != ABSENT]
     if not timed:
         return None
@@ -229,7 +229,7 @@ def _restart_of(claims: Claims, worlds: Sequence[Sequence[int]], index: int) -> 
 
 
 def _written_ns(claims: Claims, files: Sequence[int]) -> float:
-    """When most of a world's files were written; ABSENT where only copies' times are known."""
+    """Time when most of a world's files were written; ABSENT where only copies' times are known."""
     known = [claims[number].written_ns for number in files]
     last = _window([claims[number].moments for number in files])
     if ABSENT in known or last is None or median(known) - last[1] > COPIED_LATER_NS:

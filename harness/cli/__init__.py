@@ -7,9 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-#: What a write fails with where a disk has no more room.
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and gives its exit code; errors are told, not raised."""
@@ -25,6 +22,7 @@ def _run(arguments: list[str]) -> int:
 
     from hanglab.harness.cli.app import app
     from hanglab.harness.errors import HanglabError
+    from hanglab.recorder.case.file_system_space import NO_SPACE
 
     own, script_arguments = _split(arguments)
     try:
@@ -36,7 +34,7 @@ def _run(arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in NO_SPACE and error.errno != errno.EFBIG:
             raise
         print(f"hanglab: nothing more can be written: {error.strerror}", file=sys.stderr)
         print("  Free some space, or write to another disk.", file=sys.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ import typer
 from hanglab.harness.cli.new_folders import check_unused
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import one_of
+from hanglab.recorder.system.mount_table import space_of
 
 #: Beyond it, numbers of groups would meet other texts of a dump.
 _MOST_RANKS = 131_072
@@ -127,7 +127,7 @@ def _check_room(out: Path, needed: int) -> None:
     """Raises ArtifactsError rather than fill the disk: dumps are of nearly one size."""
     from hanglab.harness.jobs.run_folder import ArtifactsError
 
-    free = shutil.disk_usage(out).free
+    free = space_of(out).free_bytes or 0
     if needed > free:
         raise ArtifactsError(
             f"The dumps take about {needed / 1e9:.1f} GB, and {out} has room for {free / 1e9:.1f} "

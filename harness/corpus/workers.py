@@ -54,7 +54,7 @@ class WorkerPool(Generic[Item, Result]):
     def _until_broken(
         self, items: Sequence[Item], scratch: str, stop: threading.Event
     ) -> Iterator[Result | WorkerDied]:
-        """As :meth:`map`, up to those items of which one has killed its worker."""
+        """Like :meth:`map`, up to those items of which one has killed its worker."""
         pool = self._start(self._jobs, scratch)
         window: deque[tuple[Item, Future[Result]]] = deque()
         left = deque(items)

@@ -23,7 +23,7 @@ class Accusation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CaseAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Of a verdict, its finding first; of a Case that was not judged, why."""
+    """Answer to a Case: its verdict, or why it was not judged."""
 
     status: str | None = None
     cause: str | None = None

@@ -79,7 +79,7 @@ class SimulatedTrial:
 
 
 def simulated_cases(number: int, first_seed: int = 0) -> list[LabelledCase]:
-    """So many Cases, the same ones every time."""
+    """Simulate so many Cases, the same ones every time."""
     return list(islice(_cases(first_seed), number))
 
 

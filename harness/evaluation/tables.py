@@ -53,7 +53,7 @@ def share(rate: Rate) -> str:
 
 
 def with_interval(rate: Rate) -> str:
-    """Such as ``95 % (88-98)``, of ``of`` trials."""
+    """Share with its interval, as in ``95 % (88-98)``, of ``of`` trials."""
     if rate.share is None:
         return "-"
     return f"{share(rate)} ({100 * rate.low:.0f}-{100 * rate.high:.0f})"

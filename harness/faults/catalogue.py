@@ -18,7 +18,7 @@ _FAMILIES = (Fault, SignalFault, LimitFault, HostFault, LastingFault, DeviceFaul
 
 
 def all_faults() -> list[type[Fault]]:
-    """By name."""
+    """All faults by name."""
     found = set()
     for module in pkgutil.walk_packages(faults.__path__, f"{faults.__name__}."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):

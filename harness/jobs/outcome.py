@@ -115,7 +115,7 @@ def _judge_control(verdict: Verdict, facts: Facts) -> Judgement:
 def compare(
     scenario: Scenario, expect: Expect, backend: str, world_size: int, verdict: Verdict
 ) -> list[str]:
-    """In what a verdict differs from its expectation, in words."""
+    """Differences of a verdict from its expectation, in words."""
     differences = []
     wanted = [expect, *expect.also]
     leading = next((one for one in wanted if one.cause is verdict.cause), expect)

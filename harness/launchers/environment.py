@@ -176,7 +176,7 @@ def rank_environment(rank: int, world_size: int, run_id: str) -> dict[str, str]:
 WARM_IMPORTS = "HANGLAB_WARM_IMPORTS"
 
 #: Read when the interpreter starts or when torch is imported, so a process that
-#: has done both has settled them: plans that differ in one need a zygote each.
+#: has done both has settled them: plans that differ in one need a warm parent each.
 _SETTLED_EARLY = (
     "PYTHON", "PYTORCH", "TORCH", "LD_", "MALLOC_", "GLIBC_", "ATEN_", "OMP_", "GOMP_", "KMP_",
     "MKL_", "OPENBLAS_", "NPY_", WARM_IMPORTS,

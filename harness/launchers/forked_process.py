@@ -55,7 +55,7 @@ def _own_files(birth: Birth) -> None:
     err = os.open(birth.log_dir / f"rank{birth.rank}.err", flags, 0o600)
     port = os.dup(birth.port_pipe)
     for source, target in ((nothing, 0), (out, 1), (err, 2), (port, _PORT_PIPE)):
-        # None of the sources can lie below 3: those are the guardian's own streams.
+        # None of the sources can lie below 3: those are the root supervisor's own streams.
         if source != target:
             os.dup2(source, target, inheritable=target < _PORT_PIPE)
     for descriptor in map(int, os.listdir("/proc/self/fd")):

@@ -25,7 +25,7 @@ class LocalLauncher(GuardedLauncher):
     name = "local"
 
     def command(self) -> list[str]:
-        return [sys.executable, str(Path(__file__).with_name("zygote.py"))]
+        return [sys.executable, str(Path(__file__).with_name("warm_parent.py"))]
 
     def kind_of(self, environment: Mapping[str, str]) -> Kind:
         return settled_early(environment)

@@ -15,7 +15,7 @@ from hanglab import harness
 from hanglab.harness.launchers.environment import WARM_IMPORTS
 from hanglab.harness.launchers.supervision import forked_ranks
 from hanglab.harness.launchers.supervision.forked_ranks import Birth
-from hanglab.harness.launchers.supervision.root import Guardian, dying_with
+from hanglab.harness.launchers.supervision.root import RootSupervisor, dying_with
 
 #: What training scripts import.  torch._dynamo is needed for the stacks of a
 #: Flight Recorder dump; to import it only then takes seconds of a hung job.
@@ -41,7 +41,7 @@ def wait_for_birth(descriptor: int) -> Birth:
     gc.disable()
     with dying_with(control):
         _import_all()
-    guardian = Guardian(control)
+    root = RootSupervisor(control)
     # For good, in ranks too: a collector that visits what was imported copies every
     # page that they share, which makes a rank's normal exit take 0.9 s of processor
     # time instead of 0.35 s.  What the rank itself makes is collected as ever.
@@ -49,7 +49,7 @@ def wait_for_birth(descriptor: int) -> Birth:
     gc.collect()
     gc.freeze()
     gc.enable()
-    request = guardian.serve()
+    request = root.serve()
     return forked_ranks.run_job(request.end, request.hanglab)
 
 

@@ -34,7 +34,7 @@ class LeaseQueue:
         self._kind = kind
 
     def turnstile(self) -> AbstractContextManager[None]:
-        """Only one process at a time is within; everything below happens there."""
+        """Let one process at a time within, where everything below happens."""
         return locked(self._folder / f"{self._kind}.turnstile")
 
     def join(self) -> Ticket:

@@ -59,7 +59,7 @@ class Reproduction:
 
     @property
     def culprits(self) -> list[int]:
-        """Those that are left, by their numbers in the script."""
+        """Culprits that are left, by their numbers in the script."""
         named = self.blamed
         return [rank for rank, name in enumerate(self.reduced.ranks) if name in named]
 

@@ -122,7 +122,7 @@ class Minimiser:
                 write_new(self._files.script, text)
 
     def _write_scenario(self, confirmer: Confirmer) -> None:
-        """With a control where one ends well; the file stays only if its runs confirm it."""
+        """Write the scenario, with a control if one ends well; it stays only if runs confirm it."""
         assert self.found is not None and self._folder is not None
         reproduction = replace(self.found.reproduction, sound=self._sound_program())
         tries = [reproduction, replace(reproduction, sound=None)]

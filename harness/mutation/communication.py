@@ -113,7 +113,7 @@ def communications(script: Script) -> list[Communication]:
 
 def calls_of(statement: Statement) -> list[cst.Call]:
     """Calls in a simple statement, or in the header of a compound one; none in lambdas."""
-    collector = _Calls()
+    collector = _CommunicationCalls()
     parts: list[cst.CSTNode] = []
     node = statement.node
     if isinstance(node, cst.SimpleStatementLine):
@@ -127,7 +127,7 @@ def calls_of(statement: Statement) -> list[cst.Call]:
     return collector.calls
 
 
-class _Calls(cst.CSTVisitor):
+class _CommunicationCalls(cst.CSTVisitor):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[cst.Call] = []

@@ -102,7 +102,7 @@ def own_operators() -> list[Operator]:
 
 
 def all_operators() -> dict[str, Operator]:
-    """By name: this project's, then other distributions'.  Raises OperatorError."""
+    """All operators by name: this project's, then other distributions'.  Raises OperatorError."""
     operators = {operator.name: operator for operator in own_operators()}
     for point in entry_points(group=ENTRY_POINTS):
         try:
@@ -117,7 +117,7 @@ def all_operators() -> dict[str, Operator]:
 
 
 def choose_operators(wanted: str | None) -> list[Operator]:
-    """Those that are named, by commas: names, or paths of files; all without any.
+    """Operators that are named, by commas: names, or paths of files; all without any.
 
     Raises UsageError for a name that there is not, OperatorError for a file without operators.
     """

@@ -39,7 +39,7 @@ class ExpectedVerdict(msgspec.Struct, frozen=True):
 
     @property
     def culprits(self) -> list[int]:
-        """Those of the best answer."""
+        """Culprits of the best answer."""
         return self.answers[0].culprits
 
     @property

@@ -104,7 +104,7 @@ class Communicator:
         return self._segment.payload(member, round_, 0, length)
 
     def release(self, round_: int) -> None:
-        """This round has been read."""
+        """Release what this round has been read from."""
         self._segment.read[self.rank] = round_ + 1
         if (round_ + 1) % (SLOTS // 2) == 0:
             for peer in self._peers:

@@ -57,7 +57,7 @@ class Stream:
         return not current_stream().frontier
 
     def wait_stream(self, stream: object) -> None:
-        """It is the same one."""
+        """Do nothing: the other stream is the same one."""
 
     def wait_event(self, event: Event) -> None:
         event.wait()

@@ -101,7 +101,7 @@ class Launches:
         self.device.doorbell.ring()
 
     def communicator(self, device: int | None = None) -> Communicator:
-        """That of this rank's device; another device gets another one, as in ``getNCCLComm``."""
+        """Communicator of this rank's device; another one gets another, as in ``getNCCLComm``."""
         return self._connected(str(_own_device() if device is None else device))
 
     def _connected(self, key: str) -> Communicator:

@@ -125,7 +125,7 @@ class EntryRing:
             self.entries.append(entry)
 
     def status(self) -> dict[str, dict[str, int]]:
-        """Of each group that has launched anything."""
+        """Status of each group that has launched anything."""
         return {
             str(group.pg_id): {
                 "last_enqueued_collective": group.enqueued,

@@ -85,7 +85,7 @@ class Segment:
         return self._data[at : at + length]
 
     def payloads(self, round_: int, start: int, length: int) -> torch.Tensor:
-        """Those bytes of all members, shape [size, length], uint8."""
+        """Payloads of all members, shape [size, length], uint8."""
         at = self._slot_at(0, round_) + _PAGE + start
         return self._data.as_strided((self.size, length), (self._lane, 1), at)
 

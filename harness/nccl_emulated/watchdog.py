@@ -33,7 +33,7 @@ _PEERS_S = 2.0
 
 
 class Watchdog:
-    """Of one process; ``rank`` is the global one."""
+    """Watchdog of one process; ``rank`` is the global one."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank

@@ -145,7 +145,7 @@ def pytest_pycollect_makemodule(
 
 
 class _Controller:
-    """In the controller of pytest-xdist, which collects nothing itself."""
+    """Hooks of the controller of pytest-xdist, which collects nothing itself."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

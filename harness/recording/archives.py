@@ -125,7 +125,7 @@ def redact(case: Path, target: Path, damaged: bool) -> tuple[list[str], list[str
 
 
 def compare(before: Verdict, after: Verdict) -> list[str]:
-    """In what two verdicts differ, apart from names."""
+    """Differences of two verdicts, apart from names."""
     found = []
     for what, then, now in (
         ("status", before.status, after.status),

@@ -71,7 +71,7 @@ class RecordedCommand:
 
     @property
     def code(self) -> int:
-        """As a shell gives it: 128 and the signal's number where a signal ended it."""
+        """Exit code as a shell gives it: 128 and the signal's number where a signal ended it."""
         assert self.status is not None
         if os.WIFSIGNALED(self.status):
             return 128 + os.WTERMSIG(self.status)

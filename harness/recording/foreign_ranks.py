@@ -16,7 +16,7 @@ from hanglab.recorder.system import procfs
 
 
 def ranks_away(case: Path, pids: Iterable[int]) -> list[int]:
-    """Those of the ranks that run, outside of what is below this process.
+    """Ranks that run outside of what is below this process.
 
     ``pids`` are all ranks that have registered in ``case``; an id may be another's by now.
     """

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hanglab.harness.errors import HanglabError, UsageError
-from hanglab.harness.recording.agent import Agent
+from hanglab.harness.launchers.supervision.agent_process import Agent
 from hanglab.harness.recording.session import dump_options
 from hanglab.recorder.agent.capture_socket import request_capture
 from hanglab.recorder.attach.tree import FoundRank, by_environment, find_ranks

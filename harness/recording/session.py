@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hanglab.harness.launchers.supervision import leftovers
+from hanglab.harness.launchers.supervision.agent_process import Agent, AgentDied
 from hanglab.harness.launchers.supervision.channel import readable
 from hanglab.harness.launchers.supervision.descendants import (
     ChildSignal,
@@ -25,7 +26,6 @@ from hanglab.harness.launchers.supervision.descendants import (
     is_janitor,
 )
 from hanglab.harness.recording import environment, relay
-from hanglab.harness.recording.agent import Agent, AgentDied
 from hanglab.harness.recording.command import RecordedCommand
 from hanglab.harness.recording.foreign_ranks import kill_away, ranks_away
 from hanglab.recorder.system import procfs

@@ -340,7 +340,7 @@ def _first_sentence(tree: ast.Module, node: Declared) -> str:
 
 
 def _lines_of(node: Declared, lines: list[int], others: list[Declared]) -> list[int]:
-    """Of the marked lines those in the declaration itself, else those outside of all others.
+    """Marked lines in the declaration itself, else those outside of all others.
 
     A file that declares one scenario is all of it that scenario's.
     """

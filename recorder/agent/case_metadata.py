@@ -59,7 +59,7 @@ class CaseMetadata:
             self._capture.miss(files.JOB.name, str(error.strerror))
 
     def write_movements(self, ranks: list[WatchedRank]) -> None:
-        """Of those that no capture has written."""
+        """Write the movements that no capture has written."""
         for rank in ranks:
             if not (rank.folder / files.MOVEMENT.name).exists():
                 try:

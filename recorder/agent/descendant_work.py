@@ -37,7 +37,7 @@ class DescendantWork:
         return max(0.0, self._used(below) - before) / (now - since)
 
     def _used(self, below: Sequence[int]) -> float:
-        """Those that have ended count in who has waited for them: builds start many short ones."""
+        """Work of descendants; those that have ended count in who has waited for them."""
         rank = procfs.stat(self._pid)
         used = rank.reaped_s if rank is not None else 0.0
         for pid in below:

@@ -33,7 +33,7 @@ class _Blocked(NamedTuple):
 
 
 class _Sockets(NamedTuple):
-    """Of a network namespace: connections by inode, inodes by both ends, peers of unix sockets."""
+    """Sockets of a network namespace: connections by inode and by both ends, peers of unix ones."""
 
     tcp: dict[int, Connection]
     inodes: dict[tuple[str, str], int]

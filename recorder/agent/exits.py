@@ -50,7 +50,7 @@ class ExitWatch:
         return list(self._ranks)
 
     def notice(self, descriptor: int) -> None:
-        """Its process has ended: read how, before its parent collects it."""
+        """Read how its process has ended, before its parent collects it."""
         rank = self._ranks.pop(descriptor, None)
         if rank is None:
             return
@@ -92,7 +92,7 @@ def _may_read(pid: int) -> bool:
 
 
 def _status_of(descriptor: int) -> int | None:
-    """As waitpid gave it to whoever collected the process; None where the kernel does not tell."""
+    """Status as waitpid gave it to whoever collected it; None where the kernel does not tell."""
     buffer = bytearray(_INFO.size)
     struct.pack_into("<Q", buffer, 0, _WITH_EXIT)
     try:

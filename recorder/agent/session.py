@@ -277,7 +277,7 @@ class Session:
     # Obeying.
 
     def _wait(self, timeout: float) -> None:
-        """So long, or until something has been said or has happened; takes it in."""
+        """Wait so long, or until something has been said or has happened, and take it in."""
         poll = select.poll()
         commands, requests = self._channel.descriptor, self._control.descriptor
         for descriptor in (commands, requests, *self._rank_ends.watch.descriptors):

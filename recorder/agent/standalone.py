@@ -43,6 +43,6 @@ class StandaloneAgent:
         return stat is not None and stat.state not in "ZX" and stat.started == self._parent_started
 
     def say(self, text: str, case: Path) -> None:
-        """On the standard error that the agent has from the rank that started it."""
+        """Print on the standard error that the agent has from the rank that started it."""
         with contextlib.suppress(OSError, ValueError):
             print(f"hanglab: {text}: `hanglab analyze {case}`", file=sys.stderr, flush=True)

@@ -69,7 +69,7 @@ class WatchedRank:
 
     @property
     def counters(self) -> Counters | None:
-        """As last looked at."""
+        """Counters as last looked at."""
         return self._file.counters
 
     @property
@@ -140,7 +140,7 @@ class WatchedRank:
 
     @property
     def family(self) -> RankProcesses:
-        """Its processes, as far as they were looked up."""
+        """Processes of the rank, as far as they were looked up."""
         port = self.process.environment.get("MASTER_PORT", "")
         return RankProcesses(self.pid, self.descendants, int(port) if port.isdecimal() else None)
 

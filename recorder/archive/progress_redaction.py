@@ -88,7 +88,7 @@ class _Rewriting:
                 row_format.pack_into(self._out, self._at[table] + index * record, *change(row))
 
     def _operation(self, fields: tuple[str, ...]) -> Callable[[list[int]], list[int]]:
-        """For records with these fields, some of which hold texts."""
+        """Redaction of records with these fields, some of which hold texts."""
         names = self._names
         place = {name: at for at, name in enumerate(fields)}
 

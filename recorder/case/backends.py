@@ -74,5 +74,5 @@ def backend_of(name: str) -> BackendSpec:
 
 
 def backends_in(setting: str) -> list[BackendSpec]:
-    """Those of a group by its setting: a name, or ``cpu:gloo,cuda:nccl``."""
+    """Backends of a group by its setting: a name, or ``cpu:gloo,cuda:nccl``."""
     return [backend_of(part.rpartition(":")[2]) for part in setting.split(",")]

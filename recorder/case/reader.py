@@ -86,7 +86,7 @@ class RankCase(EvidenceFolder):
 
     @cached_property
     def as_captured(self) -> RankCase:
-        """This rank as it was at the capture, where what it wrote later was kept apart."""
+        """The rank as it was at the capture, where what it wrote later was kept apart."""
         return RankCase(self.folder, self.host, self.rank, self.attempt, self.problems, True)
 
     def _path(self, file: EvidenceFile[Any]) -> Path:

@@ -1,4 +1,4 @@
-"""By how much another host's clock differs from ours, from the answers that it gave."""
+"""Difference of another host's clock from ours, by the answers that it gave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClockAnswer:
 
 
 def offset_ms(answers: Sequence[ClockAnswer]) -> float:
-    """Their wall clock minus ours; 0 where their answers allow that both are the same.
+    """The peer's wall clock minus ours; 0 where their answers allow that both are the same.
 
     An answer says no more than that the difference lies within its way there and back, which
     is long on a crowded machine.  Half the way as a guess would part hosts whose clocks agree;

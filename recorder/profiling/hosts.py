@@ -82,7 +82,7 @@ def _squeue(job: str, what: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """At commas outside brackets."""
+    """Split at commas outside brackets."""
     return [part for part in re.split(r",(?![^\[]*\])", text.strip()) if part]
 
 

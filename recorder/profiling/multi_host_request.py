@@ -202,7 +202,7 @@ def bring(parts: Sequence[HostPart], out: Path) -> dict[str, str]:
 
 
 def chosen(processes: Sequence[ProcessState], selection: Selection) -> list[ProcessState]:
-    """Those of a host that are meant, as far as can be told from here."""
+    """Processes of a host that are meant, as far as can be told from here."""
     found = [p for p in processes if p.is_rank] or list(processes)
     if selection.pids:
         # The host knows ancestors and namespaces; here only plain matches show.

@@ -41,7 +41,7 @@ class Client:
 
     @property
     def own_pid(self) -> int:
-        """Its id as it knows it, and as it stands in the names of its files."""
+        """Process id as the process knows it, and as it stands in the names of its files."""
         return self.pids[0]
 
     @property
@@ -120,12 +120,12 @@ class Registry:
         return client
 
     def clients(self) -> dict[str, Client]:
-        """Those that are alive, by a short name that is unique on this host."""
+        """Clients that are alive, by a short name that is unique on this host."""
         self.forget_gone(time.monotonic())
         return dict(self._clients)
 
     def ranks(self) -> dict[str, Client]:
-        """Those that are ranks of a job, looked up anew: a rank may register before it is one."""
+        """Clients that are ranks of a job, looked up anew: a rank may register before it is one."""
         clients = self.clients()
         for client in clients.values():
             if client.identity.rank is None and client.identity.pid is not None:

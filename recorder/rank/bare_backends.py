@@ -33,7 +33,7 @@ class Backends:
         self._boundary.add(backend)
 
     def look_at(self, backend: Any) -> None:
-        """Its first operation is about to begin."""
+        """Look at a backend whose first operation is about to begin."""
         if name_of(backend):
             return  # a group's own, and known by it
         whole = backend.rank() == self._rank and backend.size() == self._world_size

@@ -75,7 +75,7 @@ class FetchWatch:
 
 
 def _kept_ns() -> int:
-    """For how long this thread was runnable without a processor, ever; NONE if not told.
+    """Nanoseconds for which this thread was ever runnable without a processor; NONE if not told.
 
     The file is opened each time: a worker has its own, and descriptors may be scarce.
     """

@@ -335,7 +335,7 @@ class Boundary:
         return wrapper
 
     def _general_wrapper(self, name: str, method: Method, original: Any) -> Callable[..., Any]:
-        """For any arguments, given in any way."""
+        """Wrapper for any arguments, given in any way."""
 
         def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
             try:

@@ -51,7 +51,7 @@ def known_names(release: tuple[int, int] | None) -> set[str]:
 
 
 def torch_release() -> tuple[int, int] | None:
-    """Of the torch that is installed beside hanglab, without importing it."""
+    """Release of the torch that is installed beside hanglab, without importing it."""
     # Agents take the name of a folder from here and need none of it.
     from importlib.metadata import PackageNotFoundError, version
 

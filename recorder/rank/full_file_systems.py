@@ -10,12 +10,13 @@ import re
 import threading
 from typing import Any
 
+from hanglab.recorder.case.file_system_space import NO_SPACE, NO_SPACE_TEXT
 from hanglab.recorder.system.mount_table import read_mounts, space_of
 
 #: Errors of writing that do not give the reason, such as those of torch.save and sqlite.
 _FAILED_WRITE = re.compile(
     r"PytorchStreamWriter|iostream error|unexpected pos \d+ vs|file write failed|disk I/O error"
-    r"|disk is full|No space left|write failed|short write"
+    rf"|disk is full|{NO_SPACE_TEXT}|write failed|short write"
 )
 _STORAGE = re.compile(
     r"ext[234]|xfs|btrfs|zfs|tmpfs|overlay|nfs4?|lustre|ceph|gpfs|beegfs|fuse.*|9p|virtiofs|f2fs"
@@ -49,7 +50,7 @@ def chain(value: BaseException) -> list[BaseException]:
 
 def _is_failed_write(error: BaseException) -> bool:
     if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+        return error.errno in NO_SPACE or error.errno == errno.EIO
     return bool(_FAILED_WRITE.search(str(error)))
 
 

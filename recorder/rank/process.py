@@ -26,7 +26,7 @@ _SECRET = re.compile(r"(?i)(key|token|secret|passw|credential|auth)")
 def description(
     rank: int, world_size: int | None, local_rank: int | None, attempt: int
 ) -> dict[str, Any]:
-    """This process, as records.RankProcess has it."""
+    """Description of this process, as records.RankProcess has it."""
     return {
         "pid": os.getpid(),
         "rank": rank,
@@ -63,7 +63,7 @@ def torch_facts() -> dict[str, str | None]:
 
 
 def _nccl_version(torch: Any) -> str | None:
-    """As torch.cuda.nccl.version() takes it apart, which may not have been imported yet."""
+    """Version as torch.cuda.nccl.version() takes it apart, which may not have been imported yet."""
     try:
         number = int(torch._C._nccl_version())
     except (AttributeError, TypeError, ValueError, RuntimeError):

@@ -95,7 +95,7 @@ class ProgressFile:
             return None
 
     def leave(self) -> None:
-        """This process is no rank, but a fork of one: count no steps any more."""
+        """Count no steps any more: this process is no rank, but a fork of one."""
         self._left = True
         if self.native is not None:
             self.native.leave()

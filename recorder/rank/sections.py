@@ -38,7 +38,7 @@ class SectionFactory(Protocol):
         """Name of the section that was opened last on a thread and is open; "" if none is."""
 
     def leave(self) -> None:
-        """This process is no rank, but a fork of one: write nothing any more."""
+        """Write nothing any more: this process is no rank, but a fork of one."""
 
 
 #: Of one section's name and kind: text number, kind, byte offset of the row in the table of

@@ -117,7 +117,7 @@ def _locked(runtime: Path) -> Iterator[None]:
 
 
 def clear_away(runtime: Path) -> None:
-    """For the agent, at its end: nobody may be about to start another one meanwhile."""
+    """Clear away, for the agent at its end: nobody may be about to start another one meanwhile."""
     with contextlib.suppress(OSError), _locked(runtime):
         _clear(runtime)
 

@@ -61,7 +61,7 @@ class Service:
         self._thread.start()
 
     def leave_in_child(self) -> None:
-        """In a forked child the thread is gone; the socket must not stay open there."""
+        """Close the socket in a forked child, where the thread is gone."""
         if self._listener is not None:
             with contextlib.suppress(OSError):
                 self._listener.close()
@@ -85,7 +85,7 @@ class Service:
                     self._listener = None
 
     def _wait(self, seconds: float) -> None:
-        """So long, or until a request has been answered."""
+        """Wait so long, or until a request has been answered."""
         listener = self._listener
         poll = select.poll()
         if listener is not None:

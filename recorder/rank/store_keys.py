@@ -57,7 +57,7 @@ class StoreKeys:
         self._hooks.remove()
 
     def rows(self) -> list[dict[str, Any]]:
-        """As records.StoreKeyUse has them."""
+        """Rows as records.StoreKeyUse has them."""
         waiting = self._waiting
         return [
             {

@@ -63,7 +63,7 @@ def summarize_all(windows: Sequence[Collection[float]], unit: float = 1.0) -> Ro
 
 
 def no_summaries(number: int) -> Rows:
-    """So many rows of nothing."""
+    """Rows of nothing, ``rows`` of them."""
     return np.full((number, WIDTH), np.nan)
 
 
@@ -197,7 +197,7 @@ def _deviation(
 
 @functools.lru_cache(maxsize=64)
 def _stretches(count: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Of a window of so many entries, the stretches of each length: which of all they are,
+    """Stretches of each length of a window of so many entries: which of all they are,
     and their entries, a stretch a row."""
     by_length: dict[int, list[int]] = {}
     for place, cut in enumerate(cuts(count)):

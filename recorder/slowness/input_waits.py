@@ -66,7 +66,7 @@ def judge_input(by_rank: Mapping[int, InputWait]) -> Starvation | None:
 
 
 def _beyond_peers(by_rank: Mapping[int, InputWait]) -> tuple[int, ...]:
-    """Of ranks that all load in their own process, those that take much longer at it."""
+    """Ranks that take much longer to load than their peers, where all load in their own process."""
     if any(wait.busy is not None for wait in by_rank.values()):
         return ()
     return tuple(

@@ -78,7 +78,7 @@ def slower_throughout(costs: Costs, rank: int, factor: float) -> bool:
 
 
 def _typical(costs: Costs, rank: int) -> Iterator[tuple[Typical, list[Typical]]]:
-    """Of sections that were entered often, what is typical of the rank and of its peers."""
+    """Costs that are typical of the rank and of its peers, of sections that were entered often."""
     for _, own, peers in _shared(costs, rank):
         if min(own.entries, *(peer.entries for peer in peers)) < FEWEST_FOR_MEAN:
             continue

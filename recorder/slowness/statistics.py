@@ -64,7 +64,7 @@ class Summary(NamedTuple):
     stretch_means: tuple[float, ...] = ()
 
     def statistics(self) -> dict[Statistic, float | None]:
-        """Its figures under the names that reports use."""
+        """Figures under the names that reports use."""
         return {
             Statistic.MIN: self.minimum,
             Statistic.MAX: self.maximum,
@@ -160,7 +160,7 @@ def median_error(ordered: Sequence[float]) -> float | None:
 
 
 def _deviation(count: int, total: float, squares: float) -> float | None:
-    """Of a sample, from the sums of its values and of their squares."""
+    """Deviation of a sample, from the sums of its values and of their squares."""
     if count < 2:
         return None
     return math.sqrt(max(0.0, squares - total * total / count) / (count - 1))

@@ -91,7 +91,7 @@ def of_job(prefix: str, folder: str | os.PathLike[str] | None) -> Exchange | Non
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Of the default group, else as the environment has them, else of a process by itself."""
+    """Rank and size of the default group, else by the environment, else of a process by itself."""
     module = sys.modules.get("torch.distributed.distributed_c10d")
     if module is not None and module.is_initialized():
         return module.get_rank(), module.get_world_size()

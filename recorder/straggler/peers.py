@@ -151,7 +151,7 @@ class Peers:
             self._carrier().publish(f"standing/{rank}", replace(standing, rank=rank).to_json())
 
     def collect_standings(self, own: WaitState) -> PeerWindows:
-        """Of a job that stands: the latest windows, and the ranks that the others wait for.
+        """Collect, of a job that stands, the latest windows and the ranks that the others wait for.
 
         Those are the ones that do not wait for other ranks themselves, and those
         that do not say where they stand.
@@ -233,7 +233,7 @@ def _packed(window: TimingWindow) -> bytes:
 
 
 def _number(data: bytes) -> float:
-    """Of a window; infinite where it says none, so that nobody waits for a better one."""
+    """Number of a window; infinite where it says none, so that nobody waits for a better one."""
     from hanglab.recorder.straggler import window_encoding
 
     try:

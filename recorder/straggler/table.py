@@ -119,7 +119,7 @@ class BestWindows:
         self._best = no_summaries(0)
 
     def judge(self, names: Sequence[str], work: Rows, keep: bool) -> tuple[Rows, Scores]:
-        """For each section its best window, as far as that is not the present one, and the
+        """Judge each section by its best window, as far as that is not the present one, and the
         score of the present one's ``work`` against the best.
 
         ``keep`` leaves the past as it is.

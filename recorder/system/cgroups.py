@@ -100,7 +100,7 @@ def _below(path: str, mount: Mount) -> str | None:
 
 
 def _upwards(path: str, mount: Mount) -> list[Level]:
-    """From a group up to the root of the mount."""
+    """Groups from one up to the root of the mount."""
     parts = [part for part in path.split("/") if part]
     version = 2 if mount.filesystem == "cgroup2" else 1
     return [

@@ -193,7 +193,7 @@ class FileSystems:
 def _beside(
     stuck: Place, question: _Question, through: Mapping[Place, int]
 ) -> dict[Place, _Question]:
-    """That place and those of ``through`` below the same mount, each with its question."""
+    """The place and those of ``through`` below the same mount, each with its question."""
     mounted = _mounts_of(through[stuck])
     mount = _above(stuck.path, mounted)
     # Below the root itself lie links to anywhere.

@@ -35,7 +35,7 @@ def writes(pid: int, descriptor: int) -> bool:
 
 
 def unix_peers(sock: socket.socket) -> dict[int, int]:
-    """By the inode of each connected unix socket that of its other end.
+    """Inode of the other end of each connected unix socket, by its own.
 
     ``sock`` speaks sock_diag (``tcp_info.in_namespace_of``).  Raises OSError.
     """
@@ -62,7 +62,7 @@ def unix_peers(sock: socket.socket) -> dict[int, int]:
 def holders(
     inodes: Iterable[tuple[str, int]], processes: Iterable[int]
 ) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """By kind and inode: the processes that have it open, each with a descriptor."""
+    """Processes that have a thing open, each with a descriptor, by kind and inode."""
     wanted = set(inodes)
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for pid in processes:

@@ -39,7 +39,7 @@ class Stat(NamedTuple):
 
 
 def stat(pid: int, thread: int | None = None) -> Stat | None:
-    """Of a process, or of one of its threads."""
+    """Read the status line of a process, or of one of its threads."""
     data = _read(f"/proc/{pid}/stat" if thread is None else f"/proc/{pid}/task/{thread}/stat")
     if data is None:
         return None

@@ -88,7 +88,7 @@ def connections(sock: socket.socket) -> Iterator[tuple[int, Connection]]:
 
 
 def flows(sock: socket.socket) -> Iterator[Flow]:
-    """Of every established connection and every listener, that alone.  Raises NoSockets."""
+    """Flows of every established connection and every listener.  Raises NoSockets."""
     yield from map(flow_of, _messages(sock, 1 << _ESTABLISHED | 1 << _LISTEN))
 
 

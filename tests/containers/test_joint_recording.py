@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hanglab.harness.launchers.docker.recording import JointRecording
+from hanglab.harness.launchers.supervision.agent_process import AgentDied
 from hanglab.harness.launchers.supervision.channel import Message
-from hanglab.harness.recording.agent import AgentDied
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader

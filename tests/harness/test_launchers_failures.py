@@ -27,7 +27,7 @@ from hanglab.harness.launchers.protocol import (
 from hanglab.harness.launchers.supervision import client, descendants, leftovers
 from hanglab.harness.launchers.supervision import job as supervised
 from hanglab.harness.launchers.supervision.channel import MessageChannel
-from hanglab.harness.launchers.supervision.client import GuardianFailed
+from hanglab.harness.launchers.supervision.client import RootSupervisorFailed
 from hanglab.harness.launchers.supervision.command_launcher import CommandLauncher
 from hanglab.harness.launchers.supervision.job import SupervisedJob
 from hanglab.harness.launchers.torchrun import TorchrunLauncher
@@ -82,7 +82,7 @@ def test_ranks_of_another_job_survive_a_killed_supervisor(
     assert not any(exists(pid) for pid in second.pids.values())
 
 
-def test_a_dead_guardian_is_replaced_and_its_jobs_go_on(
+def test_a_dead_root_is_replaced_and_its_jobs_go_on(
     local: LocalLauncher, waiting: JobPlan, tmp_path: Path
 ) -> None:
     job = local.start(waiting)
@@ -99,16 +99,16 @@ def test_a_dead_guardian_is_replaced_and_its_jobs_go_on(
         assert not one.runtime_dir.exists()
 
 
-def test_a_stopped_guardian_is_noticed_and_replaced(
+def test_a_stopped_root_is_noticed_and_replaced(
     local: LocalLauncher, waiting: JobPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = local.start(waiting)
-    guardian = psutil.Process(job.pids[0]).parent().parent()
-    guardian.suspend()
+    root = psutil.Process(job.pids[0]).parent().parent()
+    root.suspend()
     monkeypatch.setattr(supervised, "_START_S", 0.5)
     with pytest.raises(SupervisorSilent):
         local.start(make_plan(tmp_path / "other", "", script=waiting.script))
-    assert not exists(guardian.pid)
+    assert not exists(root.pid)
     monkeypatch.undo()
     again = local.start(make_plan(tmp_path / "again", "", script=waiting.script))
     for one in (job, again):
@@ -189,7 +189,7 @@ def test_a_warm_process_that_does_not_come_up_says_why(waiting: JobPlan) -> None
 
     launcher = Broken()
     try:
-        with pytest.raises(GuardianFailed, match="no torch here"):
+        with pytest.raises(RootSupervisorFailed, match="no torch here"):
             launcher.start(waiting)
     finally:
         launcher.close()
@@ -205,7 +205,7 @@ def test_a_warm_process_that_never_comes_up_is_given_up(
     monkeypatch.setattr(client, "_READY_S", 0.3)
     launcher = Stuck()
     try:
-        with pytest.raises(GuardianFailed, match=r"not ready after 0 s"):
+        with pytest.raises(RootSupervisorFailed, match=r"not ready after 0 s"):
             launcher.start(waiting)
     finally:
         launcher.close()

@@ -91,7 +91,7 @@ def test_a_rank_has_its_own_everything(looks: dict[int, dict[str, Any]]) -> None
     for rank, own in looks.items():
         assert own["session"] == [True, True]
         assert own["buffering"] == [True, True]
-        assert own["frames"] == ["looks_program.py", "zygote.py"]
+        assert own["frames"] == ["looks_program.py", "warm_parent.py"]
         environment = own["environment"]
         assert own["c_environment_temporary"] == environment["HANGLAB_RUNTIME"]
         assert environment["RANK"] == environment["LOCAL_RANK"] == str(rank)

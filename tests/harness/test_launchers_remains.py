@@ -124,7 +124,7 @@ def test_nothing_remains_when_hanglab_is_ended(
 @pytest.mark.parametrize(
     "up",
     [
-        pytest.param(lambda run: len(run.pids) > 1, id="guardian starts"),
+        pytest.param(lambda run: len(run.pids) > 1, id="root supervisor starts"),
         pytest.param(lambda run: os.listdir(run.temporary), id="supervisor starts"),
         pytest.param(lambda run: len(run.pids) > 3, id="ranks start"),
     ],
@@ -140,8 +140,8 @@ def test_nothing_remains_when_hanglab_is_killed_early(start: Any, launcher: str,
 @pytest.mark.parametrize("launcher", HERE)
 def test_nothing_remains_when_the_supervisor_is_killed(start: Any, launcher: str) -> None:
     run = start(launcher, "wait")
-    (guardian,) = psutil.Process(run.driver.pid).children()
-    (supervisor,) = guardian.children()
+    (root,) = psutil.Process(run.driver.pid).children()
+    (supervisor,) = root.children()
     supervisor.kill()
     # The driver does not catch the error about it, so that it ends as well.
     assert run.driver.wait(60) != 0
@@ -150,13 +150,13 @@ def test_nothing_remains_when_the_supervisor_is_killed(start: Any, launcher: str
 
 @pytest.mark.long
 @pytest.mark.parametrize("launcher", HERE)
-def test_nothing_remains_when_the_guardian_is_killed_and_then_hanglab(
+def test_nothing_remains_when_the_root_is_killed_and_then_hanglab(
     start: Any, launcher: str
 ) -> None:
     run = start(launcher, "wait")
-    (guardian,) = psutil.Process(run.driver.pid).children()
-    guardian.kill()
-    wait_until(lambda: not exists(guardian.pid))
+    (root,) = psutil.Process(run.driver.pid).children()
+    root.kill()
+    wait_until(lambda: not exists(root.pid))
     assert all(exists(one["pids"][0]) for one in run.announced), "the job goes on without it"
     run.driver.kill()
     run.driver.wait(30)

@@ -75,8 +75,8 @@ def test_a_crashed_worker_frees_its_leases_and_its_job(tmp_path: Path) -> None:
         wait_until(ranks_run(tmp_path, 2), 90, "both ranks")
         pids = [int(path.read_text()) for path in (tmp_path / "pids").iterdir()]
         rank = psutil.Process(pids[0])
-        guardian = rank.parent()
-        assert guardian is not None
+        root = rank.parent()
+        assert root is not None
         (worker,) = [
             child
             for child in psutil.Process(process.pid).children()

@@ -18,7 +18,7 @@ from hanglab.harness.jobs.suite import run_all
 from hanglab.harness.launchers.host import ThisMachine
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError, RankExit
 from hanglab.harness.launchers.selection import Launchers
-from hanglab.harness.recording.agent import Agent
+from hanglab.harness.launchers.supervision.agent_process import Agent
 from hanglab.harness.scenarios.declaration import Expect, Scenario
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from hanglab.harness.cli import main
+from hanglab.recorder.system.mount_table import space_of
 
 JOB = ["simulate", "--ranks", "8", "--fault", "skip", "--operations", "30", "--out"]
 
@@ -69,8 +69,8 @@ def test_a_disk_without_room_for_all_is_told_before_anything_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the disk says of itself is put on: a small one to mount takes rights."""
-    usage = shutil.disk_usage(tmp_path)._replace(free=20_000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    left = space_of(tmp_path)._replace(free_bytes=20_000)
+    monkeypatch.setattr("hanglab.harness.cli.simulate.space_of", lambda path: left)
     assert main([*JOB, str(tmp_path / "new")]) != 0
     assert "GB" in capsys.readouterr().err
     assert not list((tmp_path / "new").iterdir()) and not (tmp_path / "new.truth.json").exists()

@@ -1,4 +1,4 @@
-"""Real torch jobs under torchrun, profiled by a real agent."""
+"""Real torch jobs, profiled by a real agent."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -37,10 +38,12 @@ def job(
     ranks: int = 2,
     before: tuple[str, ...] = (),
     verbose: bool = False,
+    under_torchrun: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A job whose processes look for the agent in the folder, once a second.
 
-    ``before``: words in front of its command.  ``verbose``: Kineto tells all it does.
+    Gives torchrun, or the first rank where nobody stands above the ranks: that imports torch
+    once less.  ``before``: words in front of its command.  ``verbose``: Kineto tells all it does.
     """
     config = folder / "kineto.conf"
     config.write_text("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n")
@@ -54,22 +57,41 @@ def job(
     }
     if verbose:
         environment["KINETO_LOG_LEVEL"] = "0"
-    command = [*before, sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(ranks), str(PROGRAM), *arguments]
+    program = [str(PROGRAM), *arguments]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    places: list[dict[str, str]] = [{}]
+    if not under_torchrun:
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        places = [
+            {"RANK": str(n), "LOCAL_RANK": str(n), "WORLD_SIZE": str(ranks), **address}
+            for n in range(ranks)
+        ]
+    words = [*before, sys.executable, *(torchrun if under_torchrun else []), *program]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
+        processes = [
+            subprocess.Popen(
+                words, env={**environment, **place}, stdout=log, stderr=log, start_new_session=True
+            )
+            for place in places
+        ]
     try:
-        yield process
+        yield processes[0]
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         # torchrun's ranks lead sessions of their own.
         for found in _below(folder):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found, signal.SIGKILL)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def _below(folder: Path) -> list[int]:
@@ -117,7 +139,7 @@ def steps_in(receipt: Receipt) -> list[int]:
 def test_ranks_of_a_running_job_are_traced_together(
     service: ProfilingService, endpoint: Endpoint, sockets: Path
 ) -> None:
-    with job(sockets, "900") as launcher:
+    with job(sockets, "900", under_torchrun=True) as launcher:
         registered(endpoint, sockets)
         found = client.status(endpoint).processes
         assert sorted(p.rank for p in found if p.is_rank) == [0, 1]

@@ -46,7 +46,7 @@ def test_job_in_a_container_is_traced_over_a_mounted_socket_folder(
 ) -> None:
     pytest.importorskip("torch", reason="profiled jobs need torch: pip install hanglab[run]")
     up = ("sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-    with job(sockets, "900", before=(*CONTAINER, *up)):
+    with job(sockets, "900", before=(*CONTAINER, *up), under_torchrun=True):
         registered(endpoint, sockets)
         found = {p.rank: p for p in client.status(endpoint).processes if p.is_rank}
         # Their own numbers are small; here they are known by those of this host.
@@ -80,7 +80,7 @@ def test_job_finds_the_agent_by_its_abstract_name(
     plainly = ("ip", "netns", "exec", here, "env", "-u", "KINETO_IPC_SOCKET_DIR")
     with (
         started(command, lambda line: "listening" in line, **environment),
-        job(sockets, "900", before=plainly),
+        job(sockets, "900", before=plainly, under_torchrun=True),
     ):
         log = sockets / "log"
         until(lambda: log.read_text().count(" trains") >= 2, UP_S, "training")

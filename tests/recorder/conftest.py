@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recorder_support import Job, Zygote, short_folder
+from recorder_support import Job, WarmParent, short_folder
 
 from hanglab.recorder.rank.native import WRITER
 
@@ -34,17 +34,17 @@ def writer(request: pytest.FixtureRequest) -> type[Writer] | None:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
+def warm_parent() -> Iterator[WarmParent]:
     pytest.importorskip("torch")
-    zygote = Zygote()
+    warm_parent = WarmParent()
     try:
-        yield zygote
+        yield warm_parent
     finally:
-        zygote.close()
+        warm_parent.close()
 
 
 @pytest.fixture
-def start_job(zygote: Zygote, tmp_path: Path) -> Iterator[StartJob]:
+def start_job(warm_parent: WarmParent, tmp_path: Path) -> Iterator[StartJob]:
     """``start_job(program, world_size, environment={}, agent=None, record=True)``."""
     with ExitStack() as stack:
 
@@ -59,7 +59,7 @@ def start_job(zygote: Zygote, tmp_path: Path) -> Iterator[StartJob]:
             folder = tmp_path / f"job{len(list(tmp_path.iterdir()))}"
             folder.mkdir()
             job = Job(
-                zygote, folder, runtime, program, world_size, environment or {}, agent, record
+                warm_parent, folder, runtime, program, world_size, environment or {}, agent, record
             )
             stack.callback(job.close)
             return job

@@ -37,12 +37,12 @@ def wait_for(condition: Callable[[], Any], what: str, patience: float = PATIENCE
     raise AssertionError(f"waited {patience:g} s in vain for {what}")
 
 
-class Zygote:
+class WarmParent:
     """The process that forks ranks.  It ends with the test session, and its ranks with it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).parent / "zygote.py")],
+            [sys.executable, str(Path(__file__).parent / "warm_parent.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
@@ -149,7 +149,7 @@ class Job:
 
     def __init__(
         self,
-        zygote: Zygote,
+        warm_parent: WarmParent,
         folder: Path,
         runtime: Path,
         program: str,
@@ -160,7 +160,7 @@ class Job:
     ) -> None:
         self.case = folder / "case"
         self.runtime = runtime
-        self._zygote = zygote
+        self._warm_parent = warm_parent
         self.agent: Agent | None = None
         if agent is not None:
             self.agent = Agent(self.case, runtime, "--world-size", str(world_size), *agent)
@@ -169,7 +169,7 @@ class Job:
         for rank in range(world_size):
             for ending in ("out", "err"):
                 (runtime / f"rank{rank}.{ending}").touch()
-        self.pids = zygote.start(
+        self.pids = warm_parent.start(
             {
                 "program": str(PROGRAMS / program),
                 "world_size": world_size,
@@ -191,12 +191,12 @@ class Job:
         return next(r for r in self.read().ranks if r.rank == rank)
 
     def ended(self, rank: int) -> bool:
-        return self.pids[rank] in self._zygote.status
+        return self.pids[rank] in self._warm_parent.status
 
     def status(self, rank: int) -> int:
         """As waitpid gives it; waits for the end."""
         wait_for(lambda: self.ended(rank), f"rank {rank} to end")
-        return self._zygote.status[self.pids[rank]]
+        return self._warm_parent.status[self.pids[rank]]
 
     def printed(self, rank: int) -> str:
         return (self.runtime / f"rank{rank}.out").read_text()
@@ -212,7 +212,7 @@ class Job:
 
     def close(self) -> None:
         for pid in self.pids.values():
-            if pid not in self._zygote.status:
+            if pid not in self._warm_parent.status:
                 # Loader workers live in the session that the rank leads.
                 with contextlib.suppress(OSError):
                     os.killpg(pid, signal.SIGKILL)

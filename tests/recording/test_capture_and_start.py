@@ -67,7 +67,7 @@ def test_a_thread_of_the_kernel_is_no_rank_and_no_want_of_rights(tmp_path):
     assert "CAP_SYS_PTRACE" not in done.stderr
 
 
-@pytest.mark.parametrize("which", ["launcher", "rank"])
+@pytest.mark.parametrize("which", ["launcher", pytest.param("rank", marks=pytest.mark.long)])
 def test_job_that_nobody_records(tmp_path, which):
     case = tmp_path / "case"
     with hanging(tmp_path) as job:

@@ -55,7 +55,7 @@ def test_no_innocent_is_accused(trial: Trial) -> None:
 
 
 @given(trial=trials(stale=True))
-@settings(FEW, max_examples=200, phases=[Phase.generate])
+@settings(FEW, max_examples=100, phases=[Phase.generate])
 def test_nobody_is_accused_for_what_a_dump_is_too_old_to_hold(trial: Trial) -> None:
     """Of files that have kept their times: without them nothing tells that a dump is old."""
     assume(trial.loss.file_times)

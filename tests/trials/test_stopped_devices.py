@@ -26,7 +26,7 @@ def trial_of(program: Program, fault: Fault, *, timing: bool) -> Trial:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 def test_started_everywhere_but_on_one_device(shape: str, seed: int) -> None:
     program = SHAPES[shape](Random(seed))
     for rank in range(program.size):
@@ -39,10 +39,11 @@ def test_started_everywhere_but_on_one_device(shape: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_without_timing_nobody_else_is_named(shape: str) -> None:
+@pytest.mark.parametrize("seeds", [(0, 1), pytest.param((0, 1, 2, 3), marks=pytest.mark.long)])
+def test_without_timing_nobody_else_is_named(shape: str, seeds: tuple[int, ...]) -> None:
     """Only the rank that all has in common which nothing else holds up, or nobody."""
     named = 0
-    for seed in range(4):
+    for seed in seeds:
         program = SHAPES[shape](Random(seed))
         for rank in range(program.size):
             trial = trial_of(program, Fault("device_stop", rank, at=1), timing=False)

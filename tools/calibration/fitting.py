@@ -36,7 +36,7 @@ def table_of(observations: Sequence[LabelledFinding], prior: float) -> Calibrati
 
 
 def left_out(table: CalibrationTable, observations: Sequence[LabelledFinding]) -> list[float]:
-    """For each observation the probability that the table gives it without itself."""
+    """Probability that the table gives each observation without itself."""
     answers = []
     for one in observations:
         kind = (one.cause, one.sure, list(one.evidence))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.sampled_lines import input_line
 from hanglab.analyzer.proposal import Proposal, propose
+from hanglab.analyzer.strengths import CANDIDATES, KERNEL_SAYS, PROVED, SLOW
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.recorder.case.progress_records import Progress
 from hanglab.recorder.slowness.batch_waits import (
@@ -88,7 +89,7 @@ def input_starved(known: CaseFacts, waits: Mapping[int, BatchWait]) -> Iterator[
         Cause.INPUT_STARVED,
         sorted(known.ranks),
         status=Status.SLOW,
-        confidence=min(0.99, 0.6 + share / 2),
+        confidence=min(KERNEL_SAYS, CANDIDATES + share / 2),
         summary=f"The job waits for its data loaders {share:.0%} of the time; every rank's is "
         "too slow.",
         evidence=[
@@ -126,7 +127,7 @@ def slow_input(timing: JobTiming, waits: Mapping[int, BatchWait]) -> Iterator[Pr
             Cause.SLOW_INPUT,
             [rank],
             status=Status.SLOW,
-            confidence=min(0.97, 0.65 + cost),
+            confidence=min(PROVED, SLOW + cost),
             summary=f"Rank {rank} gets its input {times:.1f} times as slowly as its peers, which "
             "wait for it.",
             evidence=[

@@ -16,6 +16,7 @@ from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.port_events import port_down
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import INFERRED, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backends_in
@@ -47,7 +48,7 @@ def fabric_stalled(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.FABRIC_STALLED,
         [],
         status=Status.HUNG,
-        confidence=0.7,
+        confidence=PLAUSIBLE,
         summary=f"The devices of all ranks are inside the same {call.op} with the same arguments, "
         "their processes run and the sockets that NCCL talks over are sound: the library does not "
         "move.",
@@ -78,7 +79,7 @@ def link_down(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.FABRIC_STALLED,
         [],
         status=Status.HUNG,
-        confidence=0.85,
+        confidence=INFERRED,
         summary=f"The devices of all ranks are inside the same {call.op} with the same arguments, "
         f"and a port of {name_ranks(sorted(down))} went down and has not come back.",
         evidence=[Evidence("stderr", rank, line) for rank, line in sorted(down.items())],
@@ -148,7 +149,7 @@ def fabric_errors(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.FABRIC_STALLED,
         [],
         failure_on_record=True,
-        confidence=0.85,
+        confidence=INFERRED,
         summary=f"What NCCL talks over gave rank {first}'s work back undone: {said[first]}",
         evidence=[Evidence("stderr", rank, line) for rank, line in sorted(said.items())],
         victims=sorted(facts.ranks),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.device_progress import unstarted_ranks
 from hanglab.analyzer.facts.failures import failure_of
@@ -12,6 +11,7 @@ from hanglab.analyzer.facts.gpus import XidEvent, gpus_of, ras_cuda_errors, xid_
 from hanglab.analyzer.facts.kernel_sleeps import in_gpu_driver, main_sleep
 from hanglab.analyzer.facts.thresholds import END_BLUR_NS
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, CONFIRMED, INFERRED, SEEN
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -39,7 +39,7 @@ def gpu_messages(facts: CaseFacts) -> Iterator[Proposal]:
         known,
         # Whose GPU it is must be known to go before what is proved of ranks.
         failure_on_record=bool(known),
-        confidence=CONFIRMED if known else 0.6,
+        confidence=CONFIRMED if known else CANDIDATES,
         summary=f"{where} met a fault of the GPU (Xid {events[0].number}): {events[0].line[:160]}",
         evidence=[
             Evidence("host", event.ranks[0] if event.ranks else None, f"the kernel says: {line}")
@@ -102,7 +102,7 @@ def nccl_cuda_errors(facts: CaseFacts) -> Iterator[Proposal]:
             [rank],
             failure_on_record=True,
             status=Status.HUNG,
-            confidence=0.85,
+            confidence=INFERRED,
             summary=f"NCCL met a CUDA error in rank {rank}{name_line(view.location())}, which goes "
             "on as if nothing had happened; the other ranks wait for it.",
             evidence=[Evidence("nccl_ras", rank, "its communicator has an unhandled CUDA error")],
@@ -128,7 +128,7 @@ def driver_waits(facts: CaseFacts) -> Iterator[Proposal]:
             [view.rank],
             failure_on_record=True,
             status=Status.HUNG,
-            confidence=0.9,
+            confidence=SEEN,
             summary=f"Rank {view.rank} is kept by the GPU's driver{name_line(view.location())} "
             f"({where or 'uninterruptible'}); the other ranks wait for it.",
             evidence=[
@@ -164,7 +164,7 @@ def device_not_started(facts: CaseFacts) -> Iterator[Proposal]:
             Cause.GPU_FAULT,
             ranks,
             status=Status.HUNG,
-            confidence=0.8,
+            confidence=CONCLUDED,
             summary=f"{name_ranks(ranks).capitalize()} launched {call.op} number {call.seq} like "
             f"all others, but {whose} not begun it while the others' wait in it: what was launched "
             "before it does not end.",

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from hanglab.analyzer.causes.thresholds import (
-    CONFIRMED,
-    FEWEST_GPU_SAMPLES,
-    SLOWER_CLOCK,
-    THROTTLED_SAMPLES,
-)
+from hanglab.analyzer.causes.thresholds import FEWEST_GPU_SAMPLES, SLOWER_CLOCK, THROTTLED_SAMPLES
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.gpus import GpuHistory, gpus_of
 from hanglab.analyzer.proposal import Proposal, detector_of, propose
+from hanglab.analyzer.strengths import CONFIRMED
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE

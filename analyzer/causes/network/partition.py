@@ -10,6 +10,7 @@ from hanglab.analyzer.facts.links import SocketEnd, links_of
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -37,7 +38,7 @@ def partition(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.PARTITION,
         culprits,
         status=Status.HUNG,
-        confidence=0.95,
+        confidence=SHOWN,
         summary=f"The network cuts {name_ranks(culprits)} off{apart}: {_which(culprits, ways)} is "
         "sent again and again and never acknowledged.",
         evidence=list(cut.values()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.thresholds import CONFIRMED, LISTED_ROWS
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.error_texts import (
@@ -25,6 +25,7 @@ from hanglab.analyzer.facts.meeting_ports import (
 from hanglab.analyzer.facts.resource_failures import location_of, text_of
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import CONFIRMED, SHOWN
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -114,7 +115,7 @@ def _proposal(
         culprits,
         failure_on_record=True,
         status=Status.HUNG,
-        confidence=CONFIRMED - 0.03,
+        confidence=SHOWN,
         summary=summary + (f" It is{name_line(location)}." if location else ""),
         evidence=rows,
         location=location,
@@ -244,7 +245,7 @@ def _at_loopback(facts: CaseFacts) -> Iterator[Proposal]:
         [culprit],
         failure_on_record=True,
         status=Status.FAILED,
-        confidence=CONFIRMED - 0.03,
+        confidence=SHOWN,
         summary=f"Rank {culprit} tells its peers to reach it at a loopback address, where "
         f"{name_ranks(sorted(sought))} found nobody.",
         evidence=[row, *(Evidence(t.source, t.view.rank, t.detail) for t in failed)],

@@ -19,6 +19,7 @@ from hanglab.analyzer.facts.cut_links import cut_off_ranks
 from hanglab.analyzer.facts.links import Link, SocketEnd, links_of
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.proposal import Proposal, detector_of, propose
+from hanglab.analyzer.strengths import SEEN
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import LOSS_SHARE
@@ -52,7 +53,7 @@ def slow_link(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.SLOW_LINK,
         culprits,
         status=Status.SLOW,
-        confidence=0.9,
+        confidence=SEEN,
         summary=f"The link of {name_ranks(culprits)} carries {size(int(rate))} a second and is "
         f"busy {share:.0%} of the time; the job waits for it.",
         evidence=[

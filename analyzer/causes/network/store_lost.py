@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.thresholds import CONFIRMED, KEEPER_NOTED_NS
+from hanglab.analyzer.causes.thresholds import KEEPER_NOTED_NS
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.facts.resource_failures import text_of
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import CONFIRMED, SHOWN
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.analyzer.wording import name_ranks
 
@@ -73,7 +74,7 @@ def _keeper_child_ended(facts: CaseFacts, lost: list[Failure]) -> Iterator[Propo
         Cause.STORE_LOST,
         [keeper.rank],
         failure_on_record=True,
-        confidence=CONFIRMED - 0.05,
+        confidence=SHOWN,
         summary=f"A process that rank {keeper.rank} had started kept the store of the job and was "
         f"ended ({how}) while {name_ranks(ranks)} still needed it.",
         evidence=[

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.thresholds import (
-    CONFIRMED,
-    FEWEST_PERIODS,
-    THROTTLED_PERIODS,
-    THROTTLED_TIME,
-)
+from hanglab.analyzer.causes.thresholds import FEWEST_PERIODS, THROTTLED_PERIODS, THROTTLED_TIME
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import Span
 from hanglab.analyzer.proposal import Proposal, detector_of, propose
+from hanglab.analyzer.strengths import CONFIRMED
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import CpuGroup

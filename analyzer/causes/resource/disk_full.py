@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
-from hanglab.analyzer.causes.thresholds import CONFIRMED, DISK_ERROR_S
+from hanglab.analyzer.causes.thresholds import DISK_ERROR_S
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.error_texts import Kind, texts_of
 from hanglab.analyzer.facts.failures import Failure
@@ -21,6 +21,7 @@ from hanglab.analyzer.facts.resource_failures import (
 )
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector
+from hanglab.analyzer.strengths import CONFIRMED, SEEN
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import FileSystem
 from hanglab.recorder.case.records import Raised
@@ -121,7 +122,7 @@ def _swallowed(facts: CaseFacts) -> Iterator[Proposal]:
                 [Evidence(source, view.rank, error)]
                 + [Evidence("host", view.rank, row) for row in full_disks],
                 location=view.location(),
-                confidence=CONFIRMED if source == "exceptions" else CONFIRMED - 0.08,
+                confidence=CONFIRMED if source == "exceptions" else SEEN,
             )
 
 

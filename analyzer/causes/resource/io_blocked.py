@@ -14,6 +14,7 @@ from hanglab.analyzer.facts.kernel_sleeps import (
 )
 from hanglab.analyzer.facts.wait_channels import Channel
 from hanglab.analyzer.proposal import Proposal, detector_of, propose
+from hanglab.analyzer.strengths import CANDIDATES, LIKELY_ALTERNATIVE, PROVED, SEEN
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.host_records import FileSystem, SleepingThread
@@ -78,7 +79,7 @@ def _proposal(
         Cause.IO_BLOCKED,
         [view.rank],
         status=Status.HUNG,
-        confidence=0.97,
+        confidence=PROVED,
         summary=f"Rank {view.rank} waits for storage{name_line(location)}: {call} does not come "
         "back; the other ranks wait for it.",
         evidence=evidence,
@@ -108,7 +109,7 @@ def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
             Cause.IO_BLOCKED,
             [view.rank],
             status=Status.HUNG,
-            confidence=0.9 if sure else 0.6,
+            confidence=SEEN if sure else CANDIDATES,
             summary=f"Rank {view.rank} is blocked inside the kernel "
             f"({view.wchan or 'uninterruptible'}); the other ranks wait for it.",
             evidence=[
@@ -120,5 +121,7 @@ def blocked_in_kernel(facts: CaseFacts) -> Iterator[Proposal]:
                 )
             ],
             location=view.location(),
-            alternatives=[(Cause.GPU_FAULT, [view.rank], 0.3)] if has_gpu and not sure else [],
+            alternatives=[(Cause.GPU_FAULT, [view.rank], LIKELY_ALTERNATIVE)]
+            if has_gpu and not sure
+            else [],
         )

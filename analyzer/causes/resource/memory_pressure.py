@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.causes.thresholds import (
     AT_MEMORY_LIMIT,
-    CONFIRMED,
     REFAULTS_PER_S,
     REFUSALS_PER_S,
     SHORTEST_WATCH_S,
@@ -17,6 +16,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.host import HostView, Span
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.proposal import Proposal, detector_of, propose
+from hanglab.analyzer.strengths import CONFIRMED
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.host_records import MemoryGroup

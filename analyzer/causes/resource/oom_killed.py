@@ -6,12 +6,12 @@ import signal
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.exhaustion import resource_proposal
-from hanglab.analyzer.causes.thresholds import CONFIRMED
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.error_texts import KILLED_PROCESS
 from hanglab.analyzer.facts.host import HostView, Span
 from hanglab.analyzer.facts.resource_failures import size
 from hanglab.analyzer.proposal import Proposal, detector
+from hanglab.analyzer.strengths import CONFIRMED
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.recorder.case.host_records import MemoryGroup
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import KERNEL_SAYS
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -55,7 +56,7 @@ def stopped_processes(facts: CaseFacts) -> Iterator[Proposal]:
         Cause.PROCESS_FROZEN,
         ranks,
         status=Status.HUNG,
-        confidence=0.99,
+        confidence=KERNEL_SAYS,
         summary=f"{name_ranks(ranks).capitalize()} "
         f"{'is' if len(ranks) == 1 else 'are'} stopped by a signal or a freezer; the other ranks "
         "wait for it.",

@@ -13,6 +13,7 @@ from hanglab.analyzer.facts.python_waits import nobody_works
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.facts.thresholds import PAUSES
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line
 
@@ -57,14 +58,14 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             if cause in _FOR_EVER and is_unusually_idle(view) and nobody_works(view):
                 confidence *= EARLY_PART
             elif cause in (Cause.MISSING_RANK, Cause.BUSY_LOOP) and moved_recently(view):
-                cause, confidence, status = Cause.RANK0_WORK, 0.8, Status.SLOW
+                cause, confidence, status = Cause.RANK0_WORK, CONCLUDED, Status.SLOW
                 words = "it moves in work that only it does"
             elif (
                 cause is Cause.LOADER_STUCK
                 and moved_recently(view)
                 and _peers_wait_for_long(facts, rank)
             ):
-                cause, confidence, status = Cause.SLOW_INPUT, 0.6, Status.SLOW
+                cause, confidence, status = Cause.SLOW_INPUT, CANDIDATES, Status.SLOW
                 words = "its input has kept it all the while, though it moves"
             else:
                 continue  # neither that it moves nor that it never will is proved

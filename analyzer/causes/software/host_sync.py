@@ -13,6 +13,7 @@ from hanglab.analyzer.facts.device_waits import device_wait
 from hanglab.analyzer.graph.wait_for_graph import Wait
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector_of, propose
+from hanglab.analyzer.strengths import INFERRED
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -32,7 +33,7 @@ def host_sync(facts: CaseFacts) -> Iterator[Proposal]:
             Cause.HOST_SYNC,
             [view.rank],
             status=Status.HUNG,
-            confidence=0.85,
+            confidence=INFERRED,
             summary=f"Rank {view.rank} waits for its device{line} in {waits_in}(), whose "
             f"{mine.op} waits for {name_ranks(_peers(mine))}; the part in {missing.call.op} that "
             f"would free rank {missing.call.rank} is not launched, as the host waits.",
@@ -73,7 +74,7 @@ def _peers(call: Call) -> list[int]:
 
 
 def _waiting_for(facts: CaseFacts, ranks: set[int]) -> set[int]:
-    """These ranks, and all that they wait for."""
+    """Ranks and all that they wait for."""
     found, pending = set[int](), list(ranks)
     while pending:
         one = pending.pop()

@@ -9,6 +9,7 @@ from hanglab.analyzer.facts.absent_ranks import absent_ranks
 from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.host_waits import HostWait, final_holder, host_waits, wait_evidence
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import SHOWN
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -66,7 +67,7 @@ def _proposal(
         Cause.PYTHON_DEADLOCK,
         culprits,
         status=Status.HUNG,
-        confidence=0.95,
+        confidence=SHOWN,
         summary=f"{name_ranks(culprits).capitalize()} "
         f"{'keeps' if len(culprits) == 1 else 'keep'} {name_ranks(waiters)} "
         f"waiting{name_line(location)}: {words}, and rank {wait.rank} {wait.words}.",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.causes.thresholds import LONG_WORK_DIVISOR, LONG_WORK_NS, LONG_WORK_PATIENCE
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line
 from hanglab.analyzer.proposal import Proposal, propose
+from hanglab.analyzer.strengths import INFERRED
 from hanglab.analyzer.verdict import Cause, Effect, Evidence, Status
 from hanglab.analyzer.wording import name_line
 
@@ -27,7 +28,7 @@ def rank0_work(timing: JobTiming) -> Iterator[Proposal]:
             Cause.RANK0_WORK,
             [rank],
             status=Status.SLOW,
-            confidence=0.85,
+            confidence=INFERRED,
             summary=f"Rank {rank} worked alone for {waited / 1e9:.1f} s{name_line(location)} "
             "while the others waited for it in one operation.",
             evidence=[

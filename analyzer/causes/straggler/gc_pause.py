@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Bool, Times
 from hanglab.analyzer.facts.arrival_lag import GroupLag, OwnTime
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.time_breakdown import collector_runs
 from hanglab.analyzer.proposal import Proposal, propose
+from hanglab.analyzer.strengths import MEASURED_SLOW, PROVED
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import (
@@ -53,7 +54,7 @@ def gc_pause(timing: JobTiming) -> Iterator[Proposal]:
         Cause.GC_PAUSE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.97, 0.75 + timing.window.share(cost)),
+        confidence=min(PROVED, MEASURED_SLOW + timing.window.share(cost)),
         summary=f"The others wait for {name_ranks(culprits)} while Python collects garbage there, "
         f"{timing.window.share(cost):.0%} of the time.",
         evidence=[_evidence(timing, rank, waits[rank]) for rank in sorted(timing.window.times)],

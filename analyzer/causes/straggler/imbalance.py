@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.aligned_collectives import Times
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line
 from hanglab.analyzer.proposal import Proposal, propose
+from hanglab.analyzer.strengths import SEEN, SHOWN, SLOW, UNCORRELATED
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.slowness.thresholds import (
@@ -47,7 +48,7 @@ def _persistent(timing: JobTiming, culprits: list[int]) -> Proposal:
         Cause.IMBALANCE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.95, 0.65 + window.share(cost)),
+        confidence=min(SHOWN, SLOW + window.share(cost)),
         summary=f"{name_ranks(culprits).capitalize()} gets batches "
         f"{window.larger_batches(worst):.1f} times as large as its peers', computes accordingly "
         "longer, and they wait for it.",
@@ -94,7 +95,7 @@ def _in_turns(timing: JobTiming) -> Iterator[Proposal]:
         Cause.IMBALANCE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.9, 0.4 + correlation / 2),
+        confidence=min(SEEN, UNCORRELATED + correlation / 2),
         summary=f"The ranks wait for each other {window.share(total):.0%} of the time: whichever "
         "has the largest batch is late.",
         evidence=[

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.facts.sampled_lines import busiest_line, time_at_own_lines
 from hanglab.analyzer.proposal import Proposal, propose
+from hanglab.analyzer.strengths import CANDIDATES, PROVED, SHOWN, SLOW
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.records import StackFrame
@@ -80,7 +81,7 @@ def _computing(timing: JobTiming, culprits: list[int]) -> Proposal:
         culprits,
         status=Status.SLOW,
         confidence=min(
-            0.97, 0.65 + sum(max(0.0, window.lateness[r].excess_share) for r in culprits)
+            PROVED, SLOW + sum(max(0.0, window.lateness[r].excess_share) for r in culprits)
         ),
         summary=f"{name_ranks(culprits).capitalize()} computed "
         f"{(usual + excess) / max(usual, 1.0):.1f} times as long as its peers"
@@ -117,7 +118,7 @@ def _blocked(timing: JobTiming, lines: dict[int, StackFrame]) -> Proposal:
         Cause.SLOW_COMPUTE,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.95, 0.6 + sum(window.share(_own(timing, r)) for r in culprits)),
+        confidence=min(SHOWN, CANDIDATES + sum(window.share(_own(timing, r)) for r in culprits)),
         summary=f"{name_ranks(culprits).capitalize()} {takes} {window.ms_per_step(cost):.1f} ms a "
         f"step longer than {its} peers, blocked{name_line(places[worst])} rather than computing or "
         f"kept from a processor; the others wait for {it}.",

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.proposal import Proposal, propose
+from hanglab.analyzer.strengths import SHOWN, SLOW
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -33,7 +34,7 @@ def slow_host(timing: JobTiming) -> Iterator[Proposal]:
         Cause.SLOW_HOST,
         culprits,
         status=Status.SLOW,
-        confidence=min(0.95, 0.65 + window.share(cost)),
+        confidence=min(SHOWN, SLOW + window.share(cost)),
         summary=f"{name_ranks(culprits).capitalize()} does no more work than its peers but waits "
         f"for a processor {_share(timing, worst):.0%} of the time; the others wait for it.",
         evidence=[

@@ -12,11 +12,11 @@ from hanglab.analyzer.causes.data_starvation.slow_input import all_waits, input_
 from hanglab.analyzer.causes.software.rank0_work import rank0_work
 from hanglab.analyzer.causes.straggler.gc_pause import gc_pause
 from hanglab.analyzer.causes.straggler.imbalance import imbalance
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.causes.straggler.slow_compute import slow_compute
 from hanglab.analyzer.causes.straggler.slow_host import slow_host
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.proposal import Proposal, detector_of
 from hanglab.analyzer.verdict import Cause
 

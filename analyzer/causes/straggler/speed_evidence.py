@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hanglab.analyzer.causes.straggler.lost_time import JobTiming
 from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.job_timing import JobTiming
 from hanglab.analyzer.verdict import Evidence
 from hanglab.recorder.slowness.thresholds import FEWEST_IN_JOB, SHORTEST_JOB_NS
 

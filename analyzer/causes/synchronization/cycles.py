@@ -10,6 +10,7 @@ from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
 from hanglab.analyzer.graph.wait_for_graph import Cycle, Unmatched, WaitForGraph
 from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN, SHOWN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -39,7 +40,7 @@ def _added_finding(graph: WaitForGraph, call: Call) -> Finding:
         victims=all_victims(graph, [call.rank]),
         collective=collective_ref(call),
         location=location(call),
-        confidence=0.8 if len(call.group.members) > 2 else 0.6,
+        confidence=CONCLUDED if len(call.group.members) > 2 else CANDIDATES,
         summary=(
             f"Rank {call.rank} alone is in {name_call(call)}, where its own order so far has "
             "another operation; its peers have nothing unfinished."
@@ -89,12 +90,12 @@ def _cycle_finding(graph: WaitForGraph, cycle: Cycle) -> Finding:
 
 def _confidence(cycle: Cycle) -> float:
     if not cycle.certain:
-        return 0.5
+        return TIED
     if cycle.p2p:
-        return 0.95
+        return SHOWN
     if cycle.deviating:
-        return 0.9
-    return 0.5 if any(call.seq is None for call in cycle.calls) else 0.6
+        return SEEN
+    return TIED if any(call.seq is None for call in cycle.calls) else CANDIDATES
 
 
 def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
@@ -146,10 +147,10 @@ def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
 
 def _unmatched_confidence(unmatched: Unmatched) -> float:
     if not unmatched.deviating:
-        return 0.5
+        return TIED
     if unmatched.missing:
-        return 0.95
-    return 0.6 if unmatched.likely else 0.8
+        return SHOWN
+    return CANDIDATES if unmatched.likely else CONCLUDED
 
 
 def _missed(unmatched: Unmatched) -> str:

@@ -6,6 +6,7 @@ from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
 from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
+from hanglab.analyzer.strengths import CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 
 
@@ -39,8 +40,8 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
 
 def _confidence(departure: OrderDeparture) -> float:
     if departure.tied:
-        return 0.5
-    return 0.9 if departure.left_out or departure.added else 0.8
+        return TIED
+    return SEEN if departure.left_out or departure.added else CONCLUDED
 
 
 def _summary(departure: OrderDeparture) -> str:

@@ -10,6 +10,7 @@ from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call, may_
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.signatures import splits_of
+from hanglab.analyzer.strengths import INFERRED, PROVED, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -180,9 +181,9 @@ def _silent_finding(divergence: Divergence) -> Finding:
 
 def _confidence(divergence: Divergence) -> float:
     if not divergence.deviating:
-        return 0.5
+        return TIED
     majority = 2 * len(divergence.deviating) < len(divergence.calls)
-    return 0.97 if majority else 0.85
+    return PROVED if majority else INFERRED
 
 
 def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call) -> str:

@@ -9,6 +9,7 @@ from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failu
 from hanglab.analyzer.facts.departure_calls import describe_departure
 from hanglab.analyzer.facts.loops import classify_left_loop
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import INFERRED
 from hanglab.analyzer.verdict import Cause, Evidence
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -22,7 +23,7 @@ def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) ->
         Cause.COLLECTIVE_MISMATCH,
         culprits,
         failure_on_record=True,
-        confidence=0.85,
+        confidence=INFERRED,
         summary=f"{name_ranks(culprits).capitalize()} issued more operations than "
         f"{name_ranks(finished)}, which had come to the end of the program.",
         evidence=[

@@ -15,6 +15,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.launches import launched_line
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import CANDIDATES, SHOWN, TIED
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.backends import backends_in
@@ -41,7 +42,7 @@ def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
             facts,
             creating,
             culprits,
-            0.5 if tied else 0.95,
+            TIED if tied else SHOWN,
             f"new_group was called differently: {words}.",
         )
         return
@@ -55,7 +56,7 @@ def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
         facts,
         creating,
         culprits,
-        0.6 if len(creating) == len(absent) else 0.95,
+        CANDIDATES if len(creating) == len(absent) else SHOWN,
         f"{name_ranks(creating).capitalize()} {'waits' if len(creating) == 1 else 'wait'} inside "
         f"new_group for {name_ranks(absent)}, which never entered it.",
     )
@@ -85,7 +86,7 @@ def _joining(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]
                 facts,
                 joining,
                 absent,
-                0.6 if len(absent) == len(joining) else 0.95,
+                CANDIDATES if len(absent) == len(joining) else SHOWN,
                 f"{name_ranks(joining).capitalize()} {'waits' if len(joining) == 1 else 'wait'} in "
                 f"the first operation of group {what} for {name_ranks(absent)}, which never made "
                 "the group.",
@@ -160,7 +161,7 @@ def _absent(facts: CaseFacts, calls: Calls, creating: Sequence[int]) -> list[int
 
 
 def _roots(facts: CaseFacts, ranks: list[int]) -> list[int]:
-    """Those of ``ranks`` that do not wait for another of them."""
+    """Members of ``ranks`` that do not wait for another of them."""
     waiting = {wait.call.rank for wait in facts.graph.waits if set(wait.on) & set(ranks)}
     return [rank for rank in ranks if rank not in waiting]
 

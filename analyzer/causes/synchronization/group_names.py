@@ -9,6 +9,7 @@ from hanglab.analyzer.facts.waiting_ranks import all_victims
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.matching.group_names import NameConflict
+from hanglab.analyzer.strengths import SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -60,7 +61,7 @@ def _finding(graph: WaitForGraph, conflict: NameConflict, waiting: list[Call]) -
         victims=all_victims(graph, culprits),
         collective=collective_ref(mine),
         location=location(mine) if mine.rank in culprits else None,
-        confidence=0.9 if conflict.deviating else 0.5,
+        confidence=SEEN if conflict.deviating else TIED,
         summary=f"Groups of {name_ranks(conflict.members)} bear names that differ ({words}): "
         f"{_who(conflict)} created more or fewer groups before, so they do not meet.",
         evidence=[

@@ -24,6 +24,7 @@ from hanglab.analyzer.facts.loops import (
 )
 from hanglab.analyzer.graph.wait_for_graph import Cycle
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import ALTERNATIVE, INFERRED, PLAUSIBLE, REMOTE_ALTERNATIVE, SHOWN
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
@@ -71,14 +72,14 @@ def _label(facts: CaseFacts, cycle: Cycle, loop_exit: _LoopExit) -> tuple[Cause,
     if not told:
         # A message that was left out is told more closely by its other half.
         sure = not p2p and (loop_exit.counted or not loop_exit.nested)
-        return (Cause.UNEVEN_INPUTS, 0.7, "") if sure else None
+        return (Cause.UNEVEN_INPUTS, PLAUSIBLE, "") if sure else None
     if len(told) < len(accounts) or any(difference > 0 for difference, _ in told):
         return None
     if all(difference < 0 for difference, _ in told):
-        return Cause.UNEVEN_INPUTS, 0.95, told[0][1]
+        return Cause.UNEVEN_INPUTS, SHOWN, told[0][1]
     if any(difference < 0 for difference, _ in told) or p2p:
         return None
-    return Cause.SKIPPED_COLLECTIVE, 0.85, told[0][1]
+    return Cause.SKIPPED_COLLECTIVE, INFERRED, told[0][1]
 
 
 def _account(facts: CaseFacts, view: RankView, loop_exit: _LoopExit) -> tuple[int, str] | None:
@@ -134,8 +135,8 @@ def _proposal(
         alternatives=[]
         if counted
         else [
-            (Cause.SKIPPED_COLLECTIVE, culprits, 0.2),
-            (Cause.GROUP_ORDER, sorted(cycle.ranks), 0.1),
+            (Cause.SKIPPED_COLLECTIVE, culprits, ALTERNATIVE),
+            (Cause.GROUP_ORDER, sorted(cycle.ranks), REMOTE_ALTERNATIVE),
         ],
     )
 

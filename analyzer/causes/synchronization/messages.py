@@ -7,6 +7,7 @@ from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims
 from hanglab.analyzer.graph.wait_for_graph import MismatchedMessage, WaitForGraph
 from hanglab.analyzer.matching.calls import Difference
+from hanglab.analyzer.strengths import INFERRED, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 
 _CAUSES = {Difference.SIZE: Cause.SIZE_MISMATCH, Difference.DTYPE: Cause.DTYPE_MISMATCH}
@@ -45,7 +46,7 @@ def _finding(graph: WaitForGraph, message: MismatchedMessage) -> Finding:
         victims=victims if message.finished else all_victims(graph, culprits),
         collective=collective_ref(mine),
         location=location(mine),
-        confidence=0.5 if message.deviating is None else 0.85,
+        confidence=TIED if message.deviating is None else INFERRED,
         summary=f"{summary}. Nothing waits for it, and what arrived is undefined."
         if message.finished
         else f"{summary}.",

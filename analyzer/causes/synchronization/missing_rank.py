@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hanglab.analyzer.causes.thresholds import CANDIDATES, CONCLUDED, LISTED_ROWS, UNSETTLED
+from hanglab.analyzer.causes.thresholds import LISTED_ROWS, UNSETTLED
 from hanglab.analyzer.facts.call_wording import SOURCE, name_call
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, may_explain_hang
 from hanglab.analyzer.graph.wait_for_graph import Sink, WaitForGraph
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, SEEN
 from hanglab.analyzer.verdict import Alternative, Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -30,7 +31,7 @@ def missing_findings(graph: WaitForGraph) -> list[Finding]:
 
 
 def _either(graph: WaitForGraph, sinks: list[Sink], waiting: set[int]) -> list[Finding]:
-    """Of two, the one that waits and the one that has not come, without a third to tell."""
+    """A pair, one that waits and one that has not come, without a third to tell."""
     sink, *others = sinks
     call = sink.awaited
     pair = call.seq is not None and len(call.group.members) == 2
@@ -162,7 +163,7 @@ def _finding(graph: WaitForGraph, sinks: list[Sink]) -> Finding:
         victims=_victims(graph, culprits),
         collective=collective_ref(first.awaited),
         location=None,
-        confidence=0.6 if unseen else CONCLUDED if concluded else 0.9,
+        confidence=CANDIDATES if unseen else CONCLUDED if concluded else SEEN,
         summary=" ".join(words),
         evidence=[_evidence(sink) for sink in sinks[:LISTED_ROWS]],
         advice=cause.advice,

@@ -16,6 +16,7 @@ from hanglab.analyzer.facts.absent_ranks import classify
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.error_texts import AT_BARRIER, MISSED_BARRIER
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import CONFIRMED, SEEN
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Location
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.operations import MONITORED_BARRIER
@@ -38,7 +39,7 @@ class _Barrier:
 
 @detector
 def monitored_barriers(facts: CaseFacts) -> Iterator[Proposal]:
-    """Those who never came to the barrier, each by what it does instead."""
+    """Ranks that never came to the barrier, each by what it does instead."""
     for view in facts.ranks.values():
         barrier = _said(facts, view)
         if barrier is None:
@@ -174,7 +175,7 @@ def _proposal(facts: CaseFacts, barrier: _Barrier, rank: int, victims: Sequence[
         [rank],
         failure_on_record=True,
         # Ahead of what those say who merely gave up waiting.
-        confidence=max(confidence, 0.98),
+        confidence=max(confidence, CONFIRMED),
         summary=f"Rank {rank} never came to a monitored barrier{name_line(location)}: {words}; "
         f"{name_ranks([barrier.by])} gave up waiting for {name_ranks(barrier.missing)}.",
         evidence=[
@@ -199,11 +200,11 @@ def _label(
     if view.ended is not None:
         lived = at_ns is not None and view.ended.at.wall_ns > at_ns
         words = "it lived and was elsewhere" if lived else "it had come to its end"
-        return Cause.MISSING_RANK, 0.9, words, None
+        return Cause.MISSING_RANK, SEEN, words, None
     call = facts.blocked(view.rank)
     if call is not None:
         words = f"it waits in {call.op} instead"
-        return Cause.MISSING_RANK, 0.9, words, view.location()
+        return Cause.MISSING_RANK, SEEN, words, view.location()
     cause, confidence, words, location = classify(facts, view)
     # That it never came is proved; what it does instead only sometimes.
     return (

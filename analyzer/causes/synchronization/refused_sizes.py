@@ -20,6 +20,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_re
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import ALTERNATIVE, CANDIDATES, LIKELY_ALTERNATIVE, PLAUSIBLE
 from hanglab.analyzer.verdict import Cause, Evidence, Location
 
 _ITEM_BYTES = {
@@ -57,7 +58,7 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
             facts,
             Cause.SIZE_MISMATCH,
             [rank],
-            confidence=0.75,
+            confidence=PLAUSIBLE,
             summary=f"Rank {rank} expected {expected} bytes where its peers send {received} in "
             f"{call.op} number {call.seq}: its tensor is smaller than theirs, and gloo aborted it.",
             evidence=[
@@ -72,7 +73,7 @@ def refused_sizes(facts: CaseFacts) -> Iterator[Proposal]:
             collective=collective_ref(call),
             location=_line(facts.graph.last_calls.get(rank)),
             # What it was in instead is not known: its buffer has gone.
-            alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], 0.2)],
+            alternatives=[(Cause.COLLECTIVE_MISMATCH, [rank], ALTERNATIVE)],
         )
         return
 
@@ -96,7 +97,7 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
         facts,
         Cause.COLLECTIVE_MISMATCH,
         [view.rank],
-        confidence=0.6,
+        confidence=CANDIDATES,
         summary=f"Rank {view.rank} was in {own.op} while its peers were in an operation of another "
         f"line: it expected {expected} bytes and received {received}, and gloo aborted it.",
         evidence=[
@@ -112,7 +113,7 @@ def _elsewhere(facts: CaseFacts, view: RankView, received: int, expected: int) -
         collective=collective_ref(own),
         location=line,
         # One operation may have two lines, by a branch on the rank.
-        alternatives=[(Cause.SIZE_MISMATCH, [view.rank], 0.3)],
+        alternatives=[(Cause.SIZE_MISMATCH, [view.rank], LIKELY_ALTERNATIVE)],
     )
 
 

@@ -12,6 +12,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.split_lists import Disagreement, first_disagreement
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import SHOWN, TIED
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status
 from hanglab.analyzer.wording import name_line
 from hanglab.recorder.case.records import StackFrame
@@ -42,7 +43,7 @@ def _proposal(facts: CaseFacts, found: Disagreement, status: Status | None = Non
         Cause.SPLIT_MISMATCH,
         suspects,
         status=status,
-        confidence=0.95 if len(suspects) == 1 else 0.5,
+        confidence=SHOWN if len(suspects) == 1 else TIED,
         summary=f"The split lists of all_to_all number {found.seq} do not agree: {words}.",
         evidence=[
             Evidence(

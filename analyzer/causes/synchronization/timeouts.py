@@ -16,6 +16,7 @@ from hanglab.analyzer.facts.error_texts import WATCHDOG_TIMEOUT
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
+from hanglab.analyzer.strengths import ALTERNATIVE, SEEN
 from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.analyzer.wording import name_ranks
 
@@ -59,7 +60,7 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
         cause,
         sorted(late),
         status=Status.FAILED,
-        confidence=0.92,
+        confidence=SEEN,
         summary=f"{names} did not come to {call.op} number {call.seq} within the "
         f"{abandoned.seconds:.1f} s that {name_ranks(abandoned.ranks)} waited{doing}; then their "
         "time limit struck.",
@@ -70,7 +71,7 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
         ],
         location=_place(facts, late),
         collective=collective_ref(call),
-        alternatives=[(Cause.MISSING_RANK, sorted(late), 0.15)] if busy else [],
+        alternatives=[(Cause.MISSING_RANK, sorted(late), ALTERNATIVE)] if busy else [],
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hanglab.harness.launchers.protocol import LaunchError
+from hanglab.recorder.case.file_system_space import NO_SPACE, says_no_space
 
 
 class NoDaemon(LaunchError):
@@ -103,14 +103,14 @@ def lost(error: LaunchError) -> LaunchError:
 
 
 def not_started(sentence: str) -> LaunchError:
-    """For a node that did not come up."""
-    kind = NoSpace if "no space left" in sentence.lower() else NodeNotReady
+    """Error for a node that did not come up."""
+    kind = NoSpace if says_no_space(sentence) else NodeNotReady
     return kind(sentence)
 
 
 def unusable(doing: str, error: OSError) -> LaunchError:
-    """For a folder of hanglab's own that cannot be written to."""
-    kind = NoSpace if error.errno in (errno.ENOSPC, errno.EDQUOT) else LaunchError
+    """Error for a folder of hanglab's own that cannot be written to."""
+    kind = NoSpace if error.errno in NO_SPACE else LaunchError
     where = f": {error.filename}" if error.filename else ""
     return kind(f"{doing} failed: {error.strerror or error}{where}.")
 
@@ -119,7 +119,7 @@ def _refusal(doing: str, status: int | None, said: str) -> LaunchError:
     said = " ".join(said.split()).rstrip(".")
     words = said.lower()
     kind: type[LaunchError] = LaunchError
-    if "no space left on device" in words or "disk quota exceeded" in words:
+    if says_no_space(said):
         kind = NoSpace
     elif "no such image" in words:
         kind = NoImage

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from hanglab.harness.launchers.supervision.agent_process import AgentDied
 from hanglab.harness.launchers.supervision.channel import Message
-from hanglab.harness.recording.agent import AgentDied
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.decoders import decoder_of
@@ -60,7 +60,7 @@ class RecordedNodes(Protocol):
 
 
 @dataclass
-class _Agent:
+class _NodeAgent:
     """State of one node's agent."""
 
     #: When it last said something, and when it was last asked to (monotonic).
@@ -87,7 +87,7 @@ class JointRecording:
         self._said: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         #: By how much the clock of each node is ahead of this one's, in nanoseconds.
         self._ahead: dict[int, int] = {}
-        self._agents = {number: _Agent() for number in crew.names()}
+        self._agents = {number: _NodeAgent() for number in crew.names()}
         self._failed = False
         #: The capture that is to be made, and since when (monotonic).
         self._wanted: tuple[Trigger, float] | None = None

@@ -1,4 +1,4 @@
-"""hanglab's side of a guardian: starting it, handing it jobs, doing without it when it dies."""
+"""hanglab's side of a root supervisor: starting, jobs, doing without it when it dies."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from hanglab.harness.launchers.supervision.channel import (
 )
 from hanglab.harness.launchers.supervision.root import READY
 
-#: For a guardian to import what it needs, on a slow disk and a busy machine.
+#: For a root supervisor to import what it needs, on a slow disk and a busy machine.
 _READY_S = 180.0
-#: For a guardian to see to all its jobs' ends.
+#: For a root supervisor to see to all its jobs' ends.
 _CLOSE_S = 30.0
 #: AF_UNIX paths below it must stay under 108 bytes.
 _LONGEST_TEMPORARY = 60
 
 
-class GuardianFailed(LaunchError):
+class RootSupervisorFailed(LaunchError):
     """The process that starts ranks did not come up or does not answer."""
 
     advice = "Run `hanglab doctor`; its last lines of output are above."
 
 
-class GuardianLost(GuardianFailed):
+class RootLost(RootSupervisorFailed):
     """It had come up and has ended since."""
 
 
-class GuardianClient:
-    """One guardian process and the socket that hands it jobs.  Safe to share among threads."""
+class RootSupervisorClient:
+    """One root supervisor and the socket that hands it jobs.  Safe to share among threads."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts the process and does not wait for it."""
@@ -73,7 +73,7 @@ class GuardianClient:
     def adopt(self, runtime_dir: Path) -> MessageChannel:
         """Has a supervisor forked; returns the channel to it.
 
-        Raises :class:`GuardianFailed`, or :class:`GuardianLost` where another might do.
+        Raises :class:`RootSupervisorFailed`, or :class:`RootLost` where another might do.
         """
         with self._lock:
             self._wait_until_ready()
@@ -84,7 +84,7 @@ class GuardianClient:
                 except ChannelClosed:
                     near.close()
                     self.kill()
-                    raise self._failure(GuardianLost, "ended") from None
+                    raise self._failure(RootLost, "ended") from None
         return MessageChannel(near)
 
     def _wait_until_ready(self) -> None:
@@ -92,14 +92,14 @@ class GuardianClient:
             return
         if not readable(self._control, timeout=_READY_S):
             self.kill()
-            raise self._failure(GuardianFailed, f"was not ready after {_READY_S:.0f} s")
+            raise self._failure(RootSupervisorFailed, f"was not ready after {_READY_S:.0f} s")
         if self._control.recv(len(READY)) != READY:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(5)
-            raise self._failure(GuardianFailed, "ended before it was ready")
+            raise self._failure(RootSupervisorFailed, "ended before it was ready")
         self._ready = True
 
-    def _failure(self, kind: type[GuardianFailed], what: str) -> GuardianFailed:
+    def _failure(self, kind: type[RootSupervisorFailed], what: str) -> RootSupervisorFailed:
         text = ""
         if not self._output.closed:
             self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 4096))

@@ -1,6 +1,6 @@
 """Supervises jobs whose ranks are started by a command, and are its children, not ours.
 
-``python -m hanglab.harness.launchers.supervision.command_ranks DESCRIPTOR`` is such jobs' guardian.
+``python -m hanglab.harness.launchers.supervision.command_ranks DESCRIPTOR`` supervises them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hanglab.harness.launchers.supervision.channel import Message, readable
 from hanglab.harness.launchers.supervision.descendants import children_of, watch_process
-from hanglab.harness.launchers.supervision.root import Guardian, SupervisionRequest
+from hanglab.harness.launchers.supervision.root import RootSupervisor, SupervisionRequest
 from hanglab.harness.launchers.supervision.supervisor import Supervisor, decode_status
 from hanglab.recorder.system import procfs
 
@@ -163,7 +163,7 @@ def _spawn(command: list[str], environment: dict[str, str], log_dir: Path) -> in
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    run_job(Guardian(control).serve())
+    run_job(RootSupervisor(control).serve())
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def reap(reaped: Reaped) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    """In the order in which they were started; those that are not reaped yet are among them."""
+    """Children in the order in which they were started, with those that are not reaped yet."""
     if not _kernel_lists_children():
         stats = {other: procfs.stat(other) for other in procfs.everyone()}
         return [other for other, stat in stats.items() if stat is not None and stat.ppid == pid]

@@ -20,16 +20,16 @@ from hanglab.harness.launchers.protocol import (
     SupervisorLost,
     SupervisorSilent,
 )
+from hanglab.harness.launchers.supervision.agent_process import Agent
 from hanglab.harness.launchers.supervision.channel import ChannelClosed, Message, MessageChannel
 from hanglab.harness.launchers.supervision.descendants import watch_process
 from hanglab.harness.launchers.supervision.leftovers import remove_tree
-from hanglab.harness.recording.agent import Agent
 
 #: For a supervisor to start all ranks.
 _START_S = 60.0
 #: For a supervisor to end everything: longer than it takes to give up on a process.
 _END_S = 30.0
-#: For a guardian to clear up behind a supervisor that was killed.
+#: For a root supervisor to clear up behind a supervisor that was killed.
 _CLEAR_S = 30.0
 
 
@@ -46,7 +46,7 @@ class SupervisedJob:
         self._supervisor: int | None = None
         #: The supervisor's last words have come.
         self._ended = False
-        #: The channel is at its end: supervisor and guardian have let go of the job.
+        #: The channel is at its end: supervisor and root supervisor have let go of the job.
         self._gone = False
         self._failure: str | None = None
         self._left: list[int] = []
@@ -152,7 +152,7 @@ class SupervisedJob:
         if self._supervisor is not None:
             os.close(self._supervisor)
             self._supervisor = None
-        # Long done, unless both supervisor and guardian were killed.
+        # Long done, unless both supervisor and root supervisor were killed.
         if self._runtime_dir.exists():
             remove_tree(self._runtime_dir)
 

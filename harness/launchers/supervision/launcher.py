@@ -1,4 +1,4 @@
-"""Base of launchers whose jobs run under a supervisor below a guardian."""
+"""Base of launchers whose jobs run under a supervisor below a root supervisor."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hanglab.harness.launchers.environment import RANK_VARIABLES, job_environmen
 from hanglab.harness.launchers.protocol import JobPlan, SupervisorLost, SupervisorSilent
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.client import (
-    GuardianClient,
-    GuardianLost,
+    RootLost,
+    RootSupervisorClient,
     new_runtime_dir,
 )
 from hanglab.harness.launchers.supervision.job import SupervisedJob
@@ -22,20 +22,20 @@ Kind = frozenset[tuple[str, str]]
 
 
 class GuardedLauncher:
-    """Starts jobs through guardians of its own; safe to share among threads."""
+    """Starts jobs through root supervisors of its own; safe to share among threads."""
 
     name: str
 
     def __init__(self) -> None:
-        self._guards: dict[Kind, GuardianClient] = {}
+        self._roots: dict[Kind, RootSupervisorClient] = {}
         self._lock = threading.Lock()
 
     def command(self) -> list[str]:
-        """The guardian's program, to which the control socket's number is added."""
+        """The root supervisor's program, to which the control socket's number is added."""
         raise NotImplementedError
 
     def kind_of(self, environment: Mapping[str, str]) -> Kind:
-        """Environments of different kinds need different guardians."""
+        """Environments of different kinds need different root supervisors."""
         return frozenset()
 
     def order(self, plan: JobPlan, environment: dict[str, str]) -> Message:
@@ -43,18 +43,18 @@ class GuardedLauncher:
         raise NotImplementedError
 
     def prepare(self, environment: Mapping[str, str] | None = None) -> None:
-        """Starts the guardian in the background, so that a later start need not wait for it.
+        """Starts the root supervisor in the background, so that a later start need not wait for it.
 
         ``environment`` is what the plan will add to that of this process.
         """
-        self._guard({**os.environ, **(environment or {})})
+        self._root({**os.environ, **(environment or {})})
 
     def start(self, plan: JobPlan) -> SupervisedJob:
         plan.log_dir.mkdir(parents=True, exist_ok=True)
         try:
             return self._start(plan)
-        except (GuardianLost, SupervisorLost):
-            # A guardian that died while it was idle costs one more start, not the job.
+        except (RootLost, SupervisorLost):
+            # A root supervisor that died while it was idle costs one more start, not the job.
             return self._start(plan)
 
     def _start(self, plan: JobPlan) -> SupervisedJob:
@@ -69,13 +69,13 @@ class GuardedLauncher:
             "limit_s": plan.deadline_s + protocol.GRACE_S,
             **self.order(plan, environment),
         }
-        guard = self._guard(environment)
-        job = SupervisedJob(plan, runtime_dir, guard.adopt(runtime_dir))
+        root = self._root(environment)
+        job = SupervisedJob(plan, runtime_dir, root.adopt(runtime_dir))
         try:
             job.begin(order)
         except SupervisorSilent:
             # Jobs that it has handed to supervisors go on without it.
-            guard.kill()
+            root.kill()
             job.end()
             raise
         except BaseException:  # Ctrl-C, too: nobody else could end the job
@@ -83,24 +83,24 @@ class GuardedLauncher:
             raise
         return job
 
-    def _guard(self, environment: Mapping[str, str]) -> GuardianClient:
+    def _root(self, environment: Mapping[str, str]) -> RootSupervisorClient:
         kind = self.kind_of(environment)
         with self._lock:
-            guard = self._guards.get(kind)
-            if guard is not None and guard.alive():
-                return guard
-            if guard is not None:
-                guard.close()
+            root = self._roots.get(kind)
+            if root is not None and root.alive():
+                return root
+            if root is not None:
+                root.close()
             own = {k: v for k, v in environment.items() if k not in RANK_VARIABLES}
-            # That of the job is gone before the guardian is.
+            # That of the job is gone before the root supervisor is.
             own["TMPDIR"] = tempfile.gettempdir()
-            guard = self._guards[kind] = GuardianClient(self.command(), own)
-            return guard
+            root = self._roots[kind] = RootSupervisorClient(self.command(), own)
+            return root
 
     def close(self) -> None:
-        """Ends every job of this launcher, and its guardians; waits for that."""
+        """Ends every job of this launcher, and its root supervisors; waits for that."""
         with self._lock:
-            guards = list(self._guards.values())
-            self._guards.clear()
-        for guard in guards:
-            guard.close()
+            guards = list(self._roots.values())
+            self._roots.clear()
+        for root in guards:
+            root.close()

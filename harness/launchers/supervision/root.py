@@ -1,8 +1,8 @@
 """The process above all supervisors: it forks them, and outlives them.
 
-One guardian serves one launcher.  Whatever a supervisor that was killed leaves
-comes to the guardian, which is a subreaper too, and is ended there.  When
-hanglab goes, every supervisor ends its job and the guardian waits for that.
+One root supervisor serves one launcher.  Whatever a supervisor that was killed leaves
+comes to the root supervisor, which is a subreaper too, and is ended there.  When
+hanglab goes, every supervisor ends its job and the root supervisor waits for that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hanglab.harness.launchers.supervision.descendants import (
     watch_process,
 )
 
-#: The guardian's only message, sent once it takes jobs.
+#: The root supervisor's only message, sent once it takes jobs.
 READY = b"ready"
 
 #: Longer than a supervisor takes to give up on a process that cannot be killed.
@@ -60,7 +60,7 @@ def dying_with(control: socket.socket) -> Iterator[None]:
     """Within, the kernel kills this process when the other end of ``control`` is closed.
 
     For long work, such as importing torch, before anybody reads the socket:
-    hanglab sends nothing before the guardian has said that it is ready.
+    hanglab sends nothing before the root supervisor has said that it is ready.
     """
     descriptor = control.fileno()
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
@@ -74,7 +74,7 @@ def dying_with(control: socket.socket) -> Iterator[None]:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
 
 
-class Guardian:
+class RootSupervisor:
     def __init__(self, control: socket.socket) -> None:
         become_subreaper()
         self._control = control

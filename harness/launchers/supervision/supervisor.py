@@ -1,6 +1,6 @@
 """The process that watches one job: it reports how ranks end, and ends whatever is left.
 
-It is a child of a guardian (see :mod:`hanglab.harness.launchers.supervision.root`) and
+It is a child of a root supervisor (see :mod:`hanglab.harness.launchers.supervision.root`) and
 a subreaper.  It ends the job when it is told to, when hanglab is gone, when it
 gets SIGTERM, and some time after the job's deadline, whichever comes first.
 """

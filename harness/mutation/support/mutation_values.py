@@ -115,7 +115,7 @@ def barrier() -> object:
 
 
 def end_of_slowness(began: float, share: float) -> float:
-    """When what began then has lasted longer by that share."""
+    """Time at which what began at ``began`` will have lasted longer by that share."""
     end = now()
     return end + (end - began) * share
 

@@ -83,7 +83,7 @@ class StragglerHistory:
 
     @property
     def sections(self) -> list[str]:
-        """In the order in which they take most time."""
+        """Sections in the order in which they take most time."""
         total: dict[str, float] = {}
         for window in self.windows:
             for section, by_rank in window.work.items():
@@ -116,7 +116,7 @@ class StragglerHistory:
         return {rank: median(values) for rank, values in by_rank.items()}
 
     def starvation(self) -> Starvation | None:
-        """Of the window that lost most to its input; None if none lost much."""
+        """Starvation of the window that lost most to its input; None if none lost much."""
         found = [s for w in self.windows if (s := judge_input(w.input)) is not None]
         return max(found, key=lambda s: s.share, default=None)
 
@@ -181,7 +181,7 @@ def _summary(timings: TimingSummary) -> Summary:
 
 
 def _from_progress(ranks: Iterable[RankCase]) -> StragglerHistory | None:
-    """By processor time: how much of a section's wall time was waiting is not recorded."""
+    """History by processor time: how much of a section's wall time was waiting is not recorded."""
     found = {r.rank: p for r in ranks if (p := r.read(files.PROGRESS)) is not None}
     plain = {
         rank: [e for e in p.section_events if e.section not in _input_sections(p)]

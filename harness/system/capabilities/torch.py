@@ -33,7 +33,7 @@ def _on_demand_traces() -> Capability:
 
 
 def judge_kineto(version: str) -> Capability:
-    """By the version of torch alone; one that cannot be read counts as able."""
+    """Judge by the version of torch alone; one that cannot be read counts as able."""
     name = "on_demand_traces"
     parts = version.split(".")
     if all(part.isdecimal() for part in parts[:2]) and len(parts) >= 2:

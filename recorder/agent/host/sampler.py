@@ -127,7 +127,7 @@ class HostSampler:
 
     def _run(self) -> None:
         try:
-            host = _Host(self._runtime)
+            host = _SampledHost(self._runtime)
         except Exception as error:
             self._miss(files.SAMPLES.name, f"{type(error).__name__}: {error}", None)
             self._done.set()
@@ -156,7 +156,7 @@ class HostSampler:
         self._write_kept()
         host.close()
 
-    def _take(self, host: _Host, ranks: tuple[Sampled, ...], capture: bool) -> None:
+    def _take(self, host: _SampledHost, ranks: tuple[Sampled, ...], capture: bool) -> None:
         sample = host.sample(ranks, capture)
         seldom = 1 if self._dearest < _DEAR_S else _SELDOM
         if capture or (self._dearest < 10 * _DEAR_S and self._count % seldom == 0):
@@ -222,7 +222,7 @@ class HostSampler:
             self._miss(files.NCCL_RAS.name, refusals[0], None)
 
 
-class _Host:
+class _SampledHost:
     """All that is sampled of one host, with what has to be kept from one sample to the next."""
 
     def __init__(self, runtime: Path) -> None:

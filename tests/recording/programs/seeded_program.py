@@ -47,4 +47,9 @@ def work(rank, store, gate):
 
 
 if __name__ == "__main__":
-    mp.spawn(work, args=(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""), nprocs=SIZE)
+    mp.start_processes(
+        work,
+        args=(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""),
+        nprocs=SIZE,
+        start_method="fork",
+    )

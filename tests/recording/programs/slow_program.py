@@ -68,7 +68,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     store = f"file://{os.environ['STORE']}"
     dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
-    for _ in range(3):
+    for _ in range(2):
         dist.all_reduce(torch.ones(4))
         ways = {"step": slow_step, "native": native, "checkpoint": checkpoint, "ending": ending}
         ways[sys.argv[1]]()

@@ -35,4 +35,4 @@ def work(rank, how, store):
 
 
 if __name__ == "__main__":
-    mp.spawn(work, args=(sys.argv[1], sys.argv[2]), nprocs=SIZE)
+    mp.start_processes(work, args=(sys.argv[1], sys.argv[2]), nprocs=SIZE, start_method="fork")
