@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,14 +17,13 @@ import torch
 from torch.distributed import Store
 
 from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
-from hanglab.harness.nccl_emulated.segment import SLOTS, Head, Segment
+from hanglab.harness.nccl_emulated.rounds import Kernel, Rounds
+from hanglab.harness.nccl_emulated.segment import Segment
 from hanglab.harness.nccl_emulated.settings import EmulationError
 
 if TYPE_CHECKING:
     from hanglab.harness.nccl_emulated.operation import DeviceOperation
 
-#: A kernel: it gives back control wherever it can get no further at the moment.
-Kernel = Generator[None, None, None]
 #: Pause between two looks at who has joined, in seconds.
 _PACE_S = 0.0005
 
@@ -39,67 +37,13 @@ class Communicator:
         self._segment = segment
         self._peers: list[PeerDoorbell | None] = []
         self.queue: deque[DeviceOperation] = deque()
-        self._round = segment.written[rank]
+        self.rounds = Rounds(segment, rank, self._ring_all)
         self.aborted = False
-        #: A kernel gives back control once it has published its round, though others may have.
-        self.posting = False
 
-    # Rounds of collectives.
-
-    @property
-    def rounds(self) -> int:
-        """Rounds that this member has published."""
-        return self._round
-
-    @property
-    def has_room(self) -> bool:
-        return all(done + SLOTS > self._round for done in self._segment.read)
-
-    def publish(
-        self, head: Head, payload: torch.Tensor | None, start: int = 0
-    ) -> Generator[None, None, int]:
-        """Put one slot up for the others; returns the number of the round."""
-        segment, me, round_ = self._segment, self.rank, self._round
-        read, written = segment.read, segment.written
-        while any(done + SLOTS <= round_ for done in read):
-            yield
-        segment.write_head(me, round_, head)
-        if payload is not None:
-            segment.payload(me, round_, start, payload.numel()).copy_(payload)
-        written[me] = self._round = round_ + 1
+    def _ring_all(self) -> None:
         for peer in self._peers:
             if peer is not None:
                 peer.ring()
-        if self.posting:
-            yield
-        return round_
-
-    def meet(self, members: range | tuple[int, ...], head: Head, round_: int) -> Kernel:
-        """Returns once those members have published this round with the same call."""
-        written = self._segment.written
-        for member in members:
-            while written[member] <= round_:
-                yield
-        for member in members:
-            theirs = self._segment.head(member, round_)
-            if theirs.kind != head.kind or theirs.wire != head.wire:
-                # The kernels wait in each other's buffers for what never comes.
-                while True:
-                    yield
-
-    def payloads(self, round_: int, start: int, length: int) -> torch.Tensor:
-        return self._segment.payloads(round_, start, length)
-
-    def payload(self, member: int, round_: int, length: int) -> torch.Tensor:
-        return self._segment.payload(member, round_, 0, length)
-
-    def release(self, round_: int) -> None:
-        """This round has been read."""
-        self._segment.read[self.rank] = round_ + 1
-        if (round_ + 1) % (SLOTS // 2) == 0:
-            for peer in self._peers:
-                if peer is not None:
-                    peer.ring()
 
     # Messages.
 

@@ -51,7 +51,7 @@ class Conditions:
         return self._order is Order.HALT
 
     def may_start(self, operation: DeviceOperation) -> bool:
-        return self._order is not Order.OCCUPY
+        return self._order not in (Order.OCCUPY, Order.HALT)
 
     def failure(self, operation: DeviceOperation) -> DeviceError | None:
         """The error with which an operation ends that was about to start."""

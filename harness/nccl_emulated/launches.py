@@ -6,7 +6,7 @@ Numbers are those of torch 2.13, ProcessGroupNCCL.cpp: ``collective``, ``pointTo
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -55,14 +55,17 @@ class Launches:
         self.root_store = root_store
         self.rank = rank
         self.size = size
-        self.timeout = timeout
+        self.set_timeout(timeout)
+        self.blocking_wait = os.environ.get("TORCH_NCCL_BLOCKING_WAIT", "0") == "1"
+        self._ring = process_ring()
         self.device = current_device()
-        self.state = process_ring().new_group()
+        self.state = self._ring.new_group()
         self.state.ranks = list(members) or list(range(size))
         #: Bound to a device, so that the communicator is made with the group, and messages have
         #: none of their own (``eagerInit_``).
         self.eager = eager
-        self.communicators: dict[str, Communicator] = {}
+        #: By the number of the device, or by the pair of ranks.
+        self.communicators: dict[int | str, Communicator] = {}
         self._made = 0
         #: Operations of either kind, as torch counts them.
         self.collectives = 0
@@ -73,6 +76,10 @@ class Launches:
         self.watchdog.add_group(self)
         if eager:
             self.communicator()
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self.timeout = timeout
+        self._timeout_ms = int(timeout.total_seconds() * 1000)
 
     def start_batch(self) -> None:
         self.batch = CallBatch()
@@ -102,14 +109,13 @@ class Launches:
 
     def communicator(self, device: int | None = None) -> Communicator:
         """That of this rank's device; another device gets another one, as in ``getNCCLComm``."""
-        return self._connected(str(_own_device() if device is None else device))
-
-    def _connected(self, key: str) -> Communicator:
-        if key not in self.communicators:
+        key = _own_device() if device is None else device
+        found = self.communicators.get(key)
+        if found is None:
             store_key = f"nccl_emulated/{self._made}"
             self._made += 1
-            self.communicators[key] = self._connect(store_key, self.rank, self.size)
-        return self.communicators[key]
+            found = self.communicators[key] = self._connect(store_key, self.rank, self.size)
+        return found
 
     def _pair(self, peer: int) -> Communicator:
         """The communicator of two ranks that messages outside of batches go through."""
@@ -150,7 +156,6 @@ class Launches:
         blocks: bool = False,
         held: Tensors | None = None,
     ) -> EmulatedWork | None:
-        held = [*inputs, *outputs] if held is None else held
         batch = self.batch
         if batch is None or batch.communicator is None:
             self.collectives += 1
@@ -194,7 +199,7 @@ class Launches:
         batch.tensors += [*inputs, *outputs]
         batch.communicator = comm
         batch.is_p2p = batch.is_p2p or is_p2p
-        process_ring().add(self._entry(name, inputs, outputs, is_p2p, None))
+        self._ring.add(self._entry(name, inputs, outputs, is_p2p, None))
 
     def uneven(
         self,
@@ -224,8 +229,9 @@ class Launches:
         operation: DeviceOperation | None,
     ) -> RingEntry:
         numbers = (self.collectives, self.messages, self.operations)
-        limit = int(self.timeout.total_seconds() * 1000)
-        return RingEntry(self.state, name, numbers, inputs, outputs, limit, is_p2p, operation)
+        return RingEntry(
+            self.state, name, numbers, inputs, outputs, self._timeout_ms, is_p2p, operation
+        )
 
     def _enqueue(
         self,
@@ -239,12 +245,12 @@ class Launches:
         blocks: bool = False,
         held: Tensors | None = None,
     ) -> EmulatedWork:
-        tensors = [*inputs, *outputs] if held is None else held
+        if held is None:
+            held = inputs if outputs is inputs else [*inputs, *outputs]
         sequence = self.messages if is_p2p else self.collectives
-        entry = self._entry(name, inputs, outputs, is_p2p, None)
-        operation = current_stream().operation(name, make, tensors, comm)
-        entry.operation = operation
-        process_ring().add(entry)
+        operation = current_stream().operation(name, make, held, comm)
+        entry = self._entry(name, inputs, outputs, is_p2p, operation)
+        self._ring.add(entry)
         self.state.enqueued = sequence
         work = EmulatedWork(self, kind, sequence, operation, entry, outputs, blocks)
         self.watchdog.watch(work)
@@ -254,6 +260,7 @@ class Launches:
 
 def _own_device() -> int:
     """The number of the device that the rank has chosen, as torch.cuda tells it."""
-    with contextlib.suppress(Exception):
+    try:
         return int(torch._C._cuda_getDevice())
-    return 0
+    except Exception:  # no CUDA, and none emulated
+        return 0

@@ -78,7 +78,7 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
         """Every rank counts from nothing."""
 
     def set_timeout(self, timeout: timedelta) -> None:
-        self._launches.timeout = timeout
+        self._launches.set_timeout(timeout)
 
     def shutdown(self) -> None:
         self._launches.flush()
@@ -96,11 +96,10 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
         tensor = only(tensors)
+        same = (tensor,)
         comm = self._launches.communicator()
         make = kernels.all_reduce(comm, tensor, reduction(reduce_op_of(opts)))
-        return self._launches.collective(
-            "ALLREDUCE", "nccl:all_reduce", make, [tensor], [tensor], comm
-        )
+        return self._launches.collective("ALLREDUCE", "nccl:all_reduce", make, same, same, comm)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
         comm, reduce = self._launches.communicator(), reduction(reduce_op_of(opts))

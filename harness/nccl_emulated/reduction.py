@@ -43,18 +43,21 @@ def _largest(parts: torch.Tensor, out: torch.Tensor) -> None:
 
 
 _BY_OP = {
-    ReduceOp.SUM: _sum,
-    ReduceOp.AVG: _average,
-    ReduceOp.PRODUCT: _product,
-    ReduceOp.MIN: _smallest,
-    ReduceOp.MAX: _largest,
+    int(kind.value): reduce
+    for kind, reduce in (
+        (ReduceOp.SUM, _sum),
+        (ReduceOp.AVG, _average),
+        (ReduceOp.PRODUCT, _product),
+        (ReduceOp.MIN, _smallest),
+        (ReduceOp.MAX, _largest),
+    )
 }
 
 
 def reduction(op: ReduceOp | ReduceOp.RedOpType) -> Reduce:
     """Function of a reduce operation; raises EmulationError for those that NCCL has not either."""
     kind: Any = getattr(op, "op", op)
-    found = _BY_OP.get(kind)
+    found = _BY_OP.get(int(kind))
     if found is None:
         name = str(kind).rpartition(".")[2]
         raise EmulationError(

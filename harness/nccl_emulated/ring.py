@@ -69,8 +69,8 @@ class RingEntry:
         self.name = name
         #: Sequence ids of collectives and of messages, and number of the operation.
         self.numbers = numbers
-        self.inputs = [(tuple(t.shape), t.dtype) for t in inputs]
-        self.outputs = [(tuple(t.shape), t.dtype) for t in outputs]
+        self.inputs = [(t.shape, t.dtype) for t in inputs]
+        self.outputs = self.inputs if outputs is inputs else [(t.shape, t.dtype) for t in outputs]
         self.timeout_ms = timeout_ms
         self.is_p2p = is_p2p
         self.operation = operation
@@ -80,7 +80,7 @@ class RingEntry:
         self.duration_ms: float | None = None
         self.retired = False
         self.thread = _thread()
-        self.trace = gather_traceback(python=True, script=False, cpp=False)
+        self.trace = gather_traceback(True, False, False)  # Python alone
 
     def look(self, timing: bool) -> None:
         """Discover what the operation has come to."""
