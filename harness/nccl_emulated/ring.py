@@ -18,9 +18,9 @@ import torch
 from torch._C._profiler import gather_traceback, symbolize_tracebacks
 
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
+from hanglab.harness.nccl_emulated.settings import LIBRARY_KEYS, dump_format
 from hanglab.recorder.case.backends import EMULATED_LIBRARY
 
-VERSION = "2.10"
 #: Folders whose frames no real dump has.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MODES = os.path.join("torch", "utils", "_python_dispatch.py")
@@ -138,17 +138,18 @@ class EntryRing:
 
     def content(self, collectives: bool, stacks: bool, only_active: bool) -> dict[str, Any]:
         """Content of torch's dump, as plain data."""
+        version = dump_format()
         top: dict[str, Any] = {
-            "version": VERSION,
+            "version": version,
             "pg_config": {
                 group.name: {
                     "name": group.name,
                     "desc": group.description,
                     "ranks": str(list(group.ranks)),
                 }
-                for group in self.groups
+                for group in sorted(self.groups, key=lambda group: (group.name, group.description))
             },
-            "comm_lib_version": EMULATED_LIBRARY,
+            LIBRARY_KEYS[version]: EMULATED_LIBRARY,
             "pg_status": self.status(),
         }
         if collectives:
@@ -159,12 +160,10 @@ class EntryRing:
             if only_active:
                 entries = [entry for entry in entries if entry.completed_ns is None]
             frames = _frames([entry.trace for entry in entries]) if stacks else None
-            rows = [
+            top["entries"] = [
                 _row(entry, frames[number] if frames is not None else None)
                 for number, entry in enumerate(entries)
             ]
-            if rows:
-                top["entries"] = rows
         return top
 
 
@@ -219,7 +218,7 @@ _THREADS = threading.local()
 
 
 def _thread() -> tuple[str, str]:
-    """Name and number of the calling thread, as the kernel has them."""
+    """Name of the calling thread as the kernel has it, and its handle, as ``get_id`` of C++."""
     found: tuple[str, str] | None = getattr(_THREADS, "names", None)
     if found is None:
         number = threading.get_native_id()
@@ -228,7 +227,7 @@ def _thread() -> tuple[str, str]:
                 name = file.read().strip()
         except OSError:
             name = ""
-        found = _THREADS.names = (name, str(number))
+        found = _THREADS.names = (name, str(threading.get_ident()))
     return found
 
 

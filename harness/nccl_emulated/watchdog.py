@@ -77,14 +77,15 @@ class Watchdog:
         failed = None
         with self._lock:
             for work in list(self._works):
-                work.entry.look(process_ring().timing)
-                state = work.entry.group
-                if work.operation.started_ns:
+                timing, state = process_ring().timing, work.entry.group
+                work.entry.look(timing)
+                # Without timing torch has no event that tells of a start.
+                if timing and work.operation.started_ns:
                     state.started = max(state.started, work.sequence)
                 if work.operation.error is not None:
                     failed = failed or work
                 elif work.operation.completed_ns:
-                    state.completed = max(state.completed, work.sequence)
+                    state.completed = work.sequence
                     self._retire(work)
                     self._works.remove(work)
                 elif work.elapsed_ms() > work.timeout_ms:

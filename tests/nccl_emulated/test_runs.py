@@ -9,6 +9,7 @@ from installed import needs_torch
 pytestmark = needs_torch
 
 
+@pytest.mark.on_nccl
 @pytest.mark.parametrize("size", [2, 3])
 def test_operations_of_all_kinds_in_one_queue_give_the_right_numbers(
     run_ranks: Run, size: int
@@ -18,6 +19,7 @@ def test_operations_of_all_kinds_in_one_queue_give_the_right_numbers(
         assert one.told == {"wrong": []}
 
 
+@pytest.mark.on_nccl
 def test_operations_on_one_tensor_come_one_after_the_other(run_ranks: Run) -> None:
     ended = run_ranks("runs.py", "same_memory", 2)
     assert [one.told.get("value") for one in ended] == [2.0**20] * 2

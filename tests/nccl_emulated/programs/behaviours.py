@@ -324,7 +324,8 @@ def first_operation(rank: Rank) -> None:
         dist.all_reduce(torch.ones(1))
         torch.zeros(1).item()
         return
-    thread = threading.Thread(target=lambda: dist.all_reduce(torch.ones(1)))
+    tensor = torch.ones(1)  # here, as a thread of its own has no default device
+    thread = threading.Thread(target=lambda: dist.all_reduce(tensor))
     thread.start()
     rank.tell(blocked=not comes(lambda: not thread.is_alive(), SILENCE_S))
     rank.signal("looked")
