@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hanglab.harness.nccl_emulated.operation import DeviceOperation
 
 #: Pause between two looks at who has joined, in seconds.
-_PACE_S = 0.0005
+PACE_S = 0.0005
 
 
 class Communicator:
@@ -88,7 +88,7 @@ class Communicator:
                 raise EmulationError(
                     f"rank {', '.join(late)} of the group did not join the communicator in time."
                 )
-            time.sleep(_PACE_S)
+            time.sleep(PACE_S)
         for member in range(self.size):
             address = Address(*segment.doorbells[3 * member : 3 * member + 3])
             if member == me:
@@ -120,7 +120,7 @@ def connect(
                 raise EmulationError(
                     f"rank 0 of the group did not make the communicator {key} in time."
                 )
-            time.sleep(_PACE_S)
+            time.sleep(PACE_S)
         pid, _, number = store.get(key).decode().partition(":")
         try:
             descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)

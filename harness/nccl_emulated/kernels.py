@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from hanglab.harness.nccl_emulated.communicator import Communicator
-from hanglab.harness.nccl_emulated.reduction import Reduce
+from hanglab.harness.nccl_emulated.reduction import PremulSum, Reduce, handed_over
 from hanglab.harness.nccl_emulated.rounds import Joint, Kernel, Parts
 from hanglab.harness.nccl_emulated.segment import BOX_BYTES, SLOT_BYTES, call_of
 
@@ -62,11 +62,23 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor, reduce: Reduce) -> Make
 
     if wire <= SLOT_BYTES:
         alike = (reduce, tensor.dtype, tensor.shape)
-        return Joint(comm.rounds, call, wire, tensor, tensor, finish, alike)
+        source = _source(tensor, reduce)
+        return Joint(comm.rounds, call, wire, source, tensor, finish, alike)
     flat = tensor.detach().reshape(-1)
     most = SLOT_BYTES // tensor.element_size()
     pieces = [flat[start : start + n] for start, n in _chunks(flat.numel(), most)]
-    return in_turn([Joint(comm.rounds, call, _size(one), one, one, finish, None) for one in pieces])
+    return in_turn(
+        [
+            Joint(comm.rounds, call, _size(one), _source(one, reduce), one, finish, None)
+            for one in pieces
+        ]
+    )
+
+
+def _source(tensor: torch.Tensor, reduce: Reduce) -> torch.Tensor | Callable[[], torch.Tensor]:
+    if isinstance(reduce, PremulSum):
+        return lambda: handed_over(tensor, reduce)
+    return tensor
 
 
 def _size(tensor: torch.Tensor) -> int:
@@ -100,9 +112,9 @@ def reduce_to(
     """The root's ``target`` gets the reduction of every ``source``."""
 
     def kernel() -> Kernel:
-        rounds, data = comm.rounds, _bytes(source)
+        rounds, data = comm.rounds, _bytes(handed_over(source, reduce))
         call = call_of(KernelKind.REDUCE, data.numel())
-        into = _bytes(target) if root == comm.rank else data
+        into = _bytes(target)
         for start, length in _chunks(data.numel(), SLOT_BYTES):
             round_ = yield from rounds.publish(call, length, data[start : start + length])
             if root == comm.rank:
@@ -129,10 +141,10 @@ def all_gather(comm: Communicator, source: torch.Tensor, targets: Sequence[torch
             for target, part in zip(targets, parts[:, 0], strict=True):
                 _bytes(target)[start:stop].copy_(part)
 
-        def handed_over() -> torch.Tensor:
+        def mine() -> torch.Tensor:
             return _bytes(source)[start : start + length]
 
-        return Joint(comm.rounds, call, length, handed_over, None, finish, None)
+        return Joint(comm.rounds, call, length, mine, None, finish, None)
 
     return _single([piece(*chunk) for chunk in _chunks(wire, SLOT_BYTES)])
 
@@ -145,8 +157,8 @@ def reduce_scatter(
     call = call_of(KernelKind.REDUCE_SCATTER, wire)
 
     def piece(start: int, length: int) -> Joint:
-        def handed_over() -> torch.Tensor:
-            parts = [_bytes(source) for source in sources]
+        def mine_of_each() -> torch.Tensor:
+            parts = [_bytes(handed_over(source, reduce)) for source in sources]
             if len(parts) == 1:
                 return parts[0].view(size, -1)[:, start : start + length].reshape(-1)
             return torch.cat([part[start : start + length] for part in parts])
@@ -157,7 +169,7 @@ def reduce_scatter(
                 into = _bytes(target)[start : start + length]
                 reduce(mine.view(target.dtype), into.view(target.dtype))
 
-        return Joint(comm.rounds, call, size * length, handed_over, None, finish, None)
+        return Joint(comm.rounds, call, size * length, mine_of_each, None, finish, None)
 
     return _single([piece(*chunk) for chunk in _chunks(wire, SLOT_BYTES // size // 64 * 64)])
 

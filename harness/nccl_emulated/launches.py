@@ -12,9 +12,11 @@ from datetime import timedelta
 
 import torch
 from torch.distributed import Store
+from torch.distributed import distributed_c10d as c10d
 
 from hanglab.harness.nccl_emulated import kernels
-from hanglab.harness.nccl_emulated.communicator import Communicator, connect
+from hanglab.harness.nccl_emulated.communicator import Communicator
+from hanglab.harness.nccl_emulated.connections import NO_COLOR, Connections
 from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.kernels import Make
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
@@ -49,12 +51,13 @@ class Launches:
         global_rank: int,
         members: Sequence[int],
         eager: bool,
+        parent: Connections | None = None,
     ) -> None:
-        self.store = store
         #: The store of the whole job, on which watchdogs signal.
         self.root_store = root_store
         self.rank = rank
         self.size = size
+        self.connections = Connections(store, rank, size, timeout)
         self.set_timeout(timeout)
         self.blocking_wait = os.environ.get("TORCH_NCCL_BLOCKING_WAIT", "0") == "1"
         self._ring = process_ring()
@@ -64,9 +67,6 @@ class Launches:
         #: Bound to a device, so that the communicator is made with the group, and messages have
         #: none of their own (``eagerInit_``).
         self.eager = eager
-        #: By the number of the device, or by the pair of ranks.
-        self.communicators: dict[int | str, Communicator] = {}
-        self._made = 0
         #: Operations of either kind, as torch counts them.
         self.collectives = 0
         self.messages = 0
@@ -75,10 +75,11 @@ class Launches:
         self.watchdog = process_watchdog(global_rank)
         self.watchdog.add_group(self)
         if eager:
-            self.communicator()
+            color = NO_COLOR if parent is None else color_of(members)
+            self.connections.make_at_once(parent, color)
 
     def set_timeout(self, timeout: timedelta) -> None:
-        self.timeout = timeout
+        self.connections.timeout = timeout
         self._timeout_ms = int(timeout.total_seconds() * 1000)
 
     def start_batch(self) -> None:
@@ -96,41 +97,19 @@ class Launches:
 
     def flush(self) -> None:
         """Blocks until all that was launched is done, as ``ProcessGroupNCCL::shutdown`` does."""
-        for communicator in self.communicators.values():
+        for communicator in self.connections.made.values():
             self.device.wait_for(list(communicator.queue))
         self.watchdog.forget(self)
 
     def abort(self) -> None:
         """Ends what is open on this rank, undone; peers wait on."""
         self.watchdog.forget(self)
-        for communicator in self.communicators.values():
+        for communicator in self.connections.made.values():
             communicator.aborted = True
         self.device.doorbell.ring()
 
     def communicator(self, device: int | None = None) -> Communicator:
-        """That of this rank's device; another device gets another one, as in ``getNCCLComm``."""
-        key = _own_device() if device is None else device
-        found = self.communicators.get(key)
-        if found is None:
-            store_key = f"nccl_emulated/{self._made}"
-            self._made += 1
-            found = self.communicators[key] = self._connect(store_key, self.rank, self.size)
-        return found
-
-    def _pair(self, peer: int) -> Communicator:
-        """The communicator of two ranks that messages outside of batches go through."""
-        low, high = sorted((self.rank, peer))
-        key = f"{low}:{high}"
-        if key not in self.communicators:
-            place = int(self.rank == high)
-            self.communicators[key] = self._connect(f"nccl_emulated/{key}", place, 2)
-        return self.communicators[key]
-
-    def _connect(self, key: str, rank: int, size: int) -> Communicator:
-        device = self.device
-        made = connect(self.store, key, rank, size, device.doorbell, device.peers, self.timeout)
-        device.add(made)
-        return made
+        return self.connections.own(device)
 
     def exchange(self, comm: Communicator, parts: Tensors, into: Tensors) -> Make:
         me = self.rank
@@ -180,7 +159,7 @@ class Launches:
         if self.eager:
             comm, target = self.communicator(), peer
         else:
-            comm = self._pair(peer)
+            comm = self.connections.pair(peer)
             target = 1 - comm.rank
         part = make(comm, tensor, target)
         return self._enqueue(kind, name, part, [tensor], [tensor], comm, is_p2p=True)
@@ -258,9 +237,6 @@ class Launches:
         return work
 
 
-def _own_device() -> int:
-    """The number of the device that the rank has chosen, as torch.cuda tells it."""
-    try:
-        return int(torch._C._cuda_getDevice())
-    except Exception:  # no CUDA, and none emulated
-        return 0
+def color_of(members: Sequence[int]) -> int:
+    """The color of a group's members in ``ncclCommSplit``, as torch makes it out of their list."""
+    return int(c10d._process_group_color(list(members)))

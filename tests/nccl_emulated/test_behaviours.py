@@ -143,6 +143,28 @@ def test_a_communicator_aborted_on_one_rank_frees_that_rank_alone(run_ranks: Run
     assert ended[0].told["values"] == [1.0, 1.0]  # it looks done, and nothing was reduced
 
 
+@pytest.mark.on_nccl
+def test_what_is_multiplied_before_it_is_added_up(run_ranks: Run) -> None:
+    told = _all_told(run_ranks("behaviours.py", "multiplied_before", 3))
+    for rank, one in enumerate(told):
+        assert one["tensor"] == [2 * (0.5 + 1.5 + 2.5)] * 3
+        assert one["scaled"] == [9.0, 9.0]
+        assert one["part"] == 6.0 * rank
+        assert one["large"] == [0.75, 0.75]
+    assert told[0]["to_one"] == 9.0
+
+
+def test_functional_collectives_wait_for_what_they_are_given(run_ranks: Run) -> None:
+    told = _all_told(run_ranks("behaviours.py", "functional_collectives", 2))
+    assert told[0].pop("open") is True
+    for rank, one in enumerate(told):
+        assert one == {
+            "reduced": [12.0, 12.0], "both": [[13.0, 13.0], [3.0, 3.0]], "cast": [24.0, 24.0],
+            "gathered": [[12.0], [12.0]] * 2, "scattered": [24.0], "exchanged": [12.0, 13.0],
+            "whole": 56.0, "total": 28.0,
+        }, rank  # fmt: skip
+
+
 def test_tensors_of_what_is_done_are_let_go(run_ranks: Run) -> None:
     assert _told(run_ranks("behaviours.py", "memory_is_let_go", 2), "gone") == [True, True]
 
