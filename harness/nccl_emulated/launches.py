@@ -208,6 +208,8 @@ class Launches:
         operation: DeviceOperation | None,
     ) -> RingEntry:
         numbers = (self.collectives, self.messages, self.operations)
+        if self._ring.hooked:
+            name = hooked_name(name)
         return RingEntry(
             self.state, name, numbers, inputs, outputs, self._timeout_ms, is_p2p, operation
         )
@@ -229,12 +231,25 @@ class Launches:
         sequence = self.messages if is_p2p else self.collectives
         operation = current_stream().operation(name, make, held, comm)
         entry = self._entry(name, inputs, outputs, is_p2p, operation)
-        self._ring.add(entry)
-        self.state.enqueued = sequence
+        if not (self._ring.hooked and kind == "COALESCED" and not inputs):
+            # A hook sees the calls of a batch, and not its end.
+            self._ring.add(entry)
+        self.state.enqueued = self.operations if self._ring.hooked else sequence
         work = EmulatedWork(self, kind, sequence, operation, entry, outputs, blocks)
         self.watchdog.watch(work)
         self.device.launch(operation)
         return work
+
+
+#: Entries of nccl2 that are called otherwise than NCCL's (``hookOpName``, FlightRecorderHook.cpp
+#: of torch 2.15).
+_HOOKED = {"all_to_all": "all_to_all_single", "all_reduce_barrier": "barrier"}
+
+
+def hooked_name(name: str) -> str:
+    """Name of an entry of nccl2."""
+    operation = name.partition(":")[2]
+    return f"nccl2:{_HOOKED.get(operation, operation)}"
 
 
 def color_of(members: Sequence[int]) -> int:

@@ -18,7 +18,7 @@ import torch
 from torch._C._profiler import gather_traceback, symbolize_tracebacks
 
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
-from hanglab.harness.nccl_emulated.settings import LIBRARY_KEYS, dump_format
+from hanglab.harness.nccl_emulated.settings import LIBRARY_KEYS, dump_format, is_nccl2
 from hanglab.recorder.case.backends import EMULATED_LIBRARY
 
 #: Folders whose frames no real dump has.
@@ -49,8 +49,9 @@ class RingEntry:
     """One operation; ``operation`` is None for a member of a batch."""
 
     __slots__ = (
-        "completed_ns", "created_ns", "duration_ms", "group", "inputs", "is_p2p", "name", "numbers",
-        "operation", "outputs", "record", "retired", "started_ns", "thread", "timeout_ms", "trace",
+        "completed_ns", "created_ns", "duration_ms", "group", "hooked", "inputs", "is_p2p", "name",
+        "numbers", "operation", "outputs", "record", "retired", "started_ns", "thread",
+        "timeout_ms", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,8 @@ class RingEntry:
         self.created_ns = time.time_ns()
         self.started_ns: int | None = None
         self.completed_ns: int | None = None
+        #: Told of its completion alone (``FlightRecorderHook``).
+        self.hooked = False
         self.duration_ms: float | None = None
         self.retired = False
         self.thread = _thread()
@@ -86,6 +89,10 @@ class RingEntry:
         """Discover what the operation has come to."""
         operation = self.operation
         if operation is None:
+            return
+        if self.hooked:
+            if self.completed_ns is None and operation.completed_ns:
+                self.started_ns = self.completed_ns = time.time_ns()
             return
         if timing and self.started_ns is None and operation.started_ns:
             self.started_ns = time.time_ns()
@@ -106,6 +113,7 @@ class EntryRing:
         self.entries: deque[RingEntry] = deque(maxlen=max(capacity, 1))
         self.capacity = capacity
         self.timing = timing
+        self.hooked = is_nccl2()
         self.groups: list[GroupState] = []
         self._records = 0
         self._lock = threading.Lock()
@@ -119,6 +127,7 @@ class EntryRing:
     def add(self, entry: RingEntry) -> None:
         if self.capacity <= 0:
             return
+        entry.hooked = self.hooked
         with self._lock:
             entry.record = self._records
             self._records += 1

@@ -31,6 +31,7 @@ class DeviceSettings:
 #: Formats of dumps, and the key under which each has the version of NCCL: 2.9 is torch 2.8's.
 LIBRARY_KEYS = {"2.9": "nccl_version", "2.10": "comm_lib_version"}
 _FORMAT = "HANGLAB_EMULATED_DUMP_FORMAT"
+_HOOKED = "HANGLAB_EMULATED_NCCL2"
 _VARIABLES = {
     "launch_queue": "HANGLAB_EMULATED_LAUNCH_QUEUE",
     "slots": "HANGLAB_EMULATED_SLOTS",
@@ -65,3 +66,8 @@ def dump_format() -> str:
             f"Unset {_FORMAT}, or give one of them.",
         )
     return text
+
+
+def is_nccl2() -> bool:
+    """True where the evidence is to be that of nccl2, which torch 2.15 has for ``nccl``."""
+    return os.environ.get(_HOOKED, "0") == "1"
