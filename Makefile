@@ -48,8 +48,11 @@ coverage: $(READY)  ## Measure what the tests reach, by room (WORKERS=4 TEST_OPT
 	$(BIN)/coverage json --quiet -o artifacts/coverage/report.json
 	$(BIN)/python -m tools.room_coverage artifacts/coverage/report.json
 
-gpu: $(READY)  ## Run every scenario on NCCL, and the tests of its dumps (GPU_OPTIONS="...")
+gpu: $(READY)  ## Run every scenario on NCCL, the tests of its dumps, and behaviours (GPU_OPTIONS="...")
 	mkdir -p artifacts
+	-HANGLAB_BEHAVIOURS_ON=nccl $(BIN)/python -m pytest tests/nccl_emulated
+	[ ! -e artifacts/nccl-behaviours.json ] || \
+		$(BIN)/python -m tools.nccl_behaviours artifacts/nccl-behaviours.json
 	$(BIN)/python -m pytest scenarios tests/nccl --hanglab --hanglab-backend nccl -n auto \
 		--hanglab-artifacts artifacts --junitxml artifacts/junit.xml $(GPU_OPTIONS)
 

@@ -3,7 +3,8 @@
     python benchmarks/nccl_emulated.py [--starts 10] [--operations 3000] [--many 64]
 
 Figures stand beside their limits.  Those of operations are of one rank, from its first launch to
-its last result, on as many cores as the machine has.
+its last result, on as many cores as the machine has; the processor time of one, of host and device,
+says what a machine that is busy with other work would do if it were not.
 """
 
 from __future__ import annotations
@@ -46,14 +47,15 @@ launched = 900 / (time.time() - begun)
 work.wait()
 tensors[0].sum().item()
 dist.barrier()
-begun = time.time()
+begun, busy = time.time(), time.process_time()
 count = int(sys.argv[2])
 for number in range(count):
     work = dist.all_reduce(tensors[number % 64], async_op=True)
 work.wait()
 tensors[0].sum().item()
 with open(f"{sys.argv[1]}/{dist.get_rank()}", "w") as file:
-    file.write(f"{count / (time.time() - begun)} {launched}")
+    used = (time.process_time() - busy) / count * 1e6
+    file.write(f"{count / (time.time() - begun)} {launched} {used}")
 dist.destroy_process_group()
 """
 _LIMITED = """\
@@ -125,8 +127,11 @@ def main() -> None:
              "below 0.3", "s")  # fmt: skip
         for size in (2, 4):
             _, figures = run(launcher, _MANY, size, str(options.operations))
-            done, launched = zip(*(map(float, one.split()) for one in figures), strict=True)
+            done, launched, used = zip(*(map(float, one.split()) for one in figures), strict=True)
             show(f"small operations done by each of {size} ranks", min(done), "10,000", "1/s")
+            # Whatever else runs on the machine: it has the cores for so many.
+            share = 100 * (os.cpu_count() or 1) / size
+            show(f"processor time of each of them, {size} ranks", max(used), f"{share:.0f}", "us")
             if size == 2:
                 show("small operations launched by each of 2 ranks", min(launched), "10,000", "1/s")
         _, seconds = run(launcher, _LIMITED, options.many)

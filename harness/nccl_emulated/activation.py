@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -38,6 +39,7 @@ def activate() -> None:
     emulate_cuda()
     _replace("init_process_group", _with_emulated_backend)
     _replace("new_group", _with_emulated_backend)
+    _replace("split_group", _with_accelerator)
     _replace("is_nccl_available", lambda original: lambda: True)
 
 
@@ -62,9 +64,38 @@ def _with_emulated_backend(original: Callable[..., Any]) -> Callable[..., Any]:
         device = kwargs.pop("device_id", None)
         if original.__name__ == "init_process_group":
             Binding.bound = device is not None
-        return original(*args, **kwargs)
+        made = original(*args, **kwargs)
+        if Binding.bound and original.__name__ == "init_process_group":
+            # So torch has who is in no new group take part in its split.
+            c10d._get_default_group().bound_device_id = _with_index(device)
+        return made
 
     return call
+
+
+def _with_accelerator(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch asks for an accelerator here alone, which a CPU is not."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        names = {
+            "is_available": lambda: True,
+            "current_accelerator": lambda check_available=False: torch.device("cuda"),
+        }
+        kept = {name: getattr(torch.accelerator, name) for name in names}
+        try:
+            for name, answer in names.items():
+                setattr(torch.accelerator, name, answer)
+            return original(*args, **kwargs)
+        finally:
+            for name, answer in kept.items():
+                setattr(torch.accelerator, name, answer)
+
+    return call
+
+
+def _with_index(device: Any) -> torch.device:
+    given = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    return given if given.index is not None else torch.device("cuda", 0)
 
 
 def stand_in(backend: str | None, default: bool = False) -> str | None:

@@ -19,13 +19,13 @@ def only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def check(*tensors: torch.Tensor) -> None:
     for tensor in tensors:
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             raise EmulationError(
                 f"A tensor on {tensor.device} was given to the emulated backend, whose data is "
                 "in the memory of the host.",
                 "Leave the tensor on the CPU, or use the backend nccl on a machine with a GPU.",
             )
-        if tensor.is_sparse or not tensor.is_contiguous():
+        if tensor.layout is not torch.strided or not tensor.is_contiguous():
             raise ValueError("Tensors must be contiguous")
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Generator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,16 +17,15 @@ import torch
 from torch.distributed import DistBackendError, Store
 
 from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
-from hanglab.harness.nccl_emulated.segment import SLOTS, Head, Segment
+from hanglab.harness.nccl_emulated.rounds import Kernel, Rounds
+from hanglab.harness.nccl_emulated.segment import Segment
 from hanglab.harness.nccl_emulated.settings import EmulationError
 
 if TYPE_CHECKING:
     from hanglab.harness.nccl_emulated.operation import DeviceOperation
 
-#: A kernel: it gives back control wherever it can get no further at the moment.
-Kernel = Generator[None, None, None]
 #: Pause between two looks at who has joined, in seconds.
-_PACE_S = 0.0005
+PACE_S = 0.0005
 
 
 class Communicator:
@@ -39,21 +37,8 @@ class Communicator:
         self._segment = segment
         self._peers: list[PeerDoorbell | None] = []
         self.queue: deque[DeviceOperation] = deque()
-        self._round = segment.written[rank]
+        self.rounds = Rounds(segment, rank, self._ring_all)
         self.aborted = False
-        #: A kernel gives back control once it has published its round, though others may have.
-        self.posting = False
-
-    # Rounds of collectives.
-
-    @property
-    def rounds(self) -> int:
-        """Rounds that this member has published."""
-        return self._round
-
-    @property
-    def has_room(self) -> bool:
-        return all(done + SLOTS > self._round for done in self._segment.read)
 
     def refuse_if_aborted(self) -> None:
         """Raises what torch raises of a launch after the abort (``NCCLComm::getNcclComm``)."""
@@ -65,51 +50,10 @@ class Communicator:
         members = range(self.size)
         return next((one for one in members if self._segment.doorbells[3 * one] == pid), None)
 
-    def publish(
-        self, head: Head, payload: torch.Tensor | None, start: int = 0
-    ) -> Generator[None, None, int]:
-        """Put one slot up for the others; returns the number of the round."""
-        segment, me, round_ = self._segment, self.rank, self._round
-        read, written = segment.read, segment.written
-        while any(done + SLOTS <= round_ for done in read):
-            yield
-        segment.write_head(me, round_, head)
-        if payload is not None:
-            segment.payload(me, round_, start, payload.numel()).copy_(payload)
-        written[me] = self._round = round_ + 1
+    def _ring_all(self) -> None:
         for peer in self._peers:
             if peer is not None:
                 peer.ring()
-        if self.posting:
-            yield
-        return round_
-
-    def meet(self, members: range | tuple[int, ...], head: Head, round_: int) -> Kernel:
-        """Returns once those members have published this round with the same call."""
-        written = self._segment.written
-        for member in members:
-            while written[member] <= round_:
-                yield
-        for member in members:
-            theirs = self._segment.head(member, round_)
-            if theirs.kind != head.kind or theirs.wire != head.wire:
-                # The kernels wait in each other's buffers for what never comes.
-                while True:
-                    yield
-
-    def payloads(self, round_: int, start: int, length: int) -> torch.Tensor:
-        return self._segment.payloads(round_, start, length)
-
-    def payload(self, member: int, round_: int, length: int) -> torch.Tensor:
-        return self._segment.payload(member, round_, 0, length)
-
-    def release(self, round_: int) -> None:
-        """Release what this round has been read from."""
-        self._segment.read[self.rank] = round_ + 1
-        if (round_ + 1) % (SLOTS // 2) == 0:
-            for peer in self._peers:
-                if peer is not None:
-                    peer.ring()
 
     # Messages.
 
@@ -154,7 +98,7 @@ class Communicator:
                 raise EmulationError(
                     f"rank {', '.join(late)} of the group did not join the communicator in time."
                 )
-            time.sleep(_PACE_S)
+            time.sleep(PACE_S)
         for member in range(self.size):
             address = Address(*segment.doorbells[3 * member : 3 * member + 3])
             if member == me:
@@ -186,7 +130,7 @@ def connect(
                 raise EmulationError(
                     f"rank 0 of the group did not make the communicator {key} in time."
                 )
-            time.sleep(_PACE_S)
+            time.sleep(PACE_S)
         pid, _, number = store.get(key).decode().partition(":")
         try:
             descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)

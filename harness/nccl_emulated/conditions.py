@@ -85,10 +85,10 @@ class Conditions:
         return True
 
     def may_start(self, operation: DeviceOperation) -> bool:
-        if self._order is not Order.OCCUPY:
-            return True
-        self._page.note_effect()
-        return False
+        if self._order is Order.OCCUPY:
+            self._page.note_effect()
+            return False
+        return self._order is not Order.HALT
 
     def failure(self, operation: DeviceOperation) -> DeviceError | None:
         """The error with which an operation ends that was about to start."""

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from hanglab.harness.nccl_emulated.communicator import Kernel
 from hanglab.harness.nccl_emulated.cuda_streams import Event, Stream, current, use_stream
 from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.memory import check_memory, memory
+from hanglab.harness.nccl_emulated.rounds import Kernel
 from hanglab.harness.nccl_emulated.settings import read_settings
 from hanglab.harness.nccl_emulated.stream import current_stream
 

@@ -2,8 +2,7 @@
 
 One queue for computations, which is the host's current stream, and one for each communicator,
 as NCCL's process group has a stream for each (``ncclStreams_`` in torch's ProcessGroupNCCL.cpp,
-2.13).  An operation starts when it is the first of its queue, what it waits for is done and,
-if it communicates, one of the slots is free; it keeps the slot until it is done.
+2.13).
 """
 
 from __future__ import annotations
@@ -14,22 +13,23 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import torch
 
-from hanglab.harness.nccl_emulated.communicator import Communicator, Kernel
+from hanglab.harness.nccl_emulated.communicator import Communicator
 from hanglab.harness.nccl_emulated.conditions import Conditions
 from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
-from hanglab.harness.nccl_emulated.kernels import Joint
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
-from hanglab.harness.nccl_emulated.segment import SLOTS
+from hanglab.harness.nccl_emulated.rounds import Kernel
+from hanglab.harness.nccl_emulated.scheduling import Scheduler
 from hanglab.harness.nccl_emulated.settings import DeviceSettings, read_settings
 
 Condition = Callable[[], bool]
 #: Looks at the queues before the device sleeps.
-_LOOKS = 20
+_LOOKS = 8
+#: Between what was done last and a sleep from which the next launch wakes it, in seconds.
+_PAUSE_S = 50e-6
 #: For the thread to end with the process, in seconds.
 _STOP_S = 2.0
 #: No stacks are shown of threads whose names begin so.
@@ -44,11 +44,9 @@ class EmulatedDevice:
         self.doorbell = Doorbell()
         self.peers: dict[Address, PeerDoorbell] = {}
         self.conditions = Conditions(self.doorbell.control)
-        self._computations: deque[DeviceOperation] = deque()
-        self._communicators: list[Communicator] = []
+        self._scheduler = Scheduler(settings.slots, self.conditions, self._complete)
         #: Storage -> the last operation that touches it and is not done.
         self.pending: dict[int, DeviceOperation] = {}
-        self._free_slots = settings.slots
         self._outstanding = 0
         self._launches = 0
         self._lock = threading.Lock()
@@ -70,7 +68,7 @@ class EmulatedDevice:
     # What hosts do.
 
     def add(self, communicator: Communicator) -> None:
-        self._communicators.append(communicator)
+        self._scheduler.communicators.append(communicator)
 
     def launch(self, operation: DeviceOperation) -> None:
         """Put an operation into its queue; blocks while the launch queue is full."""
@@ -87,9 +85,11 @@ class EmulatedDevice:
             operation.before = [pending[one] for one in operation.touched if one in pending]
             for storage in operation.touched:
                 pending[storage] = operation
-        queue = self._computations if communicator is None else communicator.queue
+        queue = self._scheduler.computations if communicator is None else communicator.queue
         queue.append(operation)
-        self.doorbell.ring()
+        if queue[0] is operation:
+            # Others are found when the device has done with the head, or hears of a peer.
+            self.doorbell.ring()
 
     def wait_for(
         self, operations: Sequence[DeviceOperation], timeout_s: float | None = None
@@ -118,8 +118,8 @@ class EmulatedDevice:
     @property
     def outstanding(self) -> list[DeviceOperation]:
         """All that is not done, in the order of the queues."""
-        found = list(self._computations)
-        for communicator in list(self._communicators):
+        found = list(self._scheduler.computations)
+        for communicator in list(self._scheduler.communicators):
             found += list(communicator.queue)
         return found
 
@@ -131,10 +131,10 @@ class EmulatedDevice:
         try:
             with torch.no_grad(), torch._C._AutoDispatchBelowADInplaceOrView():
                 while not self._stopping:
-                    if self._turn() or self._linger():
+                    if self._scheduler.turn() or self._linger():
                         continue
                     self.doorbell.arm()
-                    if self._turn():
+                    if self._scheduler.turn():
                         self.doorbell.disarm()
                         continue
                     self.doorbell.wait(self.conditions.patience_s)
@@ -146,129 +146,27 @@ class EmulatedDevice:
     def _linger(self) -> bool:
         """Gives the processor to peers for a moment: they are often done by then."""
         if not self._outstanding:
-            return False
+            # A host that launches one after the other need not wake the device for each.
+            time.sleep(_PAUSE_S)
+            return self._scheduler.turn()
         for _ in range(_LOOKS):
             time.sleep(0)  # for other threads of this process
             os.sched_yield()
-            if self._turn():
+            if self._scheduler.turn():
                 return True
         return False
 
-    def _turn(self) -> bool:
-        """One look at the head of each queue; True if anything moved."""
-        if self.conditions.halted(bool(self._outstanding)):
-            return False
-        if self.conditions.aborts(bool(self._communicators)):
-            for one in self._communicators:
-                one.aborted = True
-        moved = self._advance(self._computations)
-        waiting = [one.queue for one in self._communicators if one.queue]
-        if len(waiting) > 1:
-            # Slots are given in the order of the launches, whatever the queue.
-            waiting.sort(key=lambda queue: queue[0].number)
-        for queue in waiting:
-            moved = self._advance(queue) or moved
-        return moved
-
-    def _advance(self, queue: deque[DeviceOperation]) -> bool:
-        moved = False
-        while queue:
-            operation = queue[0]
-            if operation.running is None:
-                if not operation.ready or not self.conditions.may_start(operation):
-                    return moved
-                if operation.communicator is not None:
-                    if not self._free_slots:
-                        return moved
-                    self._free_slots -= 1
-                operation.running = operation.kernel()
-                operation.error = self.conditions.failure(operation)
-                moved = True
-            elif not operation.started_ns:
-                # Its part lies ready; it begins now.
-                if not self._free_slots or not self.conditions.may_start(operation):
-                    return moved
-                self._free_slots -= 1
-                operation.error = self.conditions.failure(operation)
-                moved = True
-            operation.started_ns = operation.started_ns or time.time_ns()
-            try:
-                if operation.error is None and not _is_aborted(operation):
-                    if self.conditions.holds(operation):
-                        return moved
-                    self._step(operation)
-                    return self._post(queue) or moved
-            except StopIteration:
-                pass
-            except Exception as error:
-                # What CUDA does: the kernel is over, and whoever waits for it is told.
-                operation.error = error
-            if not self.conditions.may_end(operation):
-                return moved
-            self._complete(operation)
-            queue.popleft()
-            moved = True
-        return moved
-
-    def _post(self, queue: deque[DeviceOperation]) -> bool:
-        """Have the next operations of a queue publish their parts; True if one did.
-
-        The head waits for its peers.  Whoever is woken then finds the parts of several operations:
-        that is what a small operation costs.  Nothing of it can be seen, as no member gets past
-        the head before all have published that.
-        """
-        if len(queue) < 2 or not self.conditions.sound:
-            return False
-        posted = False
-        for place in range(min(len(queue), SLOTS)):
-            operation = queue[place]
-            communicator = operation.communicator
-            if communicator is None or not isinstance(operation.kernel, Joint):
-                break
-            if operation.posted:
-                continue
-            if operation.running is not None or not communicator.has_room:
-                break
-            if not all(one.completed_ns for one in operation.before):
-                break
-            if any(
-                not one.completed_ns and one.communicator is not communicator
-                for one in operation.after
-            ):
-                break
-            communicator.posting = True
-            operation.running = operation.kernel()
-            try:
-                self._step(operation)
-            finally:
-                communicator.posting = False
-            posted = True
-        return posted
-
-    def _step(self, operation: DeviceOperation) -> None:
-        """Run a kernel until it waits; raises StopIteration when it is through."""
-        assert operation.running is not None
-        communicator = operation.communicator
-        before = 0 if communicator is None else communicator.rounds
-        try:
-            next(operation.running)
-        finally:
-            if communicator is not None and communicator.rounds > before:
-                operation.posted = True
-
-    def _complete(self, operation: DeviceOperation) -> None:
-        if operation.communicator is not None:
-            self._free_slots += 1
+    def _complete(self, operations: Sequence[DeviceOperation]) -> None:
         pending = self.pending
         with self._lock:
-            for storage in operation.touched:
-                if pending.get(storage) is operation:
-                    del pending[storage]
-            operation.completed_ns = time.time_ns()
-            # The ring keeps the operation, which must keep no tensor.
-            operation.tensors = operation.after = operation.before = ()
-            operation.kernel, operation.running = _nothing, None
-            self._outstanding -= 1
+            for operation in operations:
+                for storage in operation.touched:
+                    if pending.get(storage) is operation:
+                        del pending[storage]
+                # The ring keeps the operation, which must keep no tensor.
+                operation.tensors = operation.after = operation.before = ()
+                operation.kernel, operation.running = _nothing, None
+            self._outstanding -= len(operations)
             for condition, told in self._waiting:
                 if condition():
                     told.set()
@@ -277,11 +175,6 @@ class EmulatedDevice:
 def _nothing() -> Kernel:
     """The kernel of an operation that is done."""
     yield from ()
-
-
-def _is_aborted(operation: DeviceOperation) -> bool:
-    """True if the kernel ends without being through, and looks done (pytorch#119249)."""
-    return operation.communicator is not None and operation.communicator.aborted
 
 
 _DEVICE: EmulatedDevice | None = None

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
+from hanglab.harness.nccl_emulated import functional_collectives
 from hanglab.harness.nccl_emulated.deferral import (
     defer,
     is_view,
@@ -48,6 +49,9 @@ class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        if any(is_traceable_wrapper_subclass_type(kind) for kind in types):
+            # Such tensors (DTensor, AsyncCollectiveTensor) call operators on those within them.
+            return NotImplemented
         kwargs = kwargs or {}
         device = device_if_any()
         if device is None:
@@ -61,6 +65,8 @@ class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = tensors_in(args, kwargs)
         if not any(t.untyped_storage()._cdata in pending for t in tensors):
             return func(*args, **kwargs)
+        if functional_collectives.is_collective(func):
+            return functional_collectives.launch(device, func, args, kwargs)
         if needs_values(func, args):
             wait_for_tensors(device, tensors)
             return func(*args, **kwargs)

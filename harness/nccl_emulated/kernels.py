@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from hanglab.harness.nccl_emulated.communicator import Communicator, Kernel
-from hanglab.harness.nccl_emulated.reduction import Reduce
-from hanglab.harness.nccl_emulated.segment import BOX_BYTES, SLOT_BYTES, Head
+from hanglab.harness.nccl_emulated.communicator import Communicator
+from hanglab.harness.nccl_emulated.reduction import PremulSum, Reduce, handed_over
+from hanglab.harness.nccl_emulated.rounds import Joint, Kernel, Parts
+from hanglab.harness.nccl_emulated.segment import BOX_BYTES, SLOT_BYTES, call_of
 
 Make = Callable[[], Kernel]
 
@@ -32,20 +33,6 @@ class KernelKind(enum.IntEnum):
     REDUCE_SCATTER = 5
 
 
-class Joint:
-    """A kernel of one round that no member finishes before all have published it."""
-
-    def __init__(self, start: Make) -> None:
-        self._start = start
-
-    def __call__(self) -> Kernel:
-        return self._start()
-
-
-def _joint(start: Make, tensor: torch.Tensor, most: int = SLOT_BYTES) -> Make:
-    return Joint(start) if tensor.numel() * tensor.element_size() <= most else start
-
-
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor's memory as bytes, shape [n]; the tensor must be contiguous."""
     return tensor.detach().reshape(-1).view(torch.uint8)
@@ -57,36 +44,62 @@ def _chunks(wire: int, most: int) -> list[tuple[int, int]]:
 
 
 def all_reduce(comm: Communicator, tensor: torch.Tensor, reduce: Reduce) -> Make:
-    def kernel() -> Kernel:
-        data = _bytes(tensor)
-        head = Head(KernelKind.ALL_REDUCE, 0, data.numel())
-        everybody = range(comm.size)
-        for start, length in _chunks(head.wire, SLOT_BYTES):
-            piece = data[start : start + length]
-            round_ = yield from comm.publish(head, piece)
-            yield from comm.meet(everybody, head, round_)
-            if length:
-                parts = comm.payloads(round_, 0, length).view(tensor.dtype)
-                reduce(parts, piece.view(tensor.dtype))
-            comm.release(round_)
+    wire = tensor.numel() * tensor.element_size()
+    call = call_of(KernelKind.ALL_REDUCE, wire)
 
-    return _joint(kernel, tensor)
+    def finish(run: Sequence[Joint], parts: Parts) -> None:
+        targets = [one.target for one in run if one.target is not None]
+        first = targets[0]
+        if not first.numel():
+            return
+        theirs = parts.view(first.dtype)
+        if len(targets) == 1:
+            reduce(theirs[:, 0], first.detach().reshape(-1))
+            return
+        reduced = torch.empty(theirs.shape[1:], dtype=first.dtype)
+        reduce(theirs, reduced)
+        torch._foreach_copy_(targets, list(reduced.view(-1, *first.shape).unbind(0)))
+
+    if wire <= SLOT_BYTES:
+        alike = (reduce, tensor.dtype, tensor.shape)
+        source = _source(tensor, reduce)
+        return Joint(comm.rounds, call, wire, source, tensor, finish, alike)
+    flat = tensor.detach().reshape(-1)
+    most = SLOT_BYTES // tensor.element_size()
+    pieces = [flat[start : start + n] for start, n in _chunks(flat.numel(), most)]
+    return in_turn(
+        [
+            Joint(comm.rounds, call, _size(one), _source(one, reduce), one, finish, None)
+            for one in pieces
+        ]
+    )
+
+
+def _source(tensor: torch.Tensor, reduce: Reduce) -> torch.Tensor | Callable[[], torch.Tensor]:
+    if isinstance(reduce, PremulSum):
+        return lambda: handed_over(tensor, reduce)
+    return tensor
+
+
+def _size(tensor: torch.Tensor) -> int:
+    """Bytes of a tensor."""
+    return tensor.numel() * tensor.element_size()
 
 
 def broadcast(comm: Communicator, source: torch.Tensor, target: torch.Tensor, root: int) -> Make:
     """The root hands over ``source``, the others fill ``target``."""
 
     def kernel() -> Kernel:
-        is_root = root == comm.rank
+        is_root, rounds = root == comm.rank, comm.rounds
         data = _bytes(source if is_root else target)
-        head = Head(KernelKind.BROADCAST, root, data.numel())
-        for start, length in _chunks(head.wire, SLOT_BYTES):
+        call = call_of(KernelKind.BROADCAST, data.numel())
+        for start, length in _chunks(data.numel(), SLOT_BYTES):
             piece = data[start : start + length]
-            round_ = yield from comm.publish(head, piece if is_root else None)
+            round_ = yield from rounds.publish(call, length, piece if is_root else None)
             if not is_root:
-                yield from comm.meet((root,), head, round_)
-                piece.copy_(comm.payload(root, round_, length))
-            comm.release(round_)
+                yield from rounds.meet((root,), call, round_)
+                piece.copy_(rounds.parts(round_, length)[root])
+            rounds.release(round_, length)
         if is_root and target is not source:
             target.copy_(source)
 
@@ -99,82 +112,76 @@ def reduce_to(
     """The root's ``target`` gets the reduction of every ``source``."""
 
     def kernel() -> Kernel:
-        data = _bytes(source)
-        head = Head(KernelKind.REDUCE, root, data.numel())
-        into = _bytes(target) if root == comm.rank else data
-        for start, length in _chunks(head.wire, SLOT_BYTES):
-            round_ = yield from comm.publish(head, data[start : start + length])
+        rounds, data = comm.rounds, _bytes(handed_over(source, reduce))
+        call = call_of(KernelKind.REDUCE, data.numel())
+        into = _bytes(target)
+        for start, length in _chunks(data.numel(), SLOT_BYTES):
+            round_ = yield from rounds.publish(call, length, data[start : start + length])
             if root == comm.rank:
-                yield from comm.meet(range(comm.size), head, round_)
+                yield from rounds.meet(range(comm.size), call, round_)
                 if length:
-                    parts = comm.payloads(round_, 0, length).view(source.dtype)
+                    parts = rounds.parts(round_, length).view(source.dtype)
                     reduce(parts, into[start : start + length].view(source.dtype))
-            comm.release(round_)
+            rounds.release(round_, length)
 
     return kernel
 
 
 def all_gather(comm: Communicator, source: torch.Tensor, targets: Sequence[torch.Tensor]) -> Make:
     """``targets[r]``, or the r-th part of the only one, gets what member r hands over."""
+    wire = _size(source)
+    call = call_of(KernelKind.ALL_GATHER, wire)
 
-    def kernel() -> Kernel:
-        data = _bytes(source)
-        head = Head(KernelKind.ALL_GATHER, 0, data.numel())
-        whole = _bytes(targets[0]).view(comm.size, -1) if len(targets) == 1 else None
-        for start, length in _chunks(head.wire, SLOT_BYTES):
-            round_ = yield from comm.publish(head, data[start : start + length])
-            yield from comm.meet(range(comm.size), head, round_)
-            parts = comm.payloads(round_, 0, length)
-            if whole is not None:
-                whole[:, start : start + length].copy_(parts)
-            else:
-                for target, part in zip(targets, parts, strict=True):
-                    _bytes(target)[start : start + length].copy_(part)
-            comm.release(round_)
+    def piece(start: int, length: int) -> Joint:
+        def finish(run: Sequence[Joint], parts: Parts) -> None:
+            stop = start + length
+            if len(targets) == 1:
+                _bytes(targets[0]).view(comm.size, -1)[:, start:stop].copy_(parts[:, 0])
+                return
+            for target, part in zip(targets, parts[:, 0], strict=True):
+                _bytes(target)[start:stop].copy_(part)
 
-    return _joint(kernel, source)
+        def mine() -> torch.Tensor:
+            return _bytes(source)[start : start + length]
+
+        return Joint(comm.rounds, call, length, mine, None, finish, None)
+
+    return _single([piece(*chunk) for chunk in _chunks(wire, SLOT_BYTES)])
 
 
 def reduce_scatter(
     comm: Communicator, sources: Sequence[torch.Tensor], target: torch.Tensor, reduce: Reduce
 ) -> Make:
     """``target`` gets the reduction of the parts that the members have for this one."""
+    size, wire = comm.size, _size(target)
+    call = call_of(KernelKind.REDUCE_SCATTER, wire)
 
-    def kernel() -> Kernel:
-        size, into = comm.size, _bytes(target)
-        wire = into.numel()
-        parts = [_bytes(source) for source in sources]
-        whole = parts[0].view(size, -1) if len(parts) == 1 else None
-        head = Head(KernelKind.REDUCE_SCATTER, 0, wire)
-        most = SLOT_BYTES // size // 64 * 64
-        for start, length in _chunks(wire, most):
-            stop = start + length
-            if whole is not None:
-                piece = whole[:, start:stop].reshape(-1)
-            else:
-                piece = torch.cat([part[start:stop] for part in parts])
-            round_ = yield from comm.publish(head, piece)
-            yield from comm.meet(range(size), head, round_)
+    def piece(start: int, length: int) -> Joint:
+        def mine_of_each() -> torch.Tensor:
+            parts = [_bytes(handed_over(source, reduce)) for source in sources]
+            if len(parts) == 1:
+                return parts[0].view(size, -1)[:, start : start + length].reshape(-1)
+            return torch.cat([part[start : start + length] for part in parts])
+
+        def finish(run: Sequence[Joint], parts: Parts) -> None:
             if length:
-                mine = comm.payloads(round_, comm.rank * length, length)
-                if mine.storage_offset() % target.element_size():
-                    mine = mine.clone()
-                reduce(mine.view(target.dtype), into[start:stop].view(target.dtype))
-            comm.release(round_)
+                mine = parts[:, 0, comm.rank * length :][:, :length]
+                into = _bytes(target)[start : start + length]
+                reduce(mine.view(target.dtype), into.view(target.dtype))
 
-    return _joint(kernel, target, SLOT_BYTES // comm.size // 64 * 64)
+        return Joint(comm.rounds, call, size * length, mine_of_each, None, finish, None)
+
+    return _single([piece(*chunk) for chunk in _chunks(wire, SLOT_BYTES // size // 64 * 64)])
+
+
+def _single(pieces: Sequence[Joint]) -> Make:
+    return pieces[0] if len(pieces) == 1 else in_turn(pieces)
 
 
 def barrier(comm: Communicator) -> Make:
     """An all_reduce of one number, as torch's ``barrier`` of NCCL is."""
-
-    def kernel() -> Kernel:
-        head = Head(KernelKind.ALL_REDUCE, 0, 4)
-        round_ = yield from comm.publish(head, None)
-        yield from comm.meet(range(comm.size), head, round_)
-        comm.release(round_)
-
-    return Joint(kernel)
+    call = call_of(KernelKind.ALL_REDUCE, 4)
+    return Joint(comm.rounds, call, 4, None, None, lambda run, parts: None, None)
 
 
 class Message:

@@ -6,15 +6,17 @@ Numbers are those of torch 2.13, ProcessGroupNCCL.cpp: ``collective``, ``pointTo
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
 from torch.distributed import Store
+from torch.distributed import distributed_c10d as c10d
 
 from hanglab.harness.nccl_emulated import kernels
-from hanglab.harness.nccl_emulated.communicator import Communicator, connect
+from hanglab.harness.nccl_emulated.communicator import Communicator
+from hanglab.harness.nccl_emulated.connections import NO_COLOR, Connections
 from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.kernels import Make
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
@@ -49,21 +51,22 @@ class Launches:
         global_rank: int,
         members: Sequence[int],
         eager: bool,
+        parent: Connections | None = None,
     ) -> None:
-        self.store = store
         #: The store of the whole job, on which watchdogs signal.
         self.root_store = root_store
         self.rank = rank
         self.size = size
-        self.timeout = timeout
+        self.connections = Connections(store, rank, size, timeout)
+        self.set_timeout(timeout)
+        self.blocking_wait = os.environ.get("TORCH_NCCL_BLOCKING_WAIT", "0") == "1"
+        self._ring = process_ring()
         self.device = current_device()
-        self.state = process_ring().new_group()
+        self.state = self._ring.new_group()
         self.state.ranks = list(members) or list(range(size))
         #: Bound to a device, so that the communicator is made with the group, and messages have
         #: none of their own (``eagerInit_``).
         self.eager = eager
-        self.communicators: dict[str, Communicator] = {}
-        self._made = 0
         #: Operations of either kind, as torch counts them.
         self.collectives = 0
         self.messages = 0
@@ -72,7 +75,12 @@ class Launches:
         self.watchdog = process_watchdog(global_rank)
         self.watchdog.add_group(self)
         if eager:
-            self.communicator()
+            color = NO_COLOR if parent is None else color_of(members)
+            self.connections.make_at_once(parent, color)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self.connections.timeout = timeout
+        self._timeout_ms = int(timeout.total_seconds() * 1000)
 
     def start_batch(self) -> None:
         self.batch = CallBatch()
@@ -89,42 +97,19 @@ class Launches:
 
     def flush(self) -> None:
         """Blocks until all that was launched is done, as ``ProcessGroupNCCL::shutdown`` does."""
-        for communicator in self.communicators.values():
+        for communicator in self.connections.made.values():
             self.device.wait_for(list(communicator.queue))
         self.watchdog.forget(self)
 
     def abort(self) -> None:
         """Ends what is open on this rank, undone; peers wait on."""
         self.watchdog.forget(self)
-        for communicator in self.communicators.values():
+        for communicator in self.connections.made.values():
             communicator.aborted = True
         self.device.doorbell.ring()
 
     def communicator(self, device: int | None = None) -> Communicator:
-        """Communicator of this rank's device; another one gets another, as in ``getNCCLComm``."""
-        return self._connected(str(_own_device() if device is None else device))
-
-    def _connected(self, key: str) -> Communicator:
-        if key not in self.communicators:
-            store_key = f"nccl_emulated/{self._made}"
-            self._made += 1
-            self.communicators[key] = self._connect(store_key, self.rank, self.size)
-        return self.communicators[key]
-
-    def _pair(self, peer: int) -> Communicator:
-        """The communicator of two ranks that messages outside of batches go through."""
-        low, high = sorted((self.rank, peer))
-        key = f"{low}:{high}"
-        if key not in self.communicators:
-            place = int(self.rank == high)
-            self.communicators[key] = self._connect(f"nccl_emulated/{key}", place, 2)
-        return self.communicators[key]
-
-    def _connect(self, key: str, rank: int, size: int) -> Communicator:
-        device = self.device
-        made = connect(self.store, key, rank, size, device.doorbell, device.peers, self.timeout)
-        device.add(made)
-        return made
+        return self.connections.own(device)
 
     def exchange(self, comm: Communicator, parts: Tensors, into: Tensors) -> Make:
         me = self.rank
@@ -150,7 +135,6 @@ class Launches:
         blocks: bool = False,
         held: Tensors | None = None,
     ) -> EmulatedWork | None:
-        held = [*inputs, *outputs] if held is None else held
         batch = self.batch
         if batch is None or batch.communicator is None:
             self.collectives += 1
@@ -175,7 +159,7 @@ class Launches:
         if self.eager:
             comm, target = self.communicator(), peer
         else:
-            comm = self._pair(peer)
+            comm = self.connections.pair(peer)
             target = 1 - comm.rank
         part = make(comm, tensor, target)
         return self._enqueue(kind, name, part, [tensor], [tensor], comm, is_p2p=True)
@@ -195,7 +179,7 @@ class Launches:
         batch.tensors += [*inputs, *outputs]
         batch.communicator = comm
         batch.is_p2p = batch.is_p2p or is_p2p
-        process_ring().add(self._entry(name, inputs, outputs, is_p2p, None))
+        self._ring.add(self._entry(name, inputs, outputs, is_p2p, None))
 
     def uneven(
         self,
@@ -225,8 +209,11 @@ class Launches:
         operation: DeviceOperation | None,
     ) -> RingEntry:
         numbers = (self.collectives, self.messages, self.operations)
-        limit = int(self.timeout.total_seconds() * 1000)
-        return RingEntry(self.state, name, numbers, inputs, outputs, limit, is_p2p, operation)
+        if self._ring.hooked:
+            name = hooked_name(name)
+        return RingEntry(
+            self.state, name, numbers, inputs, outputs, self._timeout_ms, is_p2p, operation
+        )
 
     def _enqueue(
         self,
@@ -241,21 +228,32 @@ class Launches:
         held: Tensors | None = None,
     ) -> EmulatedWork:
         comm.refuse_if_aborted()
-        tensors = [*inputs, *outputs] if held is None else held
+        if held is None:
+            held = inputs if outputs is inputs else [*inputs, *outputs]
         sequence = self.messages if is_p2p else self.collectives
-        entry = self._entry(name, inputs, outputs, is_p2p, None)
-        operation = current_stream().operation(name, make, tensors, comm)
-        entry.operation = operation
-        process_ring().add(entry)
-        self.state.enqueued = sequence
+        operation = current_stream().operation(name, make, held, comm)
+        entry = self._entry(name, inputs, outputs, is_p2p, operation)
+        if not (self._ring.hooked and kind == "COALESCED" and not inputs):
+            # A hook sees the calls of a batch, and not its end.
+            self._ring.add(entry)
+        self.state.enqueued = self.operations if self._ring.hooked else sequence
         work = EmulatedWork(self, kind, sequence, operation, entry, outputs, blocks)
         self.watchdog.watch(work)
         self.device.launch(operation)
         return work
 
 
-def _own_device() -> int:
-    """The number of the device that the rank has chosen, as torch.cuda tells it."""
-    with contextlib.suppress(Exception):
-        return int(torch._C._cuda_getDevice())
-    return 0
+#: Entries of nccl2 that are called otherwise than NCCL's (``hookOpName``, FlightRecorderHook.cpp
+#: of torch 2.15).
+_HOOKED = {"all_to_all": "all_to_all_single", "all_reduce_barrier": "barrier"}
+
+
+def hooked_name(name: str) -> str:
+    """Name of an entry of nccl2."""
+    operation = name.partition(":")[2]
+    return f"nccl2:{_HOOKED.get(operation, operation)}"
+
+
+def color_of(members: Sequence[int]) -> int:
+    """The color of a group's members in ``ncclCommSplit``, as torch makes it out of their list."""
+    return int(c10d._process_group_color(list(members)))

@@ -52,7 +52,7 @@ class Link:
     def held_until(self, operation: DeviceOperation) -> float:
         """Moment (monotonic) before which the operation gets no further; 0.0 for none."""
         # What has handed over its part already: peers go on by that.
-        if operation.posted or operation.started_ns < self.since_ns:
+        if operation.started_ns < self.since_ns:
             return 0.0
         key, now = id(operation), time.monotonic()
         if key not in self._through:

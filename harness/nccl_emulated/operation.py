@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from hanglab.harness.nccl_emulated.communicator import Communicator, Kernel
+    from hanglab.harness.nccl_emulated.communicator import Communicator
+    from hanglab.harness.nccl_emulated.rounds import Kernel
 
 
 class DeviceOperation:
@@ -17,7 +18,7 @@ class DeviceOperation:
 
     __slots__ = (
         "after", "before", "communicator", "completed_ns", "error", "kernel", "launched", "name",
-        "number", "posted", "running", "started_ns", "tensors", "touched",
+        "number", "running", "started_ns", "tensors", "touched",
     )  # fmt: skip
 
     def __init__(
@@ -42,8 +43,6 @@ class DeviceOperation:
         self.launched = time.monotonic()
         self.started_ns = 0
         self.completed_ns = 0
-        #: It has published its part.
-        self.posted = False
         #: Operations that touch the same memory, launched earlier.
         self.before: Sequence[DeviceOperation] = ()
         #: What the host meets when it waits for it.

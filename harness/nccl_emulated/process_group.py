@@ -7,97 +7,34 @@ ProcessGroupNCCL.cpp.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import ProcessGroup
-from torch.distributed import Store
 
 from hanglab.harness.nccl_emulated import kernels
 from hanglab.harness.nccl_emulated.arguments import check, only, reduce_op_of, root_of, split
-from hanglab.harness.nccl_emulated.host_reads import watch_reads
-from hanglab.harness.nccl_emulated.launches import Launches, Tensors
-from hanglab.harness.nccl_emulated.names import NAME
-from hanglab.harness.nccl_emulated.reduction import reduction
+from hanglab.harness.nccl_emulated.group import Group
+from hanglab.harness.nccl_emulated.launches import Tensors
+from hanglab.harness.nccl_emulated.reduction import reduction, with_factor
 from hanglab.harness.nccl_emulated.settings import EmulationError
 from hanglab.harness.nccl_emulated.work import EmulatedWork
 
-#: torch's stubs know more overloads than a group has to have.
-_Base: Any = ProcessGroup
 
-
-class EmulatedGroup(_Base):  # type: ignore[misc]
+class EmulatedGroup(Group):
     """One rank's end of a group."""
-
-    def __init__(
-        self,
-        store: Store,
-        root_store: Store,
-        rank: int,
-        size: int,
-        timeout: timedelta,
-        global_rank: int,
-        members: Sequence[int],
-        eager: bool = False,
-    ) -> None:
-        super().__init__(rank, size)
-        self._rank = rank
-        self._launches = Launches(
-            store, root_store, rank, size, timeout, global_rank, members, eager
-        )
-        watch_reads()
-
-    # What torch asks of a group.
-
-    def getBackendName(self) -> str:
-        return NAME
-
-    def name(self) -> str:
-        return NAME
-
-    def getGroupName(self) -> str:
-        return self._launches.state.name
-
-    def setGroupName(self, name: str) -> None:
-        self._launches.state.name = str(name)
-
-    def getGroupDesc(self) -> str:
-        return self._launches.state.description
-
-    def setGroupDesc(self, description: str) -> None:
-        self._launches.state.description = str(description)
-
-    def _get_sequence_number_for_group(self) -> int:
-        return self._launches.collectives
-
-    def _set_sequence_number_for_group(self) -> None:
-        """Every rank counts from nothing."""
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        self._launches.timeout = timeout
-
-    def shutdown(self) -> None:
-        self._launches.flush()
-
-    def abort(self) -> None:
-        self._launches.abort()
-
-    def _start_coalescing(self, device: torch.device) -> None:
-        self._launches.start_batch()
-
-    def _end_coalescing(self, device: torch.device) -> EmulatedWork | None:
-        return self._launches.end_batch()
 
     # Collectives.
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
         tensor = only(tensors)
+        same = (tensor,)
         comm = self._launches.communicator()
-        make = kernels.all_reduce(comm, tensor, reduction(reduce_op_of(opts)))
+        reduce = reduction(reduce_op_of(opts))
+        make = kernels.all_reduce(comm, tensor, reduce)
         return self._launches.collective(
-            "ALLREDUCE", "nccl:all_reduce", make, [tensor], [tensor], comm
-        )
+            "ALLREDUCE", "nccl:all_reduce", make, same, same, comm,
+            held=with_factor(reduce, tensor),
+        )  # fmt: skip
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> EmulatedWork | None:
         comm, reduce = self._launches.communicator(), reduction(reduce_op_of(opts))
@@ -118,7 +55,10 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
         tensor, comm = only(tensors), self._launches.communicator()
         reduce = reduction(reduce_op_of(opts))
         make = kernels.reduce_to(comm, tensor, tensor, root_of(opts), reduce)
-        return self._launches.collective("REDUCE", "nccl:reduce", make, [tensor], [tensor], comm)
+        return self._launches.collective(
+            "REDUCE", "nccl:reduce", make, [tensor], [tensor], comm,
+            held=with_factor(reduce, tensor),
+        )  # fmt: skip
 
     def allgather(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
@@ -170,8 +110,9 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
         if all(one.numel() == target.numel() for one in sources):
             make = kernels.reduce_scatter(comm, sources, target, reduce)
             return self._launches.collective(
-                "REDUCE_SCATTER", "nccl:reduce_scatter", make, sources, [target], comm
-            )
+                "REDUCE_SCATTER", "nccl:reduce_scatter", make, sources, [target], comm,
+                held=with_factor(reduce, *sources, target),
+            )  # fmt: skip
         parts = [
             kernels.reduce_to(comm, one, target, root, reduce) for root, one in enumerate(sources)
         ]
@@ -184,10 +125,12 @@ class EmulatedGroup(_Base):  # type: ignore[misc]
     ) -> EmulatedWork | None:
         comm = self._launches.communicator()
         check(output, input)
-        make = kernels.reduce_scatter(comm, [input], output, reduction(reduce_op_of(opts)))
+        reduce = reduction(reduce_op_of(opts))
+        make = kernels.reduce_scatter(comm, [input], output, reduce)
         return self._launches.collective(
-            "_REDUCE_SCATTER_BASE", "nccl:_reduce_scatter_base", make, [input], [output], comm
-        )
+            "_REDUCE_SCATTER_BASE", "nccl:_reduce_scatter_base", make, [input], [output], comm,
+            held=with_factor(reduce, input, output),
+        )  # fmt: skip
 
     _reduce_scatter_base = reduce_scatter_single
 

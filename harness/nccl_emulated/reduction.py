@@ -43,22 +43,61 @@ def _largest(parts: torch.Tensor, out: torch.Tensor) -> None:
 
 
 _BY_OP = {
-    ReduceOp.SUM: _sum,
-    ReduceOp.AVG: _average,
-    ReduceOp.PRODUCT: _product,
-    ReduceOp.MIN: _smallest,
-    ReduceOp.MAX: _largest,
+    int(kind.value): reduce
+    for kind, reduce in (
+        (ReduceOp.SUM, _sum),
+        (ReduceOp.AVG, _average),
+        (ReduceOp.PRODUCT, _product),
+        (ReduceOp.MIN, _smallest),
+        (ReduceOp.MAX, _largest),
+    )
 }
+
+
+class PremulSum:
+    """A sum of what each member has multiplied by a factor of its own before it hands it over.
+
+    ``ncclRedOpCreatePreMulSum`` (NCCL 2.11 and later); torch makes one with ``ReduceOp.PREMUL_SUM``
+    of a number or a tensor, for floating types alone (``unpackPreMulSum``, ProcessGroupNCCL.cpp).
+    """
+
+    def __init__(self, factor: float | torch.Tensor) -> None:
+        self.factor = factor
+
+    def __call__(self, parts: torch.Tensor, out: torch.Tensor) -> None:
+        _sum(parts, out)
+
+
+def handed_over(tensor: torch.Tensor, reduce: Reduce) -> torch.Tensor:
+    """What a member hands over for a reduction; a factor that is a tensor is read now."""
+    if not isinstance(reduce, PremulSum):
+        return tensor
+    if not tensor.dtype.is_floating_point:
+        raise EmulationError(
+            "PreMulSum Data type must be half, float, bfloat16 or double", "Use SUM for integers."
+        )
+    factor = reduce.factor
+    return (tensor.detach() * factor).to(tensor.dtype)
+
+
+def with_factor(reduce: Reduce, *tensors: torch.Tensor) -> list[torch.Tensor] | None:
+    """All that a reduction reads or writes, where that is more than its tensors."""
+    if isinstance(reduce, PremulSum) and isinstance(reduce.factor, torch.Tensor):
+        return [*tensors, reduce.factor]
+    return None
 
 
 def reduction(op: ReduceOp | ReduceOp.RedOpType) -> Reduce:
     """Function of a reduce operation; raises EmulationError for those that NCCL has not either."""
     kind: Any = getattr(op, "op", op)
-    found = _BY_OP.get(kind)
+    if kind == ReduceOp.PREMUL_SUM:
+        made: Any = op
+        return PremulSum(made.__getstate__()[1])
+    found = _BY_OP.get(int(kind))
     if found is None:
         name = str(kind).rpartition(".")[2]
         raise EmulationError(
             f"Cannot use ReduceOp.{name} with NCCL.",
-            "It has SUM, AVG, PRODUCT, MIN and MAX; PREMUL_SUM is not emulated.",
+            "It has SUM, AVG, PRODUCT, MIN, MAX and PREMUL_SUM.",
         )
     return found

@@ -51,8 +51,16 @@ def _create(options: Any, _: object) -> EmulatedGroup:
         global_rank = rank
     return EmulatedGroup(
         options.store, _root_store(options.store), rank, size, timeout, global_rank, members,
-        eager=Binding.bound,
+        eager=Binding.bound, parent=_parent() if Binding.bound else None,
     )  # fmt: skip
+
+
+def _parent() -> EmulatedGroup | None:
+    """What a group of a bound job is split off: the default group, where it is there."""
+    if not c10d.is_initialized():
+        return None
+    default = c10d._get_default_group()
+    return default if isinstance(default, EmulatedGroup) else None
 
 
 def _root_store(store: Any) -> Any:

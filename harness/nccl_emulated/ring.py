@@ -18,9 +18,9 @@ import torch
 from torch._C._profiler import gather_traceback, symbolize_tracebacks
 
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
+from hanglab.harness.nccl_emulated.settings import LIBRARY_KEYS, dump_format, is_nccl2
 from hanglab.recorder.case.backends import EMULATED_LIBRARY
 
-VERSION = "2.10"
 #: Folders whose frames no real dump has.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MODES = os.path.join("torch", "utils", "_python_dispatch.py")
@@ -49,8 +49,9 @@ class RingEntry:
     """One operation; ``operation`` is None for a member of a batch."""
 
     __slots__ = (
-        "completed_ns", "created_ns", "duration_ms", "group", "inputs", "is_p2p", "name", "numbers",
-        "operation", "outputs", "record", "retired", "started_ns", "thread", "timeout_ms", "trace",
+        "completed_ns", "created_ns", "duration_ms", "group", "hooked", "inputs", "is_p2p", "name",
+        "numbers", "operation", "outputs", "record", "retired", "started_ns", "thread",
+        "timeout_ms", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -69,23 +70,29 @@ class RingEntry:
         self.name = name
         #: Sequence ids of collectives and of messages, and number of the operation.
         self.numbers = numbers
-        self.inputs = [(tuple(t.shape), t.dtype) for t in inputs]
-        self.outputs = [(tuple(t.shape), t.dtype) for t in outputs]
+        self.inputs = [(t.shape, t.dtype) for t in inputs]
+        self.outputs = self.inputs if outputs is inputs else [(t.shape, t.dtype) for t in outputs]
         self.timeout_ms = timeout_ms
         self.is_p2p = is_p2p
         self.operation = operation
         self.created_ns = time.time_ns()
         self.started_ns: int | None = None
         self.completed_ns: int | None = None
+        #: Told of its completion alone (``FlightRecorderHook``).
+        self.hooked = False
         self.duration_ms: float | None = None
         self.retired = False
         self.thread = _thread()
-        self.trace = gather_traceback(python=True, script=False, cpp=False)
+        self.trace = gather_traceback(True, False, False)  # Python alone
 
     def look(self, timing: bool) -> None:
         """Discover what the operation has come to."""
         operation = self.operation
         if operation is None:
+            return
+        if self.hooked:
+            if self.completed_ns is None and operation.completed_ns:
+                self.started_ns = self.completed_ns = time.time_ns()
             return
         if timing and self.started_ns is None and operation.started_ns:
             self.started_ns = time.time_ns()
@@ -106,6 +113,7 @@ class EntryRing:
         self.entries: deque[RingEntry] = deque(maxlen=max(capacity, 1))
         self.capacity = capacity
         self.timing = timing
+        self.hooked = is_nccl2()
         self.groups: list[GroupState] = []
         self._records = 0
         self._lock = threading.Lock()
@@ -119,6 +127,7 @@ class EntryRing:
     def add(self, entry: RingEntry) -> None:
         if self.capacity <= 0:
             return
+        entry.hooked = self.hooked
         with self._lock:
             entry.record = self._records
             self._records += 1
@@ -138,17 +147,18 @@ class EntryRing:
 
     def content(self, collectives: bool, stacks: bool, only_active: bool) -> dict[str, Any]:
         """Content of torch's dump, as plain data."""
+        version = dump_format()
         top: dict[str, Any] = {
-            "version": VERSION,
+            "version": version,
             "pg_config": {
                 group.name: {
                     "name": group.name,
                     "desc": group.description,
                     "ranks": str(list(group.ranks)),
                 }
-                for group in self.groups
+                for group in sorted(self.groups, key=lambda group: (group.name, group.description))
             },
-            "comm_lib_version": EMULATED_LIBRARY,
+            LIBRARY_KEYS[version]: EMULATED_LIBRARY,
             "pg_status": self.status(),
         }
         if collectives:
@@ -159,12 +169,10 @@ class EntryRing:
             if only_active:
                 entries = [entry for entry in entries if entry.completed_ns is None]
             frames = _frames([entry.trace for entry in entries]) if stacks else None
-            rows = [
+            top["entries"] = [
                 _row(entry, frames[number] if frames is not None else None)
                 for number, entry in enumerate(entries)
             ]
-            if rows:
-                top["entries"] = rows
         return top
 
 
@@ -219,7 +227,7 @@ _THREADS = threading.local()
 
 
 def _thread() -> tuple[str, str]:
-    """Name and number of the calling thread, as the kernel has them."""
+    """Name of the calling thread as the kernel has it, and its handle, as ``get_id`` of C++."""
     found: tuple[str, str] | None = getattr(_THREADS, "names", None)
     if found is None:
         number = threading.get_native_id()
@@ -228,7 +236,7 @@ def _thread() -> tuple[str, str]:
                 name = file.read().strip()
         except OSError:
             name = ""
-        found = _THREADS.names = (name, str(number))
+        found = _THREADS.names = (name, str(threading.get_ident()))
     return found
 
 

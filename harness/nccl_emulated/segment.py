@@ -1,8 +1,10 @@
 """Memory that the members of a communicator share: one lane each, and one box for each pair.
 
-Collectives go by rounds.  In a round a member publishes one slot of its lane, which its peers
-read; a slot is used again once all have read it.  Messages go through the box of sender and
-receiver.  The file has no name, and is gone with the last process that maps it.
+Collectives go by rounds.  In a round a member publishes its call, and its data in one place of
+its lane, which its peers read; a place is used again once all have read it.  Short data lies
+beside the calls, so that many rounds may be open; longer data has slots of its own.  Messages go
+through the box of sender and receiver.  The file has no name, and is gone with the last process
+that maps it.
 """
 
 from __future__ import annotations
@@ -10,27 +12,29 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from typing import NamedTuple
 
+import numpy as np
 import torch
 
-#: Slots of a lane: so many rounds may be open at once.
+#: Rounds of a lane: so many may be open at once.
+ROUNDS = 256
+#: Bytes that lie beside a call.
+SHORT_BYTES = 1 << 10
+#: Slots of a lane for longer data: so many of such rounds may be open at once.
 SLOTS = 8
 #: Bytes that a slot takes; what is longer goes in several rounds.
 SLOT_BYTES = 1 << 20
 #: Bytes that a box takes; what is longer goes in several pieces.
 BOX_BYTES = 1 << 18
 _PAGE = 4096
-_HEAD = struct.Struct("<QqQ")
+_WIRE = struct.Struct("<Q")
+#: Of a call, the kind stands above the bytes on the wire.
+_KIND_SHIFT = 48
 
 
-class Head(NamedTuple):
-    """Announcement of a call to the peers, before any data moves."""
-
-    kind: int
-    root: int
-    #: Bytes that one member hands to another.
-    wire: int
+def call_of(kind: int, wire: int) -> int:
+    """What members compare before data moves: kind of the kernel, bytes that one hands over."""
+    return kind << _KIND_SHIFT | wire
 
 
 class Segment:
@@ -42,12 +46,14 @@ class Segment:
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.size = size
-        self._slot = _PAGE + SLOT_BYTES
-        self._lane = SLOTS * self._slot
         self._box = _PAGE + BOX_BYTES
         counters = 6 * size + 2 * size * size
-        self._lanes_at = -(-8 * counters // _PAGE) * _PAGE
-        self._boxes_at = self._lanes_at + size * self._lane
+        calls_at = _in_pages(8 * counters)
+        self._shorts_at = calls_at + _in_pages(8 * size * ROUNDS)
+        self._short_lane = ROUNDS * SHORT_BYTES
+        self._slots_at = self._shorts_at + size * self._short_lane
+        self._slot_lane = SLOTS * SLOT_BYTES
+        self._boxes_at = self._slots_at + size * self._slot_lane
         total = self._boxes_at + size * size * self._box
         if os.fstat(descriptor).st_size < total:
             os.ftruncate(descriptor, total)
@@ -60,6 +66,10 @@ class Segment:
         self.read = words[5 * size : 6 * size]
         self.sent = words[6 * size : 6 * size + size * size]
         self.taken = words[6 * size + size * size :]
+        #: Calls of all members, shape [size, ROUNDS].
+        self.calls = np.frombuffer(
+            self._map, np.int64, count=size * ROUNDS, offset=calls_at
+        ).reshape(size, ROUNDS)
         self._data = torch.frombuffer(self._map, dtype=torch.uint8)
 
     @classmethod
@@ -70,24 +80,20 @@ class Segment:
 
     # Rounds of collectives.
 
-    def _slot_at(self, member: int, round_: int) -> int:
-        return self._lanes_at + member * self._lane + (round_ % SLOTS) * self._slot
+    def shorts(self, round_: int, count: int, wire: int) -> torch.Tensor:
+        """Data of all members beside so many calls, shape [size, count, wire], uint8.
 
-    def write_head(self, member: int, round_: int, head: Head) -> None:
-        _HEAD.pack_into(self._map, self._slot_at(member, round_), *head)
+        The rounds must not go past the end of the lanes.
+        """
+        at = self._shorts_at + round_ % ROUNDS * SHORT_BYTES
+        return self._data.as_strided(
+            (self.size, count, wire), (self._short_lane, SHORT_BYTES, 1), at
+        )
 
-    def head(self, member: int, round_: int) -> Head:
-        return Head(*_HEAD.unpack_from(self._map, self._slot_at(member, round_)))
-
-    def payload(self, member: int, round_: int, start: int, length: int) -> torch.Tensor:
-        """Bytes ``start`` to ``start + length`` of one member's slot, shape [length], uint8."""
-        at = self._slot_at(member, round_) + _PAGE + start
-        return self._data[at : at + length]
-
-    def payloads(self, round_: int, start: int, length: int) -> torch.Tensor:
-        """Payloads of all members, shape [size, length], uint8."""
-        at = self._slot_at(0, round_) + _PAGE + start
-        return self._data.as_strided((self.size, length), (self._lane, 1), at)
+    def slots(self, round_: int, length: int) -> torch.Tensor:
+        """Data of all members in their slots of one round, shape [size, 1, length], uint8."""
+        at = self._slots_at + round_ % SLOTS * SLOT_BYTES
+        return self._data.as_strided((self.size, 1, length), (self._slot_lane, SLOT_BYTES, 1), at)
 
     # Messages.
 
@@ -97,9 +103,13 @@ class Segment:
 
     def write_wire(self, source: int, target: int, wire: int) -> None:
         at = self._boxes_at + (source * self.size + target) * self._box
-        _HEAD.pack_into(self._map, at, 0, 0, wire)
+        _WIRE.pack_into(self._map, at, wire)
 
     def wire(self, source: int, target: int) -> int:
         """Bytes of the whole message of which a piece lies in the box."""
         at = self._boxes_at + (source * self.size + target) * self._box
-        return Head(*_HEAD.unpack_from(self._map, at)).wire
+        return int(_WIRE.unpack_from(self._map, at)[0])
+
+
+def _in_pages(length: int) -> int:
+    return -(-length // _PAGE) * _PAGE

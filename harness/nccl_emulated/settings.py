@@ -28,6 +28,10 @@ class DeviceSettings:
     memory: int = 16 << 30
 
 
+#: Formats of dumps, and the key under which each has the version of NCCL: 2.9 is torch 2.8's.
+LIBRARY_KEYS = {"2.9": "nccl_version", "2.10": "comm_lib_version"}
+_FORMAT = "HANGLAB_EMULATED_DUMP_FORMAT"
+_HOOKED = "HANGLAB_EMULATED_NCCL2"
 _VARIABLES = {
     "launch_queue": "HANGLAB_EMULATED_LAUNCH_QUEUE",
     "slots": "HANGLAB_EMULATED_SLOTS",
@@ -37,7 +41,8 @@ _VARIABLES = {
 
 
 def read_settings() -> DeviceSettings:
-    """Settings of this process; raises EmulationError for what is no number."""
+    """Settings of this process; raises EmulationError for what makes no sense."""
+    dump_format()
     given = {}
     for field, variable in _VARIABLES.items():
         text = os.environ.get(variable)
@@ -50,3 +55,19 @@ def read_settings() -> DeviceSettings:
             )
         given[field] = int(text)
     return DeviceSettings(**given)
+
+
+def dump_format() -> str:
+    """Format of this process's dumps; raises EmulationError for one that is not known."""
+    text = os.environ.get(_FORMAT, "2.10")
+    if text not in LIBRARY_KEYS:
+        raise EmulationError(
+            f"{_FORMAT} is {text!r}, and not one of {', '.join(LIBRARY_KEYS)}.",
+            f"Unset {_FORMAT}, or give one of them.",
+        )
+    return text
+
+
+def is_nccl2() -> bool:
+    """True where the evidence is to be that of nccl2, which torch 2.15 has for ``nccl``."""
+    return os.environ.get(_HOOKED, "0") == "1"

@@ -3,7 +3,8 @@
 One thread for all groups, where torch 2.13 has one each; a turn every 100 ms
 (``kWatchdogThreadSleepMillis``).  Its texts are those of ProcessGroupNCCL.cpp, its steps those of
 ``Watchdog::runLoop`` and ``HeartbeatMonitor::runLoop``: the signal ``exception_dump`` on the
-global store, a dump on every rank that sees it, and SIGABRT.
+global store, a dump on every rank that sees it, and SIGABRT.  nccl2 of torch 2.15 dumps on the rank
+alone that sees the failure (``FlightRecorderHook::onAbort``).
 """
 
 from __future__ import annotations
@@ -77,14 +78,15 @@ class Watchdog:
         failed = None
         with self._lock:
             for work in list(self._works):
-                work.entry.look(process_ring().timing)
-                state = work.entry.group
-                if work.operation.started_ns:
+                timing, state = process_ring().timing, work.entry.group
+                work.entry.look(timing)
+                # Without timing torch has no event that tells of a start.
+                if timing and not work.entry.hooked and work.operation.started_ns:
                     state.started = max(state.started, work.sequence)
                 if work.operation.error is not None:
                     failed = failed or work
                 elif work.operation.completed_ns:
-                    state.completed = max(state.completed, work.sequence)
+                    state.completed = work.entry.numbers[2] if work.entry.hooked else work.sequence
                     self._retire(work)
                     self._works.remove(work)
                 elif work.elapsed_ms() > work.timeout_ms:
@@ -98,7 +100,7 @@ class Watchdog:
         entry.retired = True
 
     def _signalled(self) -> bool:
-        if self._dumped or not self._groups:
+        if self._dumped or not self._groups or process_ring().hooked:
             return False
         try:
             return bool(self._groups[0].root_store.check([_SIGNAL]))
@@ -123,8 +125,9 @@ class Watchdog:
             f"status: last enqueued work: {state.enqueued}, last completed work: {state.completed}",
             2271,
         )
-        with contextlib.suppress(RuntimeError):
-            self._groups[0].root_store.set(_SIGNAL, str(self.rank))
+        if not process_ring().hooked:
+            with contextlib.suppress(RuntimeError):
+                self._groups[0].root_store.set(_SIGNAL, str(self.rank))
         if os.environ.get("TORCH_FR_DUMP_ON_TIMEOUT", "1") != "0":
             self._dump("a collective timeout from this local rank")
         self._log(

@@ -8,7 +8,6 @@ where no hook of Python is.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -48,8 +47,8 @@ class EmulatedWork(Work):
         self.operation = operation
         self.entry = entry
         self.timeout_ms = entry.timeout_ms
-        self._outputs = list(outputs)
-        self._blocks = blocks or os.environ.get("TORCH_NCCL_BLOCKING_WAIT", "0") == "1"
+        self._outputs = outputs
+        self._blocks = blocks or group.blocking_wait
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         operation = self.operation
@@ -85,20 +84,20 @@ class EmulatedWork(Work):
         return self.operation.error
 
     def result(self) -> list[torch.Tensor]:
-        return self._outputs
+        return list(self._outputs)
 
     def get_future(self) -> torch.futures.Future[Any]:
         """Complete at once, as torch's CUDAFuture is: its values are the device's."""
         future: torch.futures.Future[Any] = torch.futures.Future()
-        future.set_result(self._outputs)
+        future.set_result(self.result())
         return future
 
     def elapsed_ms(self) -> float:
         return (time.monotonic() - self.operation.launched) * 1000
 
     def __str__(self) -> str:
-        def numel(rows: list[tuple[tuple[int, ...], torch.dtype]]) -> int:
-            return sum(torch.Size(shape).numel() for shape, _ in rows)
+        def numel(rows: Sequence[tuple[torch.Size, torch.dtype]]) -> int:
+            return sum(shape.numel() for shape, _ in rows)
 
         return (
             f"WorkNCCL(SeqNum={self.sequence}, OpType={self.kind}, NumelIn="

@@ -15,22 +15,27 @@ class Hooks:
     def __init__(self) -> None:
         #: (owner, attribute, the original entry of its __dict__, what was put there)
         self._placed: list[tuple[Any, str, Any, Any]] = []
+        #: Owner -> names of the attributes; asked for in calls that are recorded.
+        self._names: dict[Any, set[str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._placed)
 
     def has(self, owner: Any, name: str | None = None) -> bool:
         """True if an attribute of ``owner``, or the one called ``name``, was replaced."""
-        return any(o is owner and name in (None, n) for o, n, *_ in self._placed)
+        names = self._names.get(owner)
+        return names is not None and (name is None or name in names)
 
     def put(self, owner: Any, name: str, ours: Any) -> None:
         # getattr would give an object without the binding, and restoring it would
         # leave a method that gets no self.
         self._placed.append((owner, name, vars(owner)[name], ours))
+        self._names.setdefault(owner, set()).add(name)
         setattr(owner, name, ours)
 
     def remove(self) -> None:
         """Put the originals back, unless somebody has replaced ours meanwhile."""
+        self._names.clear()
         while self._placed:
             owner, name, original, ours = self._placed.pop()
             if vars(owner).get(name) is ours:

@@ -17,6 +17,7 @@ def _told(ended: list[Ended], name: str) -> list[object]:
     return [one.told.get(name) for one in ended]
 
 
+@pytest.mark.on_nccl
 def test_every_collective_gives_the_right_numbers(run_ranks: Run) -> None:
     ended = run_ranks("behaviours.py", "results", 4)
     for rank, told in enumerate(_all_told(ended)):
@@ -63,6 +64,7 @@ def test_integers_that_no_device_has_touched_are_read_while_it_hangs(run_ranks: 
     assert first == {"drawn": 7, "seed": True}
 
 
+@pytest.mark.on_nccl
 def test_training_gives_what_one_process_gets(run_ranks: Run) -> None:
     told = _all_told(run_ranks("behaviours.py", "trains", 4))
     for name in ("SGD", "Adam"):
@@ -89,11 +91,13 @@ def test_crossed_orders_on_the_stream_deadlock_however_many_slots_there_are(
     assert _told(ended, "open") == [True, True]
 
 
+@pytest.mark.on_nccl
 @pytest.mark.parametrize("function", ["sizes_differ", "operations_differ", "both_send_first"])
 def test_what_does_not_meet_hangs_and_no_host_is_told(run_ranks: Run, function: str) -> None:
     assert _told(run_ranks("behaviours.py", function, 2), "hangs") == [True, True]
 
 
+@pytest.mark.on_nccl
 def test_types_of_one_width_give_wrong_numbers_in_silence(run_ranks: Run) -> None:
     first, second = _told(run_ranks("behaviours.py", "types_differ", 2), "values")
     # The bits of an integer 1 are next to nothing as a float; those of 1.0 are 0x3f800000.
@@ -101,6 +105,7 @@ def test_types_of_one_width_give_wrong_numbers_in_silence(run_ranks: Run) -> Non
     assert second == [1 + 0x3F800000] * 2
 
 
+@pytest.mark.on_nccl
 def test_roots_that_differ_give_ranks_different_data_in_silence(run_ranks: Run) -> None:
     ended = run_ranks("behaviours.py", "roots_differ", 3)
     values = _told(ended, "values")
@@ -109,6 +114,7 @@ def test_roots_that_differ_give_ranks_different_data_in_silence(run_ranks: Run) 
     assert _told(ended, "after") == [3.0, 3.0, 3.0]
 
 
+@pytest.mark.on_nccl
 def test_messages_meet_in_batches_and_alone(run_ranks: Run) -> None:
     ended = run_ranks("behaviours.py", "ring_of_messages", 4)
     for rank, told in enumerate(_all_told(ended)):
@@ -117,12 +123,14 @@ def test_messages_meet_in_batches_and_alone(run_ranks: Run) -> None:
         assert told.get("long") == ([rank - 1.0] * 2 if rank % 2 else None)
 
 
+@pytest.mark.on_nccl
 @pytest.mark.parametrize("function", ["first_operation", "barrier"])
 def test_the_host_waits_for_peers_to_join_and_in_a_barrier(run_ranks: Run, function: str) -> None:
     first = _all_told(run_ranks("behaviours.py", function, 2))[0]
     assert first == {"blocked": True, "free": True}
 
 
+@pytest.mark.on_nccl
 def test_destroying_a_group_waits_for_what_is_open(run_ranks: Run) -> None:
     assert _all_told(run_ranks("behaviours.py", "destroyed_with_open_work", 2))[0] == {
         "blocked": True
@@ -133,6 +141,28 @@ def test_a_communicator_aborted_on_one_rank_frees_that_rank_alone(run_ranks: Run
     ended = run_ranks("behaviours.py", "aborted", 3)
     assert _told(ended, "over") == [True, None, False]
     assert ended[0].told["values"] == [1.0, 1.0]  # it looks done, and nothing was reduced
+
+
+@pytest.mark.on_nccl
+def test_what_is_multiplied_before_it_is_added_up(run_ranks: Run) -> None:
+    told = _all_told(run_ranks("behaviours.py", "multiplied_before", 3))
+    for rank, one in enumerate(told):
+        assert one["tensor"] == [2 * (0.5 + 1.5 + 2.5)] * 3
+        assert one["scaled"] == [9.0, 9.0]
+        assert one["part"] == 6.0 * rank
+        assert one["large"] == [0.75, 0.75]
+    assert told[0]["to_one"] == 9.0
+
+
+def test_functional_collectives_wait_for_what_they_are_given(run_ranks: Run) -> None:
+    told = _all_told(run_ranks("behaviours.py", "functional_collectives", 2))
+    assert told[0].pop("open") is True
+    for rank, one in enumerate(told):
+        assert one == {
+            "reduced": [12.0, 12.0], "both": [[13.0, 13.0], [3.0, 3.0]], "cast": [24.0, 24.0],
+            "gathered": [[12.0], [12.0]] * 2, "scattered": [24.0], "exchanged": [12.0, 13.0],
+            "whole": 56.0, "total": 28.0,
+        }, rank  # fmt: skip
 
 
 def test_tensors_of_what_is_done_are_let_go(run_ranks: Run) -> None:

@@ -109,6 +109,44 @@ def test_a_time_limit_ends_the_process_after_every_rank_has_dumped(
     assert EMULATED in [one.detail for one in analyze(tmp_path).evidence]
 
 
+def test_nccl2_tells_of_completions_alone_and_by_numbers_of_operations(run_ranks: Run) -> None:
+    first, _ = run_ranks(
+        "evidence.py", "states", 2, TORCH_NCCL_ENABLE_TIMING="0", HANGLAB_EMULATED_NCCL2="1"
+    )
+    dump = _dump(first)
+    rows = [(e["profiling_name"], e["state"], e["retired"]) for e in dump["entries"]]
+    assert rows == [
+        ("nccl2:all_reduce", "completed", True),
+        ("nccl2:_all_gather_base", "scheduled", False),
+        ("nccl2:broadcast", "scheduled", False),
+    ]
+    done = dump["entries"][0]
+    assert done["time_discovered_started_ns"] == done["time_discovered_completed_ns"] > 0
+    assert dump["pg_status"]["0"] == {
+        "last_enqueued_collective": 3, "last_started_collective": -1,
+        "last_completed_collective": 1,
+    }  # fmt: skip
+
+
+def test_nccl2_has_no_entry_for_the_end_of_a_batch(run_ranks: Run) -> None:
+    dump = _dump(run_ranks("evidence.py", "batches", 3, HANGLAB_EMULATED_NCCL2="1")[1])
+    assert [e["profiling_name"] for e in dump["entries"]] == [
+        "nccl2:send 1->2", "nccl2:recv 1<-0", "nccl2:barrier",
+    ]  # fmt: skip
+    assert dump["pg_status"]["0"]["last_completed_collective"] == dump["entries"][-1]["op_id"]
+
+
+def test_nccl2_dumps_on_the_rank_alone_that_sees_the_failure(
+    run_ranks: Run, tmp_path: Path
+) -> None:
+    ended = run_ranks(
+        "evidence.py", "time_limit", 2,
+        TORCH_FR_DUMP_TEMP_FILE=str(tmp_path / "dump_"), HANGLAB_EMULATED_NCCL2="1",
+    )  # fmt: skip
+    assert ended[0].code == -signal.SIGABRT
+    assert ended[1].told == {"files": [True, False]}
+
+
 def test_torchs_pipe_is_answered(run_ranks: Run, tmp_path: Path) -> None:
     ended = run_ranks(
         "evidence.py", "pipe", 2,

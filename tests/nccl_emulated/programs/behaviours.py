@@ -324,7 +324,8 @@ def first_operation(rank: Rank) -> None:
         dist.all_reduce(torch.ones(1))
         torch.zeros(1).item()
         return
-    thread = threading.Thread(target=lambda: dist.all_reduce(torch.ones(1)))
+    tensor = torch.ones(1)  # here, as a thread of its own has no default device
+    thread = threading.Thread(target=lambda: dist.all_reduce(tensor))
     thread.start()
     rank.tell(blocked=not comes(lambda: not thread.is_alive(), SILENCE_S))
     rank.signal("looked")
@@ -481,3 +482,59 @@ def memory_is_let_go(rank: Rank) -> None:
     del tensor
     gc.collect()
     rank.tell(gone=comes(lambda: gc.collect() >= 0 and storage() is None, 2.0))
+
+
+def multiplied_before(rank: Rank) -> None:
+    """Each rank multiplies by a factor of its own; one of them is a tensor of the device."""
+    rank.join()
+    connect()
+    n, me = rank.size, rank.number
+    tensor = torch.full((3,), 2.0)
+    dist.all_reduce(tensor, dist.ReduceOp.PREMUL_SUM(0.5 + me))
+    factor = torch.tensor([1.0])
+    dist.all_reduce(factor)  # is n when it is read
+    scaled = torch.ones(2)
+    dist.all_reduce(scaled, dist.ReduceOp.PREMUL_SUM(factor))
+    part = torch.empty(1)
+    dist.reduce_scatter_single(part, torch.arange(float(n)), dist.ReduceOp.PREMUL_SUM(2.0))
+    to_one = torch.ones(1)
+    dist.reduce(to_one, 0, dist.ReduceOp.PREMUL_SUM(3.0))
+    large = torch.ones(300_001)
+    dist.all_reduce(large, dist.ReduceOp.PREMUL_SUM(0.25))
+    rank.tell(
+        tensor=tensor.tolist(), scaled=scaled.tolist(), part=part.item(), to_one=to_one.item(),
+        large=[large.min().item(), large.max().item()],
+    )  # fmt: skip
+
+
+def functional_collectives(rank: Rank) -> None:
+    """Collectives that C++ calls, each on what the device has not computed yet; DTensor."""
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    rank.join()
+    connect()
+    group, n, me = dist.group.WORLD, rank.size, rank.number
+    if me == 1:
+        rank.wait_for("ahead")
+    started = torch.ones(2) * (me + 1)
+    dist.all_reduce(started)
+    reduced = functional.all_reduce(started * 2, "sum", group)
+    both = functional.all_reduce_coalesced([reduced + 1, started.clone()], "max", group)
+    cast = functional.broadcast(reduced * (me + 1), n - 1, group)
+    gathered = functional.all_gather_single(reduced.view(1, 2).t(), 0, group)
+    scattered = functional.reduce_scatter_single(torch.ones(n) * reduced[0], "sum", 0, group)
+    exchanged = functional.all_to_all_single(torch.ones(n) * reduced[0] + me, None, None, group)
+    if me == 0:
+        rank.tell(open=weight_is_pending(started))
+        rank.signal("ahead")
+    mesh = dist.device_mesh.init_device_mesh("cpu", (n,))
+    sharded = distribute_tensor(torch.arange(4.0 * n).view(2 * n, 2), mesh, [Shard(0)])
+    weight = distribute_tensor(torch.ones(2, 2), mesh, [Replicate()])
+    whole = (sharded @ weight).redistribute(mesh, [Replicate()]).to_local()
+    rank.tell(
+        reduced=reduced.tolist(), both=[one.tolist() for one in both], cast=cast.tolist(),
+        gathered=gathered.tolist(), scattered=scattered.tolist(), exchanged=exchanged.tolist(),
+        whole=whole.sum().item(), total=sharded.sum().full_tensor().item(),
+    )  # fmt: skip
+    dist.destroy_process_group()

@@ -27,6 +27,11 @@ import torch.distributed as dist
 PACE_S = 0.005
 
 
+def backend() -> str:
+    """What behaviours are looked at on: the emulated device, or NCCL (``make gpu``)."""
+    return os.environ.get("HANGLAB_BEHAVIOURS_ON", "nccl_emulated")
+
+
 class Rank:
     """One rank: its number, what it tells, and the store by which ranks wait for each other."""
 
@@ -39,14 +44,21 @@ class Rank:
         self._store = dist.FileStore(str(folder / "signals"), size)
 
     def join(self, timeout_s: float = 60.0) -> None:
-        """Initialise the default group."""
-        from hanglab.harness import nccl_emulated
-
+        """Initialise the default group, on the device that the tests are run on."""
         torch.set_num_threads(1)
-        nccl_emulated.register()
+        if backend() == "nccl":
+            from hanglab.harness.launchers.environment import host_identity
+
+            os.environ.update(host_identity(os.environ, self.number))
+            torch.cuda.set_device(self.number % torch.cuda.device_count())
+            torch.set_default_device("cuda")
+        else:
+            from hanglab.harness import nccl_emulated
+
+            nccl_emulated.register()
         store = dist.FileStore(str(self.folder / "store"), self.size)
         dist.init_process_group(
-            "nccl_emulated", store=store, rank=self.number, world_size=self.size,
+            backend(), store=store, rank=self.number, world_size=self.size,
             timeout=timedelta(seconds=timeout_s),
         )  # fmt: skip
 
