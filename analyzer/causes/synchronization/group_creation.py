@@ -157,7 +157,11 @@ def _absent(facts: CaseFacts, calls: Calls, creating: Sequence[int]) -> list[int
     for rank in creating:
         if len(calls[rank]) == place:
             needed.update(_members(calls[rank][place - 1], sorted(facts.ranks)))
-    return sorted(r for r in needed if r in calls and len(calls[r]) < place)
+    missing = sorted(r for r in calls if len(calls[r]) < place)
+    # One that waits for a group that it will not be in: all are needed, whoever is in it.
+    if needed and any(r not in needed for r in creating if len(calls[r]) == place):
+        return missing
+    return [r for r in missing if r in needed]
 
 
 def _roots(facts: CaseFacts, ranks: list[int]) -> list[int]:
