@@ -8,6 +8,7 @@ ProcessGroupNCCL.cpp, where rank 0 hands its unique id to the others through the
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import deque
 from datetime import timedelta
@@ -98,7 +99,7 @@ class Communicator:
                 raise EmulationError(
                     f"rank {', '.join(late)} of the group did not join the communicator in time."
                 )
-            time.sleep(PACE_S)
+            _pause()
         for member in range(self.size):
             address = Address(*segment.doorbells[3 * member : 3 * member + 3])
             if member == me:
@@ -107,6 +108,21 @@ class Communicator:
             if address not in known:
                 known[address] = PeerDoorbell(address)
             self._peers.append(known[address])
+
+
+#: Set when the process ends: a thread in C++ would abort it.
+_ENDING = threading.Event()
+
+
+def give_up_connecting() -> None:
+    """Has all threads that connect raise, as the process ends."""
+    _ENDING.set()
+
+
+def _pause() -> None:
+    if _ENDING.is_set():
+        raise EmulationError("the process ended before the communicator was made.")
+    time.sleep(PACE_S)
 
 
 def connect(
@@ -130,7 +146,7 @@ def connect(
                 raise EmulationError(
                     f"rank 0 of the group did not make the communicator {key} in time."
                 )
-            time.sleep(PACE_S)
+            _pause()
         pid, _, number = store.get(key).decode().partition(":")
         try:
             descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)

@@ -8,6 +8,7 @@ collective of its hosts; who is in no new communicator says ``NCCL_SPLIT_NOCOLOR
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -16,7 +17,12 @@ from datetime import timedelta
 import torch
 from torch.distributed import DistBackendError, Store
 
-from hanglab.harness.nccl_emulated.communicator import PACE_S, Communicator, connect
+from hanglab.harness.nccl_emulated.communicator import (
+    PACE_S,
+    Communicator,
+    connect,
+    give_up_connecting,
+)
 from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.settings import EmulationError
 
@@ -24,6 +30,8 @@ from hanglab.harness.nccl_emulated.settings import EmulationError
 NO_COLOR = -1
 #: ``kBackendDefaultTimeout``, by which communicators have to be there that nobody waits for.
 _READY_S = 30 * 60
+#: For a thread that connects to end with the process, in seconds.
+_STOP_S = 10.0
 
 
 class _Connecting:
@@ -36,6 +44,14 @@ class _Connecting:
             target=self._connect, args=(connections, key), name="hanglab-connect", daemon=True
         )
         self._thread.start()
+        self._process = os.getpid()
+        atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        """Ends the thread before the interpreter does: in a call to the store it would abort."""
+        if os.getpid() == self._process:
+            give_up_connecting()
+            self._thread.join(_STOP_S)
 
     def _connect(self, connections: Connections, key: str) -> None:
         try:

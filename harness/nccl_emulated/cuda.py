@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from hanglab.harness.nccl_emulated import cuda_graphs
 from hanglab.harness.nccl_emulated.cuda_streams import Event, Stream, current, use_stream
 from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.memory import check_memory, memory
@@ -139,6 +140,10 @@ def emulate_cuda() -> None:
         "stream": use_stream,
         "Stream": Stream,
         "Event": Event,
+        "CUDAGraph": cuda_graphs.CUDAGraph,
+        "graph": cuda_graphs.Graph,
+        "graph_pool_handle": cuda_graphs.graph_pool_handle,
+        "is_current_stream_capturing": cuda_graphs.is_capturing,
     }
     for name, value in above.items():
         setattr(torch.cuda, name, value)

@@ -31,7 +31,7 @@ _LOOKS = 8
 #: Between what was done last and a sleep from which the next launch wakes it, in seconds.
 _PAUSE_S = 50e-6
 #: For the thread to end with the process, in seconds.
-_STOP_S = 2.0
+_STOP_S = 10.0
 #: No stacks are shown of threads whose names begin so.
 THREAD_NAME = "hanglab-device"
 

@@ -34,6 +34,10 @@ _READ_ONE = torch.ops.aten._local_scalar_dense.default
 _METHODS = ("tolist", "numpy", "cpu", "__repr__", "__reduce_ex__", "__deepcopy__")
 
 
+#: What CUDA says to whoever waits for a stream that is captured.
+CAPTURING = "CUDA error: operation not permitted when stream is capturing"
+
+
 class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Carries operators out, or launches them behind what their tensors wait for."""
 
@@ -56,18 +60,21 @@ class HostReads(TorchDispatchMode):  # type: ignore[no-untyped-call]
         device = device_if_any()
         if device is None:
             return func(*args, **kwargs)
+        capturing = current_stream().capture is not None
         if func is _READ_ONE:
             read(args[0])
             return func(*args, **kwargs)
         pending = device.pending
-        if not pending or is_view(func):
+        if not (pending or capturing) or is_view(func):
             return func(*args, **kwargs)
         tensors = tensors_in(args, kwargs)
-        if not any(t.untyped_storage()._cdata in pending for t in tensors):
+        if not capturing and not any(t.untyped_storage()._cdata in pending for t in tensors):
             return func(*args, **kwargs)
         if functional_collectives.is_collective(func):
             return functional_collectives.launch(device, func, args, kwargs)
         if needs_values(func, args):
+            if capturing:
+                raise RuntimeError(CAPTURING)
             wait_for_tensors(device, tensors)
             return func(*args, **kwargs)
         return defer(device, func, args, kwargs)
@@ -78,6 +85,8 @@ def read(tensor: torch.Tensor) -> None:
     device = device_if_any()
     if device is None:
         return
+    if current_stream().capture is not None:
+        raise RuntimeError(CAPTURING)
     if tensor.dtype.is_floating_point:
         current_stream().synchronize()
     wait_for_tensors(device, [tensor])

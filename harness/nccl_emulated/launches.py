@@ -7,6 +7,7 @@ Numbers are those of torch 2.13, ProcessGroupNCCL.cpp: ``collective``, ``pointTo
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -21,7 +22,7 @@ from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.kernels import Make
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.harness.nccl_emulated.ring import RingEntry, process_ring
-from hanglab.harness.nccl_emulated.stream import current_stream
+from hanglab.harness.nccl_emulated.stream import Captured, current_stream
 from hanglab.harness.nccl_emulated.watchdog import process_watchdog
 from hanglab.harness.nccl_emulated.work import EmulatedWork
 
@@ -179,7 +180,8 @@ class Launches:
         batch.tensors += [*inputs, *outputs]
         batch.communicator = comm
         batch.is_p2p = batch.is_p2p or is_p2p
-        self._ring.add(self._entry(name, inputs, outputs, is_p2p, None))
+        if current_stream().capture is None:
+            self._ring.add(self._entry(name, inputs, outputs, is_p2p, None))
 
     def uneven(
         self,
@@ -231,8 +233,14 @@ class Launches:
         if held is None:
             held = inputs if outputs is inputs else [*inputs, *outputs]
         sequence = self.messages if is_p2p else self.collectives
-        operation = current_stream().operation(name, make, held, comm)
+        stream = current_stream()
+        operation = stream.operation(name, make, held, comm)
         entry = self._entry(name, inputs, outputs, is_p2p, operation)
+        if stream.capture is not None:
+            # Neither the ring nor the watchdog hears of it, and no event of it can be asked for.
+            stream.capture.append(Captured(name, make, held, comm))
+            operation.completed_ns = operation.started_ns = time.time_ns()
+            return EmulatedWork(self, kind, sequence, operation, entry, outputs)
         if not (self._ring.hooked and kind == "COALESCED" and not inputs):
             # A hook sees the calls of a batch, and not its end.
             self._ring.add(entry)

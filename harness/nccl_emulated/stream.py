@@ -8,6 +8,7 @@ ProcessGroupNCCL.cpp, torch 2.13).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -17,6 +18,16 @@ from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.harness.nccl_emulated.rounds import Kernel
 
 
+class Captured(NamedTuple):
+    """What a graph launches at each replay."""
+
+    name: str
+    kernel: Callable[[], Kernel]
+    tensors: Sequence[torch.Tensor]
+    #: None for a computation.
+    communicator: Communicator | None
+
+
 class CurrentStream:
     """One for the process, as the host's threads use it."""
 
@@ -24,6 +35,8 @@ class CurrentStream:
         self._device = device
         #: What it was told to wait for, and the computation that was launched last.
         self._awaited: list[DeviceOperation] = []
+        #: Where what is launched goes while a graph is captured.
+        self.capture: list[Captured] | None = None
 
     def wait(self, operation: DeviceOperation) -> None:
         """Has what is launched from now on start when ``operation`` is done."""
@@ -49,20 +62,22 @@ class CurrentStream:
         operation.touched = storages_of(tensors)
         return operation
 
-    def compute(
-        self, name: str, run: Callable[[], None], tensors: Sequence[torch.Tensor]
-    ) -> DeviceOperation:
+    def compute(self, name: str, run: Callable[[], None], tensors: Sequence[torch.Tensor]) -> None:
         """Launch a computation: behind the stream, and behind whatever touches its tensors."""
 
         def kernel() -> Kernel:
             run()
             yield from ()
 
-        return self.launch_kernel(name, kernel, tensors)
+        self.launch_kernel(name, kernel, tensors)
 
     def launch_kernel(
         self, name: str, kernel: Callable[[], Kernel], tensors: Sequence[torch.Tensor]
-    ) -> DeviceOperation:
+    ) -> DeviceOperation | None:
+        """Launch it likewise; None where it is captured."""
+        if self.capture is not None:
+            self.capture.append(Captured(name, kernel, tensors, None))
+            return None
         touched = storages_of(tensors)
         pending = self._device.pending
         before = [one for storage in touched if (one := pending.get(storage)) is not None]
@@ -71,6 +86,16 @@ class CurrentStream:
         self._device.launch(operation)
         self.wait(operation)
         return operation
+
+    def replay(self, captured: Sequence[Captured]) -> None:
+        """Launch what a graph has captured, each behind the one before."""
+        for one in captured:
+            if one.communicator is None:
+                self.launch_kernel(one.name, one.kernel, one.tensors)
+                continue
+            operation = self.operation(one.name, one.kernel, one.tensors, one.communicator)
+            self._device.launch(operation)
+            self.wait(operation)
 
     def synchronize(self) -> None:
         """Blocks the host until the stream has done all that it was given."""

@@ -9,6 +9,7 @@ alone that sees the failure (``FlightRecorderHook::onAbort``).
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
@@ -33,6 +34,10 @@ _SIGNAL = "exception_dump"
 _PEERS_S = 2.0
 
 
+#: For the thread to end with the process, in seconds.
+_STOP_S = 10.0
+
+
 class Watchdog:
     """Watchdog of one process; ``rank`` is the global one."""
 
@@ -43,8 +48,17 @@ class Watchdog:
         self._pipe = DumpPipe(rank)
         self._dumped = False
         self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True)
         self._thread.start()
+        atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        """Ends the thread before the interpreter does: in a call to the store it would abort."""
+        if os.getpid() == self._process:
+            self._stopping.set()
+            self._thread.join(_STOP_S)
 
     def add_group(self, group: Launches) -> None:
         self._groups.append(group)
@@ -62,8 +76,9 @@ class Watchdog:
                 self._groups.remove(group)
 
     def _serve(self) -> None:
-        for turn in range(1 << 62):
-            time.sleep(_TURN_S)
+        turn = -1
+        while not self._stopping.wait(_TURN_S):
+            turn += 1
             with contextlib.suppress(OSError):
                 if self._pipe.asked():
                     write_dump(self.rank, stacks=True, only_active=False)
