@@ -72,19 +72,21 @@ def handed_over(tensor: torch.Tensor, reduce: Reduce) -> torch.Tensor:
     """What a member hands over for a reduction; a factor that is a tensor is read now."""
     if not isinstance(reduce, PremulSum):
         return tensor
-    if not tensor.dtype.is_floating_point:
-        raise EmulationError(
-            "PreMulSum Data type must be half, float, bfloat16 or double", "Use SUM for integers."
-        )
-    factor = reduce.factor
-    return (tensor.detach() * factor).to(tensor.dtype)
+    return (tensor.detach() * reduce.factor).to(tensor.dtype)
 
 
 def with_factor(reduce: Reduce, *tensors: torch.Tensor) -> list[torch.Tensor] | None:
-    """All that a reduction reads or writes, where that is more than its tensors."""
-    if isinstance(reduce, PremulSum) and isinstance(reduce.factor, torch.Tensor):
-        return [*tensors, reduce.factor]
-    return None
+    """All that a reduction reads or writes, where that is more than its tensors.
+
+    Raises EmulationError where the tensors cannot be multiplied, as torch does in the call.
+    """
+    if not isinstance(reduce, PremulSum):
+        return None
+    if not all(one.dtype.is_floating_point for one in tensors):
+        raise EmulationError(
+            "PreMulSum Data type must be half, float, bfloat16 or double.", "Use SUM for integers."
+        )
+    return [*tensors, reduce.factor] if isinstance(reduce.factor, torch.Tensor) else None
 
 
 def reduction(op: ReduceOp | ReduceOp.RedOpType) -> Reduce:

@@ -89,8 +89,13 @@ class Rounds:
             else:
                 stop = _end_of_alike(run, done, count)
             if first.source is not None and first.length:
-                packed = _packed(run[done:stop])
-                self._parts(begin + done, stop - done, first.length)[me].copy_(packed)
+                try:
+                    packed = _packed(run[done:stop])
+                    self._parts(begin + done, stop - done, first.length)[me].copy_(packed)
+                except Exception:
+                    if done or self.open:
+                        break  # it is met when it is the first
+                    raise
             done = stop
         if done:
             segment.calls[me, at : at + done] = [one.call for one in run[:done]]

@@ -18,6 +18,8 @@ from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.harness.nccl_emulated.rounds import Joint
 from hanglab.harness.nccl_emulated.segment import ROUNDS
 
+#: What an operation is said to take that was done in one go with the one before.
+_SHORTEST_NS = 10_000
 #: More than any number of a launch.
 _NO_LIMIT = 1 << 62
 
@@ -137,30 +139,31 @@ class Scheduler:
             # What has been published already is through whatever there is between the ranks.
             if not posted and self._conditions.holds(head):
                 return False
-            if posted < ROUNDS:
-                rounds.post(self._publishable(communicator, posted, limit))
-            count = self._endable(rounds.common, head, rounds.open)
-            done = list(islice(queue, count))
-            if not done:
-                return False
+            done = [head]
             try:
+                if posted < ROUNDS:
+                    rounds.post(self._publishable(communicator, posted, limit))
+                count = self._endable(rounds.common, head, rounds.open)
+                if not count:
+                    return False
+                done = list(islice(queue, count))
                 run = [one.kernel for one in done if isinstance(one.kernel, Joint)]
                 del done[rounds.settle(run) :]
             except Exception as error:
+                # What CUDA does: the kernel is over, and whoever waits for it is told.
                 head.error = error
                 del done[1:]
         elif self._conditions.may_end(head):
             done = [head]
         else:
             return False
-        # One after the other, between the start of the first and now.
+        # One after the other: the first has waited for peers, the others have taken no time.
         now = time.time_ns()
-        step = (now - head.started_ns) // len(done)
+        step = min((now - head.started_ns) // len(done), _SHORTEST_NS)
         begun = head.started_ns
-        for one in done:
+        for place, one in enumerate(done, 1):
             one.started_ns = begun
-            begun += step
-            one.completed_ns = begun
+            one.completed_ns = begun = now - (len(done) - place) * step
             queue.popleft()
         self._end(done)
         return True

@@ -33,21 +33,24 @@ class CurrentStream:
 
     def __init__(self, device: EmulatedDevice) -> None:
         self._device = device
-        #: What it was told to wait for, and the computation that was launched last.
-        self._awaited: list[DeviceOperation] = []
+        #: The last operation of each queue that it was told to wait for: a queue is first in,
+        #: first out, so that those before are done by then.
+        self._awaited: dict[Communicator | None, DeviceOperation] = {}
         #: Where what is launched goes while a graph is captured.
         self.capture: list[Captured] | None = None
 
     def wait(self, operation: DeviceOperation) -> None:
         """Has what is launched from now on start when ``operation`` is done."""
-        self._awaited = [one for one in self._awaited if not one.completed_ns]
-        if not operation.completed_ns:
-            self._awaited.append(operation)
+        if operation.completed_ns:
+            return
+        known = self._awaited.get(operation.communicator)
+        if known is None or known.number < operation.number:
+            self._awaited[operation.communicator] = operation
 
     @property
     def frontier(self) -> list[DeviceOperation]:
         """Operations that must be done before anything that is launched now may start."""
-        return [one for one in self._awaited if not one.completed_ns]
+        return [one for one in self._awaited.values() if not one.completed_ns]
 
     def operation(
         self,

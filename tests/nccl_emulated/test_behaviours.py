@@ -174,6 +174,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(run_ranks: Run) -> None:
     assert "A tensor on meta was given to the emulated backend" in str(told["gpu"])
     assert told["strided"] == "ValueError: Tensors must be contiguous"
     assert "Cannot use ReduceOp.BAND with NCCL." in str(told["operation"])
+    assert "PreMulSum Data type must be half, float" in str(told["integers"])
     assert "does not support recvAnysource" in str(told["any_source"])
 
 

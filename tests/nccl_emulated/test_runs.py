@@ -40,3 +40,13 @@ def test_slots_go_by_the_order_of_launches(run_ranks: Run, slots: str, done: boo
 def test_peers_of_a_device_that_stops_get_no_further_than_it_got(run_ranks: Run) -> None:
     ended = run_ranks("runs.py", "halted_behind_published", 2)
     assert [one.told.get("completed") for one in ended] == [10, 10]
+
+
+def test_the_first_of_a_run_has_waited_and_one_that_fails_is_met_in_its_turn(
+    run_ranks: Run,
+) -> None:
+    first, second = run_ranks("runs.py", "waits_and_failures", 2)
+    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+    assert first.told["waited_ms"] > 200
+    assert first.told["next_ms"] < 50
+    assert (first.told["error"], second.told["error"]) == ("ZeroDivisionError", "NoneType")

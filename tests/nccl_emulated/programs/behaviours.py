@@ -367,6 +367,9 @@ def refusals(rank: Rank) -> None:
         "gpu": lambda: dist.all_reduce(torch.ones(2, device="meta")),
         "strided": lambda: dist.all_reduce(torch.ones(4, 4)[:, 0]),
         "operation": lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.BAND),
+        "integers": lambda: dist.all_reduce(
+            torch.ones(2, dtype=torch.int32), dist.ReduceOp.PREMUL_SUM(2.0)
+        ),
         "any_source": lambda: dist.recv(torch.ones(2)),
     }
     for name, call in calls.items():

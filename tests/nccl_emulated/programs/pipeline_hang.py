@@ -55,9 +55,12 @@ def hangs(rank: Rank) -> None:
         out, into = torch.ones(4, 1, 2), torch.empty(4, 1, 2)
         # Each direction of the pipeline has a group of its own, as in Megatron.
         if me < 2:
-            works += [dist.isend(out, peer, group=pipe), dist.irecv(into, peer)]
+            works.append(dist.isend(out, peer, group=pipe))
+            dist.irecv(into, peer).wait()  # on the stream: what follows is behind it
         else:
-            works += [dist.irecv(into, peer, group=pipe), dist.isend(out, peer)]
+            received = dist.irecv(into, peer, group=pipe)
+            works.append(dist.isend(out, peer))
+            received.wait()
         stage_step(tensor_group, others[-1])
     rank.signal(f"launched{me}")
     for other in range(4):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -130,6 +131,39 @@ def halted_behind_published(rank: Rank) -> None:
     assert comes(works[9].is_completed, 5.0)
     comes(works[10].is_completed, SILENCE_S)
     rank.tell(completed=[work.is_completed() for work in works].count(True))
+    rank.signal(f"told{rank.number}")
+    rank.wait_for(f"told{1 - rank.number}")
+    os._exit(0)
+
+
+def waits_and_failures(rank: Rank) -> None:
+    """Rank 1 is late for the first of five; the third of rank 0 cannot be handed over at all."""
+    from hanglab.harness.nccl_emulated import kernels
+
+    rank.join()
+    connect()
+    if rank.number == 1:
+        rank.wait_for("launched")
+    works, whole = [], kernels.all_reduce
+
+    def broken(*args: Any) -> Any:
+        kernel: Any = whole(*args)
+        kernel.source, kernel.alike = lambda: 1 // 0, None
+        return kernel
+
+    for number in range(5):
+        kernels.all_reduce = broken if (rank.number, number) == (0, 2) else whole
+        works.append(dist.all_reduce(torch.ones(4), async_op=True))
+    if rank.number == 0:
+        comes(lambda: False, SILENCE_S)
+        rank.signal("launched")
+    comes(lambda: works[2].operation.done, 5.0 if rank.number == 0 else SILENCE_S)
+    first, second = works[0].operation, works[1].operation
+    rank.tell(
+        waited_ms=(first.completed_ns - first.started_ns) / 1e6,
+        next_ms=(second.completed_ns - second.started_ns) / 1e6,
+        error=type(works[2].operation.error).__name__,
+    )
     rank.signal(f"told{rank.number}")
     rank.wait_for(f"told{1 - rank.number}")
     os._exit(0)
