@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from hanglab.analyzer.facts.argument_differences import CAUSES, WORDS
 from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
 from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
+from hanglab.analyzer.matching.calls import Difference
+from hanglab.analyzer.matching.signatures import argument_difference
 from hanglab.analyzer.strengths import CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 
@@ -17,7 +20,11 @@ def departure_findings(graph: WaitForGraph) -> list[Finding]:
 def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     rank, mine, theirs = departure.rank, departure.call, departure.instead
     skipped = departure.left_out and not departure.tied
-    cause = Cause.SKIPPED_COLLECTIVE if skipped else Cause.COLLECTIVE_MISMATCH
+    difference = _argument_difference(departure)
+    if difference is not None:
+        cause = CAUSES[difference]
+    else:
+        cause = Cause.SKIPPED_COLLECTIVE if skipped else Cause.COLLECTIVE_MISMATCH
     culprits = sorted([rank, *departure.tied])
     first = theirs or mine
     return Finding(
@@ -38,6 +45,15 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     )
 
 
+def _argument_difference(departure: OrderDeparture) -> Difference | None:
+    """What differs where both called one operation, each in a group of its own maybe; else None."""
+    mine, theirs = departure.call, departure.instead
+    if mine is None or theirs is None or departure.left_out or departure.added:
+        return None
+    same = mine.op == theirs.op and (mine.group is not theirs.group or mine.seq == theirs.seq)
+    return argument_difference(mine, theirs) if same else None
+
+
 def _confidence(departure: OrderDeparture) -> float:
     if departure.tied:
         return TIED
@@ -48,6 +64,11 @@ def _summary(departure: OrderDeparture) -> str:
     who = f"Rank {departure.rank}"
     mine = name_call(departure.call) if departure.call is not None else "nothing more"
     theirs = name_call(departure.instead) if departure.instead is not None else "nothing more"
+    difference = _argument_difference(departure)
+    if difference is not None:
+        whose = f"rank {departure.tied[0]}" if departure.tied else "its peers"
+        unsure = ", and nothing tells which of them is wrong" if departure.tied else ""
+        return f"{who} called {mine} with {WORDS[difference]} than {whose}{unsure}."
     if departure.tied:
         return (
             f"Where rank {departure.rank} called {mine}, rank {departure.tied[0]} called {theirs}: "
