@@ -20,6 +20,7 @@ from hanglab.analyzer.program.rendering import Style, to_rank_dump
 from hanglab.analyzer.program.simulation import Run, simulate
 from hanglab.analyzer.replayable import NotReplayable, ReplayableJob, program_of
 from hanglab.analyzer.verdict import Cause, Inputs, Status, Verdict
+from hanglab.recorder.case.backends import backend_of
 
 #: Calls as a script makes them that has a function for each line of the job.
 _STYLE = Style(depth=0, functions=True, boundary=True)
@@ -143,7 +144,7 @@ def recognise(
     corrupt = job.verdict.status is Status.CORRUPT
     blame = Blame(_cause_of(job), frozenset(job.verdict.culprits), corrupt)
     # Where hosts only enqueue, what they went on from may have held their devices up.
-    for in_order in (False,) if job.backend == "gloo" else (False, True):
+    for in_order in (False,) if backend_of(job.backend).blocking else (False, True):
         found = _recognised(job, program_of(job, in_order=in_order), blame, before_each)
         if found is not None:
             return found
@@ -189,7 +190,7 @@ def _likenesses(job: ReplayableJob, program: Program, blame: Blame) -> Iterator[
     )
     strict = Likeness(blame, cause=True, waits=waits)
     # Hosts that only enqueue run ahead of what they wait in, and do not on gloo.
-    blocking = job.backend == "gloo"
+    blocking = backend_of(job.backend).blocking
     if blocking:
         yield strict
     yield replace(strict, waits=None)

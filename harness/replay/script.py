@@ -184,7 +184,7 @@ def _differences(job: ReplayableJob, backend: str) -> list[str]:
         return []
     if backend_of(backend).behaves_as == job.backend:
         return [f"a thread of each rank stands for the device of {job.backend}"]
-    if backend != "gloo":
+    if not backend_of(backend).blocking:
         return [
             f"{job.backend} has hosts wait where {backend} has a device run calls in order",
             f"{job.backend} compares sizes, and {backend} does not",
