@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from hanglab.harness.faults.delay import Delay
     from hanglab.harness.faults.descriptors import NodeDescriptors
     from hanglab.harness.faults.device import (
+        AbortCommunicators,
         FailDevice,
+        FillDeviceMemory,
         HangInPart,
         OccupyDevice,
         SlowDevice,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from hanglab.harness.faults.full_file_systems import FillDisk, ShrinkShm
     from hanglab.harness.faults.kill import Kill
     from hanglab.harness.faults.limits import LimitCpu, LimitMemory, LimitTasks
+    from hanglab.harness.faults.link import FlapLink, NarrowLink
     from hanglab.harness.faults.node_cpu import NodeCpu
     from hanglab.harness.faults.node_memory import MemoryPressure, NodeMemory
     from hanglab.harness.faults.node_tasks import NodeTasks
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from hanglab.harness.scenarios.job import Job
 
 __all__ = [
+    "AbortCommunicators",
     "BlockDisk",
     "Cause",
     "ClockSkew",
@@ -46,7 +50,9 @@ __all__ = [
     "DropBetween",
     "Expect",
     "FailDevice",
+    "FillDeviceMemory",
     "FillDisk",
+    "FlapLink",
     "Freeze",
     "FreezeNode",
     "HangInPart",
@@ -59,6 +65,7 @@ __all__ = [
     "LimitRate",
     "LimitTasks",
     "MemoryPressure",
+    "NarrowLink",
     "NodeCpu",
     "NodeDescriptors",
     "NodeMemory",
@@ -80,6 +87,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AbortCommunicators": "hanglab.harness.faults.device",
     "BlockDisk": "hanglab.harness.faults.blocked_disk",
     "Cause": "hanglab.analyzer.verdict",
     "ClockSkew": "hanglab.harness.faults.clock_skew",
@@ -88,7 +96,9 @@ _HOMES = {
     "DropBetween": "hanglab.harness.faults.partition",
     "Expect": "hanglab.harness.scenarios.declaration",
     "FailDevice": "hanglab.harness.faults.device",
+    "FillDeviceMemory": "hanglab.harness.faults.device",
     "FillDisk": "hanglab.harness.faults.full_file_systems",
+    "FlapLink": "hanglab.harness.faults.link",
     "Freeze": "hanglab.harness.faults.freeze",
     "FreezeNode": "hanglab.harness.faults.freeze_node",
     "HangInPart": "hanglab.harness.faults.device",
@@ -101,6 +111,7 @@ _HOMES = {
     "LimitRate": "hanglab.harness.faults.rate",
     "LimitTasks": "hanglab.harness.faults.limits",
     "MemoryPressure": "hanglab.harness.faults.node_memory",
+    "NarrowLink": "hanglab.harness.faults.link",
     "NodeCpu": "hanglab.harness.faults.node_cpu",
     "NodeDescriptors": "hanglab.harness.faults.descriptors",
     "NodeMemory": "hanglab.harness.faults.node_memory",

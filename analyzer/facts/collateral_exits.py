@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.error_texts import ABORTED, gave_up
 from hanglab.analyzer.facts.failures import Failure, failure_of
 from hanglab.analyzer.facts.thresholds import END_BLUR_NS
 from hanglab.analyzer.verdict import Cause
@@ -33,7 +34,22 @@ def mark_collateral(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
             replace(t, consequence=True, collateral=True) if t.view.rank in ranks else t
             for t in found
         ]
-    return _after_first_sticky(_left_within_operations(facts, found))
+    found = _after_first_sticky(_left_within_operations(facts, found))
+    return _aborted_for_no_reason(facts, found)
+
+
+def _aborted_for_no_reason(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
+    """Ranks whose communicators were aborted, though nobody had failed or lost patience.
+
+    Peers that live and wait have brought nothing about: the program aborted there by itself.
+    """
+    impatient = any(t.gave_up for t in found) or any(
+        gave_up(view.stderr) for view in facts.ranks.values()
+    )
+    alive = any(view.ended is None for view in facts.ranks.values())
+    if not alive or impatient or not all(ABORTED.search(t.text) for t in found):
+        return found
+    return [replace(t, consequence=False) for t in found]
 
 
 def _left_within_operations(facts: CaseFacts, found: list[Failure]) -> list[Failure]:

@@ -144,6 +144,12 @@ MESH_FAILED = _row(
     "Gloo connectFullMesh failed with [/gloo/transport/tcp/pair.cc:146] no error",
     "gloo rendezvous/context.cc",
 )  # fmt: skip
+#: torch's watchdog of NCCL, of an operation that took longer than its time limit.
+WATCHDOG_TIMEOUT = re.compile(
+    r"Watchdog caught collective operation timeout: .* ran for (?P<waited_ms>\d+) milliseconds"
+)
+#: torch, of a launch on a communicator that was aborted, where no failure is given as the reason.
+ABORTED = re.compile(r"NCCL communicator was aborted on rank \d+\.?\s*(?:\n|$)")
 #: The process that the kernel killed for want of memory.
 KILLED_PROCESS = _row(
     Kind.ROOT, Cause.OOM_KILLED,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from hanglab.harness.cli.nccl_hint import tell_of_emulation
 from hanglab.harness.cli.number_checks import finite
 
 
@@ -101,6 +102,7 @@ def record(
         raise
     if not told:
         _tell_of_room(case)
+    tell_of_emulation(outcome.verdict)
     if as_json is not None and outcome.verdict is not None:
         from hanglab.harness.jobs.run_folder import ArtifactsError, write_json
 

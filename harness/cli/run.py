@@ -6,22 +6,23 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.nccl_hint import tell_of_emulation
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE
 
 if TYPE_CHECKING:
+    from hanglab.harness.jobs.run import Result, RunRequest
     from hanglab.harness.jobs.suite import Options
     from hanglab.harness.scenarios.declaration import Scenario
-    from hanglab.harness.scenarios.discovery import Found
 
 RUNS = Path("runs")
 
@@ -51,11 +52,14 @@ def run(
     backend: Annotated[
         str,
         typer.Option(
-            callback=one_of(RUNNABLE),
-            metavar=f"[{'|'.join(RUNNABLE)}]",
-            help="Backend of the process groups.",
+            metavar=f"[{'|'.join(RUNNABLE)}],...",
+            help="Backends of the process groups; each scenario runs on all that it is for.",
         ),
     ] = DEFAULT_BACKEND,
+    first_backend: Annotated[
+        bool,
+        typer.Option("--first-backend", help="Run each on the first of the backends alone."),
+    ] = False,
     launcher: Annotated[
         str,
         typer.Option(
@@ -98,12 +102,16 @@ def run(
 ) -> int:
     """Run scenarios and judge their verdicts; of a plain script, print the verdict."""
     from hanglab.harness.errors import MissingExtra, UsageError
+    from hanglab.harness.jobs.backend_choice import read_backends
+    from hanglab.harness.jobs.backend_plan import plan_on_backends
+    from hanglab.harness.jobs.sample import quick_sample
     from hanglab.harness.jobs.suite import Options
     from hanglab.harness.scenarios import discovery
     from hanglab.harness.system import capabilities
 
+    backends = read_backends(backend)
     options = Options(
-        backend=backend,
+        backend=",".join(backends),
         launcher=launcher,
         world_size=world_size,
         nodes=nodes,
@@ -125,15 +133,20 @@ def run(
                 "Arguments after -- are for a plain script.",
                 "A scenario declares its script's arguments with arguments=.",
             )
-        if quick:
-            from hanglab.harness.jobs.sample import quick_sample
-
-            found.scenarios = quick_sample(found.scenarios, options)
-        return _run_scenarios(found, options, as_json)
+        choose = quick_sample if quick else None
+        asked, refused = plan_on_backends(
+            found, options, backends, first=first_backend, choose=choose
+        )
+        return _run_scenarios(asked, refused, options, backends, as_json)
     if len(found.plain) > 1 or found.scenarios or found.broken:
         raise UsageError(
             f"{found.plain[0]} declares no scenario, and a plain script runs alone.",
             "Run it by itself, or declare what is expected of it with @scenario.",
+        )
+    if len(backends) > 1:
+        raise UsageError(
+            f"A plain script runs once, and not on each of {', '.join(backends)}.",
+            f"Name one backend, such as --backend {backends[0]}.",
         )
     if repeat > 1:
         raise UsageError(
@@ -150,7 +163,13 @@ def run(
     return _run_script(script_scenario(found.plain[0], options, arguments), options, as_json)
 
 
-def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
+def _run_scenarios(
+    requests: list[RunRequest],
+    settled: list[Result],
+    options: Options,
+    backends: Sequence[str],
+    as_json: bool,
+) -> int:
     from hanglab.harness.jobs import suite
     from hanglab.harness.jobs.outcome import exit_code
     from hanglab.harness.jobs.run_folder import RunFolder
@@ -160,8 +179,7 @@ def _run_scenarios(found: Found, options: Options, as_json: bool) -> int:
     from hanglab.harness.report.progress import RunProgress
 
     begun = time.monotonic()
-    requests, settled = suite.plan(found, options)
-    folder = RunFolder.create(RUNS.absolute())
+    folder = RunFolder.create(RUNS.absolute(), backends)
     console = panel.make_console(errors=True)
     report.print_plan(console, len(requests), settled)
     progress = RunProgress(console, requests)
@@ -221,6 +239,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     if result.verdict is None:
         typer.echo(f"hanglab: {result.judgement.reason}\n{result.detail}", err=True)
         return 4
+    tell_of_emulation(result.verdict)
     return show(result.verdict, as_json)
 
 

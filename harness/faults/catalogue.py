@@ -11,9 +11,10 @@ from hanglab.harness.faults.device import DeviceFault
 from hanglab.harness.faults.fault import Fault, SignalFault
 from hanglab.harness.faults.host_fault import HostFault, LastingFault
 from hanglab.harness.faults.limits import LimitFault
+from hanglab.harness.faults.link import LinkFault
 
 #: What others are made from.
-_FAMILIES = (Fault, SignalFault, LimitFault, HostFault, LastingFault, DeviceFault)
+_FAMILIES = (Fault, SignalFault, LimitFault, HostFault, LastingFault, DeviceFault, LinkFault)
 
 
 def all_faults() -> list[type[Fault]]:

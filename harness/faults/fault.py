@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hanglab.harness.faults.conditions import Condition, Elapsed, Steps
+from hanglab.harness.faults.proof import Probe
 from hanglab.harness.launchers.host import HostSettings
 
 
@@ -45,6 +46,11 @@ class Fault:
         assert self.after_s is not None
         return Elapsed(self.rank, self.after_s)
 
+    @property
+    def ranks(self) -> frozenset[int]:
+        """Ranks that it is done to."""
+        return frozenset({self.rank})
+
     def describe(self) -> str:
         return f"{type(self).__name__} of rank {self.rank} once {self.condition.describe()}"
 
@@ -63,6 +69,14 @@ class Fault:
         Raises ProcessLookupError if the process is gone, or another OSError.
         """
         raise NotImplementedError
+
+    def strike_among(self, pids: Mapping[int, int]) -> Callable[[], None] | None:
+        """The same, given the processes of all ranks that it is done to."""
+        return self.strike(pids[self.rank])
+
+    def probe_of(self, pids: Mapping[int, int]) -> Probe | None:
+        """Asked just before the strike: the probe that sees whether it did something, if any."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

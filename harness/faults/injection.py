@@ -114,15 +114,11 @@ class Injector:
             if isinstance(strike.fault, HostFault):
                 self._strike_host(strike, strike.fault, hosts)
             else:
-                pid = pids.get(rank)
-                if pid is None:
-                    strike.failure = f"rank {rank} had ended"
+                gone = sorted(one for one in strike.fault.ranks if one not in pids)
+                if gone:
+                    strike.failure = f"rank {gone[0]} had ended"
                     return
-                strike.pid = pid
-                clear_up = strike.fault.strike(pid)
-                if clear_up is not None:
-                    self._clear_up.append(clear_up)
-                strike.at_ns = time.time_ns()
+                self._strike_processes(strike, pids)
         except NotYet:
             self._again = time.monotonic() + _AGAIN_S
             return
@@ -133,6 +129,16 @@ class Injector:
         if rank in seen:
             strike.step = seen[rank].step
             strike.operations = seen[rank].operations
+
+    def _strike_processes(self, strike: Strike, pids: Mapping[int, int]) -> None:
+        strike.pid = pids[strike.fault.rank]
+        probe = strike.fault.probe_of(pids)
+        clear_up = strike.fault.strike_among(pids)
+        if clear_up is not None:
+            self._clear_up.append(clear_up)
+        strike.at_ns = time.time_ns()
+        if probe is not None:
+            self._watches.append((strike, Watch(probe)))
 
     def _strike_host(self, strike: Strike, fault: HostFault, hosts: Hosts) -> None:
         hosts.of_rank(fault.rank)  # refused where it is this machine, which others use too

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import itertools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -49,13 +50,17 @@ class JobFolder:
 
 
 class RunFolder:
-    """All artifacts of one call of ``hanglab run``."""
+    """All artifacts of one call of ``hanglab run``.
 
-    def __init__(self, path: Path) -> None:
+    Where it runs on several ``backends``, each has a folder in it that is laid out like a run's.
+    """
+
+    def __init__(self, path: Path, backends: Sequence[str] = ()) -> None:
         self.path = path
+        self.backends = tuple(backends) if len(backends) > 1 else ()
 
     @classmethod
-    def create(cls, root: Path) -> RunFolder:
+    def create(cls, root: Path, backends: Sequence[str] = ()) -> RunFolder:
         """A new folder below ``root``, named by the time; ``root/latest`` points to it.
 
         Runs that start at the same moment get folders of their own.  Raises ArtifactsError.
@@ -73,7 +78,11 @@ class RunFolder:
             _point(root / LATEST, path.name)
         except OSError as failure:
             raise ArtifactsError(f"No folder for this run below {root}: {failure}") from failure
-        return cls(path)
+        return cls(path, backends)
+
+    def of(self, backend: str) -> RunFolder:
+        """The folder in which the jobs on a backend have theirs."""
+        return RunFolder(self.path / backend) if self.backends else self
 
     def begin(self) -> None:
         """Makes the folder where it is not there yet; ``latest`` beside it points to it.

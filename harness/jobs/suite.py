@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -181,7 +182,7 @@ def _run_one(
 ) -> Result:
     name = request.scenario.name
     try:
-        here = folder.job(name, request.variant, request.repetition)
+        here = folder.of(request.backend).job(name, request.variant, request.repetition)
         return run(request, here, launchers[request.launcher], stop, tell, environment)
     except ArtifactsError as failure:
         judgement = Judgement(Outcome.HARNESS_ERROR, str(failure))
@@ -191,8 +192,17 @@ def _run_one(
 def write_results(
     folder: RunFolder, options: Options, results: Sequence[Result]
 ) -> dict[str, object]:
-    """Writes the run's ``results.json`` and gives back its content."""
-    return write_entries(folder, options, [to_json(result) for result in results])
+    """Writes the run's ``results.json`` and gives back its content.
+
+    A run on several backends has one in the folder of each, too.
+    """
+    entries = [to_json(result) for result in results]
+    for backend in folder.backends:
+        own = [entry for entry in entries if entry["backend"] == backend]
+        part = folder.of(backend)
+        part.path.mkdir(exist_ok=True)
+        write_entries(part, replace(options, backend=backend), own)
+    return write_entries(folder, options, entries)
 
 
 def write_entries(
@@ -206,10 +216,20 @@ def write_entries(
         "backend": options.backend,
         "launcher": options.launcher,
         "seed": options.seed,
+        "counts": _counts(entries),
         "results": entries,
     }
     write_json(folder.results, content)
     return content
+
+
+def _counts(entries: Sequence[Mapping[str, object]]) -> dict[str, dict[str, int]]:
+    """Number of jobs by backend and outcome."""
+    found: dict[str, Counter[str]] = {}
+    for entry in entries:
+        if entry["backend"] is not None:
+            found.setdefault(str(entry["backend"]), Counter())[str(entry["outcome"])] += 1
+    return {backend: dict(counts) for backend, counts in found.items()}
 
 
 def to_json(result: Result) -> dict[str, object]:
@@ -217,6 +237,7 @@ def to_json(result: Result) -> dict[str, object]:
     return {
         "scenario": result.name,
         "variant": request.variant if request else None,
+        "backend": request.backend if request else None,
         "repetition": request.repetition if request else None,
         "seed": request.seed if request else None,
         "world_size": request.world_size if request else None,

@@ -15,8 +15,13 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from hanglab.harness.nccl_emulated.cuda import emulate_cuda
-from hanglab.harness.nccl_emulated.process_group import NAME
-from hanglab.harness.nccl_emulated.registration import SPELLINGS, Binding, check_torch, register
+from hanglab.harness.nccl_emulated.names import NAME, SPELLINGS, parts_of
+from hanglab.harness.nccl_emulated.registration import (
+    Binding,
+    check_torch,
+    place_of_backend,
+    register,
+)
 
 _ACTIVE = False
 _TOLD: set[str] = set()
@@ -44,7 +49,7 @@ def _replace(name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _with_emulated_backend(original: Callable[..., Any]) -> Callable[..., Any]:
-    place = 0 if original.__name__ == "init_process_group" else 2
+    place = place_of_backend(original)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = args[place] if len(args) > place else kwargs.get("backend")
@@ -66,8 +71,7 @@ def stand_in(backend: str | None, default: bool = False) -> str | None:
     """The backend that is there for one that a script names; None stays as it is in a group."""
     if backend is None:
         return NAME if default else None
-    parts = [part.rpartition(":")[2] for part in str(backend).lower().split(",")]
-    if not any(part == "nccl" or part in SPELLINGS for part in parts):
+    if not any(part == "nccl" or part in SPELLINGS for part in parts_of(backend)):
         return backend
     if str(backend) not in (*SPELLINGS, "nccl") and backend not in _TOLD:
         _TOLD.add(backend)

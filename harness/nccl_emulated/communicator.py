@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch
-from torch.distributed import Store
+from torch.distributed import DistBackendError, Store
 
 from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
 from hanglab.harness.nccl_emulated.segment import SLOTS, Head, Segment
@@ -54,6 +54,16 @@ class Communicator:
     @property
     def has_room(self) -> bool:
         return all(done + SLOTS > self._round for done in self._segment.read)
+
+    def refuse_if_aborted(self) -> None:
+        """Raises what torch raises of a launch after the abort (``NCCLComm::getNcclComm``)."""
+        if self.aborted:
+            raise DistBackendError(f"NCCL communicator was aborted on rank {self.rank}.")
+
+    def place_of(self, pid: int) -> int | None:
+        """The member whose device is that of a process."""
+        members = range(self.size)
+        return next((one for one in members if self._segment.doorbells[3 * one] == pid), None)
 
     def publish(
         self, head: Head, payload: torch.Tensor | None, start: int = 0

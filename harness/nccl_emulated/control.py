@@ -16,6 +16,9 @@ from pathlib import Path
 PAGE_NAME = "hanglab-doorbell"
 _AT = 64
 _ORDER = struct.Struct("<IId200s")
+#: Number of times that the order had an effect.
+_EFFECTS = struct.Struct("<I")
+_EFFECTS_AT = _AT + _ORDER.size
 #: Between two looks whether the device has taken an order, in seconds.
 _PACE_S = 0.002
 #: A device looks at the page at least so often, in seconds, unless its process stands still.
@@ -36,6 +39,14 @@ class Order(enum.IntEnum):
     SLOW = 4
     #: The next operation fails.
     FAIL = 5
+    #: What goes over the link to a peer takes its time.
+    NARROW_LINK = 6
+    #: The link to a peer is down at times.
+    FLAP_LINK = 7
+    #: Communicators that are there are aborted, on this rank alone.
+    ABORT = 8
+    #: Others have all of its memory.
+    FILL_MEMORY = 9
 
 
 class ControlPage:
@@ -64,12 +75,31 @@ class ControlPage:
     def taken(self) -> int:
         return int(struct.unpack_from("<I", self._page, _AT + 4)[0])
 
+    def note_effect(self) -> None:
+        """The order has changed what the device does."""
+        _EFFECTS.pack_into(self._page, _EFFECTS_AT, self.effects + 1)
+
+    @property
+    def effects(self) -> int:
+        return int(_EFFECTS.unpack_from(self._page, _EFFECTS_AT)[0])
+
 
 def give_order(pid: int, order: Order, amount: float = 0.0, text: str = "") -> None:
     """Give the device of a process an order, and return when it has taken note.
 
     Raises OSError where the process has no emulated device, or that takes none.
     """
+    page = open_page(pid)
+    page.give(order, amount, text)
+    until = time.monotonic() + _TAKEN_S
+    while page.taken != order:
+        if time.monotonic() > until:
+            raise OSError(0, "its emulated device does not look for orders")
+        time.sleep(_PACE_S)
+
+
+def open_page(pid: int) -> ControlPage:
+    """The page of another process, which outlives it.  Raises OSError where there is none."""
     folder = Path(f"/proc/{pid}/fd")
     for entry in folder.iterdir():
         try:
@@ -81,12 +111,6 @@ def give_order(pid: int, order: Order, amount: float = 0.0, text: str = "") -> N
     else:
         raise OSError(0, "it has no emulated device; such faults need --backend nccl-emulated")
     try:
-        page = ControlPage(mmap.mmap(descriptor, mmap.PAGESIZE))
+        return ControlPage(mmap.mmap(descriptor, mmap.PAGESIZE))
     finally:
         os.close(descriptor)
-    page.give(order, amount, text)
-    until = time.monotonic() + _TAKEN_S
-    while page.taken != order:
-        if time.monotonic() > until:
-            raise OSError(0, "its emulated device does not look for orders")
-        time.sleep(_PACE_S)

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from hanglab.harness.nccl_emulated.communicator import Kernel
 from hanglab.harness.nccl_emulated.cuda_streams import Event, Stream, current, use_stream
 from hanglab.harness.nccl_emulated.device import current_device
+from hanglab.harness.nccl_emulated.memory import check_memory, memory
 from hanglab.harness.nccl_emulated.settings import read_settings
 from hanglab.harness.nccl_emulated.stream import current_stream
 
@@ -38,11 +39,13 @@ class CudaTensors(TorchFunctionMode):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if "device" in kwargs and _is_cuda(kwargs["device"]):
-            _check_memory(name, args, kwargs)
+            check_memory(name, args, kwargs)
             kwargs = {**kwargs, "device": _CPU}
         if name == "to" and len(args) > 1 and _is_cuda(args[1]):
+            check_memory(name, args, kwargs)
             args = (args[0], _CPU, *args[2:])
         elif name in ("cuda", "pin_memory") and args:
+            check_memory(name, args, kwargs)
             return args[0]
         return func(*args, **kwargs)
 
@@ -53,26 +56,6 @@ def _is_cuda(device: Any) -> bool:
     if isinstance(device, str):
         return device.startswith("cuda")
     return type(device) is int
-
-
-def _check_memory(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises torch's own error where one tensor is larger than the device."""
-    if name not in ("empty", "zeros", "ones", "rand", "randn"):
-        return
-    sizes = kwargs.get("size", args)
-    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
-        sizes = sizes[0]
-    count = 1
-    for size in sizes:
-        count *= int(size)
-    dtype = kwargs.get("dtype") or torch.get_default_dtype()
-    wanted, there = count * dtype.itemsize, read_settings().memory
-    if wanted >= there:
-        raise torch.OutOfMemoryError(
-            f"CUDA out of memory. Tried to allocate {wanted / (1 << 30):.2f} GiB. GPU "
-            f"{torch.cuda.current_device()} has a total capacity of {there / (1 << 30):.2f} GiB "
-            "of which less is free (emulated by hanglab)."
-        )
 
 
 def synchronize() -> None:
@@ -147,7 +130,7 @@ def emulate_cuda() -> None:
         "get_device_properties": _properties,
         "get_device_capability": lambda device=None: (9, 0),
         "get_device_name": lambda device=None: _properties().name,
-        "mem_get_info": lambda device=None: (read_settings().memory, read_settings().memory),
+        "mem_get_info": lambda device=None: memory()[::-1],
         "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0,
         "reset_peak_memory_stats": lambda device=None: None,

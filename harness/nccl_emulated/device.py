@@ -156,8 +156,11 @@ class EmulatedDevice:
 
     def _turn(self) -> bool:
         """One look at the head of each queue; True if anything moved."""
-        if self.conditions.halted():
+        if self.conditions.halted(bool(self._outstanding)):
             return False
+        if self.conditions.aborts(bool(self._communicators)):
+            for one in self._communicators:
+                one.aborted = True
         moved = self._advance(self._computations)
         waiting = [one.queue for one in self._communicators if one.queue]
         if len(waiting) > 1:
@@ -191,6 +194,8 @@ class EmulatedDevice:
             operation.started_ns = operation.started_ns or time.time_ns()
             try:
                 if operation.error is None and not _is_aborted(operation):
+                    if self.conditions.holds(operation):
+                        return moved
                     self._step(operation)
                     return self._post(queue) or moved
             except StopIteration:

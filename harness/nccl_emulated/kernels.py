@@ -218,14 +218,17 @@ def copy(source: torch.Tensor, target: torch.Tensor) -> Make:
     return kernel
 
 
-def grouped(parts: Sequence[Make]) -> Make:
+class Grouped:
     """Messages of one group: none waits for those of another lane, as between
     ``ncclGroupStart`` and ``ncclGroupEnd``.
     """
 
-    def kernel() -> Kernel:
+    def __init__(self, parts: Sequence[Make]) -> None:
+        self.parts = parts
+
+    def __call__(self) -> Kernel:
         lanes: dict[object, list[Kernel]] = {}
-        for number, part in enumerate(parts):
+        for number, part in enumerate(self.parts):
             name = part.lane if isinstance(part, Message) else number
             lanes.setdefault(name, []).append(part())
         waiting = list(lanes.values())
@@ -237,7 +240,9 @@ def grouped(parts: Sequence[Make]) -> Make:
             if waiting:
                 yield
 
-    return kernel
+
+def grouped(parts: Sequence[Make]) -> Make:
+    return Grouped(parts)
 
 
 def _is_over(kernel: Kernel) -> bool:

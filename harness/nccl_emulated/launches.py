@@ -190,6 +190,7 @@ class Launches:
         comm: Communicator,
         is_p2p: bool,
     ) -> None:
+        comm.refuse_if_aborted()
         batch.parts.append(make)
         batch.tensors += [*inputs, *outputs]
         batch.communicator = comm
@@ -239,6 +240,7 @@ class Launches:
         blocks: bool = False,
         held: Tensors | None = None,
     ) -> EmulatedWork:
+        comm.refuse_if_aborted()
         tensors = [*inputs, *outputs] if held is None else held
         sequence = self.messages if is_p2p else self.collectives
         entry = self._entry(name, inputs, outputs, is_p2p, None)

@@ -18,13 +18,10 @@ from hanglab.harness.nccl_emulated import kernels
 from hanglab.harness.nccl_emulated.arguments import check, only, reduce_op_of, root_of, split
 from hanglab.harness.nccl_emulated.host_reads import watch_reads
 from hanglab.harness.nccl_emulated.launches import Launches, Tensors
+from hanglab.harness.nccl_emulated.names import NAME
 from hanglab.harness.nccl_emulated.reduction import reduction
 from hanglab.harness.nccl_emulated.settings import EmulationError
 from hanglab.harness.nccl_emulated.work import EmulatedWork
-
-#: The name that torch knows the backend by.
-NAME = "nccl_emulated"
-
 
 #: torch's stubs know more overloads than a group has to have.
 _Base: Any = ProcessGroup

@@ -13,13 +13,12 @@ from torch.distributed import distributed_c10d as c10d
 from torch.distributed.constants import default_pg_timeout
 
 from hanglab.harness.nccl_emulated.dumps import replace_torchs_own
-from hanglab.harness.nccl_emulated.process_group import NAME, EmulatedGroup
+from hanglab.harness.nccl_emulated.names import NAME, as_torch_has_it
+from hanglab.harness.nccl_emulated.process_group import EmulatedGroup
 from hanglab.harness.nccl_emulated.settings import EmulationError
 
 #: ``kProcessGroupNCCLDefaultTimeout``
 _NCCL_TIMEOUT = timedelta(minutes=10)
-#: The same with the names of command lines.
-SPELLINGS = (NAME, "nccl-emulated")
 
 
 def register() -> None:
@@ -29,6 +28,8 @@ def register() -> None:
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     replace_torchs_own()
     _replace("batch_isend_irecv", _batched)
+    _replace("init_process_group", _by_name)
+    _replace("new_group", _by_name)
 
 
 class Binding:
@@ -65,6 +66,25 @@ def _replace(name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
     wrapped = wrap(getattr(c10d, name))
     setattr(c10d, name, wrapped)
     setattr(dist, name, wrapped)
+
+
+def place_of_backend(function: Callable[..., Any]) -> int:
+    """Place of the argument ``backend`` among those of a function of torch.distributed."""
+    return 0 if function.__name__ == "init_process_group" else 2
+
+
+def _by_name(original: Callable[..., Any]) -> Callable[..., Any]:
+    place = place_of_backend(original)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > place:
+            args = (*args[:place], as_torch_has_it(args[place]), *args[place + 1 :])
+        elif "backend" in kwargs:
+            kwargs["backend"] = as_torch_has_it(kwargs["backend"])
+        return original(*args, **kwargs)
+
+    return call
 
 
 def _batched(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from hanglab.harness.errors import HanglabError
+from hanglab.harness.jobs.backend_choice import backends_for
 from hanglab.harness.jobs.outcome import Judgement, Outcome
 from hanglab.harness.jobs.resources import least_gpus
 from hanglab.harness.jobs.run import Result, RunRequest
@@ -82,7 +83,8 @@ class ScenarioFile(pytest.File):
         options = self._suite.options
         worlds = options.world_sizes or (scenario.world_size,)
         launchers = dict.fromkeys(launcher_of(scenario.needs, name) for name in options.launchers)
-        for backend, launcher, world_size in product(options.backends, launchers, worlds):
+        backends = backends_for(scenario, options.backends)
+        for backend, launcher, world_size in product(backends, launchers, worlds):
             asked = Options(
                 backend=backend, launcher=launcher, world_size=world_size, repeat=options.repeat
             )

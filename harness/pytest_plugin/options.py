@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from hanglab.harness.errors import UsageError
+from hanglab.harness.jobs.backend_choice import read_backends, split_names
 from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
-from hanglab.recorder.case.backends import RUNNABLE
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,11 @@ def read_options(config: pytest.Config) -> PluginOptions:
     option = config.option
     has_paths = config.args_source is pytest.Config.ArgsSource.ARGS
     return PluginOptions(
-        backends=_names("--hanglab-backend", option.hanglab_backend, RUNNABLE),
+        backends=_backends(option.hanglab_backend),
         launchers=_names("--hanglab-launcher", option.hanglab_launcher, list(LAUNCHERS)),
         world_sizes=tuple(
             _number("--hanglab-world-size", word, MOST_RANKS)
-            for word in _words(option.hanglab_world_size)
+            for word in split_names(option.hanglab_world_size or ())
         ),
         repeat=_number("--hanglab-repeat", option.hanglab_repeat or "1"),
         shard=_shard(option.hanglab_shard or "1/1"),
@@ -51,13 +53,15 @@ def read_options(config: pytest.Config) -> PluginOptions:
     )
 
 
-def _words(given: Iterable[str] | None) -> list[str]:
-    words = [word.strip() for value in given or () for word in value.split(",")]
-    return list(dict.fromkeys(word for word in words if word))
+def _backends(given: Iterable[str] | None) -> tuple[str, ...]:
+    try:
+        return read_backends(",".join(given or ()) or DEFAULT_BACKEND)
+    except UsageError as failure:
+        raise pytest.UsageError(f"--hanglab-backend: {failure}") from failure
 
 
 def _names(option: str, given: Iterable[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    words = _words(given) or [known[0]]
+    words = split_names(given or ()) or [known[0]]
     for word in words:
         if word not in known:
             raise pytest.UsageError(f"{option}={word}: there are {', '.join(known)}")

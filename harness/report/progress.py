@@ -43,6 +43,7 @@ class RunProgress:
         self._console = console
         self._total = len(requests)
         self._ended = 0
+        self._several = len({request.backend for request in requests}) > 1
         self._lock = threading.Lock()
         self._running: dict[RunRequest, TaskID] = {}
         self._jobs = rich.progress.Progress(
@@ -70,7 +71,8 @@ class RunProgress:
     def phase(self, request: RunRequest, phase: str) -> None:
         with self._lock:
             if request not in self._running:
-                self._running[request] = self._jobs.add_task(request.title, phase=phase)
+                where = f" on {request.backend}" if self._several else ""
+                self._running[request] = self._jobs.add_task(request.title + where, phase=phase)
             self._jobs.update(self._running[request], phase=phase)
 
     def word(self, result: Result) -> str:
@@ -89,7 +91,7 @@ class RunProgress:
         line = Text.assemble(
             (f"{ended:>4}/{self._total}  ", "dim"),
             (f"{self.word(result):<15}", OUTCOME_STYLE[result.outcome]),
-            f"{title(result):<34}",
+            f"{title(result, self._several):<34}",
             (f"{result.seconds:5.1f} s", "dim"),
             f"  {describe(result.verdict) if result.verdict else result.judgement.reason}",
         )

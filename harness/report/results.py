@@ -28,31 +28,43 @@ OUTCOME_STYLE = {
 }
 
 
-def title(result: Result) -> str:
+def title(result: Result, with_backend: bool = False) -> str:
     request = result.request
     if request is None:
         return result.name
     again = f" #{request.repetition}" if request.repetition else ""
-    return f"{result.name} {request.variant}{again}"
+    where = f" on {request.backend}" if with_backend else ""
+    return f"{result.name} {request.variant}{again}{where}"
+
+
+def backends_among(results: Iterable[Result]) -> list[str]:
+    """Backends of the jobs, in the order in which they come."""
+    return list(dict.fromkeys(result.request.backend for result in results if result.request))
 
 
 def results_table(results: Sequence[Result]) -> Table:
     """One row for each fault and one for each control that ran, over all repetitions."""
+    several = len(backends_among(results)) > 1
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("scenario", "expected", "verdict", "culprits", "location"):
+    backend = ["backend"] if several else []
+    for column in ("scenario", *backend, "expected", "verdict", "culprits", "location"):
         table.add_column(column, overflow="fold")
     table.add_column("seconds", justify="right")
     table.add_column("result")
     for rows in _by_row(without_skips(results)):
-        table.add_row(*_row(rows))
+        name, *rest = _row(rows)
+        request = rows[0].request
+        where = [request.backend if request else ""] if several else []
+        table.add_row(name, *where, *rest)
     return table
 
 
 def _by_row(results: Iterable[Result]) -> list[list[Result]]:
-    rows: dict[tuple[str, str], list[Result]] = {}
+    rows: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
-        variant = result.request.variant if result.request else ""
-        rows.setdefault((result.name, variant), []).append(result)
+        request = result.request
+        which = (request.variant, request.backend) if request else ()
+        rows.setdefault((result.name, *which), []).append(result)
     return list(rows.values())
 
 
@@ -87,12 +99,13 @@ def _place(verdict: Verdict) -> str:
 def print_failures(console: Console, results: Sequence[Result]) -> None:
     """Reasons of the jobs that did not pass, with the command that runs each again."""
     shown: set[str] = set()
+    several = len(backends_among(results)) > 1
     for result in without_skips(results):
         if result.outcome is Outcome.PASS:
             continue
         style = OUTCOME_STYLE[result.outcome]
         console.print(
-            f"[{style}]{result.outcome.value}[/]  [bold]{escape(title(result))}[/]  "
+            f"[{style}]{result.outcome.value}[/]  [bold]{escape(title(result, several))}[/]  "
             f"{escape(result.judgement.reason)}"
         )
         if result.detail and result.detail not in shown:
@@ -139,10 +152,19 @@ def print_summary(
     console: Console, results: Sequence[Result], seconds: float, folder: Path
 ) -> None:
     """The last lines: how many jobs came out how, in which time, and where all of it lies."""
-    counts = Counter(result.outcome for result in results)
-    words = ", ".join(
-        f"{counts[outcome]} {outcome.value}" for outcome in OUTCOME_STYLE if counts[outcome]
-    )
+    words = _counts(results)
+    backends = backends_among(results)
+    for backend in backends if len(backends) > 1 else ():
+        own = [one for one in results if one.request and one.request.backend == backend]
+        console.print(f"{backend}: {_number(len(own), 'job')}: {_counts(own)}")
     shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
     jobs = _number(len(results), "job")
     console.print(f"{jobs} in {seconds:.0f} s: {words}; artifacts in {escape(str(shown))}")
+
+
+def _counts(results: Iterable[Result]) -> str:
+    """Number of jobs by outcome, in words."""
+    counts = Counter(result.outcome for result in results)
+    return ", ".join(
+        f"{counts[outcome]} {outcome.value}" for outcome in OUTCOME_STYLE if counts[outcome]
+    )

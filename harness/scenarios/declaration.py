@@ -129,7 +129,7 @@ class Scenario:
     @property
     def smallest_world(self) -> int:
         """The fewest ranks that contain every rank which the declaration names."""
-        named = {fault.rank for fault in self.faults}
+        named = {rank for fault in self.faults for rank in fault.ranks}
         named |= {fault.condition.rank for fault in self.faults}
         if self.expect is not None and self.expect.culprits != "all":
             named |= self.expect.culprits

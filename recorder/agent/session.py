@@ -82,7 +82,7 @@ class Session:
         self._unregistered: UnregisteredRanks | None = None
         elsewhere = RemoteRanks(own.parent, own.name) if several else None
         self._watcher = Watcher(own, runtime, hang_after, elsewhere)
-        self._host = HostSampler(own, miss)
+        self._host = HostSampler(own, runtime, miss)
         self._host_folder = own
         self._slow_factor = slow_factor
         self._metadata = CaseMetadata(case, own, self._capture, stderr, several)

@@ -254,6 +254,7 @@ class JobWindow:
         if slower_throughout(self.sections, rank, 1 + THROUGHOUT * (factor - 1)):
             return False
         delayed = self.run_queue_delay_ns(rank) > MOSTLY_DELAYED * excess
+        delayed = delayed and self._waits_far_more(rank)
         shown = longer(self.sections, rank)
         # The quickest fifth of its entries has told already that they all take longer.
         if shown and tenths >= CLEAR_TENTHS and self._hides_lateness and not delayed:
@@ -324,15 +325,19 @@ class JobWindow:
         worked = self.beyond("work_ns", rank)
         if waited is None or worked is None or not self.is_late(rank, CERTAIN):
             return False
+        return (
+            self.share(waited) >= RUN_QUEUE_SHARE
+            and waited >= MAIN_PART * self.lateness[rank].excess_ns
+            and worked <= INTERRUPTED_WORK * waited
+            and self._waits_far_more(rank)
+        )
+
+    def _waits_far_more(self, rank: int) -> bool:
+        """True if it waits for a processor far more than its peers for each second of work."""
         ratio = {
             r: times.waited_ns / max(times.cpu_ns or 0.0, 1e6)
             for r, times in self.times.items()
             if times.waited_ns is not None
         }
         usual = median(ratio[r] for r in ratio if r != rank)
-        return (
-            self.share(waited) >= RUN_QUEUE_SHARE
-            and waited >= MAIN_PART * self.lateness[rank].excess_ns
-            and worked <= INTERRUPTED_WORK * waited
-            and ratio[rank] >= RUN_QUEUE_FACTOR * max(usual, RUN_QUEUE_RATIO)
-        )
+        return ratio[rank] >= RUN_QUEUE_FACTOR * max(usual, RUN_QUEUE_RATIO)

@@ -118,7 +118,8 @@ UNSEEN_WAIT_SHARE = 0.05
 CLEAR_TENTHS = 3
 ALL_TENTHS = 8
 #: Run-queue delay against a rank's excess of processor time: beyond the first the machine is the
-#: reason; where no section shows the work, beyond the second.
+#: reason, if the delay for each second of work is out of proportion too (RUN_QUEUE_FACTOR); where
+#: no section shows the work, beyond the second.
 MOSTLY_DELAYED = 5.0
 HARDLY_DELAYED = 0.5
 #: Part of the factor that every section shows where the processor is slower and not the work.
@@ -138,7 +139,8 @@ BLURRED_SHARE = 0.05
 #: Share of the time that a rank on a busy host waits for a processor beyond its peers.
 RUN_QUEUE_SHARE = 0.15
 #: Its delay per processor time against its peers', which count as this at least: who works more
-#: waits more.
+#: waits more.  It was 1.2 to 1.5 times as much for a rank that computes 1.4 times as long, on two
+#: processors with 17 runnable threads.
 RUN_QUEUE_FACTOR = 2.5
 RUN_QUEUE_RATIO = 0.02
 #: What it may compute more than its peers for each second that it waits beyond them: work

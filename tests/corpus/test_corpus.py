@@ -58,7 +58,8 @@ def test_every_entry_says_its_truth_origin_and_licence() -> None:
         for truth in entry.truth or ():
             assert Status(truth.status) and (truth.cause is None or Cause(truth.cause)), name
     origins = {name.partition("/")[0] for name in names}
-    assert {"local", "torchrun", "rendered", "torch", "damaged", "hostile", "fuzz"} == origins
+    recorded = {"local", "torchrun", "nccl-emulated"}
+    assert recorded | {"rendered", "torch", "damaged", "hostile", "fuzz"} == origins
 
 
 def test_the_corpus_stays_small() -> None:
@@ -129,13 +130,18 @@ def test_files_and_their_times_come_back(tmp_path: Path) -> None:
         assert one.stat().st_mtime == other.stat().st_mtime
 
 
-def test_jobs_that_showed_their_fault_become_entries(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "origin"), [("gloo", "local"), ("nccl-emulated", "nccl-emulated")]
+)
+def test_jobs_that_showed_their_fault_become_entries(
+    tmp_path: Path, backend: str, origin: str
+) -> None:
     run = {
         "scenario": "crash",
         "variant": "fault",
         "repetition": 0,
         "seed": 7,
-        "backend": "gloo",
+        "backend": backend,
         "launcher": "local",
         "world_size": 2,
         "expected": {
@@ -153,10 +159,10 @@ def test_jobs_that_showed_their_fault_become_entries(tmp_path: Path) -> None:
         text = json.dumps({**run, "repetition": number, "outcome": outcome})
         (folder / "truth.json").write_text(text)
     corpus = tmp_path / "corpus"
-    assert add_runs(corpus, tmp_path) == ["local/crash.fault"] == entry_names(corpus)
-    entry = read_entry(corpus, "local/crash.fault")
+    assert add_runs(corpus, tmp_path) == [f"{origin}/crash.fault"] == entry_names(corpus)
+    entry = read_entry(corpus, f"{origin}/crash.fault")
     assert entry.truth == [Truth("failed", "crash", [1]), Truth("slow", "slow_input", [0])]
-    assert entry.source.endswith("scenario crash: local launcher, gloo, 2 ranks, seed 7")
+    assert entry.source.endswith(f"scenario crash: local launcher, {backend}, 2 ranks, seed 7")
 
 
 def test_trials_are_rendered_alike_every_time(tmp_path: Path) -> None:

@@ -147,6 +147,19 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(run_ranks: Run) -> None:
     assert "does not support recvAnysource" in str(told["any_source"])
 
 
+def test_a_backend_misspelt_or_a_torch_without_gloo_is_told_in_one_sentence(
+    run_ranks: Run,
+) -> None:
+    told = _all_told(run_ranks("behaviours.py", "names", 1))[0]
+    assert told["spelt"] == "nccl_emulated"
+    meant = "EmulationError: There is no backend 'nccl_emulatd'; did you mean 'nccl_emulated'?"
+    assert (told["misspelt"], told["in a pair"]) == (meant, meant)
+    assert "nccl_emulated" not in str(told["another"])  # torch's own words
+    assert told["without gloo"] == (
+        "EmulationError: This torch has no gloo, which the emulated backend needs."
+    )
+
+
 def test_loaders_workers_are_left_alone(run_ranks: Run) -> None:
     total = [2 * math.fsum(range(0, 32, 2)), 2 * math.fsum(range(1, 32, 2))]
     assert _told(run_ranks("behaviours.py", "loader_workers", 2), "total") == [total, total]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -10,8 +11,6 @@ from pathlib import Path
 
 import pytest
 from installed import needs_torch
-
-from hanglab.harness.scenarios.discovery import read_project
 
 SCRIPT = """
 import os, sys
@@ -76,12 +75,38 @@ def test_a_backend_misspelt_is_told_in_one_sentence(tmp_path: Path) -> None:
     assert "'nccl_emulatd' is not one of gloo, nccl, nccl-emulated." in ran.stderr
 
 
-def test_make_run_runs_every_scenario_that_gloo_cannot() -> None:
-    alone = {
-        scenario.name
-        for scenario in read_project().scenarios
-        if "nccl-emulated" in scenario.backends and "gloo" not in scenario.backends
-    }
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text().replace("\\\n", " ")
-    listed = next(line for line in makefile.splitlines() if line.startswith("EMULATED :="))
-    assert set(listed.partition(":=")[2].split()) == alone
+@needs_torch
+@pytest.mark.parametrize("command", ["run", "record"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        'dist.init_process_group("nccl_emulated")',
+        pytest.param('torch.ones(2, device="cuda")', marks=pytest.mark.long),
+        pytest.param('dist.init_process_group("nccl")', marks=pytest.mark.long),
+    ],
+)
+def test_a_script_that_wants_what_is_not_there_is_told_of_the_emulation(
+    tmp_path: Path, command: str, line: str
+) -> None:
+    if torch_sees_a_gpu():
+        pytest.skip("there is a GPU")
+    (tmp_path / "train.py").write_text(f"import torch\nimport torch.distributed as dist\n{line}\n")
+    words = ["run", "train.py", "--world-size", "1"]
+    if command == "record":
+        words = ["record", "--", sys.executable, "train.py"]
+    environment = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    ran = subprocess.run(
+        [sys.executable, "-m", "hanglab.harness.cli", *words],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert ran.stderr.count("`hanglab run SCRIPT --backend nccl-emulated` runs scripts for") == 1
+
+
+def torch_sees_a_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

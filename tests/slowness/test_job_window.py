@@ -113,6 +113,29 @@ def test_where_processors_lack_who_is_late_is_chance_and_sections_tell_who_compu
     assert accused(replace(window, alike=False)) == []
 
 
+@pytest.mark.parametrize(("times_as_much", "found"), [(1.0, [2]), (1.5, [2]), (3.0, [])])
+def test_who_works_more_waits_more_for_a_processor_which_is_no_excuse(
+    times_as_much: float, found: list[int]
+) -> None:
+    """Seen: 7.1 s of waiting for 1.1 s of work, the peers 3.8 for 0.7, of a window of 8.4 s."""
+    window = job(replace(LATE, certainty=0.0), cpu=0.35, usual=0.24)
+    for_each_second = 3.0
+    times = {
+        rank: replace(
+            one,
+            waited_ns=(one.cpu_ns or 0.0) * for_each_second * (times_as_much if rank == 2 else 1.0),
+        )
+        for rank, one in window.times.items()
+    }
+    costs = {rank: cost(10, 10) for rank in range(4)} | {2: cost(15, 15)}
+    window = replace(
+        window, times=times, sections={("forward", ""): costs, ("backward", ""): {
+            rank: cost(10, 10) for rank in range(4)
+        }}, alike=True,
+    )  # fmt: skip
+    assert accused(window) == found
+
+
 def test_what_no_section_shows_is_no_work_where_sections_are_marked() -> None:
     """Seen: identical ranks of which one took 1.2 times as long, and was late, by chance."""
     window = job(cpu=1.21, usual=1.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hanglab.harness.corpus.entries import CorpusEntry, add_entry
 from hanglab.harness.evaluation.cases import REPRODUCED, truths_of
+from hanglab.recorder.case.backends import backend_of
 
 
 def add_runs(corpus: Path, runs: Path) -> list[str]:
@@ -18,7 +19,9 @@ def add_runs(corpus: Path, runs: Path) -> list[str]:
         if run["outcome"] not in REPRODUCED or not case.is_dir():
             continue
         again = f".{run['repetition']}" if run["repetition"] else ""
-        name = f"{run['launcher']}/{run['scenario']}.{run['variant']}{again}"
+        # The launcher matters less than that no GPU was there.
+        origin = run["backend"] if backend_of(run["backend"]).emulated else run["launcher"]
+        name = f"{origin}/{run['scenario']}.{run['variant']}{again}"
         source = (
             f"the {run['variant']} of hanglab's scenario {run['scenario']}: {run['launcher']} "
             f"launcher, {run['backend']}, {run['world_size']} ranks, seed {run['seed']}"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.device_progress import unstarted_ranks
+from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.gpus import XidEvent, gpus_of, ras_cuda_errors, xid_events
 from hanglab.analyzer.facts.kernel_sleeps import in_gpu_driver, main_sleep
 from hanglab.analyzer.facts.thresholds import END_BLUR_NS
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, CONFIRMED, INFERRED, SEEN
-from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 
 
 def _went_wrong(facts: CaseFacts) -> bool:
-    return facts.stuck or any(view.failed for view in facts.ranks.values())
+    """True if a rank has failed, though its process may not have ended yet."""
+    return facts.stuck or any(failure_of(view) for view in facts.ranks.values())
 
 
 @detector
@@ -44,8 +46,16 @@ def gpu_messages(facts: CaseFacts) -> Iterator[Proposal]:
             for event in events
             for line in [event.line[:200]]
         ],
-        location=facts.ranks[known[0]].location() if known else None,
+        location=_place(facts.ranks[known[0]]) if known else None,
     )
+
+
+def _place(view: RankView) -> Location | None:
+    """Where the rank stands, or where it met the error that it ended with."""
+    failure = failure_of(view)
+    if failure is not None and failure.frame is not None:
+        return view.location(failure.frame)
+    return view.location()
 
 
 def _tells(facts: CaseFacts, event: XidEvent) -> bool:

@@ -116,7 +116,7 @@ def _unmatched_finding(graph: WaitForGraph, unmatched: Unmatched) -> Finding:
         confidence=_unmatched_confidence(unmatched),
         summary=_unmatched_summary(unmatched, culprits),
         evidence=[observation(c, "waits in") for c in (call, instead) if c is not None]
-        + [observation(c, "waits in") for c in unmatched.missed if c is not instead],
+        + [observation(c, "waits in") for c in _distinct(unmatched.missed) if c is not instead],
         advice=cause.advice,
     )
 
@@ -156,5 +156,11 @@ def _unmatched_confidence(unmatched: Unmatched) -> float:
 def _missed(unmatched: Unmatched) -> str:
     if not unmatched.missed:
         return ""
-    waits = "; ".join(f"rank {c.rank} waits in {name_call(c)}" for c in unmatched.missed[:4])
+    missed = _distinct(unmatched.missed)[:4]
+    waits = "; ".join(f"rank {c.rank} waits in {name_call(c)}" for c in missed)
     return f", while {waits}"
+
+
+def _distinct(calls: Sequence[Call]) -> list[Call]:
+    """One of each that reads alike: hosts that run ahead have launched the same many times."""
+    return list({(call.rank, name_call(call)): call for call in reversed(calls)}.values())[::-1]

@@ -1,22 +1,23 @@
 """Ranks for which their peers waited until a time limit of theirs struck.
 
-The limit says how long they waited, and when they stopped.  Who had not come to
-the operation by then is late, whether it never came or came to find nobody;
+The limit says how long they waited, and when they stopped; on NCCL the watchdog prints it.  Who
+had not come to the operation by then is late, whether it never came or came to find nobody;
 whoever waited elsewhere in the meantime is a victim like them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.error_texts import WATCHDOG_TIMEOUT
 from hanglab.analyzer.facts.failures import Failure
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import ALTERNATIVE, SEEN
-from hanglab.analyzer.verdict import Cause, Evidence, Status
+from hanglab.analyzer.verdict import Cause, Evidence, Location, Status
 from hanglab.analyzer.wording import name_ranks
 
 
@@ -28,6 +29,8 @@ class _AbandonedWait:
     since_ns: int
     until_ns: int
     ranks: tuple[int, ...]
+    #: What a watchdog printed of it, by rank.
+    printed: dict[int, str] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -42,7 +45,7 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
     found = failures(facts)
     if any(not failure.consequence for failure in found):
         return  # an earlier event is the root
-    abandoned = _abandoned_wait(facts, found)
+    abandoned = _abandoned_wait(facts, found) or _caught_by_watchdog(facts)
     if abandoned is None:
         return
     late = _late(facts, abandoned)
@@ -64,7 +67,9 @@ def given_up(facts: CaseFacts) -> Iterator[Proposal]:
         evidence=[
             *(Evidence("progress", rank, _words(came, abandoned)) for rank, came in late.items()),
             *(Evidence(t.source, t.view.rank, t.detail) for t in found if t.gave_up),
+            *(Evidence("stderr", rank, line) for rank, line in abandoned.printed.items()),
         ],
+        location=_place(facts, late),
         collective=collective_ref(call),
         alternatives=[(Cause.MISSING_RANK, sorted(late), ALTERNATIVE)] if busy else [],
     )
@@ -85,6 +90,34 @@ def _abandoned_wait(facts: CaseFacts, found: list[Failure]) -> _AbandonedWait | 
     if call.rank not in waited or until_ns is None:
         return None
     return _AbandonedWait(call, waited[call.rank], until_ns, tuple(sorted(waited)))
+
+
+def _caught_by_watchdog(facts: CaseFacts) -> _AbandonedWait | None:
+    """The open operation of which watchdogs have said that its time limit struck."""
+    caught = {
+        rank: match
+        for rank, view in facts.ranks.items()
+        if (match := WATCHDOG_TIMEOUT.search(view.stderr)) is not None
+    }
+    calls = [call for rank in caught if (call := facts.blocked(rank)) is not None]
+    if not calls or calls[0].seq is None:
+        return None
+    call = calls[0]
+    entries = {rank: _entered(facts, rank, call) for rank in caught}
+    waited = {rank: at for rank, at in entries.items() if at is not None}
+    if call.rank not in waited:
+        return None
+    since_ns = waited[call.rank]
+    until_ns = since_ns + int(caught[call.rank]["waited_ms"]) * 1_000_000
+    printed = {rank: match[0] for rank, match in caught.items() if rank in waited}
+    return _AbandonedWait(call, since_ns, until_ns, tuple(sorted(waited)), printed)
+
+
+def _place(facts: CaseFacts, late: dict[int, int | None]) -> Location | None:
+    """Where the one that never came stands, if it lives."""
+    rank = min(late)
+    view = facts.ranks[rank]
+    return view.location() if late[rank] is None and view.ended is None else None
 
 
 def _entered(facts: CaseFacts, rank: int, call: Call) -> int | None:

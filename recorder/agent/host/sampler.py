@@ -26,7 +26,7 @@ from hanglab.recorder.case.writer import clock, write
 from hanglab.recorder.system.cgroups import RankControlGroups
 from hanglab.recorder.system.file_systems import FileSystems
 from hanglab.recorder.system.kernel_files import numbers, read
-from hanglab.recorder.system.kernel_log import KernelLog
+from hanglab.recorder.system.kernel_log import EMULATED_LOG, KernelLog
 from hanglab.recorder.system.pressure import pressures
 
 #: Seconds between two samples, or so many times what one takes: 2 % of a processor at most.
@@ -72,8 +72,9 @@ class HostSampler:
     ``miss(what, reason, rank)``.
     """
 
-    def __init__(self, host_folder: Path, miss: Miss) -> None:
+    def __init__(self, host_folder: Path, runtime: Path, miss: Miss) -> None:
         self._host_folder = host_folder
+        self._runtime = runtime
         self._miss = miss
         self._ranks: tuple[Sampled, ...] = ()
         self._groups: dict[int, str | None] = {}
@@ -126,7 +127,7 @@ class HostSampler:
 
     def _run(self) -> None:
         try:
-            host = _SampledHost()
+            host = _SampledHost(self._runtime)
         except Exception as error:
             self._miss(files.SAMPLES.name, f"{type(error).__name__}: {error}", None)
             self._done.set()
@@ -224,11 +225,11 @@ class HostSampler:
 class _SampledHost:
     """All that is sampled of one host, with what has to be kept from one sample to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: Path) -> None:
         self._groups = RankControlGroups()
         self._file_systems = FileSystems()
         self._gpus = Gpus()
-        self._kernel = KernelLog()
+        self._kernel = KernelLog(runtime / EMULATED_LOG)
         self._ranks: dict[int, Sampled] = {}
 
     def missing(self) -> list[tuple[str, str]]:

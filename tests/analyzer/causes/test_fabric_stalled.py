@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from views import ended, job, raised, view, waiting
 
-from hanglab.analyzer.causes.hardware.fabric_stalled import fabric_stalled
+from hanglab.analyzer.causes.hardware.fabric_stalled import fabric_stalled, link_down
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
@@ -174,3 +174,41 @@ def test_an_earlier_failure_s_flush_is_no_root() -> None:
     views = [waiting(r) for r in range(SIZE)]
     views[1].stderr = COMPLETION.replace("status=12", "status=5")
     assert conclude(job(views)).cause is not Cause.FABRIC_STALLED
+
+
+WARNED = "node3:4242:4250 [1] NCCL WARN NET/IB : {0}Got async event : port {1}\n"
+
+
+def by_other_ways(facts: CaseFacts) -> CaseFacts:
+    """The ranks talk over InfiniBand, of which no socket tells."""
+    by_infiniband(facts)
+    return facts
+
+
+@pytest.mark.parametrize("port", ["", "mlx5_4:1 "])
+@pytest.mark.parametrize("reporters", [[1], [0, 3]])
+def test_a_port_that_went_down_is_why_all_are_inside(port: str, reporters: list[int]) -> None:
+    known = by_other_ways(stalled())
+    for rank in reporters:
+        known.ranks[rank].stderr = WARNED.format(port, "error")
+    verdict = conclude(known)
+    assert (verdict.status, verdict.cause) == (Status.HUNG, Cause.FABRIC_STALLED)
+    assert verdict.culprits == []
+    assert [one.rank for one in verdict.evidence if "port error" in one.detail] == reporters
+
+
+def test_a_port_that_came_back_says_nothing() -> None:
+    known = by_other_ways(stalled())
+    other = WARNED.format("mlx5_5:1 ", "active")
+    known.ranks[1].stderr = WARNED.format("", "error") + WARNED.format("", "active") + other
+    assert conclude(known).cause is None
+
+
+@pytest.mark.parametrize("change", [frozen, gone, not_begun])
+def test_a_port_that_went_down_is_no_reason_of_another_s_absence(
+    change: Callable[[CaseFacts], None],
+) -> None:
+    known = by_other_ways(stalled())
+    known.ranks[1].stderr = WARNED.format("", "error")
+    change(known)
+    assert not list(link_down(known))

@@ -103,6 +103,19 @@ def test_its_own_error_says_more_than_that_its_channel_was_stopped() -> None:
     assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [2])
 
 
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_the_drivers_message_says_more_than_an_error_of_cuda(has_ended: bool) -> None:
+    """Also of a process that has raised, and whose watchdog is about to end it."""
+    culprit = raised(view(2), "RuntimeError", "CUDA error: unspecified launch failure", user(40))
+    if not has_ended:
+        culprit.exit = None
+    broken = FELL.replace("79, GPU has fallen off the bus", "48, pid=102, name=python, DBE")
+    known = job([culprit, *(view(r) for r in (0, 1, 3))], trigger="timeout_dump")
+    verdict = conclude(sampled(known, {"gpus": [gpu(2)], "kernel": [broken]}))
+    assert (verdict.cause, verdict.culprits) == (Cause.GPU_FAULT, [2])
+    assert verdict.location is not None and verdict.location.line == 40
+
+
 @pytest.mark.parametrize(("last", "fault"), [(3, True), (2, False)])
 def test_memory_errors_that_were_counted_meanwhile(last: int, fault: bool) -> None:
     before = [gpu(index, ecc_errors=2) for index in range(4)]

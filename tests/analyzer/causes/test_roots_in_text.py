@@ -311,3 +311,37 @@ def test_an_error_that_every_rank_raises_over_one_of_them_is_that_one_s(
     assert finding.culprits == [culprit]
     assert finding.location is not None and finding.location.line == 12
     assert "OSError: [Errno 28] No space left on device" in finding.summary
+
+
+ABORTED = "NCCL communicator was aborted on rank {0}."
+
+
+def _aborted_communicator(rank: int, message: str) -> RankView:
+    frames = StackFrame("all_reduce", C10D, 1), user(35)
+    return raised(view(rank), "torch.distributed.DistBackendError", message, *frames)
+
+
+@pytest.mark.parametrize("culprit", range(3))
+def test_an_abort_that_nothing_went_before_is_the_rank_s_own(culprit: int) -> None:
+    """Its peers live, and none had lost its patience."""
+    views = [
+        _aborted_communicator(r, ABORTED.format(r)) if r == culprit else waiting(r)
+        for r in range(3)
+    ]
+    verdict = conclude(job(views, trigger="exit"))
+    assert (verdict.cause, verdict.culprits) == (Cause.EXCEPTION, [culprit])
+    assert verdict.location is not None and verdict.location.line == 35
+
+
+@pytest.mark.parametrize(
+    ("message", "stderr"),
+    [(REMOTE, ""), (ABORTED.format(0), TIMED_OUT.format(0)), (ABORTED.format(0), "")],
+    ids=["a reason is given", "a time limit had struck", "a peer has ended"],
+)
+def test_an_abort_that_something_went_before_accuses_nobody(message: str, stderr: str) -> None:
+    first = _aborted_communicator(0, message)
+    first.stderr = stderr
+    others = [waiting(1), waiting(2)]
+    if not stderr and message != REMOTE:
+        others = [ended(view(r)) for r in (1, 2)]
+    assert conclude(job([first, *others], trigger="exit")).culprits == []

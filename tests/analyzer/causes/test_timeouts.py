@@ -16,6 +16,11 @@ from hanglab.recorder.case.records import GroupRecord, Movement, StackFrame
 SECOND = 1_000_000_000
 GROUP = GroupRecord("0", "default_pg", [0, 1, 2], "gloo")
 TIMED_OUT = "[/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 5000ms for recv operation"
+CAUGHT = (
+    "[rank{0}]:[E1124 16:25:13.35 ProcessGroupNCCL.cpp:683] [Rank {0}] Watchdog caught collective "
+    "operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, "
+    "Timeout(ms)=5000) ran for 5072 milliseconds before timing out.\n"
+)
 LOST = "[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:53674"
 
 
@@ -108,3 +113,35 @@ def test_nobody_is_late_while_a_member_left_nothing_to_tell_when_it_came() -> No
     silent = patient(1)
     silent.progress = None
     assert verdict_on(patient(0), silent, late).culprits == []
+
+
+def living(rank: int, *operations: OperationCall, line: int = 20) -> RankView:
+    mine = view(rank, user(line))
+    mine.progress = Progress(1, rank, 0, 0, 0, None, len(operations), list(operations))
+    mine.groups = [GROUP]
+    mine.movement = Movement(quiet_s=0.2, longest_pause_s=5.2, cpu_share=0.1)
+    return mine
+
+
+def caught(rank: int) -> RankView:
+    """Its watchdog has spoken, and the process is there still."""
+    mine = living(rank, operation(0, 1.0, 0.1), operation(1, 2.0, None))
+    mine.stderr = CAUGHT.format(rank)
+    return mine
+
+
+@pytest.mark.parametrize("away", range(3))
+def test_who_never_came_until_watchdogs_spoke_is_named_with_its_line(away: int) -> None:
+    """Its own watchdog has nothing to watch."""
+    idle = living(away, operation(0, 1.0, 0.1), line=40)
+    verdict = verdict_on(*(idle if r == away else caught(r) for r in range(3)))
+    assert (verdict.status, verdict.cause) == (Status.FAILED, Cause.MISSING_RANK)
+    assert verdict.culprits == [away]
+    assert verdict.location is not None and verdict.location.line == 40
+    said = [one.rank for one in verdict.evidence if "Watchdog caught" in one.detail]
+    assert said == [rank for rank in range(3) if rank != away]
+
+
+def test_nobody_is_late_where_watchdogs_spoke_and_all_had_come() -> None:
+    silent = living(2, operation(0, 1.0, 0.1), operation(1, 2.1, None))
+    assert verdict_on(caught(0), caught(1), silent).culprits == []

@@ -375,6 +375,26 @@ def refusals(rank: Rank) -> None:
             rank.tell(**{name: f"{type(error).__name__}: {error}"})
 
 
+def names(rank: Rank) -> None:
+    """Groups by the name of command lines, by a misspelt one, and in a torch without gloo."""
+    from hanglab.harness import nccl_emulated
+
+    rank.join()
+    rank.tell(spelt=dist.get_backend(dist.new_group([0], backend="nccl-emulated")))
+    for name, call in {
+        "misspelt": lambda: dist.new_group([0], backend="nccl_emulatd"),
+        "in a pair": lambda: dist.new_group([0], None, "cpu:gloo,cuda:nccl_emulatd"),
+        "another": lambda: dist.new_group([0], backend="mpi"),
+        "without gloo": nccl_emulated.register,
+    }.items():
+        if name == "without gloo":
+            dist.is_gloo_available = lambda: False
+        try:
+            call()
+        except Exception as error:
+            rank.tell(**{name: f"{type(error).__name__}: {error}"})
+
+
 def loader_workers(rank: Rank) -> None:
     """Workers are forked off a rank whose device runs; their own tensors wait for nothing."""
     rank.join()

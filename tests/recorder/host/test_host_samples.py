@@ -243,7 +243,7 @@ def test_a_capture_writes_what_was_sampled_before_it(
     monkeypatch.setattr(sampling, "_DEADLINE_S", 60.0)
     host = tmp_path / "hosts" / "here"
     misses: list[tuple[str, str, int | None]] = []
-    sampler = HostSampler(host, lambda *miss: misses.append(miss))
+    sampler = HostSampler(host, tmp_path, lambda *miss: misses.append(miss))
     sampler.start()
     rank = Rank(0, os.getpid(), host)
     try:
@@ -274,7 +274,7 @@ def test_a_sampler_that_cannot_write_says_so_and_goes_on(tmp_path: Path) -> None
     blocked = tmp_path / "hosts"
     blocked.write_text("in the way")
     misses: list[tuple[str, str, int | None]] = []
-    sampler = HostSampler(blocked / "here", lambda *miss: misses.append(miss))
+    sampler = HostSampler(blocked / "here", tmp_path, lambda *miss: misses.append(miss))
     sampler.start()
     try:
         sampler.follow([Rank(0, os.getpid(), blocked / "here")])

@@ -1,0 +1,39 @@
+"""Plan of a run on several backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from hanglab.harness.jobs.backend_choice import backends_for
+from hanglab.harness.jobs.run import Result, RunRequest
+from hanglab.harness.jobs.suite import Options, plan
+from hanglab.harness.scenarios.declaration import Scenario
+from hanglab.harness.scenarios.discovery import Found
+
+
+def plan_on_backends(
+    found: Found,
+    options: Options,
+    backends: Sequence[str],
+    *,
+    first: bool = False,
+    choose: Callable[[Iterable[Scenario], Options], list[Scenario]] | None = None,
+) -> tuple[list[RunRequest], list[Result]]:
+    """Jobs to run over several backends, and the results of those that cannot be.
+
+    Each scenario runs on all that it is for; with ``first``, on the first of them alone.
+    ``choose`` says of each backend which of its scenarios are to run.
+    """
+    requests: list[RunRequest] = []
+    settled: list[Result] = []
+    for backend in backends:
+        here = replace(options, backend=backend)
+        own = [
+            one for one in found.scenarios if backend in backends_for(one, backends, first=first)
+        ]
+        broken = found.broken if backend == backends[0] else []
+        asked, refused = plan(Found(choose(own, here) if choose else own, broken), here)
+        requests += asked
+        settled += refused
+    return requests, settled
