@@ -33,7 +33,7 @@ from hanglab.recorder.rank.arguments import (
 )
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.error_guard import is_the_jobs
-from hanglab.recorder.rank.hooks import Hooks
+from hanglab.recorder.rank.hooks import Hooked
 from hanglab.recorder.rank.operation_cells import OperationCell, cells, slot_object
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.signature_cache import SignatureCache
@@ -46,7 +46,7 @@ _LATER = ("returned", "wait_entered", "wait_returned", "reduce_op", "flags")
 _ABSENT: Any = object()
 
 
-class Boundary:
+class Boundary(Hooked):
     """Wraps the methods of ProcessGroup and Work.wait, and undoes it.
 
     ``group_seen(group)`` is called once per process group, at its first operation.
@@ -58,6 +58,7 @@ class Boundary:
         sites: CallSites,
         group_seen: Callable[[Any], None],
     ) -> None:
+        super().__init__()
         self._progress = progress
         self._slots = progress.slots
         self._mapping = progress.mapping
@@ -83,7 +84,6 @@ class Boundary:
         self._reductions: deque[OperationCell] = deque(maxlen=64)
         #: Classes of groups, written in Python, whose operations a device carries out.
         self._enqueued: set[type] = set()
-        self._hooks = Hooks()
 
     def install(self, process_group: type, work: type) -> None:
         """Wrap every method that this torch has.  Wrapping twice does nothing."""
@@ -136,10 +136,6 @@ class Boundary:
             # On a device all the same: a wait that returns does not say that it is done.
             found = found._replace(on_cpu=False)
         return found
-
-    def uninstall(self) -> None:
-        """Put the original methods back."""
-        self._hooks.remove()
 
     def enter(self, method: str, splits: str, frame: Any) -> tuple[OperationCell, int]:
         """Record a call that is no method of a group; returns its cell and number."""

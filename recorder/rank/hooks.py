@@ -35,3 +35,14 @@ class Hooks:
             owner, name, original, ours = self._placed.pop()
             if vars(owner).get(name) is ours:
                 setattr(owner, name, original)
+
+
+class Hooked:
+    """Base of what replaces attributes by its ``_hooks``, and puts them back again."""
+
+    def __init__(self) -> None:
+        self._hooks = Hooks()
+
+    def uninstall(self) -> None:
+        """Put the originals back, unless somebody has replaced ours meanwhile."""
+        self._hooks.remove()

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from hanglab.recorder.rank.error_guard import GUARD
-from hanglab.recorder.rank.hooks import Hooks
+from hanglab.recorder.rank.hooks import Hooked
 from hanglab.recorder.rank.loader_queues import LoaderQueues
 from hanglab.recorder.rank.sections import INPUT, SectionFactory
 
@@ -17,7 +17,7 @@ from hanglab.recorder.rank.sections import INPUT, SectionFactory
 SECTION = "dataloader"
 
 
-class LoaderWatch:
+class LoaderWatch(Hooked):
     """Wraps ``__next__`` of torch's DataLoader iterators, and what ends their workers.
 
     ``delivered(batch)`` is called with each batch that the job gets; ``queues``
@@ -33,6 +33,7 @@ class LoaderWatch:
         before_end: Callable[[Iterable[Any]], None],
         queues: LoaderQueues,
     ) -> None:
+        super().__init__()
         self._section = section
         self._queues = queues
         self._delivered = delivered
@@ -40,7 +41,6 @@ class LoaderWatch:
         #: By process id, every worker that was started and not yet found to have ended.
         self.workers: dict[int, Any] = {}
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._hooks = Hooks()
 
     def install(self, dataloader: ModuleType) -> None:
         """``dataloader`` is torch.utils.data.dataloader.  Installing twice does nothing."""
@@ -53,9 +53,6 @@ class LoaderWatch:
         end = workers.__dict__.get("_shutdown_workers")
         if end is not None:
             self._hooks.put(workers, "_shutdown_workers", self._end_wrapper(end))
-
-    def uninstall(self) -> None:
-        self._hooks.remove()
 
     def serving(self) -> Iterator[Any]:
         """The worker processes that a live iterator still counts on."""
