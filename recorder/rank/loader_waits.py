@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from hanglab.recorder.rank import wait_timer
 from hanglab.recorder.rank.error_guard import GUARD
 from hanglab.recorder.rank.hooks import Hooked
 from hanglab.recorder.rank.loader_queues import LoaderQueues
 from hanglab.recorder.rank.sections import INPUT, SectionFactory
+from hanglab.recorder.rank.wait_timer import WAIT_TIMER
 
 #: Name of the section that a wait for a batch is recorded as.
 SECTION = "dataloader"
@@ -20,6 +22,7 @@ SECTION = "dataloader"
 class LoaderWatch(Hooked):
     """Wraps ``__next__`` of torch's DataLoader iterators, and what ends their workers.
 
+    Waits are timed there, too, while anybody wants to know that (``wait_timer``).
     ``delivered(batch)`` is called with each batch that the job gets; ``queues``
     hears of iterators that have workers.
     ``before_end(workers)`` is called before an iterator joins the workers that it
@@ -47,12 +50,17 @@ class LoaderWatch(Hooked):
         if self._hooks:
             return
         base = dataloader._BaseDataLoaderIter
+        WAIT_TIMER.entrust(self, base)
         self._hooks.put(base, "__next__", self._next_wrapper(base.__dict__["__next__"]))
         workers = dataloader._MultiProcessingDataLoaderIter
         self._hooks.put(workers, "__init__", self._init_wrapper(workers.__dict__["__init__"]))
         end = workers.__dict__.get("_shutdown_workers")
         if end is not None:
             self._hooks.put(workers, "_shutdown_workers", self._end_wrapper(end))
+
+    def uninstall(self) -> None:
+        super().uninstall()
+        WAIT_TIMER.take_back(self)
 
     def serving(self) -> Iterator[Any]:
         """The worker processes that a live iterator still counts on."""
@@ -63,11 +71,18 @@ class LoaderWatch(Hooked):
         section = self._section
         delivered = self._delivered
         handed_out = self._queues.delivered
+        fetch = original
+
+        def use(now: Callable[..., Any]) -> None:
+            nonlocal fetch
+            fetch = now
+
+        WAIT_TIMER.follow(self, original, wait_timer.INPUT, 0, use)
 
         @functools.wraps(original)
         def __next__(iterator: Any) -> Any:
             with section(SECTION, INPUT):
-                batch = original(iterator)
+                batch = fetch(iterator)
             with GUARD:
                 delivered(batch)
                 handed_out(iterator)

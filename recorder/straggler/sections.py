@@ -11,16 +11,16 @@ from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import hanglab.recorder as recorder
-from hanglab.recorder.straggler.gpu import DeviceClock, EventPair
-from hanglab.recorder.straggler.kernels import KernelProfiler
-from hanglab.recorder.straggler.waits import (
+from hanglab.recorder.rank.wait_timer import (
     COMMUNICATION,
     INPUT,
     OPERATIONS,
-    WAITS,
+    WAIT_TIMER,
     Record,
     operations_issued,
 )
+from hanglab.recorder.straggler.gpu import DeviceClock, EventPair
+from hanglab.recorder.straggler.kernels import KernelProfiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["work", "input"]
@@ -37,7 +37,7 @@ SAMPLE_EVERY = 32
 
 _clock = time.perf_counter_ns
 _cpu_clock = time.thread_time_ns
-_by_thread = WAITS.by_thread
+_by_thread = WAIT_TIMER.by_thread
 
 
 class SectionEntries:
@@ -135,7 +135,7 @@ class Entry:
             self._record(section)
         if number % self._every:
             return
-        thread = _by_thread.get(get_ident()) or WAITS.record()
+        thread = _by_thread.get(get_ident()) or WAIT_TIMER.record()
         if section.inside is thread:
             section.nested += 1
             return
