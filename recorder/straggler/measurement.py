@@ -28,7 +28,7 @@ class Measuring:
         self._declaring = threading.Lock()
         self._past: BestWindows | None = None
         self._best_kernels: dict[str, float] = {}
-        self._began = time.perf_counter_ns()
+        self._began = time.monotonic_ns()
         self._input_before = 0
         self._kernels = KernelProfiler(kernel_interval)
         self._loaders = LoaderTimes()
@@ -55,7 +55,7 @@ class Measuring:
 
     def take(self, number: int, warnings: Sequence[str], keep: bool) -> TimingWindow:
         """The window that ends now; the next one begins, unless the timings are to be kept."""
-        now = time.perf_counter_ns()
+        now = time.monotonic_ns()
         span_ms = max(1e-6, (now - self._began) / 1e6)
         kernels = self._kernels.take(keep)
         waited = sum(record[INPUT] for record in list(WAIT_TIMER.by_thread.values()))
@@ -129,10 +129,10 @@ class Measuring:
 
     def standing(self, windows: int, quiet_s: float) -> WaitState:
         """Place where the rank stands; its number is filled in by whoever sends it."""
-        now = time.perf_counter_ns()
+        now = time.monotonic_ns()
         sections = list(self.sections.values())
-        opened = sorted((at, s.name) for s in sections for at in list(s.open.values()))
-        communicating = [at for s in sections if s.hidden for at in list(s.open.values())]
+        opened = sorted((one.began, s.name) for s in sections for one in list(s.open.values()))
+        communicating = [one.began for s in sections if s.hidden for one in list(s.open.values())]
         reading: list[int] = []
         for record in list(WAIT_TIMER.by_thread.values()):
             if record[SINCE]:
