@@ -16,6 +16,7 @@ from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.code_order import comes_before
 from hanglab.analyzer.facts.stack_position import StackPlace
+from hanglab.analyzer.facts.thresholds import FEWEST_STEPS
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case import layout
@@ -277,10 +278,34 @@ def steps_compared(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> tuple[
         counted = _compare(mine, peers), f"loop counter {mine}, its peers' {min(peers)}"
         if counted[0]:
             break
+    if counted is None:
+        counted = _within_a_step(view, others, loops)
     if counted is not None:
         return counted
     fetching = [v for v in others if any(_fetches_in(v, loop) for loop in loops)]
     return _compare_batches(view, fetching)
+
+
+def _within_a_step(
+    view: RankView, others: Sequence[RankView], left: Sequence[Loop]
+) -> tuple[int, str] | None:
+    """As :func:`steps_compared`, of loops left within one step of a loop around them.
+
+    That is one with as many iterations as the optimizer has made steps.
+    """
+    for peer in others:
+        for loop in loops_around(peer):
+            mine, theirs = counter_of(view, loop), counter_of(peer, loop)
+            if loop in left or mine is None or mine != theirs or mine < FEWEST_STEPS:
+                continue
+            if all(_updates(one) in (mine, mine + 1) for one in (view, peer)):
+                return 0, f"step {mine} by the optimizer's steps, its peers the same"
+    return None
+
+
+def _updates(view: RankView) -> int:
+    totals = view.progress.section_totals if view.progress is not None else []
+    return sum(total.count for total in totals if total.kind == "update")
 
 
 def batches_compared(facts: CaseFacts, rank: int, loop: Loop) -> tuple[int, str] | None:

@@ -72,7 +72,7 @@ def read_own_order(order: IssuedOrder) -> OwnOrder | None:
     """The rank's own order; None where it has not repeated itself."""
     issued = order.issued
     tokens: list[Token] = [(one.place, one.numbers.own) for one in issued]
-    for latest in LATEST_ISSUED:
+    for latest in (one for one in LATEST_ISSUED if one < len(tokens)):
         period = period_of(tokens[: len(tokens) - latest])
         if period is not None:
             places = range(len(tokens) - latest, len(tokens))

@@ -66,7 +66,8 @@ LIKELY_LATE = 1.5
 #: 14 ranks that compute twice as long, in every tenth step, are missed (1.3 to 3.8); the processor
 #: time of identical ranks differs by 1.17 at the most in 48 windows, and 1.5 is asked for.
 FAINTLY_LATE = 0.5
-#: The same from which on a peer of a slow rank counts as slowed down, too: it then excuses it.
+#: The same from which on a peer of a slow rank counts as slowed down, too: it then excuses it.  And
+#: that of few long stalls that cost STALLED_SHARE of the time: n alike have the root of n.
 LIKELY_SLOWED = 2.0
 #: Entries that say something about a median, and about a mean or the quickest fifth.
 FEWEST_FOR_MEDIAN = 5
@@ -83,7 +84,8 @@ STALL_MS = 5.0
 #: A stall counts if so many entries began since the last one that did: they come in clusters.
 STALLS_APART = 5
 #: Stalls of a slow rank: so many, and as many again for each of the so many peers that have
-#: most; and this share of its time.  Their number alone is a poor guide.
+#: most; and this share of its time.  Their number alone is a poor guide.  Of a whole job, tenths of
+#: it in which there are any: on controls own time beyond peers' was 0.08 of it at most.
 STALLS = 4
 STALLING_PEERS = 3
 STALLED_SHARE = 0.2

@@ -69,8 +69,8 @@ def _summary(departure: OrderDeparture) -> str:
         )
     if departure.left_out:
         return (
-            f"{who} left out {theirs}, went on to {mine}, and does from there on what its peers "
-            "do, whose orders all agree."
+            f"{who} left out {_left_out(departure)}, went on to {mine}, and does from there on what "
+            "its peers do, whose orders all agree."
         )
     if departure.added:
         return (
@@ -89,3 +89,11 @@ def _unlike(departure: OrderDeparture) -> str:
 
 def _peer(departure: OrderDeparture) -> str:
     return "" if departure.instead is None else str(departure.instead.rank)
+
+
+def _left_out(departure: OrderDeparture) -> str:
+    """The call that a peer made; of a message, whose other end is another one for each rank."""
+    call = departure.instead
+    if call is None or call.seq is not None:
+        return name_call(call) if call is not None else "nothing more"
+    return f"a {call.op} of group {call.group.description or call.group.name}"
