@@ -31,6 +31,7 @@ from hanglab.recorder.slowness.thresholds import (
     LOSS_SHARE,
     MAIN_PART,
     MOSTLY_DELAYED,
+    MOST_TENTHS,
     RUN_QUEUE_FACTOR,
     RUN_QUEUE_RATIO,
     RUN_QUEUE_SHARE,
@@ -40,6 +41,7 @@ from hanglab.recorder.slowness.thresholds import (
     STALLS,
     STRETCH_FLOOR_MS,
     THROUGHOUT,
+    UNEQUAL_STALLS,
     WORK_ERROR,
     WORK_POWER,
 )
@@ -231,14 +233,17 @@ class JobWindow:
     def _stalls(self, rank: int, own: float) -> bool:
         """True if few long stalls of the rank cost its peers much of the time.
 
-        The mean of a few long ones among many short stretches is as uncertain as they are few,
-        however much they cost; that they come again in several parts of the window tells.
+        The mean of n equal ones among many short stretches has a certainty of the root of n, however
+        much they cost.  That they come again in most parts of the window tells.
         """
-        unseen = self.usual("waited_ns", rank)
+        unseen, late = self.usual("waited_ns", rank), self.lateness[rank]
+        number = late.excess_ns / late.longest_ns if late.longest_ns else 0.0
         return (
-            own - unseen >= STALLED_SHARE * self.span_ns
+            late.certainty < CERTAIN  # Of more, the mean tells.
+            and STALLS <= number <= UNEQUAL_STALLS * late.certainty**2
+            and own - unseen >= STALLED_SHARE * self.span_ns
             and self.is_late(rank, LIKELY_SLOWED, STALLED_SHARE)
-            and self._tenths_blocked(rank) >= STALLS
+            and self._tenths_blocked(rank) >= MOST_TENTHS
         )
 
     def _tenths_blocked(self, rank: int) -> int:
