@@ -14,7 +14,8 @@ import msgspec
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.causes.synchronization.divergence import undecided_differences
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
-from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.call_wording import name_call
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.cut_links import lossy_directions
 from hanglab.analyzer.facts.device_progress import unstarted_ranks
@@ -31,6 +32,8 @@ from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backends_in
 
 _OUTSIDE = frozenset({Cause.MISSING_RANK})
+#: Causes of a rank that has left something out, as far as calls tell.
+_LEFT_OUT = frozenset({Cause.SKIPPED_COLLECTIVE, Cause.P2P_UNMATCHED})
 #: Differences after which a rank may be found to have left its peers' loop.
 _MAY_BE_UNEVEN = frozenset({Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE})
 
@@ -142,7 +145,42 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
             finding = _past_the_loop(facts, finding, gone[0])
     if finding.cause is Cause.COLLECTIVE_MISMATCH:
         finding = _further_than_peers(facts, finding)
+    elif finding.cause in _LEFT_OUT:
+        finding = _behind_peers(facts, finding)
     return finding
+
+
+def _behind_peers(facts: CaseFacts, finding: Finding) -> Finding:
+    """An omission as one call too many, where all who wait are further on in the program.
+
+    Whoever has left something out is no less far than they are.
+    """
+    waiting = {wait.call.rank: wait.call for wait in facts.graph.waits}
+    if len(finding.culprits) != 1 or len(waiting) < len(facts.ranks):
+        return finding
+    (rank,) = finding.culprits
+    mine = waiting[rank]
+    places = [further_on(facts.ranks[peer], facts.ranks[rank]) for peer in waiting if peer != rank]
+    # An asynchronous message has its wait in another line than its call.
+    blocked = all(
+        _is_blocking(facts.ranks[peer], call.group.name) and facts.ranks[peer].inside_operation
+        for peer, call in waiting.items()
+    )
+    if mine.seq is None or not blocked or not all(places):
+        return finding
+    cause = Cause.COLLECTIVE_MISMATCH
+    return msgspec.structs.replace(
+        finding,
+        cause=cause,
+        collective=collective_ref(mine),
+        advice=cause.advice,
+        summary=f"Rank {rank} called {name_call(mine)}, which is one call too many: its peers, who "
+        f"have not entered it, are in {places[0]}.",
+        evidence=[
+            Evidence("stack", rank, f"while it waits, its peers are in {places[0]}"),
+            *finding.evidence,
+        ],
+    )
 
 
 def _further_than_peers(facts: CaseFacts, finding: Finding) -> Finding:

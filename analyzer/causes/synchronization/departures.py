@@ -19,12 +19,8 @@ def departure_findings(graph: WaitForGraph) -> list[Finding]:
 
 def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     rank, mine, theirs = departure.rank, departure.call, departure.instead
-    skipped = departure.left_out and not departure.tied
     difference = _argument_difference(departure)
-    if difference is not None:
-        cause = CAUSES[difference]
-    else:
-        cause = Cause.SKIPPED_COLLECTIVE if skipped else Cause.COLLECTIVE_MISMATCH
+    cause = _cause(departure) if difference is None else CAUSES[difference]
     culprits = sorted([rank, *departure.tied])
     first = theirs or mine
     return Finding(
@@ -54,6 +50,17 @@ def _argument_difference(departure: OrderDeparture) -> Difference | None:
     return argument_difference(mine, theirs) if same else None
 
 
+def _cause(departure: OrderDeparture) -> Cause:
+    """What was left out, or was one too many, may be a send or receive."""
+    skipped = departure.left_out and not departure.tied
+    odd = [departure.instead] if skipped else [departure.call]
+    if not skipped and not departure.added:
+        odd.append(departure.instead)
+    if all(call is not None and call.seq is None for call in odd):
+        return Cause.P2P_UNMATCHED
+    return Cause.SKIPPED_COLLECTIVE if skipped else Cause.COLLECTIVE_MISMATCH
+
+
 def _confidence(departure: OrderDeparture) -> float:
     if departure.tied:
         return TIED
@@ -74,10 +81,15 @@ def _summary(departure: OrderDeparture) -> str:
             f"Where rank {departure.rank} called {mine}, rank {departure.tied[0]} called {theirs}: "
             "one of them left a call out, or has one too many, and nothing tells which."
         )
+    if departure.own:
+        return (
+            f"{who} called {mine}, which {_unlike(departure)}; all others wait where they stand in "
+            f"their own rounds, rank {_peer(departure)} in {theirs}."
+        )
     if departure.left_out:
         return (
-            f"{who} left out {theirs}, went on to {mine}, and does from there on what its peers "
-            "do, whose orders all agree."
+            f"{who} left out {_left_out(departure)}, went on to {mine}, and does from there on "
+            "what its peers do, whose orders all agree."
         )
     if departure.added:
         return (
@@ -88,3 +100,19 @@ def _summary(departure: OrderDeparture) -> str:
         f"{who} called {mine} where the order that all its peers keep has {theirs}. Whether it "
         "left that out, put it behind, or has one call too many is in what it would call next."
     )
+
+
+def _unlike(departure: OrderDeparture) -> str:
+    return "is one call too many" if departure.added else "its own rounds so far do not have there"
+
+
+def _peer(departure: OrderDeparture) -> str:
+    return "" if departure.instead is None else str(departure.instead.rank)
+
+
+def _left_out(departure: OrderDeparture) -> str:
+    """The call that a peer made; of a message, whose other end is another one for each rank."""
+    call = departure.instead
+    if call is None or call.seq is not None:
+        return name_call(call) if call is not None else "nothing more"
+    return f"a {call.op} of group {call.group.description or call.group.name}"
