@@ -233,8 +233,8 @@ class JobWindow:
     def _stalls(self, rank: int, own: float) -> bool:
         """True if few long stalls of the rank cost its peers much of the time.
 
-        The mean of n equal ones among many short stretches has a certainty of the root of n, however
-        much they cost.  That they come again in most parts of the window tells.
+        The mean of n equal ones among many short stretches has a certainty of the root of n,
+        however much they cost.  That they come again in most parts of the window tells.
         """
         unseen, late = self.usual("waited_ns", rank), self.lateness[rank]
         number = late.excess_ns / late.longest_ns if late.longest_ns else 0.0

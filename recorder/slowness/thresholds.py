@@ -89,8 +89,8 @@ STALLS_APART = 5
 STALLS = 4
 STALLING_PEERS = 3
 STALLED_SHARE = 0.2
-#: Factor by which stalls may be more than certainty has them if all are alike (0.9 to 1.1 times were
-#: seen of stalls of 150 ms; what is uncertain for other reasons are many short ones).
+#: Factor by which stalls may be more than certainty has them if all are alike (0.9 to 1.1 times
+#: were seen of stalls of 150 ms; what is uncertain for other reasons are many short ones).
 UNEQUAL_STALLS = 2.0
 #: Stretches that need not show a difference, of a full number of them and of fewer.
 EXCEPTIONS, FEW_EXCEPTIONS = 3, 1

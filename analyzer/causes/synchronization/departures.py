@@ -69,8 +69,8 @@ def _summary(departure: OrderDeparture) -> str:
         )
     if departure.left_out:
         return (
-            f"{who} left out {_left_out(departure)}, went on to {mine}, and does from there on what "
-            "its peers do, whose orders all agree."
+            f"{who} left out {_left_out(departure)}, went on to {mine}, and does from there on "
+            "what its peers do, whose orders all agree."
         )
     if departure.added:
         return (

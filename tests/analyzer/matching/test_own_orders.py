@@ -124,6 +124,15 @@ def test_who_has_not_repeated_itself_is_not_accused_of_a_new_call() -> None:
     assert not build_wait_for_graph([dump_of(r, size, c) for r, c in enumerate(ranks)]).departures
 
 
+def test_what_repeats_itself_within_a_round_is_no_round() -> None:
+    """A rank that took a wrong peer a while ago comes to the reduction as all do."""
+    size = 5
+    hops = [[(SEND, 12, (r + 1) % size), (RECV, 13, (r - 1) % size)] * 4 for r in range(size)]
+    ranks: list[list[Called]] = [[*mine, (REDUCE, 20, 8)] * 3 for mine in hops]
+    ranks[1][18] = (SEND, 12, 4)
+    assert not build_wait_for_graph([dump_of(r, size, c) for r, c in enumerate(ranks)]).departures
+
+
 def test_stages_whose_schedules_differ_from_the_first_round_on_are_no_departures() -> None:
     """One forward, one backward: a stage begins with as many as come behind it."""
 
