@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -63,7 +64,7 @@ def judge_again(script: Path, folder: Path) -> MutationReport:
     operators = [one for one in own_operators() if one.name in kinds]
     control = JobFolder(folder / "jobs" / "original" / "control" / "0")
     chance = chance_share(control.case)
-    judged = []
+    mutants = []
     for number, (operator, mutation) in enumerate(
         choose_mutations(target, operators, len(earlier.mutants)), 1
     ):
@@ -72,13 +73,30 @@ def judge_again(script: Path, folder: Path) -> MutationReport:
             print(f"{folder}: {name} is another one today", file=sys.stderr)
             continue
         statement, path = mutation.statement, folder / "mutants" / f"{name}.py"
-        mutant = Mutant(
-            name, operator, path, statement.line, statement.end, mutation.rank, mutation.truth,
-            mutation.summary,
-        )  # fmt: skip
-        job = JobFolder(folder / "jobs" / name / "fault" / "0")
-        observation = observe(job, folder / "truth", path, control)
-        judged.append(judge(mutant, analyze(job.case), observation, chance_share=chance))
+        mutants.append(
+            Mutant(
+                name,
+                operator,
+                path,
+                statement.line,
+                statement.end,
+                mutation.rank,
+                mutation.truth,
+                mutation.summary,
+            )
+        )
+    jobs = [JobFolder(folder / "jobs" / one.name / "fault" / "0") for one in mutants]
+    with ProcessPoolExecutor() as pool:
+        verdicts = pool.map(analyze, [job.case for job in jobs])
+        judged = [
+            judge(
+                mutant,
+                verdict,
+                observe(job, folder / "truth", mutant.path, control),
+                chance_share=chance,
+            )
+            for mutant, job, verdict in zip(mutants, jobs, verdicts, strict=True)
+        ]
     return make_report(script.name, WORLD_SIZE, judged, seconds=earlier.seconds, interrupted=False)
 
 

@@ -55,6 +55,8 @@ class LeftOrder:
     predicted: Edit | None = None
     #: Both calls at which they part are sends or receives.
     messages: bool = False
+    #: It never made its call there before.
+    new: bool = False
     #: It is the rank's own order, which no other one need have.
     own: bool = False
 
@@ -174,6 +176,7 @@ class ProgramOrders:
             possible,
             predicted.pop() if len(predicted) == 1 else None,
             messages=all(call is not None and call.message for call in (here, there)),
+            new=longest.is_new,
         )
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:

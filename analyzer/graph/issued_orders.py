@@ -59,6 +59,11 @@ class Issued:
     def message(self) -> bool:
         return self.place == NO_PLACE
 
+    def is_one_with(self, other: Issued) -> bool:
+        """True if two ranks' calls are one collective, by its number."""
+        mine, theirs = ((one.place, one.seq, one.numbers.lined) for one in (self, other))
+        return not self.message and mine == theirs
+
     @property
     def known(self) -> bool:
         return self.index != ABSENT

@@ -60,4 +60,15 @@ class PartedOrders:
 
     @property
     def predicted(self) -> Edit | None:
+        """The edit of the first that the rounds of the other tell."""
+        mine, _ = self.calls
+        later = self.there[self.parting.theirs + 1 :]
+        if mine is not None and any(mine.is_one_with(other) for other in later):
+            return Edit.LEFT_OUT  # Nothing too many: it is at the very operation of its peers.
         return predict_edit(*self.tokens, self.parting)
+
+    @property
+    def is_new(self) -> bool:
+        """True if the first never made the call before at which it left the order."""
+        first, at = self.tokens[0], self.parting.mine
+        return at < len(first) and first[at] not in first[:at]

@@ -88,6 +88,17 @@ def test_a_collective_too_many_before_messages(size: int, wrong: int, extra: Cal
     assert (found.cause, found.culprits) == (Cause.COLLECTIVE_MISMATCH, [wrong])
 
 
+@pytest.mark.parametrize("wrong", [1, 3])
+def test_a_message_left_out_before_a_collective_in_which_all_meet(wrong: int) -> None:
+    """In rounds of a message and a collective the collective's number tells which it was."""
+    step: list[Called] = [(SEND, 12, 0), ("broadcast", 20, 1)]
+    ranks: list[list[Called]] = [[*step * 4] for _ in range(4)]
+    ranks[0] = [*([(RECV, 13, -1)] * 3 + [("broadcast", 20, 1)]) * 3, *[(RECV, 13, -1)] * 3]
+    ranks[wrong] = [*step * 3, step[1]]
+    (found,) = findings(ranks)
+    assert (found.cause, found.culprits) == (Cause.P2P_UNMATCHED, [wrong])
+
+
 @pytest.mark.parametrize(("size", "wrong"), [(3, 0), (4, 1), (4, 3), (5, 2)])
 def test_a_barrier_of_one_stage(size: int, wrong: int) -> None:
     """Its peers wait for what its own rounds have there, directly or not."""
