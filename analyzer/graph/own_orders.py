@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hanglab.analyzer.graph.departures import LeftOrder
-from hanglab.analyzer.graph.issued_orders import Issued, IssuedOrder
+from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS, LATEST_ISSUED, MOST_IN_ORDER
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.group_history import continuation, period_of, repeats_since
@@ -27,7 +27,7 @@ class OwnOrder:
     in each round before.
     """
 
-    issued: list[Issued]
+    issued: list[IssuedCall]
     tokens: list[Token]
     period: int
     broken: int | None
@@ -38,7 +38,7 @@ class OwnOrder:
         return None if self.broken is None else self._edit_at(self.broken)
 
     @property
-    def at_break(self) -> Issued:
+    def at_break(self) -> IssuedCall:
         return self.issued[len(self.issued) - 1 if self.broken is None else self.broken]
 
     @property
@@ -153,5 +153,5 @@ class OwnOrders:
         )
 
 
-def _unlined(one: Issued) -> tuple[int, int]:
+def _unlined(one: IssuedCall) -> tuple[int, int]:
     return one.place, one.numbers.plain

@@ -37,7 +37,7 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
 
 
 def _cause(departure: OrderDeparture) -> Cause:
-    """What was left out, or was one too many, may be a send or receive."""
+    """The cause, by what was left out or is one too many: it may be a send or receive."""
     skipped = departure.left_out and not departure.tied
     odd = [departure.instead] if skipped else [departure.call]
     if not (skipped or departure.added or departure.own):
