@@ -223,20 +223,28 @@ def _further_than_peers(facts: CaseFacts, finding: Finding) -> Finding:
     )
 
 
+def _do_not_run_ahead(facts: CaseFacts, finding: Finding) -> bool:
+    """True if no host goes on before its operations: who is a step further has done its own."""
+    at = finding.collective
+    return at is not None and all(_is_blocking(v, at.group_id) for v in facts.ranks.values())
+
+
 def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     """The root of a difference, where the rank has left the loop that its peers are in."""
     loops = left_loops(facts, rank)
     if not loops:
         return finding
     compared = steps_compared(facts, rank, loops)
-    if compared is not None and compared[0] > 0:
+    more = compared is not None and compared[0] > 0
+    if more and not _do_not_run_ahead(facts, finding):
         return finding
     if compared is None and finding.cause is Cause.SKIPPED_COLLECTIVE:
         return finding  # its later operations prove more than a place behind the loop
     # Rarely does a rank whose steps nobody counts come to the end of them without one operation.
     fewer = compared is None or compared[0] < 0
     cause = Cause.UNEVEN_INPUTS if fewer else Cause.SKIPPED_COLLECTIVE
-    done = "after fewer steps" if fewer else "after as many steps but fewer operations"
+    many = "more steps and no more" if more else "as many steps but fewer"
+    done = "after fewer steps" if fewer else f"after {many} operations"
     words = compared[1] if compared is not None else "by the operations that it did there"
     return msgspec.structs.replace(
         finding,

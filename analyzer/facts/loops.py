@@ -186,9 +186,9 @@ def _comes_next(view: RankView, peer: RankView) -> bool:
 
 
 def _remembers_all(view: RankView) -> bool:
-    """True if the boundary's ring holds every call that the rank has made."""
+    """True if the boundary's ring holds every call that the rank has made there, if any."""
     progress = view.progress
-    return progress is not None and 0 < progress.operations_total <= len(progress.operations)
+    return progress is not None and progress.operations_total <= len(progress.operations)
 
 
 def further_on(view: RankView, peer: RankView) -> str | None:

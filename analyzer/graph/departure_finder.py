@@ -40,7 +40,8 @@ class DepartureFinder:
             return None
         if found is None and not divergences:
             found = self._message_orders.find(waits)
-            if found is not None and found.messages and found.edit is None:
+            found = None if found is None else self._with_own_edit(found)
+            if found is not None and found.edit is None and (found.messages or not found.new):
                 found = None  # Counts and peers tell more of messages.
             found = found or self._own_orders.find(self._group_table.expected, waits)
         if found is None:

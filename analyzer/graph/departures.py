@@ -16,7 +16,7 @@ from itertools import combinations
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.graph.issued_orders import (
     NO_PLACE,
-    Issued,
+    IssuedCall,
     IssuedOrder,
     OrderReader,
 )
@@ -55,6 +55,8 @@ class LeftOrder:
     predicted: Edit | None = None
     #: Both calls at which they part are sends or receives.
     messages: bool = False
+    #: It never made its call there before.
+    new: bool = False
     #: It is the rank's own order, which no other one need have.
     own: bool = False
 
@@ -174,6 +176,7 @@ class ProgramOrders:
             possible,
             predicted.pop() if len(predicted) == 1 else None,
             messages=all(call is not None and call.message for call in (here, there)),
+            new=longest.is_new,
         )
 
     def _in_one_loop(self, parted: PartedOrders) -> bool:
@@ -204,7 +207,7 @@ class ProgramOrders:
                         return rank
         return None
 
-    def _unheard(self, call: Issued) -> int:
+    def _unheard(self, call: IssuedCall) -> int:
         """Members of a call's group of whose order nothing is known."""
         if call.message:
             return 0
@@ -287,7 +290,11 @@ class ProgramOrders:
         return PartedOrders(mine, theirs, found, here, there, (first, second))
 
     def _tokens(
-        self, mine: IssuedOrder, theirs: IssuedOrder, here: list[Issued], there: list[Issued]
+        self,
+        mine: IssuedOrder,
+        theirs: IssuedOrder,
+        here: list[IssuedCall],
+        there: list[IssuedCall],
     ) -> tuple[tuple[int, int], list[Token], list[Token]] | None:
         """The first place known on both sides of two orders, and their operations from there on."""
         starts = (0, 0) if mine.whole and theirs.whole else _first_common(here, there)
@@ -301,7 +308,7 @@ class ProgramOrders:
             one.numbers.lined for one in (*here, *there) if one.numbers.lined_input == ABSENT
         }
 
-        def name(one: Issued) -> int:
+        def name(one: IssuedCall) -> int:
             numbers = one.numbers
             if not lines:
                 return numbers.plain
@@ -309,7 +316,7 @@ class ProgramOrders:
                 return numbers.call
             return numbers.lined if numbers.lined in unsized else numbers.lined_input
 
-        def named(order: list[Issued], other: list[Issued]) -> list[Token]:
+        def named(order: list[IssuedCall], other: list[IssuedCall]) -> list[Token]:
             # What is not known is what the other did under its number.
             known = {(one.place, one.seq): one for one in other if one.known and not one.message}
             full = [one if one.known else known.get((one.place, one.seq), one) for one in order]
@@ -338,13 +345,13 @@ class ProgramOrders:
                     pairs += bool(fences)
         return frozenset(token for token, count in found.items() if 2 * count > pairs)
 
-    def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[Issued]:
+    def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
         """Operations that the other rank would do as well."""
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         return [one for one in mine.issued if one.place in common or one.site in sites]
 
 
-def _met(found: Parting, here: list[Issued], there: list[Issued]) -> bool:
+def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> bool:
     """True if two calls differ in their lines alone, and are one operation.
 
     A branch of one rank that makes the call of its peers is no edit; one too many, or too few,
@@ -371,7 +378,7 @@ def _holds_up(rank: int, waits: OpenOperations) -> bool:
     )
 
 
-def _first_common(here: list[Issued], there: list[Issued]) -> tuple[int, int] | None:
+def _first_common(here: list[IssuedCall], there: list[IssuedCall]) -> tuple[int, int] | None:
     numbers = {
         (one.place, one.seq): at for at, one in reversed(list(enumerate(there))) if not one.message
     }
@@ -381,5 +388,5 @@ def _first_common(here: list[Issued], there: list[Issued]) -> tuple[int, int] | 
     return None
 
 
-def _done(issued: list[Issued]) -> int:
+def _done(issued: list[IssuedCall]) -> int:
     return next((at for at, one in enumerate(issued) if not one.done), len(issued))

@@ -146,9 +146,20 @@ def label_by_departure(
         index = lookup.index_of(departure.rank, divergence.group.name, divergence.seq)
         if departure.index is not None and index < departure.index:
             continue
+        if edit is Edit.LEFT_OUT and _is_other_operation(divergence, departure.rank):
+            continue
         divergence.skipped = edit is Edit.LEFT_OUT
         if edit is Edit.ADDED and divergence.difference in ARGUMENT_DIFFERENCES:
             divergence.difference = Difference.OPERATION
+
+
+def _is_other_operation(divergence: Divergence, rank: int) -> bool:
+    """True if a rank called another operation from the line of its peers: it is not past that."""
+    mine = divergence.calls[rank]
+    site = call_site(mine.stack)
+    return site is not None and any(
+        call.op != mine.op and call_site(call.stack) == site for call in divergence.calls.values()
+    )
 
 
 def _settle_by_issue_order(divergence: Divergence, lookup: CallLookup) -> None:

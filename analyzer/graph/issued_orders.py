@@ -42,7 +42,7 @@ _UNKNOWN = CallNumbers(ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedCall:
     #: ABSENT for an operation that is not known but by its number.
     index: int
     #: Index of the group, and its sequence number; neither of a message.
@@ -59,6 +59,11 @@ class Issued:
     def message(self) -> bool:
         return self.place == NO_PLACE
 
+    def is_one_with(self, other: IssuedCall) -> bool:
+        """True if two ranks' calls are one collective, by its number."""
+        mine, theirs = ((one.place, one.seq, one.numbers.lined) for one in (self, other))
+        return not self.message and mine == theirs
+
     @property
     def known(self) -> bool:
         return self.index != ABSENT
@@ -69,7 +74,7 @@ class IssuedOrder:
     """Operations that a thread of a rank issued, oldest first."""
 
     rank: int
-    issued: list[Issued]
+    issued: list[IssuedCall]
     #: Groups that the rank is in.
     places: frozenset[int]
     #: Those of them in which the thread called something.
@@ -121,9 +126,9 @@ class OrderReader:
 
     def _by_thread(
         self, entries: Entries, places: dict[str, int], open_: set[int]
-    ) -> dict[str, list[Issued]]:
+    ) -> dict[str, list[IssuedCall]]:
         calls: dict[tuple[int, int, int], CallNumbers] = {}
-        threads: dict[str, list[Issued]] = {}
+        threads: dict[str, list[IssuedCall]] = {}
         wanted = ~entries.is_p2p & (entries.seq >= 0)
         if self._messages:
             halves = [bool(op_of(operation.op).half) for operation in entries.operations]
@@ -136,7 +141,7 @@ class OrderReader:
             place = places[entries.group_names[int(entries.group[row])].name]
             at = (NO_PLACE, ABSENT) if message else (place, int(entries.seq[row]))
             threads.setdefault(thread_of(entries, row), []).append(
-                Issued(row, *at, calls[key], row not in open_)
+                IssuedCall(row, *at, calls[key], row not in open_)
             )
         return threads
 
@@ -160,15 +165,15 @@ class OrderReader:
         )
 
 
-def _with_unknown(issued: list[Issued]) -> list[Issued]:
+def _with_unknown(issued: list[IssuedCall]) -> list[IssuedCall]:
     """The order with an operation that is not known for each number between those of a group."""
     last: dict[int, int] = {}
-    found: list[Issued] = []
+    found: list[IssuedCall] = []
     for one in issued:
         if not one.message:
             since = last.get(one.place, one.seq)
             for seq in range(max(since, one.seq - COMPARED_COLLECTIVES) + 1, one.seq):
-                found.append(Issued(ABSENT, one.place, seq, _UNKNOWN, done=True))
+                found.append(IssuedCall(ABSENT, one.place, seq, _UNKNOWN, done=True))
             last[one.place] = one.seq
         found.append(one)
     return found

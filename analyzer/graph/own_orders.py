@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hanglab.analyzer.graph.departures import LeftOrder
-from hanglab.analyzer.graph.issued_orders import Issued, IssuedOrder
+from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS, LATEST_ISSUED, MOST_IN_ORDER
 from hanglab.analyzer.graph.waits import OpenOperations
-from hanglab.analyzer.matching.group_history import continuation, period_of
+from hanglab.analyzer.matching.group_history import continuation, period_of, repeats_since
 from hanglab.analyzer.matching.predicted_edits import predict_edit
 from hanglab.analyzer.matching.program_order import Edit, Parting, Token
 
@@ -27,7 +27,7 @@ class OwnOrder:
     in each round before.
     """
 
-    issued: list[Issued]
+    issued: list[IssuedCall]
     tokens: list[Token]
     period: int
     broken: int | None
@@ -38,7 +38,7 @@ class OwnOrder:
         return None if self.broken is None else self._edit_at(self.broken)
 
     @property
-    def at_break(self) -> Issued:
+    def at_break(self) -> IssuedCall:
         return self.issued[len(self.issued) - 1 if self.broken is None else self.broken]
 
     @property
@@ -73,8 +73,10 @@ def read_own_order(order: IssuedOrder) -> OwnOrder | None:
     issued = order.issued
     tokens: list[Token] = [(one.place, one.numbers.own) for one in issued]
     for latest in (one for one in LATEST_ISSUED if one < len(tokens)):
-        period = period_of(tokens[: len(tokens) - latest])
-        if period is not None:
+        past = tokens[: len(tokens) - latest]
+        period = period_of(past)
+        # A few calls that repeat themselves within a round are none.
+        if period is not None and 2 * repeats_since(past, period) <= len(past):
             places = range(len(tokens) - latest, len(tokens))
             broken = next((at for at in places if tokens[at] != tokens[at - period]), None)
             return OwnOrder(issued, tokens, period, broken)
@@ -151,5 +153,5 @@ class OwnOrders:
         )
 
 
-def _unlined(one: Issued) -> tuple[int, int]:
+def _unlined(one: IssuedCall) -> tuple[int, int]:
     return one.place, one.numbers.plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hanglab.analyzer.graph.issued_orders import Issued, IssuedOrder
+from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
 from hanglab.analyzer.matching.group_history import period_of
 from hanglab.analyzer.matching.predicted_edits import goes_on, leaves_out, predict_edit
 from hanglab.analyzer.matching.program_order import Edit, Parting, Token
@@ -20,8 +20,8 @@ class PartedOrders:
     mine: IssuedOrder
     theirs: IssuedOrder
     parting: Parting
-    here: list[Issued]
-    there: list[Issued]
+    here: list[IssuedCall]
+    there: list[IssuedCall]
     tokens: tuple[list[Token], list[Token]]
 
     @property
@@ -32,7 +32,7 @@ class PartedOrders:
         )
 
     @property
-    def calls(self) -> tuple[Issued | None, Issued | None]:
+    def calls(self) -> tuple[IssuedCall | None, IssuedCall | None]:
         """The calls at which the two part; None for an end."""
         at, there = self.parting.mine, self.parting.theirs
         return (
@@ -60,4 +60,15 @@ class PartedOrders:
 
     @property
     def predicted(self) -> Edit | None:
+        """The edit of the first that the rounds of the other tell."""
+        mine, _ = self.calls
+        later = self.there[self.parting.theirs + 1 :]
+        if mine is not None and any(mine.is_one_with(other) for other in later):
+            return Edit.LEFT_OUT  # Nothing too many: it is at the very operation of its peers.
         return predict_edit(*self.tokens, self.parting)
+
+    @property
+    def is_new(self) -> bool:
+        """True if the first never made the call before at which it left the order."""
+        first, at = self.tokens[0], self.parting.mine
+        return at < len(first) and first[at] not in first[:at]

@@ -53,7 +53,7 @@ def leaves_out(order: Sequence[Token], place: int) -> bool:
 
 
 def _place_of(here: Sequence[Token], expected: Sequence[Token], period: int) -> int | None:
-    """How many operations were left out for ``here`` to come; None if it does not within a round.
+    """Number of operations left out for ``here`` to come; None if it does not within a round.
 
     At least one.
     """

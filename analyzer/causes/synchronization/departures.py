@@ -51,10 +51,10 @@ def _argument_difference(departure: OrderDeparture) -> Difference | None:
 
 
 def _cause(departure: OrderDeparture) -> Cause:
-    """What was left out, or was one too many, may be a send or receive."""
+    """The cause, by what was left out or is one too many: it may be a send or receive."""
     skipped = departure.left_out and not departure.tied
     odd = [departure.instead] if skipped else [departure.call]
-    if not skipped and not departure.added:
+    if not (skipped or departure.added or departure.own):
         odd.append(departure.instead)
     if all(call is not None and call.seq is None for call in odd):
         return Cause.P2P_UNMATCHED
