@@ -116,8 +116,14 @@ def _covers(earlier: Finding, later: Finding) -> bool:
 
 
 def _is_symptom(facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposal]) -> bool:
-    """True if the proposal's culprits merely wait for an earlier proposal's."""
+    """True if the proposal's culprits merely wait for an earlier proposal's, or nobody but those
+    waits for them: who did otherwise may wait for what nobody else would ever call.
+    """
     roots = {rank for earlier in accepted for rank in earlier.finding.culprits}
+    culprits = set(proposal.finding.culprits)
+    waiters = {wait.call.rank for wait in facts.graph.waits if not culprits.isdisjoint(wait.on)}
+    if waiters and waiters <= roots:
+        return True
     reach = dict[int, set[int]]()
     for wait in facts.graph.waits:
         reach.setdefault(wait.call.rank, set()).update(wait.on)

@@ -25,6 +25,7 @@ from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import numel_of
 from hanglab.analyzer.stand_ins import RecordedCall, peer_of, stand_in
 from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import OPERATIONS, op_of
 
 #: torch's names of the dtypes that Flight Recorder names otherwise.
@@ -335,7 +336,9 @@ def goes_on(job: ReplayableJob, call: RecordedCall) -> bool:
 
     Of messages that finished no gloo job tells whether their ranks waited for them.
     """
-    return call.posted or (call.finished and (job.backend != "gloo" or call.action.p2p))
+    if call.finished and not backend_of(job.backend).blocking:
+        return True
+    return call.posted or (call.finished and call.action.p2p)
 
 
 def _opposite(channel: tuple[str, int, int, int]) -> tuple[str, int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
@@ -20,6 +21,7 @@ from hanglab.analyzer.program.rendering import Style, to_rank_dump
 from hanglab.analyzer.program.simulation import Run, simulate
 from hanglab.analyzer.replayable import NotReplayable, ReplayableJob, program_of
 from hanglab.analyzer.verdict import Cause, Inputs, Status, Verdict
+from hanglab.recorder.case.backends import backend_of
 
 #: Calls as a script makes them that has a function for each line of the job.
 _STYLE = Style(depth=0, functions=True, boundary=True)
@@ -134,16 +136,18 @@ class Likeness:
 
 def recognise(
     job: ReplayableJob, before_each: Callable[[], None] = lambda: None
-) -> tuple[Likeness, ReducedProgram]:
+) -> tuple[Likeness, Iterator[ReducedProgram]]:
     """The closest likeness that a simulation of the job's last operations has, and these.
 
-    ``before_each`` is called before each simulation, and may raise to end it.  Raises
-    NotReplayable where a simulation of all its calls does not even stop at the same place.
+    They are the fewest of the last operations that are like the job, then more and more of them,
+    simulated as they are asked for: at least one, the last the whole job.  ``before_each`` is
+    called before each simulation, and may raise to end it.  Raises NotReplayable where a
+    simulation of all its calls does not even stop at the same place.
     """
     corrupt = job.verdict.status is Status.CORRUPT
     blame = Blame(_cause_of(job), frozenset(job.verdict.culprits), corrupt)
     # Where hosts only enqueue, what they went on from may have held their devices up.
-    for in_order in (False,) if job.backend == "gloo" else (False, True):
+    for in_order in (False,) if backend_of(job.backend).blocking else (False, True):
         found = _recognised(job, program_of(job, in_order=in_order), blame, before_each)
         if found is not None:
             return found
@@ -155,20 +159,32 @@ def recognise(
 
 def _recognised(
     job: ReplayableJob, program: Program, blame: Blame, before_each: Callable[[], None]
-) -> tuple[Likeness, ReducedProgram] | None:
-    tried: list[tuple[ReducedProgram, Simulation]] = []
+) -> tuple[Likeness, Iterator[ReducedProgram]] | None:
+    def simulations() -> Iterator[tuple[ReducedProgram, Simulation]]:
+        for last in last_operations(whole(program)):
+            before_each()
+            yield last, simulated(last.program)
+
     strictest, *others = _likenesses(job, program, blame)
-    for last in last_operations(whole(program)):
-        before_each()
-        tried.append((last, simulated(last.program)))
-        if strictest.has(tried[-1][1], last.ranks):
-            return strictest, last
+    following = simulations()
+    tried: list[tuple[ReducedProgram, Simulation]] = []
+    for last, simulation in following:
+        tried.append((last, simulation))
+        if strictest.has(simulation, last.ranks):
+            return strictest, _alike(strictest, chain(tried[-1:], following))
     for likeness in others:
-        for last, simulation in tried:
+        for place, (last, simulation) in enumerate(tried):
             if likeness.has(simulation, last.ranks):
                 named = simulation.verdict.cause if likeness.verdict else None
-                return replace(likeness, instead=named), last
+                same = replace(likeness, instead=named)
+                return same, _alike(same, iter(tried[place:]))
     return None
+
+
+def _alike(
+    likeness: Likeness, tried: Iterator[tuple[ReducedProgram, Simulation]]
+) -> Iterator[ReducedProgram]:
+    return (last for last, simulation in tried if likeness.has(simulation, last.ranks))
 
 
 def _cause_of(job: ReplayableJob) -> Cause:
@@ -189,7 +205,7 @@ def _likenesses(job: ReplayableJob, program: Program, blame: Blame) -> Iterator[
     )
     strict = Likeness(blame, cause=True, waits=waits)
     # Hosts that only enqueue run ahead of what they wait in, and do not on gloo.
-    blocking = job.backend == "gloo"
+    blocking = backend_of(job.backend).blocking
     if blocking:
         yield strict
     yield replace(strict, waits=None)
@@ -208,8 +224,8 @@ def cut_ranks(job: ReplayableJob, size: int) -> tuple[ReplayableJob, tuple[int, 
     The ranks are numbered anew; the verdict stays that on the whole job.  Raises NotReplayable
     where a simulation finds no such ranks.
     """
-    likeness, last = recognise(job)
-    found = exactly_ranks(last, likeness.holds, likeness.blame.culprits, size)
+    likeness, starts = recognise(job)
+    found = exactly_ranks(next(starts), likeness.holds, likeness.blame.culprits, size)
     if found is None:
         raise NotReplayable(
             f"Simulated, no {size} ranks of this job hang for the same reason by themselves.",

@@ -1,10 +1,13 @@
 """Measures how many mutants of ten training scripts are found, by cause, rank and line.
 
     python benchmarks/mutants.py [--limit N] [--out DIR] [--write docs/accuracy.md] [SCRIPT ...]
+    python benchmarks/mutants.py --stored DIR ... [--write docs/accuracy.md]
 
 Runs ``hanglab mutate`` on each script below ``training_scripts`` with 4 ranks, two jobs at a
 time, prints the figures by script and by operator and each miss, and puts them into the page
-between its two marks.  A script whose original is not healthy counts as such.
+between its two marks.  A script whose original is not healthy counts as such.  ``--stored``
+analyzes and judges the Cases of earlier runs again, each of the script of its folder's name, in the
+place of jobs; of several folders of one script the later ones replace mutants by their operators.
 """
 
 from __future__ import annotations
@@ -14,13 +17,25 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import msgspec
 
-from hanglab.harness.mutation.judgement import Fate, MutantJudgement
+from hanglab.analyzer.engine import analyze
+from hanglab.harness.jobs.run_folder import JobFolder
+from hanglab.harness.mutation.judgement import Fate, MutantJudgement, judge
+from hanglab.harness.mutation.mutant import Mutant, choose_mutations
+from hanglab.harness.mutation.observation import observe
+from hanglab.harness.mutation.operator import MutationTarget, own_operators
+from hanglab.harness.mutation.pace import chance_share
+from hanglab.harness.mutation.profile import Profile
+from hanglab.harness.mutation.results import make_report
+from hanglab.harness.mutation.source import Script
 from hanglab.harness.mutation.table import MutationReport, count, count_by_operator, markdown_table
 
+WORLD_SIZE = 4
 SCRIPTS = Path(__file__).with_name("training_scripts")
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 #: Operators whose mutants only cost time; what of it can be seen depends on the machine.
@@ -35,6 +50,71 @@ def run(script: Path, limit: int, folder: Path) -> MutationReport | None:
     if code in (3, 64) or not report.exists():
         return None
     return msgspec.json.decode(report.read_bytes(), type=MutationReport)
+
+
+def judge_again(script: Path, folder: Path) -> MutationReport:
+    """The report of an earlier run by today's analyzer, and what it must say by today's operators.
+
+    Mutants that would be others today are left out, and said.
+    """
+    target = MutationTarget(Script(script), Profile.read(folder / "truth", WORLD_SIZE))
+    earlier = msgspec.json.decode((folder / "report.json").read_bytes(), type=MutationReport)
+    summaries = {one.mutant: one.summary for one in earlier.mutants}
+    kinds = dict.fromkeys(one.operator for one in earlier.mutants)
+    operators = [one for one in own_operators() if one.name in kinds]
+    control = JobFolder(folder / "jobs" / "original" / "control" / "0")
+    chance = chance_share(control.case)
+    mutants = []
+    for number, (operator, mutation) in enumerate(
+        choose_mutations(target, operators, len(earlier.mutants)), 1
+    ):
+        name = f"m{number:03}_{operator.name.replace('.', '_')}"
+        if summaries.get(name) != mutation.summary:
+            print(f"{folder}: {name} is another one today", file=sys.stderr)
+            continue
+        statement, path = mutation.statement, folder / "mutants" / f"{name}.py"
+        mutants.append(
+            Mutant(
+                name,
+                operator,
+                path,
+                statement.line,
+                statement.end,
+                mutation.rank,
+                mutation.truth,
+                mutation.summary,
+            )
+        )
+    jobs = [JobFolder(folder / "jobs" / one.name / "fault" / "0") for one in mutants]
+    with ProcessPoolExecutor() as pool:
+        verdicts = pool.map(analyze, [job.case for job in jobs])
+        judged = [
+            judge(
+                mutant,
+                verdict,
+                observe(job, folder / "truth", mutant.path, control),
+                chance_share=chance,
+            )
+            for mutant, job, verdict in zip(mutants, jobs, verdicts, strict=True)
+        ]
+    return make_report(script.name, WORLD_SIZE, judged, seconds=earlier.seconds, interrupted=False)
+
+
+def stored(folders: Sequence[Path]) -> dict[str, MutationReport | None]:
+    """Reports of earlier runs, by the names of their folders."""
+    reports: dict[str, MutationReport | None] = {}
+    for folder in folders:
+        name = folder.name
+        report = judge_again(SCRIPTS / f"{name}.py", folder)
+        before = reports.get(name)
+        if before is not None:
+            # What costs time is measured better where nothing else runs.
+            kinds = {one.operator for one in report.mutants}
+            kept = [one for one in before.mutants if one.operator not in kinds]
+            report.mutants = [*kept, *report.mutants]
+            report.seconds += before.seconds
+        reports[name] = report
+    return reports
 
 
 def page(reports: dict[str, MutationReport | None]) -> str:
@@ -108,9 +188,11 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=60)
     parser.add_argument("--out", type=Path, default=Path("artifacts/mutants"))
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--stored", nargs="+", type=Path, default=[])
     options = parser.parse_args()
-    reports: dict[str, MutationReport | None] = {}
-    for script in options.scripts or sorted(SCRIPTS.glob("*.py")):
+    reports = stored(options.stored)
+    scripts = options.scripts or sorted(SCRIPTS.glob("*.py"))
+    for script in [] if options.stored else scripts:
         folder = options.out / time.strftime(f"{script.stem}-%Y%m%d-%H%M%S")
         reports[script.stem] = run(script, options.limit, folder)
     text = page(reports)

@@ -14,7 +14,8 @@ import msgspec
 from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.causes.synchronization.divergence import undecided_differences
 from hanglab.analyzer.facts.absent_ranks import absent_ranks
-from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.call_wording import name_call
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.facts.cut_links import lossy_directions
 from hanglab.analyzer.facts.device_progress import unstarted_ranks
@@ -31,6 +32,8 @@ from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backends_in
 
 _OUTSIDE = frozenset({Cause.MISSING_RANK})
+#: Causes of a rank that has left something out, as far as calls tell.
+_LEFT_OUT = frozenset({Cause.SKIPPED_COLLECTIVE, Cause.P2P_UNMATCHED})
 #: Differences after which a rank may be found to have left its peers' loop.
 _MAY_BE_UNEVEN = frozenset({Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE})
 
@@ -142,7 +145,42 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
             finding = _past_the_loop(facts, finding, gone[0])
     if finding.cause is Cause.COLLECTIVE_MISMATCH:
         finding = _further_than_peers(facts, finding)
+    elif finding.cause in _LEFT_OUT:
+        finding = _behind_peers(facts, finding)
     return finding
+
+
+def _behind_peers(facts: CaseFacts, finding: Finding) -> Finding:
+    """An omission as one call too many, where all who wait are further on in the program.
+
+    Whoever has left something out is no less far than they are.
+    """
+    waiting = {wait.call.rank: wait.call for wait in facts.graph.waits}
+    if len(finding.culprits) != 1 or len(waiting) < len(facts.ranks):
+        return finding
+    (rank,) = finding.culprits
+    mine = waiting[rank]
+    places = [further_on(facts.ranks[peer], facts.ranks[rank]) for peer in waiting if peer != rank]
+    # An asynchronous message has its wait in another line than its call.
+    blocked = all(
+        _is_blocking(facts.ranks[peer], call.group.name) and facts.ranks[peer].inside_operation
+        for peer, call in waiting.items()
+    )
+    if mine.seq is None or not blocked or not all(places):
+        return finding
+    cause = Cause.COLLECTIVE_MISMATCH
+    return msgspec.structs.replace(
+        finding,
+        cause=cause,
+        collective=collective_ref(mine),
+        advice=cause.advice,
+        summary=f"Rank {rank} called {name_call(mine)}, which is one call too many: its peers, who "
+        f"have not entered it, are in {places[0]}.",
+        evidence=[
+            Evidence("stack", rank, f"while it waits, its peers are in {places[0]}"),
+            *finding.evidence,
+        ],
+    )
 
 
 def _further_than_peers(facts: CaseFacts, finding: Finding) -> Finding:
@@ -185,20 +223,28 @@ def _further_than_peers(facts: CaseFacts, finding: Finding) -> Finding:
     )
 
 
+def _do_not_run_ahead(facts: CaseFacts, finding: Finding) -> bool:
+    """True if no host goes on before its operations: who is a step further has done its own."""
+    at = finding.collective
+    return at is not None and all(_is_blocking(v, at.group_id) for v in facts.ranks.values())
+
+
 def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
     """The root of a difference, where the rank has left the loop that its peers are in."""
     loops = left_loops(facts, rank)
     if not loops:
         return finding
     compared = steps_compared(facts, rank, loops)
-    if compared is not None and compared[0] > 0:
+    more = compared is not None and compared[0] > 0
+    if more and not _do_not_run_ahead(facts, finding):
         return finding
     if compared is None and finding.cause is Cause.SKIPPED_COLLECTIVE:
         return finding  # its later operations prove more than a place behind the loop
     # Rarely does a rank whose steps nobody counts come to the end of them without one operation.
     fewer = compared is None or compared[0] < 0
     cause = Cause.UNEVEN_INPUTS if fewer else Cause.SKIPPED_COLLECTIVE
-    done = "after fewer steps" if fewer else "after as many steps but fewer operations"
+    many = "more steps and no more" if more else "as many steps but fewer"
+    done = "after fewer steps" if fewer else f"after {many} operations"
     words = compared[1] if compared is not None else "by the operations that it did there"
     return msgspec.structs.replace(
         finding,

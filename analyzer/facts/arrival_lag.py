@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hanglab.analyzer.facts.aligned_collectives import AlignedCollectives, Bool, Times, timeline
-from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, once
 from hanglab.analyzer.facts.host_clocks import HostClocks, host_clocks, on_common_clocks
 from hanglab.analyzer.facts.thresholds import ALIGNED_CLOCK_NS, EXACT_MEDIAN_MEMBERS, PARTS
 from hanglab.recorder.case.operations import op_of_method
@@ -115,6 +115,7 @@ class OwnTime:
         return within
 
 
+@once
 def arrivals(facts: CaseFacts) -> Arrivals | None:
     """Arrivals over all groups of at least two ranks; None without a common operation."""
     progress = {r: v.progress for r, v in facts.ranks.items() if v.progress is not None}

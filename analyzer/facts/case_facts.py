@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, reduce, wraps
 from operator import or_
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from hanglab.analyzer.catalogue import Observation
 from hanglab.analyzer.code_owners import CodeMap, Owner
@@ -46,6 +46,7 @@ from hanglab.recorder.case.records import (
 )
 
 Content = TypeVar("Content")
+Fact = TypeVar("Fact")
 
 #: Flight Recorder's number of the group that all ranks are in.
 DEFAULT_GROUP = 0
@@ -240,6 +241,10 @@ class CaseFacts:
     inputs: Inputs = field(default_factory=Inputs)
     #: What could not be used of files of the Case; it grows with each that is read.
     problems: Problems = field(default_factory=list)
+    #: What :func:`once` has kept; a copy with other evidence begins without.
+    worked_out: dict[object, object] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def stuck(self) -> bool:
@@ -365,3 +370,15 @@ def collective_ref(call: Call) -> CollectiveRef:
         seq=call.seq,
         op=call.op,
     )
+
+
+def once(fact: Callable[[CaseFacts], Fact]) -> Callable[[CaseFacts], Fact]:
+    """A fact that is worked out when it is first asked for, and kept with the evidence."""
+
+    @wraps(fact)
+    def kept(facts: CaseFacts) -> Fact:
+        if fact not in facts.worked_out:
+            facts.worked_out[fact] = fact(facts)
+        return cast(Fact, facts.worked_out[fact])
+
+    return kept

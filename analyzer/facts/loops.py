@@ -16,6 +16,7 @@ from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.code_order import comes_before
 from hanglab.analyzer.facts.stack_position import StackPlace
+from hanglab.analyzer.facts.thresholds import FEWEST_STEPS
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.analyzer.strengths import ALTERNATIVE, PLAUSIBLE, SEEN, SHOWN
 from hanglab.analyzer.verdict import Cause
@@ -161,7 +162,33 @@ def together(view: RankView, peer: RankView, loop: Loop) -> bool:
     Else one of them may be about to come to an inner loop that it has left once more.
     """
     mine = counter_of(view, loop)
+    if mine is None and view.failed and not view.shapes:
+        return _comes_next(view, peer)
     return mine is not None and mine == counter_of(peer, loop)
+
+
+def _comes_next(view: RankView, peer: RankView) -> bool:
+    """True if a peer has made the call in which a rank died as often as that one had before.
+
+    Of a rank that died without a word nothing tells the iteration but what it did in it.
+    """
+    if not (_remembers_all(view) and _remembers_all(peer)):
+        return False
+    last = view.progress.operations[-1] if view.progress is not None else None
+    if last is None or not last.file:
+        return False
+    mine, theirs = (
+        sum((one.file, one.line) == (last.file, last.line) for one in progress.operations)
+        for progress in (view.progress, peer.progress)
+        if progress is not None
+    )
+    return mine == theirs + 1
+
+
+def _remembers_all(view: RankView) -> bool:
+    """True if the boundary's ring holds every call that the rank has made there, if any."""
+    progress = view.progress
+    return progress is not None and progress.operations_total <= len(progress.operations)
 
 
 def further_on(view: RankView, peer: RankView) -> str | None:
@@ -175,7 +202,9 @@ def further_on(view: RankView, peer: RankView) -> str | None:
         if other is None:
             continue
         if loop.counter is None or other.counter is None:
-            return None
+            if not _drew_as_many(view, peer):
+                return None
+            continue
         if loop.counter != other.counter:
             words = f"a later iteration (loop counter {loop.counter}, its peers' {other.counter})"
             return words if loop.counter > other.counter else None
@@ -188,6 +217,12 @@ def further_on(view: RankView, peer: RankView) -> str | None:
             later = any(comes_before(shape, theirs.line, mine.line) for shape in shapes)
             return f"a later line (line {mine.line}, its peers {theirs.line})" if later else None
     return None
+
+
+def _drew_as_many(view: RankView, peer: RankView) -> bool:
+    """True if the loaders of both handed out equally many batches: they are in the same step."""
+    mine = _delivered(view)
+    return mine is not None and mine == _delivered(peer)
 
 
 def _delivered(view: RankView) -> int | None:
@@ -244,10 +279,34 @@ def steps_compared(facts: CaseFacts, rank: int, loops: Sequence[Loop]) -> tuple[
         counted = _compare(mine, peers), f"loop counter {mine}, its peers' {min(peers)}"
         if counted[0]:
             break
+    if counted is None:
+        counted = _within_a_step(view, others, loops)
     if counted is not None:
         return counted
     fetching = [v for v in others if any(_fetches_in(v, loop) for loop in loops)]
     return _compare_batches(view, fetching)
+
+
+def _within_a_step(
+    view: RankView, others: Sequence[RankView], left: Sequence[Loop]
+) -> tuple[int, str] | None:
+    """As :func:`steps_compared`, of loops left within one step of a loop around them.
+
+    That is one with as many iterations as the optimizer has made steps.
+    """
+    for peer in others:
+        for loop in loops_around(peer):
+            mine, theirs = counter_of(view, loop), counter_of(peer, loop)
+            if loop in left or mine is None or mine != theirs or mine < FEWEST_STEPS:
+                continue
+            if all(_updates(one) in (mine, mine + 1) for one in (view, peer)):
+                return 0, f"step {mine} by the optimizer's steps, its peers the same"
+    return None
+
+
+def _updates(view: RankView) -> int:
+    totals = view.progress.section_totals if view.progress is not None else []
+    return sum(total.count for total in totals if total.kind == "update")
 
 
 def batches_compared(facts: CaseFacts, rank: int, loop: Loop) -> tuple[int, str] | None:
@@ -285,11 +344,35 @@ def _operations_per_iteration(facts: CaseFacts, rank: int, loop: Loop) -> int | 
     return round(len(lines) / once) if once else None
 
 
+def _peers_are_in_no_loop(facts: CaseFacts, rank: int) -> bool:
+    """True if all that wait, or lost the rank, stand in code that is known to have no loop there.
+
+    Nor has any function that called it.
+    """
+    waiting = {wait.call.rank for wait in facts.graph.waits}
+    waiting |= {peer for peer, view in facts.ranks.items() if view.failed}
+    views = [facts.ranks[peer] for peer in waiting - {rank} if peer in facts.ranks]
+    return bool(views) and all(_is_in_straight_code(view) for view in views)
+
+
+def _is_in_straight_code(view: RankView) -> bool:
+    frames = view.code.user_frames(view.program_frames)
+    known = all(any(_stands_in(frame, shape) for shape in view.shapes) for frame in frames)
+    return bool(frames) and known and not loops_around(view)
+
+
 def classify_left_loop(
     facts: CaseFacts, rank: int
 ) -> tuple[Cause, float, str, list[tuple[Cause, list[int], float]]]:
     """Cause, confidence, words and alternatives for a rank that left its peers' loop."""
     loops = left_loops(facts, rank)
+    if not loops and _peers_are_in_no_loop(facts, rank):
+        return (
+            Cause.SKIPPED_COLLECTIVE,
+            0.85,
+            "; its peers are in straight code, behind all loops",
+            [],
+        )
     compared = steps_compared(facts, rank, loops)
     if compared is not None:
         difference, words = compared

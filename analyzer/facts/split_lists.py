@@ -59,6 +59,12 @@ def _disagreements(calls: dict[int, SplitCall], members: tuple[int, ...]) -> lis
     return pairs
 
 
+def _contradicts_itself(call: SplitCall, place: int) -> bool:
+    """True if a rank's two lists do not agree on what it sends to itself."""
+    known = place < min(len(call.sends), len(call.receives))
+    return known and call.sends[place] != call.receives[place]
+
+
 def _left_own_pattern(
     rank: int, seq: int, name: str, all_calls: dict[tuple[str, int], dict[int, SplitCall]]
 ) -> bool:
@@ -106,6 +112,9 @@ def first_disagreement(facts: CaseFacts, *, finished: bool = False) -> Disagreem
         counted = Counter(r for pair in pairs for r in pair)
         most = max(counted.values())
         suspects = sorted(r for r, n in counted.items() if n == most)
+        unlike = [r for r in suspects if _contradicts_itself(calls[r], members.index(r))]
+        if len(unlike) == 1:
+            suspects = unlike
         if len(suspects) > 1:
             # One pair disagrees: the side that does otherwise than before is meant.
             changed = [r for r in suspects if _left_own_pattern(r, seq, name, all_calls)]

@@ -67,3 +67,5 @@ SCARCE_MEMORY_SAMPLES = 5
 #: Samples of a host, the latest, in which a limit that was met still shows: what a process had
 #: filled is often gone soon after it.
 LATEST_SAMPLES = 3
+#: Iterations of a loop from which on it is no chance that the optimizer made as many steps.
+FEWEST_STEPS = 3

@@ -12,6 +12,7 @@ from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.flight_recorder.discovery import Candidate, find_candidates, read_regular
 from hanglab.analyzer.flight_recorder.errors import REFUSED, DumpError, RefusedDump
 from hanglab.analyzer.flight_recorder.formats import HEAD, foreign, read_dump
+from hanglab.analyzer.flight_recorder.kept_child import KeptChild, KeptChildPool
 from hanglab.analyzer.flight_recorder.worker_pool import Limits, Lost, Pool, usable_cores
 from hanglab.analyzer.verdict import Unusable
 
@@ -30,6 +31,19 @@ _MEMORY_PER_BYTE = 24
 _BYTES_PER_WORKER = 200_000
 #: Names of files without any use that are listed.
 MAX_UNUSABLE = 1000
+#: The child that reads whatever this process loads, once :func:`keep_reader` was called.
+_KEPT: list[KeptChild] = []
+
+
+def keep_reader() -> Callable[[], None]:
+    """Has one child read whatever this process loads from now on; gives what ends the child.
+
+    For processes that read many small folders, side by side with others: each saves the fork, and
+    has the child to itself.  Functions for :func:`map_folder` must be ones that can be pickled.
+    """
+    if not _KEPT:
+        _KEPT.append(KeptChild())
+    return _KEPT[0].end
 
 
 @dataclass
@@ -80,10 +94,13 @@ def identity(dump: RankDump) -> RankDump:
     return dump
 
 
-def _reader(function: Callable[[RankDump], T]) -> Callable[[_DumpInput], _Read[T] | Lost]:
-    """Reads one file; runs in a worker."""
+@dataclass(frozen=True)
+class _Reader(Generic[T]):
+    """Reads one file, and applies the function to its dump; runs in a worker."""
 
-    def read(file: _DumpInput) -> _Read[T] | Lost:
+    function: Callable[[RankDump], T]
+
+    def __call__(self, file: _DumpInput) -> _Read[T] | Lost:
         try:
             data = _bytes_of(file)
             dump = read_dump(
@@ -99,10 +116,8 @@ def _reader(function: Callable[[RankDump], T]) -> Callable[[_DumpInput], _Read[T
         dump.written_ns = file.written_ns
         claim = Claim.of(dump, file.rank)
         # Without a rank it is read once more, when the other files have theirs.
-        value = None if file.rank is None else function(dump)
+        value = None if file.rank is None else self.function(dump)
         return _Read(claim, dump.damage, value)
-
-    return read
 
 
 def _bytes_of(file: _DumpInput) -> bytes:
@@ -129,11 +144,13 @@ def _run(
         size = min(max(file.size, len(file.data)), MAX_FILE)
         return Limits(deadline_s + size / _BYTES_PER_S, _MEMORY + _MEMORY_PER_BYTE * size)
 
+    reader = _Reader(function)
+    if _KEPT:
+        return KeptChildPool(reader, files, limits, kept=_KEPT[0]).run()
     if workers is None:
         volume = sum(max(min(file.size, MAX_FILE), len(file.data)) for file in files)
         workers = min(usable_cores(), 1 + volume // _BYTES_PER_WORKER)
-    pool: Pool[_DumpInput, _Read[T] | Lost] = Pool(_reader(function), files, limits, count=workers)
-    return pool.run()
+    return Pool(reader, files, limits, count=workers).run()
 
 
 def map_folder(

@@ -36,7 +36,8 @@ _AHEAD = 3
 #: Wall time over processor time that is granted: other programs run too, disks are slow.
 _WALL_FACTOR = 6.0
 _WALL_GRACE_S = 10.0
-_COLLECT_EVERY = 16
+#: Items after which a child collects garbage.
+COLLECT_EVERY = 16
 _DEATH_S = 5.0
 
 
@@ -56,7 +57,9 @@ class Limits:
 
 
 @dataclass
-class _Child:
+class Child:
+    """A process that serves, by the ends of the pipes to it."""
+
     pid: int
     tasks: int  # file descriptor to write item numbers to
     replies: int
@@ -85,7 +88,7 @@ class Pool(Generic[T, R]):
         self._items = items
         self._limits = limits
         self._count = max(1, min(count, len(items)))
-        self._children: dict[int, _Child] = {}  # by the descriptor of their replies
+        self._children: dict[int, Child] = {}  # by the descriptor of their replies
         self._waiting = deque(range(len(items)))
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
 
@@ -109,10 +112,10 @@ class Pool(Generic[T, R]):
                         yield self._bury(child, "could not be read in time")
         finally:
             for child in list(self._children.values()):
-                self._end(child)
+                self._release(child)
             self._selector.close()
 
-    def _patience(self, child: _Child) -> float:
+    def _patience(self, child: Child) -> float:
         seconds = self._limits(self._items[child.assigned[0]]).seconds
         return _WALL_FACTOR * seconds + _WALL_GRACE_S
 
@@ -140,10 +143,17 @@ class Pool(Generic[T, R]):
 
             fcntl.fcntl(reply_read, fcntl.F_SETPIPE_SZ, 1 << 20)
         os.set_blocking(reply_read, False)
-        self._children[reply_read] = _Child(pid, task_write, reply_read)
-        self._selector.register(reply_read, selectors.EVENT_READ)
+        self._add(Child(pid, task_write, reply_read))
 
-    def _feed(self, child: _Child) -> None:
+    def _add(self, child: Child) -> None:
+        self._children[child.replies] = child
+        self._selector.register(child.replies, selectors.EVENT_READ)
+
+    def _remove(self, child: Child) -> None:
+        del self._children[child.replies]
+        self._selector.unregister(child.replies)
+
+    def _feed(self, child: Child) -> None:
         # Near the end each child gets one item at a time, so that none waits for another.
         ahead = _AHEAD if len(self._waiting) > _AHEAD * self._count else 1
         while self._waiting and len(child.assigned) < ahead:
@@ -155,7 +165,7 @@ class Pool(Generic[T, R]):
             with contextlib.suppress(BrokenPipeError):
                 os.write(child.tasks, _INDEX.pack(number))
 
-    def _receive(self, child: _Child) -> Iterator[tuple[int, R | Lost]]:
+    def _receive(self, child: Child) -> Iterator[tuple[int, R | Lost]]:
         try:
             piece = os.read(child.replies, 1 << 20)
         except BlockingIOError:
@@ -180,7 +190,7 @@ class Pool(Generic[T, R]):
                 raise RuntimeError(f"a worker failed:\n{value}")
             yield number, (Lost(value) if kind == _LOST else value)
 
-    def _bury(self, child: _Child, reason: str) -> tuple[int, Lost]:
+    def _bury(self, child: Child, reason: str) -> tuple[int, Lost]:
         """The child died or must: its first item is to blame, the others go elsewhere."""
         number = child.assigned.popleft()
         self._waiting.extendleft(reversed(child.assigned))
@@ -190,10 +200,13 @@ class Pool(Generic[T, R]):
             reason = _cause_of_death(status, seconds)
         return number, Lost(reason)
 
-    def _end(self, child: _Child, *, dying: bool = False) -> int | None:
+    def _release(self, child: Child) -> None:
+        """Let a child go that is not needed any more."""
+        self._end(child)
+
+    def _end(self, child: Child, *, dying: bool = False) -> int | None:
         """Ends a child, or waits for one that has closed its pipe; its status if it died."""
-        del self._children[child.replies]
-        self._selector.unregister(child.replies)
+        self._remove(child)
         os.close(child.tasks)
         os.close(child.replies)
         if dying and (status := _await(child.pid)) is not None:
@@ -206,8 +219,8 @@ class Pool(Generic[T, R]):
     # In the child.
 
     def _serve(self, tasks: int, replies: int) -> None:
-        _settle()
-        base = _address_space()
+        settle()
+        base = address_space()
         served = 0
         while True:
             message = os.read(tasks, _INDEX.size)
@@ -215,37 +228,43 @@ class Pool(Generic[T, R]):
                 return
             number = _INDEX.unpack(message)[0]
             item = self._items[number]
-            limits = self._limits(item)
-            _limit_memory(base + limits.memory)
-            signal.setitimer(signal.ITIMER_PROF, limits.seconds)
-            try:
-                kind, payload = self._answer(item)
-            except MemoryError:
-                gc.collect()
-                kind, payload = _LOST, pickle.dumps("asks for more memory than a dump needs")
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            _write(replies, _HEADER.pack(number, kind, len(payload)) + payload)
-            del payload
+            reply(replies, number, self._function, item, self._limits(item), base)
             served += 1
-            if served % _COLLECT_EVERY == 0:
+            if served % COLLECT_EVERY == 0:
                 gc.collect()
 
-    def _answer(self, item: T) -> tuple[int, bytes]:
-        try:
-            value = self._function(item)
-        except MemoryError:
-            raise
-        except Exception as error:
-            return _LOST, pickle.dumps(f"could not be read: {type(error).__name__}: {error}"[:500])
-        try:
-            return _DONE, pickle.dumps(value, protocol=5)
-        except MemoryError:
-            raise
-        except Exception:
-            return _BROKEN, pickle.dumps(traceback.format_exc())
+
+def reply(
+    replies: int, number: int, function: Callable[[T], R], item: T, limits: Limits, base: int
+) -> None:
+    """Write the result of one item, held to its limits beyond ``base`` bytes."""
+    _limit_memory(base + limits.memory)
+    signal.setitimer(signal.ITIMER_PROF, limits.seconds)
+    try:
+        kind, payload = _answer(function, item)
+    except MemoryError:
+        gc.collect()
+        kind, payload = _LOST, pickle.dumps("asks for more memory than a dump needs")
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    write(replies, _HEADER.pack(number, kind, len(payload)) + payload)
 
 
-def _settle() -> None:
+def _answer(function: Callable[[T], R], item: T) -> tuple[int, bytes]:
+    try:
+        value = function(item)
+    except MemoryError:
+        raise
+    except Exception as error:
+        return _LOST, pickle.dumps(f"could not be read: {type(error).__name__}: {error}"[:500])
+    try:
+        return _DONE, pickle.dumps(value, protocol=5)
+    except MemoryError:
+        raise
+    except Exception:
+        return _BROKEN, pickle.dumps(traceback.format_exc())
+
+
+def settle() -> None:
     """Makes a fork of an unknown process a quiet, mortal one."""
     # Cyclic garbage is rare here; collecting while decoding would cost a third of the time.
     gc.disable()
@@ -274,7 +293,7 @@ def _await(pid: int) -> int | None:
     return None
 
 
-def _address_space() -> int:
+def address_space() -> int:
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:
             return int(statm.read().split()[0]) * resource.getpagesize()
@@ -288,7 +307,7 @@ def _limit_memory(size: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size, hard))
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def write(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, RankDump
 from hanglab.analyzer.graph.any_source import narrow_sources
 from hanglab.analyzer.graph.batches import hold_up_batches
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
-from hanglab.analyzer.graph.departures import LeftOrder, ProgramOrders
+from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
 from hanglab.analyzer.graph.odd_calls import (
@@ -29,12 +28,10 @@ from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMA
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.graph.waits import OpenOperations, find_waits
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource
-from hanglab.analyzer.matching.calls import Divergence, ProcessGroup
+from hanglab.analyzer.matching.calls import ProcessGroup
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
-from hanglab.analyzer.matching.program_order import Edit
-from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES
 from hanglab.analyzer.matching.summary import summarise
 
 
@@ -97,6 +94,7 @@ class _Builder:
         self._group_table = group_table
         self._lookup = lookup
         self._calls = CallsOfRanks(merged, group_table, lookup)
+        self._departures = DepartureFinder(merged, group_table, lookup)
 
     def build(self) -> WaitForGraph:
         merged, group_table, lookup = self._merged, self._group_table, self._lookup
@@ -106,7 +104,7 @@ class _Builder:
         hold_up_batches(waits)
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
-        departure = self._departure(divergences, waits)
+        departure = self._departures.find(divergences, waits)
         strays = stray_calls(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
         unmatched = find_unmatched_messages(waits, group_table, lookup)
@@ -165,7 +163,7 @@ class _Builder:
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
         told = bool(divergences or strays or added or unmatched or departure)
         stopped = None if told else self._stopped_device(roots, waits)
-        rings = RingReader(self._calls, self._orders)
+        rings = RingReader(self._calls, self._departures.orders)
         if departure is not None and not any(one.deviating for one in divergences):
             graph.departures = [shown_departure(departure, self._calls)]
             graph.divergences = []
@@ -186,8 +184,8 @@ class _Builder:
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))
         for sink in graph.sinks:
-            sink.passed_by = self._orders.passed_by(sink.rank, graph.idle)
-            sink.disputed_by = self._orders.disputed_by(sink.rank, sink.victims)
+            sink.passed_by = self._departures.orders.passed_by(sink.rank, graph.idle)
+            sink.disputed_by = self._departures.orders.disputed_by(sink.rank, sink.victims)
         self._show(graph, waits, important)
         graph.stalled = [
             self._calls.wait(min(waiting.waiters), waiting, waits, self._calls.small)
@@ -199,27 +197,6 @@ class _Builder:
             self._deciding_evidence(rank) for rank in sorted(ends | rings.undecided)
         ]
         return graph
-
-    def _departure(
-        self, divergences: Sequence[Divergence], waits: OpenOperations
-    ) -> LeftOrder | None:
-        """The rank that left the order of all others; it decides differences that are open."""
-        unnamed = any(group.doubtful or group.misnamed for group in self._group_table.groups)
-        if unnamed or not waits.by_rank or any(one.deviating for one in divergences):
-            return None
-        found = self._orders.find(waits)
-        arguments = any(one.difference in ARGUMENT_DIFFERENCES for one in divergences)
-        if found is not None and found.tied and arguments:
-            return None  # That tells as much, and what it is in which they differ.
-        for divergence in divergences:
-            if found is not None and not found.tied and found.rank in divergence.candidates:
-                divergence.deviating, divergence.candidates = (found.rank,), ()
-                divergence.skipped = found.edit is Edit.LEFT_OUT
-        return found
-
-    @cached_property
-    def _orders(self) -> ProgramOrders:
-        return ProgramOrders(self._merged, self._group_table, self._lookup)
 
     def _stopped_device(self, roots: WaitRoots, waits: OpenOperations) -> StoppedDevice | None:
         """The device that stopped, where all ends of waits are of ranks of whom nothing is known.

@@ -8,15 +8,20 @@ are more than one, that rank is the odd one, whatever group or number the job wa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-import numpy as np
-
-from hanglab.analyzer.flight_recorder.columns import Entries
-from hanglab.analyzer.graph.thresholds import COMPARED_COLLECTIVES, COMPARED_ORDERS
+from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.issued_orders import (
+    NO_PLACE,
+    IssuedCall,
+    IssuedOrder,
+    OrderReader,
+)
+from hanglab.analyzer.graph.parted_orders import PartedOrders
+from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.groups import GroupTable
@@ -26,10 +31,9 @@ from hanglab.analyzer.matching.program_order import (
     Parting,
     Token,
     find_fences,
+    find_first_parting,
     find_parting,
 )
-from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
-from hanglab.analyzer.matching.summary import thread_of
 
 
 @dataclass(frozen=True)
@@ -47,69 +51,45 @@ class LeftOrder:
     peer_index: int | None
     proved: frozenset[Edit]
     possible: frozenset[Edit]
+    #: What the rounds of those tell who keep the order.
+    predicted: Edit | None = None
+    #: Both calls at which they part are sends or receives.
+    messages: bool = False
+    #: It never made its call there before.
+    new: bool = False
+    #: It is the rank's own order, which no other one need have.
+    own: bool = False
 
     @property
     def edit(self) -> Edit | None:
         """The one edit that it can be: whoever stands in one call may have the other come next."""
-        if len(self.proved) != 1 or Edit.SWAPPED in self.possible:
+        if len(self.proved) != 1:
+            return self.predicted if not self.proved or self.predicted in self.proved else None
+        if Edit.SWAPPED in self.possible and self.predicted not in self.proved:
             return None
         return next(iter(self.proved))
 
 
-@dataclass(frozen=True, slots=True)
-class _IssuedCall:
-    index: int
-    #: Index of the group, and its sequence number.
-    place: int
-    seq: int
-    #: Numbers for operation, sizes that all members have alike and line; for the first two; and
-    #: for the line, which may not be known.
-    call: int
-    plain: int
-    site: int | None
-    done: bool
-
-
-@dataclass(frozen=True)
-class _CallOrder:
-    """Collectives that a thread of a rank issued, oldest first."""
-
-    rank: int
-    issued: list[_IssuedCall]
-    #: Groups that the rank is in.
-    places: frozenset[int]
-    #: Those of them in which the thread called something.
-    used: frozenset[int]
-    #: Lines that made calls.
-    sites: frozenset[int]
-    #: The ring holds it from the first on.
-    whole: bool
-
-
-@dataclass(frozen=True)
-class _Parted:
-    """Two orders, and where they part by edits of the first."""
-
-    mine: _CallOrder
-    theirs: _CallOrder
-    parting: Parting
-
-    @property
-    def reversed(self) -> _Parted:
-        return _Parted(self.theirs, self.mine, self.parting.reversed)
-
-
 class ProgramOrders:
-    """Orders of all ranks of a small job, and where any two of them part."""
+    """Orders of all ranks of a small job, and where any two of them part.
+
+    ``messages``: sends and receives are in them.
+    """
 
     def __init__(
-        self, merged: MergedSummaries, group_table: GroupTable, lookup: CallLookup
+        self,
+        merged: MergedSummaries,
+        group_table: GroupTable,
+        lookup: CallLookup,
+        *,
+        messages: bool = False,
     ) -> None:
+        self._messages = messages
         self._groups = group_table.groups
-        self._orders: dict[int, list[_CallOrder]] = {}
+        self._orders: dict[int, list[IssuedOrder]] = {}
         ranks = sorted(merged.ranks) if len(merged.ranks) <= COMPARED_ORDERS else []
         lookup.prefetch(ranks)
-        numbers: dict[object, int] = {}
+        reader = OrderReader(messages=messages)
         for rank in ranks:
             summary, entries = merged.ranks[rank], lookup.entries(rank)
             if entries is None or any(part.active_only for part in summary.parts):
@@ -118,34 +98,26 @@ class ProgramOrders:
                 part.name: group_table.places[rank, number]
                 for number, part in enumerate(summary.parts)
             }
-            open_ = {pending.index for pending in summary.pending}
-            mine = frozenset(
+            member_of = frozenset(
                 place for place, group in enumerate(self._groups) if rank in group.members
             )
-            self._orders[rank] = [
-                _CallOrder(
-                    rank,
-                    issued[-COMPARED_COLLECTIVES:],
-                    mine,
-                    frozenset(one.place for one in issued),
-                    _sites(issued),
-                    summary.whole and len(issued) <= COMPARED_COLLECTIVES,
-                )
-                for issued in _read(entries, places, open_, numbers).values()
-            ]
-
+            self._orders[rank] = reader.read(summary, entries, places, member_of)
         told = [r for r in self._orders if merged.ranks[r].thread]
         if not told or any(len(self._orders[rank]) > 1 for rank in told):
             # Of others several threads may be in one order, whose turns prove nothing.
             self._orders = {rank: self._orders[rank] for rank in told}
 
-    def parting(self, one: int, other: int) -> _Parted | None:
+    @property
+    def by_rank(self) -> Mapping[int, Sequence[IssuedOrder]]:
+        return self._orders
+
+    def parting(self, one: int, other: int) -> PartedOrders | None:
         """The first place at which two ranks part, on whichever threads of theirs."""
         for mine in self._orders.get(one, ()):
             theirs = self._counterpart(mine, other)
             found = None if theirs is None else self._compare(mine, theirs)
-            if theirs is not None and found is not None:
-                return _Parted(mine, theirs, found)
+            if found is not None:
+                return found
         return None
 
     def find(self, waits: OpenOperations) -> LeftOrder | None:
@@ -165,6 +137,8 @@ class ProgramOrders:
             pair in clear or Edit.SWAPPED in one.parting.proved for pair, one in partings.items()
         ):
             partings = clear
+        if self._messages and not all(one.in_known_rounds for one in partings.values()):
+            return None  # Schedules of messages differ by rank, from the first round on.
         odd = self._odd_one(partings)
         tied = odd is None and len(partings) == 1 and self._are_alone(*next(iter(partings.items())))
         if tied:
@@ -174,14 +148,16 @@ class ProgramOrders:
         sides = [one if pair[0] == odd else one.reversed for pair, one in partings.items()]
         return self._departure(odd, sides, tied=tied)
 
-    def _departure(self, odd: int, sides: list[_Parted], *, tied: bool) -> LeftOrder | None:
+    def _departure(self, odd: int, sides: list[PartedOrders], *, tied: bool) -> LeftOrder | None:
         """The edit on which all agree that part from ``odd``, and the calls at which they do."""
         agreed = frozenset.intersection(*(s.parting.proved | s.parting.possible for s in sides))
         proved = agreed & frozenset[Edit]().union(*(s.parting.proved for s in sides))
         possible = agreed - proved
         longest = max(sides, key=lambda side: len(side.theirs.issued))
-        here, there = self._calls_at(longest)
-        if Edit.SWAPPED in proved or not agreed or (tied and not proved):
+        here, there = longest.calls
+        predicted = {side.predicted for side in sides}
+        told = agreed or predicted == {Edit.LEFT_OUT}  # Of several no single edit is told.
+        if Edit.SWAPPED in proved or not told or (tied and not proved):
             return None
         if Edit.SWAPPED in possible and (tied or self._in_one_loop(longest)):
             return None
@@ -198,35 +174,31 @@ class ProgramOrders:
             None if there is None else there.index,
             proved,
             possible,
+            predicted.pop() if len(predicted) == 1 else None,
+            messages=all(call is not None and call.message for call in (here, there)),
+            new=longest.is_new,
         )
 
-    def _calls_at(self, parted: _Parted) -> tuple[_IssuedCall | None, _IssuedCall | None]:
-        """The calls at which two part; None for an end."""
-        mine, theirs, found = parted.mine, parted.theirs, parted.parting
-        here, there = self._projected(mine, theirs), self._projected(theirs, mine)
-        return (
-            here[found.mine] if found.mine < len(here) else None,
-            there[found.theirs] if found.theirs < len(there) else None,
-        )
-
-    def _in_one_loop(self, parted: _Parted) -> bool:
+    def _in_one_loop(self, parted: PartedOrders) -> bool:
         """True if one line made both calls before: a loop over groups, which may go another way."""
-        mine, theirs = self._calls_at(parted)
+        mine, theirs = parted.calls
         if mine is None or theirs is None or mine.site is None or mine.site != theirs.site:
             return False
         earlier = parted.mine.issued[: parted.mine.issued.index(mine)]
         used = {one.place for one in earlier if one.site == mine.site}
         return mine.place != theirs.place and {mine.place, theirs.place} <= used
 
-    def _odd_one(self, partings: dict[tuple[int, int], _Parted]) -> int | None:
+    def _odd_one(self, partings: dict[tuple[int, int], PartedOrders]) -> int | None:
         """The one rank with which all disagree; of two the one that alone made a call."""
         if len(partings) > 1:
             common = set.intersection(*map(set, partings))
             return common.pop() if len(common) == 1 else None
         for one in partings.values():
             for side in (one, one.reversed):
-                call, _ = self._calls_at(side)
-                if side.parting.proved == {Edit.ADDED} and call is not None:
+                call, _ = side.calls
+                if side.breaks_rounds:
+                    return side.mine.rank
+                if side.parting.proved == {Edit.ADDED} and call is not None and not call.message:
                     group, rank = self._groups[call.place], side.mine.rank
                     progress = [group.progress.get(m) for m in group.members if m != rank]
                     if len(progress) > 1 and all(
@@ -235,15 +207,19 @@ class ProgramOrders:
                         return rank
         return None
 
-    def _unheard(self, call: _IssuedCall) -> int:
+    def _unheard(self, call: IssuedCall) -> int:
         """Members of a call's group of whose order nothing is known."""
+        if call.message:
+            return 0
         group = self._groups[call.place]
         return group.unlisted + sum(member not in self._orders for member in group.members)
 
-    def _are_alone(self, pair: tuple[int, int], parted: _Parted) -> bool:
+    def _are_alone(self, pair: tuple[int, int], parted: PartedOrders) -> bool:
         """True if no third rank is in the groups of the calls at which two part."""
-        calls = [call for call in self._calls_at(parted) if call is not None]
-        return bool(calls) and all(set(self._groups[c.place].members) <= set(pair) for c in calls)
+        calls = [call for call in parted.calls if call is not None]
+        return bool(calls) and all(
+            not c.message and set(self._groups[c.place].members) <= set(pair) for c in calls
+        )
 
     def passed_by(self, rank: int, others: Iterable[int]) -> tuple[int, ...]:
         """Ranks of ``others`` that did all that a rank did, and then what it has yet to do."""
@@ -279,15 +255,15 @@ class ProgramOrders:
         unknown = Edit.SWAPPED in found.parting.possible or not found.parting.proved
         return None if unknown else False
 
-    def _counterpart(self, mine: _CallOrder, other: int) -> _CallOrder | None:
+    def _counterpart(self, mine: IssuedOrder, other: int) -> IssuedOrder | None:
         """The thread of another rank that does what this one does."""
 
-        def common(theirs: _CallOrder) -> int:
+        def common(theirs: IssuedOrder) -> int:
             return len(mine.used & theirs.used) + len(mine.sites & theirs.sites)
 
         return max(filter(common, self._orders.get(other, ())), key=common, default=None)
 
-    def _compare(self, mine: _CallOrder, theirs: _CallOrder) -> Parting | None:
+    def _compare(self, mine: IssuedOrder, theirs: IssuedOrder) -> PartedOrders | None:
         here, there = self._projected(mine, theirs), self._projected(theirs, mine)
         tokens = self._tokens(mine, theirs, here, there)
         if tokens is None:
@@ -295,26 +271,30 @@ class ProgramOrders:
         starts, first, second = tokens
         here, there = here[starts[0] :], there[starts[1] :]
         done = _done(here), _done(there)
-        found = find_parting(first, second, done, self._fences)
+
+        def find() -> Parting | None:
+            if self._messages:
+                return find_first_parting(first, second)
+            return find_parting(first, second, done, self._fences)
+
+        found = find()
         while (
             found is not None
             and _met(found, here, there)
             and second[found.theirs] != first[found.mine]
         ):
             second[found.theirs] = first[found.mine]
-            found = find_parting(first, second, done, self._fences)
+            found = find()
         if found is None:
             return None
-        return Parting(
-            found.mine + starts[0], found.theirs + starts[1], found.proved, found.possible
-        )
+        return PartedOrders(mine, theirs, found, here, there, (first, second))
 
     def _tokens(
         self,
-        mine: _CallOrder,
-        theirs: _CallOrder,
-        here: list[_IssuedCall],
-        there: list[_IssuedCall],
+        mine: IssuedOrder,
+        theirs: IssuedOrder,
+        here: list[IssuedCall],
+        there: list[IssuedCall],
     ) -> tuple[tuple[int, int], list[Token], list[Token]] | None:
         """The first place known on both sides of two orders, and their operations from there on."""
         starts = (0, 0) if mine.whole and theirs.whole else _first_common(here, there)
@@ -323,15 +303,27 @@ class ProgramOrders:
         common = mine.places & theirs.places
         # Where one of the two has no lines, nothing but the rest can be compared.
         lines = bool(mine.sites and theirs.sites)
+        sized = mine.sized and theirs.sized
+        unsized = {
+            one.numbers.lined for one in (*here, *there) if one.numbers.lined_input == ABSENT
+        }
 
-        def named(order: list[_IssuedCall]) -> list[Token]:
-            return [
-                (one.place if one.place in common else -1, one.call if lines else one.plain)
-                for one in order
-            ]
+        def name(one: IssuedCall) -> int:
+            numbers = one.numbers
+            if not lines:
+                return numbers.plain
+            if sized:
+                return numbers.call
+            return numbers.lined if numbers.lined in unsized else numbers.lined_input
 
-        first, second = named(here[starts[0] :]), named(there[starts[1] :])
-        return starts, first, second
+        def named(order: list[IssuedCall], other: list[IssuedCall]) -> list[Token]:
+            # What is not known is what the other did under its number.
+            known = {(one.place, one.seq): one for one in other if one.known and not one.message}
+            full = [one if one.known else known.get((one.place, one.seq), one) for one in order]
+            return [(one.place if one.place in common else NO_PLACE, name(one)) for one in full]
+
+        here, there = here[starts[0] :], there[starts[1] :]
+        return starts, named(here, there), named(there, here)
 
     @cached_property
     def _fences(self) -> frozenset[Token]:
@@ -353,13 +345,13 @@ class ProgramOrders:
                     pairs += bool(fences)
         return frozenset(token for token, count in found.items() if 2 * count > pairs)
 
-    def _projected(self, mine: _CallOrder, theirs: _CallOrder) -> list[_IssuedCall]:
+    def _projected(self, mine: IssuedOrder, theirs: IssuedOrder) -> list[IssuedCall]:
         """Operations that the other rank would do as well."""
         common, sites = mine.places & theirs.places, mine.sites & theirs.sites
         return [one for one in mine.issued if one.place in common or one.site in sites]
 
 
-def _met(found: Parting, here: list[_IssuedCall], there: list[_IssuedCall]) -> bool:
+def _met(found: Parting, here: list[IssuedCall], there: list[IssuedCall]) -> bool:
     """True if two calls differ in their lines alone, and are one operation.
 
     A branch of one rank that makes the call of its peers is no edit; one too many, or too few,
@@ -368,9 +360,15 @@ def _met(found: Parting, here: list[_IssuedCall], there: list[_IssuedCall]) -> b
     if found.mine >= len(here) or found.theirs >= len(there):
         return False
     mine, theirs = here[found.mine], there[found.theirs]
-    one = (mine.place, mine.seq, mine.plain) == (theirs.place, theirs.seq, theirs.plain)
+    if mine.message or theirs.message or not (mine.known and theirs.known):
+        return False
+    one = (mine.place, mine.seq, mine.numbers.plain) == (
+        theirs.place,
+        theirs.seq,
+        theirs.numbers.plain,
+    )
     edits = found.proved or found.possible
-    return one and mine.call != theirs.call and Edit.CHANGED in edits
+    return one and mine.numbers.call != theirs.numbers.call and Edit.CHANGED in edits
 
 
 def _holds_up(rank: int, waits: OpenOperations) -> bool:
@@ -380,42 +378,15 @@ def _holds_up(rank: int, waits: OpenOperations) -> bool:
     )
 
 
-def _first_common(here: list[_IssuedCall], there: list[_IssuedCall]) -> tuple[int, int] | None:
-    numbers = {(one.place, one.seq): at for at, one in reversed(list(enumerate(there)))}
+def _first_common(here: list[IssuedCall], there: list[IssuedCall]) -> tuple[int, int] | None:
+    numbers = {
+        (one.place, one.seq): at for at, one in reversed(list(enumerate(there))) if not one.message
+    }
     for at, one in enumerate(here):
-        if (one.place, one.seq) in numbers:
+        if not one.message and (one.place, one.seq) in numbers:
             return at, numbers[one.place, one.seq]
     return None
 
 
-def _done(issued: list[_IssuedCall]) -> int:
+def _done(issued: list[IssuedCall]) -> int:
     return next((at for at, one in enumerate(issued) if not one.done), len(issued))
-
-
-def _read(
-    entries: Entries, places: dict[str, int], open_: set[int], numbers: dict[object, int]
-) -> dict[str, list[_IssuedCall]]:
-    """Collectives by the thread that issued them; ``numbers`` stand for calls of all ranks."""
-
-    def number(one: object) -> int:
-        return numbers.setdefault(one, len(numbers))
-
-    calls: dict[tuple[int, int, int], tuple[int, int, int | None]] = {}
-    threads: dict[str, list[_IssuedCall]] = {}
-    for row in np.flatnonzero(~entries.is_p2p & (entries.seq >= 0)).tolist():
-        key = int(entries.operation[row]), int(entries.argument[row]), int(entries.stack[row])
-        if key not in calls:
-            op = entries.operations[key[0]].op
-            site = call_site(entries.stacks[key[2]]) if key[2] >= 0 else None
-            plain = op, comparable_sizes(op, entries.arguments[key[1]])
-            line = None if site is None else number(site)
-            calls[key] = number((*plain, site)), number(plain), line
-        place = places[entries.group_names[int(entries.group[row])].name]
-        threads.setdefault(thread_of(entries, row), []).append(
-            _IssuedCall(row, place, int(entries.seq[row]), *calls[key], row not in open_)
-        )
-    return threads
-
-
-def _sites(issued: list[_IssuedCall]) -> frozenset[int]:
-    return frozenset(one.site for one in issued if one.site is not None)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import Arguments
+from hanglab.analyzer.graph.departures import LeftOrder
+from hanglab.analyzer.graph.thresholds import USUAL_CALLS
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.all_to_all_sizes import find_size_mismatch
 from hanglab.analyzer.matching.call_lookup import CallLookup
-from hanglab.analyzer.matching.calls import Difference, Divergence
+from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.matching.divergence import find_divergences
 from hanglab.analyzer.matching.groups import GroupTable
 from hanglab.analyzer.matching.issue_order import find_rank_ahead
 from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.program_order import Edit
 from hanglab.analyzer.matching.sequences import sequences_of
-from hanglab.analyzer.matching.signatures import difference
+from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES, call_site, difference
 from hanglab.recorder.case.operations import op_of
 
 
@@ -75,7 +82,84 @@ def settle(
         _settle_by_other_groups(divergence, group_table, waits)
         if not divergence.deviating and len(divergence.candidates) == 2:
             _settle_by_issue_order(divergence, lookup)
+    for divergence in [*divergences, *silent]:
+        if not divergence.deviating and divergence.difference in ARGUMENT_DIFFERENCES:
+            _settle_by_usual_arguments(divergence, lookup)
     _settle_by_proved([*divergences, *silent])
+
+
+def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> None:
+    """Of two the one whose line has never called with these arguments, where its peer's often has.
+
+    Neither is the minority, but one did what it did in each round before.
+    """
+    if len(divergence.candidates) != 2 or divergence.unknown_calls or divergence.unlisted:
+        return
+    value = ARGUMENT_DIFFERENCES[divergence.difference]
+    usual: list[int] = []
+    new: list[int] = []
+    for rank in divergence.candidates:
+        call = divergence.calls.get(rank)
+        index = lookup.index_of(rank, divergence.group.name, divergence.seq)
+        past = None if call is None else _earlier_arguments(call, index, lookup)
+        if call is None or past is None or past.total() < USUAL_CALLS:
+            return
+        now = value(call.op, call.arguments)
+        same = sum(n for one, n in past.items() if value(call.op, one) == now)
+        if same >= USUAL_CALLS:
+            usual.append(rank)
+        elif not same:
+            new.append(rank)
+    if len(new) == len(usual) == 1:
+        divergence.deviating, divergence.candidates = tuple(new), ()
+
+
+def _earlier_arguments(call: Call, index: int, lookup: CallLookup) -> Counter[Arguments] | None:
+    """Arguments of the earlier calls of the operation from a call's line on its group."""
+    entries, site = lookup.entries(call.rank), call_site(call.stack)
+    if entries is None or site is None or index <= 0:
+        return None
+    names = [
+        number for number, one in enumerate(entries.group_names) if one.name == call.group.name
+    ]
+    stacks = [number for number, one in enumerate(entries.stacks) if call_site(one) == site]
+    mine = np.isin(entries.group[:index], names) & np.isin(entries.stack[:index], stacks)
+    rows = np.flatnonzero(mine & ~entries.is_p2p[:index]).tolist()
+    return Counter(
+        entries.arguments[int(entries.argument[row])]
+        for row in rows
+        if entries.operations[int(entries.operation[row])].op == call.op
+    )
+
+
+def label_by_departure(
+    divergences: Sequence[Divergence], departure: LeftOrder, lookup: CallLookup
+) -> None:
+    """Let a rank's departure from the common order tell what its difference there follows from.
+
+    From the call on that it left out, or had too many, it is other operations that meet.
+    """
+    edit = departure.edit
+    for divergence in divergences:
+        if edit is None or divergence.deviating != (departure.rank,):
+            continue
+        index = lookup.index_of(departure.rank, divergence.group.name, divergence.seq)
+        if departure.index is not None and index < departure.index:
+            continue
+        if edit is Edit.LEFT_OUT and _is_other_operation(divergence, departure.rank):
+            continue
+        divergence.skipped = edit is Edit.LEFT_OUT
+        if edit is Edit.ADDED and divergence.difference in ARGUMENT_DIFFERENCES:
+            divergence.difference = Difference.OPERATION
+
+
+def _is_other_operation(divergence: Divergence, rank: int) -> bool:
+    """True if a rank called another operation from the line of its peers: it is not past that."""
+    mine = divergence.calls[rank]
+    site = call_site(mine.stack)
+    return site is not None and any(
+        call.op != mine.op and call_site(call.stack) == site for call in divergence.calls.values()
+    )
 
 
 def _settle_by_issue_order(divergence: Divergence, lookup: CallLookup) -> None:

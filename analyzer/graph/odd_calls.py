@@ -137,6 +137,7 @@ def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture
         shown.at(departure.peer, departure.peer_index),
         left_out=departure.edit is Edit.LEFT_OUT,
         added=departure.edit is Edit.ADDED,
+        own=departure.own,
     )
 
 

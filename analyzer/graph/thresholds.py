@@ -52,3 +52,10 @@ COMPARED_COLLECTIVES = 512
 #: Channels between other ranks whose messages cross no collective, beside which one that does is
 #: odd.
 EVEN_CHANNELS = 1
+#: Latest operations of a rank that may be by its fault, the most first: what came before them tells
+#: its own rounds.
+LATEST_ISSUED = (64, 16, 4, 1)
+#: Other ranks that have to keep their own orders for the one that does not to be the odd one out.
+MOST_IN_ORDER = 2
+#: Calls of one line with the same arguments after which these are what it usually has.
+USUAL_CALLS = 4

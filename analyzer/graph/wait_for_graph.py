@@ -127,6 +127,8 @@ class OrderDeparture:
     #: What its later calls prove that it did; at most one of the two.
     left_out: bool = False
     added: bool = False
+    #: The order is that of its own rounds.
+    own: bool = False
 
 
 @dataclass

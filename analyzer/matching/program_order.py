@@ -89,6 +89,12 @@ def find_parting(
     return single if found is not None and single.proved else found
 
 
+def find_first_parting(mine: Sequence[Token], theirs: Sequence[Token]) -> Parting | None:
+    """The first place at which two orders are not alike; None where they are as far as both go."""
+    at = _agreeing(mine, theirs, 0, 0)
+    return None if at == min(len(mine), len(theirs)) else _parting(mine, theirs, at, at)
+
+
 def find_fences(
     mine: Sequence[Token], theirs: Sequence[Token], done: tuple[int, int]
 ) -> set[Token]:

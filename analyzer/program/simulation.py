@@ -253,8 +253,5 @@ class _Machine:
 
 def _splits_agree(splits: Sequence[SplitLists | None]) -> bool:
     """True if each takes from each what that one sends; lists in the order of the members."""
-    return all(
-        mine is None or other is None or mine[0][there] == other[1][here]
-        for here, mine in enumerate(splits)
-        for there, other in enumerate(splits)
-    )
+    known = [(place, mine) for place, mine in enumerate(splits) if mine is not None]
+    return all(mine[0][there] == other[1][here] for here, mine in known for there, other in known)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hanglab.harness.evaluation.evaluation import Evaluation
     from hanglab.harness.evaluation.judging import Judged
 
-_PEERS = ("torchfrtrace",)
+_PEERS = ("torchfrtrace", "nvidia-resiliency-ext")
 
 
 def _bound(what: str) -> Any:

@@ -12,7 +12,7 @@ import typer
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import RUNS, one_of, stopping
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
-from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE
+from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE, backend_of
 
 if TYPE_CHECKING:
     from hanglab.analyzer.replayable import ReplayableJob
@@ -148,7 +148,7 @@ def _compare(
 
     assert result.verdict is not None
     waiting: set[tuple[str, tuple[int, ...]]] = set()
-    if job.backend != "gloo" and result.folder is not None:
+    if backend_of(job.backend).enqueued and result.folder is not None:
         culprits = [place for place, rank in enumerate(ranks) if rank in original.culprits]
         waiting = {
             (op, tuple(ranks[member] for member in members))

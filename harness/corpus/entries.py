@@ -108,7 +108,7 @@ def unpack_entry(corpus: Path, name: str, folder: Path) -> None:
     """
     folder.mkdir()
     try:
-        with tarfile.open(corpus / f"{name}{ARCHIVE}") as archive:
+        with tarfile.open(corpus / f"{name}{ARCHIVE}", "r:xz") as archive:
             _unpack(archive, folder)
     except _BadArchive as error:
         raise CorpusError(f"The archive of {name} {error}.") from None
@@ -123,6 +123,7 @@ class _BadArchive(Exception):
 
 def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
     left = _MOST_BYTES
+    made = {folder}
     for member in archive:
         file = archive.extractfile(member) if member.isreg() else None
         if file is None:
@@ -134,7 +135,9 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
         if left < 0:
             raise _BadArchive(f"holds more than {_MOST_BYTES >> 30} GiB")
         target = folder / member.name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.parent not in made:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            made.add(target.parent)
         target.write_bytes(file.read())
         with contextlib.suppress(OverflowError):
             os.utime(target, (member.mtime, member.mtime))

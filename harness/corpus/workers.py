@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.util import Finalize
 from typing import Generic, TypeVar
+
+from hanglab.analyzer.flight_recorder.loading import keep_reader
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -111,7 +114,11 @@ def _close(pool: ProcessPoolExecutor, stop: threading.Event) -> None:
 
 
 def _settle(scratch: str) -> None:
-    """Ctrl-C reaches all processes of the terminal, and is the parent's to answer."""
+    """Ctrl-C reaches all processes of the terminal, and is the parent's to answer.
+
+    Dumps of all items are read by one child: each item has few, and to fork takes longer.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.chdir(tempfile.mkdtemp(dir=scratch))
+    Finalize(None, keep_reader(), exitpriority=0)

@@ -11,6 +11,7 @@ from typing import Protocol
 from hanglab.analyzer.errors import InputError
 from hanglab.harness.evaluation.answers import BASELINE, SUBJECT, CaseAnswer, answer_of
 from hanglab.harness.evaluation.heuristics import HeuristicChoice
+from hanglab.harness.evaluation.peers.resiliency_ext import ResiliencyExt
 from hanglab.harness.evaluation.peers.torchfrtrace import Torchfrtrace
 
 
@@ -44,7 +45,10 @@ class Hanglab:
 
 
 #: Peers by name.
-PEERS: dict[str, Callable[[], Contender]] = {"torchfrtrace": Torchfrtrace}
+PEERS: dict[str, Callable[[], Contender]] = {
+    "torchfrtrace": Torchfrtrace,
+    "nvidia-resiliency-ext": ResiliencyExt,
+}
 
 
 def contenders_of(

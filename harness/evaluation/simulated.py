@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from hanglab.analyzer.program.job_dumps import KINDS, JobOptions, NoPlace, SimulatedJob, write_dump
-from hanglab.analyzer.program.layouts import LAYOUTS
+from hanglab.analyzer.program.layouts import LAYOUTS, LayoutError
 from hanglab.analyzer.program.oracle import p2p_ring
 from hanglab.analyzer.program.rendering import render, to_json, to_pickle
 from hanglab.analyzer.program.trials import Trial, random_trial
@@ -94,7 +94,7 @@ def _cases(first_seed: int) -> Iterator[LabelledCase]:
             options = _options(seed)
             try:
                 job = _job(options)
-            except NoPlace:
+            except (LayoutError, NoPlace):
                 continue
             name = f"simulated/{options.layout}-{options.fault}-{seed}"
             yield LabelledCase(name, _truths_of_job(job), SimulatedLayout(options))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading
 from hanglab.harness.launchers.host import Hosts
 from hanglab.harness.system.namespaces import tool
+from hanglab.recorder.system import procfs
 from hanglab.recorder.system.kernel_files import count_descriptors
 from hanglab.recorder.system.procfs import soft_limits
 
@@ -44,14 +44,16 @@ def _set(pid: int, soft: int) -> None:
     program = tool("prlimit")
     if program is None:
         raise OSError("prlimit is not installed; it is part of util-linux")
-    owner = os.stat(f"/proc/{pid}")
+    owner = procfs.owner(pid)
+    if owner is None:
+        raise ProcessLookupError(f"there is no process {pid}")
     ran = subprocess.run(
         [program, "--pid", str(pid), f"--nofile={soft}:"],
         check=False,
         capture_output=True,
         text=True,
-        user=owner.st_uid,
-        group=owner.st_gid,
+        user=owner[0],
+        group=owner[1],
         extra_groups=[],
     )
     if ran.returncode:

@@ -8,30 +8,10 @@ from dataclasses import dataclass, field
 
 from hanglab.analyzer.program.program import Action, Program
 from hanglab.analyzer.replayable import DTYPES
+from hanglab.harness.program_calls import REDUCING, ROOTED, call_text, called_operation
 
 #: Name of the default group in a dump, and what torch describes it as.
 _DEFAULT = ("0", "default_pg")
-_UNIFORM = {
-    "all_reduce": "dist.all_reduce({tensor}{reduction}{group}{async_op})",
-    "broadcast": "dist.broadcast({tensor}, src={root}{group}{async_op})",
-    "reduce": "dist.reduce({tensor}, dst={root}{reduction}{group}{async_op})",
-    "all_gather": "dist.all_gather({tensors}, {tensor}{group}{async_op})",
-    "reduce_scatter": "dist.reduce_scatter_tensor({tensor}, {whole}{reduction}{group}{async_op})",
-    "gather": "dist.gather({tensor}, {at_root}, dst={root}{group}{async_op})",
-    "scatter": "dist.scatter({tensor}, {at_root}, src={root}{group}{async_op})",
-    "all_to_all": "dist.all_to_all_single({whole}, {whole}{group}{async_op})",
-    "barrier": "dist.barrier({group}{async_op})",
-    "send": "dist.send({tensor}, {peer}{group})",
-    "recv": "dist.recv({tensor}{source}{group})",
-}
-_UNEVEN = (
-    "dist.all_to_all_single(torch.zeros(sum({receives})), torch.zeros(sum({sends})), "
-    "{receives}, {sends}{group}{async_op})"
-)
-#: What has no call of its own is one for every member all the same.
-_OTHER = "all_reduce"
-_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
-_REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
 
 @dataclass
@@ -123,8 +103,7 @@ def _define(
 
 
 def _key(action: Action) -> tuple[int, str]:
-    op = action.op if action.op in _UNIFORM else _OTHER
-    return action.site, op
+    return action.site, called_operation(action.op)
 
 
 def _arguments(program: Program, action: Action, names: list[str]) -> dict[str, str]:
@@ -135,9 +114,9 @@ def _arguments(program: Program, action: Action, names: list[str]) -> dict[str, 
     if op != "barrier":
         found["size"] = str(max(action.numel, 0))
         found["dtype"] = f"torch.{DTYPES.get(action.dtype, 'uint8')}"
-    if op in _ROOTED:
+    if op in ROOTED:
         found["root"] = str(group.members[action.root or 0])
-    if op in _REDUCING:
+    if op in REDUCING:
         found["reduction"] = f"dist.ReduceOp.{(action.reduction or 'sum').upper()}"
     if action.p2p:
         found["peer"] = "None" if action.peer is None else str(group.members[action.peer])
@@ -156,21 +135,26 @@ def _call(op: str, shown: dict[str, str], members: int | None, *, posted: bool =
     tensors = f"[{tensor} for _ in range({count})]"
     reduction = shown.get("reduction", "dist.ReduceOp.SUM")
     peer = shown.get("peer", "None")
-    form = _UNEVEN if "sends" in shown else _UNIFORM[op]
-    if posted:
-        form = form.replace("dist.send(", "dist.isend(").replace("dist.recv(", "dist.irecv(")
-    text = form.format(
-        tensor=tensor,
-        tensors=tensors,
+    exchanged, splits = (f"torch.zeros({whole}{told})",) * 2, ""
+    if "sends" in shown:
+        sends, receives = shown["sends"], shown["receives"]
+        exchanged = f"torch.zeros(sum({receives}))", f"torch.zeros(sum({sends}))"
+        splits = f", {receives}, {sends}"
+    at_root = f"{tensors} if rank == {shown.get('root')} else None"
+    return call_text(
+        op,
+        posted=posted,
+        own=tensor,
         whole=f"torch.zeros({whole}{told})",
-        root=shown.get("root"),
-        at_root=f"{tensors} if rank == {shown.get('root')} else None",
+        parts=tensors,
+        gathered=at_root,
+        scattered=at_root,
+        received=exchanged[0],
+        sent=exchanged[1],
+        splits=splits,
+        root=shown.get("root", "None"),
         peer=peer,
         source="" if peer == "None" else f", {peer}",
         reduction="" if reduction == "dist.ReduceOp.SUM" else f", op={reduction}",
-        sends=shown.get("sends"),
-        receives=shown.get("receives"),
         group=group,
-        async_op=", async_op=True" if posted else "",
     )
-    return text.replace("(, ", "(")

@@ -12,7 +12,7 @@ from hanglab.analyzer.program.sound_program import without_fault
 from hanglab.analyzer.replayable import ReplayableJob, program_of
 from hanglab.analyzer.simulated_verdict import Likeness, recognise, simulated
 from hanglab.harness.jobs.run_folder import RunFolder
-from hanglab.harness.launchers.selection import Launchers
+from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, Launchers
 from hanglab.harness.minimisation.artefacts import Reproduction, scenario_text, script_text
 from hanglab.harness.minimisation.confirmation import (
     Confirmed,
@@ -63,11 +63,13 @@ class Minimiser:
         job = self._job
         program = program_of(job)
         progress = MinimisationProgress(make_console(errors=True), sum(map(len, job.calls)))
+        launchers = Launchers()
         with progress.shown():
-            likeness, begin = recognise(job, self._check)
-            self._folder = self._make_folder()
-            launchers = Launchers()
             try:
+                # To import torch takes as long as to simulate the job, and goes beside it.
+                launchers[DEFAULT_LAUNCHER].prepare()
+                likeness, starts = recognise(job, self._check)
+                self._folder = self._make_folder()
                 confirmer = Confirmer(
                     likeness.blame,
                     job.ended,
@@ -78,7 +80,7 @@ class Minimiser:
                     progress,
                     self._deadline_s,
                 )
-                self._search(likeness, begin, confirmer, progress)
+                self._search(likeness, starts, confirmer, progress)
                 self._check()
                 self._write_scenario(confirmer)
             finally:
@@ -102,7 +104,7 @@ class Minimiser:
     def _search(
         self,
         likeness: Likeness,
-        begin: ReducedProgram,
+        starts: Iterator[ReducedProgram],
         confirmer: Confirmer,
         progress: MinimisationProgress,
     ) -> None:
@@ -114,7 +116,7 @@ class Minimiser:
 
         search = Search(likeness, confirmer, tell)
         try:
-            search.run(begin)
+            search.run(starts)
         finally:
             if search.confirmed is not None:
                 self.found = search.confirmed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from hanglab.analyzer.program.minimisation import PHASES, ROUNDS, Phase
 from hanglab.analyzer.program.reduced_program import ReducedProgram
@@ -12,6 +12,8 @@ from hanglab.harness.minimisation.confirmation import Confirmed, Confirmer, Verd
 
 #: Real runs after which what has been confirmed is good enough.
 _MOST_RUNS = 40
+#: Calls of all ranks that are run for real where a run has refused fewer.
+_MOST_CALLS = 4000
 
 
 class HangLost(HanglabError):
@@ -36,8 +38,23 @@ class Search:
         self._enough = VerdictAgreement.EXACT if likeness.cause else VerdictAgreement.CULPRITS
         self.confirmed: Confirmed | None = None
 
-    def run(self, begin: ReducedProgram) -> Confirmed:
-        """Raises HangLost where not even ``begin`` can be confirmed."""
+    def run(self, starts: Iterable[ReducedProgram]) -> Confirmed:
+        """The smallest that is left of the first of ``starts`` of which anything is confirmed.
+
+        Each has more of the job than the one before.  Raises HangLost where not even the last can
+        be confirmed.
+        """
+        lost = HangLost("Of the calls of this job none are left that could be run.")
+        for begin in starts:
+            if self._refused and (begin.calls > _MOST_CALLS or self._confirmer.runs >= _MOST_RUNS):
+                break
+            try:
+                return self._run(begin)
+            except HangLost as error:
+                lost = error
+        raise lost
+
+    def _run(self, begin: ReducedProgram) -> Confirmed:
         current = begin
         for _ in range(ROUNDS):
             before = current

@@ -22,7 +22,8 @@ class Fate(str, Enum):
     FOUND = "found"  # the cause, the ranks and the line are right
     MISSED = "missed"  # at least one of them is not
     SILENT = "silent"  # the fault struck, and the job ended well
-    NOT_STRUCK = "not struck"  # the faulty line never ran on the culprit
+    #: The faulty line never ran on the culprit, or cost less than ranks differ by without it.
+    NOT_STRUCK = "not struck"
     ERROR = "error"  # the job could not be run or judged
 
 
@@ -49,15 +50,26 @@ class MutantJudgement(msgspec.Struct, kw_only=True):
     #: Ranks named that had no part in it.
     accused: list[int] = []
     same_output: bool = False
+    #: Share of its rank's time that a fault took which only costs time.
+    cost_share: float | None = None
     seconds: float = 0.0
     reason: str = ""
     artifacts: str | None = None
 
 
 def judge(
-    mutant: Mutant, verdict: Verdict | None, observation: JobObservation | None, reason: str = ""
+    mutant: Mutant,
+    verdict: Verdict | None,
+    observation: JobObservation | None,
+    reason: str = "",
+    *,
+    chance_share: float = 0.0,
 ) -> MutantJudgement:
-    """Compares; ``reason`` says why there is no verdict."""
+    """Compares; ``reason`` says why there is no verdict.
+
+    ``chance_share`` is the share of the time by which ranks of the original differ: what costs no
+    more has not struck, whatever the verdict is.
+    """
     truth = mutant.truth
     lines = list(range(mutant.line, mutant.end + 1))
     result = MutantJudgement(
@@ -80,7 +92,16 @@ def judge(
     result.detected = verdict.status not in _NOTHING_SAID
     named = {*verdict.culprits, *(rank for one in verdict.findings for rank in one.culprits)}
     result.accused = sorted(named - truth.guilty) if result.detected else []
-    if not observation.struck:
+    result.cost_share = observation.cost_share
+    unseen = truth.effect is FaultEffect.SLOWS and (
+        observation.cost_share is not None and observation.cost_share <= chance_share
+    )
+    if unseen:
+        result.reason = (
+            f"it cost {observation.cost_share:.1%} of the time, and ranks of the original "
+            f"differ by {chance_share:.1%}"
+        )
+    if unseen or not observation.struck:
         result.fate = Fate.NOT_STRUCK
         return result
     ended_well = observation.end is End.WELL and truth.effect is FaultEffect.STOPS

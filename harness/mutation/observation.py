@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hanglab.harness.jobs.run_folder import JobFolder
+from hanglab.harness.mutation.pace import cost_share
 
 #: Errors of communication are what victims raise; of others the rank itself is the root.
 _OF_COMMUNICATION = re.compile(
@@ -54,6 +55,8 @@ class JobObservation:
     gone: frozenset[int] = frozenset()
     #: True where the ranks printed what those of the original did.
     same_output: bool = False
+    #: Share of its rank's time that a fault took which only costs time; None for others.
+    cost_share: float | None = None
 
 
 def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None) -> JobObservation:
@@ -81,7 +84,10 @@ def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None
     same = control is not None and _output(job) == _output(control)
     told = msgspec.json.decode(job.truth.read_bytes())
     gone = frozenset(one["rank"] for one in told["exits"] if one["code"] == 0)
-    return JobObservation(_end(told), sorted(set(struck)), raised, standing, gone, same)
+    costs = [cost for kept in truth.glob(f"{script.stem}.*.cost") if (cost := cost_share(kept))]
+    return JobObservation(
+        _end(told), sorted(set(struck)), raised, standing, gone, same, max(costs, default=None)
+    )
 
 
 def last_line(kept: Path) -> int:

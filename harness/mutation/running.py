@@ -21,6 +21,7 @@ from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.mutation.judgement import Fate, MutantJudgement, judge
 from hanglab.harness.mutation.mutant import Mutant, support_file
 from hanglab.harness.mutation.observation import End, observe
+from hanglab.harness.mutation.pace import chance_share
 from hanglab.harness.mutation.profile import Profile
 from hanglab.harness.scenarios.declaration import Scenario
 
@@ -90,6 +91,8 @@ class MutationRun:
     warm_imports: tuple[str, ...] = ()
     control: JobFolder | None = field(default=None, init=False)
     control_seconds: float = field(default=0.0, init=False)
+    #: Share of the time by which ranks of the original differ.
+    chance_share: float = field(default=0.0, init=False)
 
     def run_original(self, script: Path, listener: Listening) -> Profile:
         """Runs the script as it is, and once more under the probe.
@@ -117,6 +120,7 @@ class MutationRun:
         if result.verdict is None or result.folder is None:
             raise ControlError(f"{name} could not be run: {result.judgement.reason}")
         self.control, self.control_seconds = JobFolder(result.folder), result.seconds
+        self.chance_share = chance_share(self.control.case)
         observation = observe(self.control, self.folder.truth, script, None)
         if observation.end is End.FAILS:
             raise ControlError(
@@ -168,7 +172,13 @@ class MutationRun:
         if result.folder is not None and result.verdict is not None:
             job = JobFolder(result.folder)
             observation = observe(job, self.folder.truth, mutant.path, self.control)
-        judgement = judge(mutant, result.verdict, observation, result.judgement.reason)
+        judgement = judge(
+            mutant,
+            result.verdict,
+            observation,
+            result.judgement.reason,
+            chance_share=self.chance_share,
+        )
         judgement.seconds = round(result.seconds, 3)
         judgement.artifacts = str(result.folder) if result.folder else None
         return judgement

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from hanglab.analyzer.replayable import ReplayableJob, goes_on, small_sizes
+from hanglab.harness.program_calls import OTHER, ROOTED, call_text, called_operation
 from hanglab.recorder.case.backends import backend_of
 
 _HEAD = '''"""Makes the calls of a recorded job; written by `hanglab replay`."""
@@ -100,27 +101,22 @@ def stand_still():
 
 main()
 """
-_CALLS = {
-    "all_reduce": "dist.all_reduce(call.own, op=call.reduction, group=call.group, async_op=True)",
-    "broadcast": "dist.broadcast(call.own, src=call.root, group=call.group, async_op=True)",
-    "reduce": "dist.reduce(call.own, dst=call.root, op=call.reduction, group=call.group, "
-    "async_op=True)",
-    "all_gather": "dist.all_gather(call.result, call.own, group=call.group, async_op=True)",
-    "reduce_scatter": "dist.reduce_scatter_tensor(call.own, call.whole, op=call.reduction, "
-    "group=call.group, "
-    "async_op=True)",
-    "gather": "dist.gather(call.own, call.result if call.parts else None, dst=call.root, "
-    "group=call.group, async_op=True)",
-    "scatter": "dist.scatter(call.own, call.parts, src=call.root, group=call.group, async_op=True)",
-    "all_to_all": "dist.all_to_all_single(call.other, call.whole, call.receives, call.sends, "
-    "group=call.group, async_op=True)",
-    "barrier": "dist.barrier(group=call.group, async_op=True)",
-    "send": "dist.isend(call.own, call.peer, group=call.group)",
-    "recv": "dist.irecv(call.own, call.peer, group=call.group)",
+#: Of each call what stands in its text, by the class above.
+_PARTS = {
+    "own": "call.own",
+    "whole": "call.whole",
+    "parts": "call.result",
+    "gathered": "call.result if call.parts else None",
+    "scattered": "call.parts",
+    "received": "call.other",
+    "sent": "call.whole",
+    "splits": ", call.receives, call.sends",
+    "root": "call.root",
+    "peer": "call.peer",
+    "source": ", call.peer",
+    "reduction": ", op=call.reduction",
+    "group": ", group=call.group",
 }
-#: Whatever has no call of its own here is one for every member all the same.
-_OTHER = "all_reduce"
-_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 
 
 def write_script(
@@ -137,11 +133,11 @@ def write_script(
         rows.append([])
         for call in mine:
             action = call.action
-            op = action.op if action.op in _CALLS else _OTHER
+            op = called_operation(action.op)
             if op != action.op:
                 replaced.add(action.op)
             site = sites.setdefault((action.site, op), len(sites))
-            root = action.root or 0 if op in _ROOTED else None
+            root = action.root or 0 if op in ROOTED else None
             numel = action.numel if true_sizes else sizes[action.numel]
             at = (call.created_ns - begin) / 1e9 / speed if speed else 0.0
             posted = goes_on(job, call)
@@ -160,7 +156,7 @@ def write_script(
                 ]
             )
     if replaced:
-        differences.append(f"{', '.join(sorted(replaced))} run as {_OTHER}")
+        differences.append(f"{', '.join(sorted(replaced))} run as {OTHER}")
     for rank, mine in enumerate(job.calls):
         if all(call.finished for call in mine) and rank not in job.ended:
             rows[rank].append(None)
@@ -173,7 +169,10 @@ def write_script(
         "default": default,
         "calls": rows,
     }
-    body = [f"def site_{n}(call):\n    return {_CALLS[op]}\n" for (_, op), n in sites.items()]
+    body = [
+        f"def site_{n}(call):\n    return {call_text(op, posted=True, **_PARTS)}\n"
+        for (_, op), n in sites.items()
+    ]
     table = f"\nSITES = [{', '.join(f'site_{n}' for n in sites.values())}]\n"
     (folder / "replay.py").write_text(_HEAD + "\n\n".join(body) + table + _TAIL)
     (folder / "program.json").write_bytes(msgspec.json.encode(program))
@@ -185,7 +184,7 @@ def _differences(job: ReplayableJob, backend: str) -> list[str]:
         return []
     if backend_of(backend).behaves_as == job.backend:
         return [f"a thread of each rank stands for the device of {job.backend}"]
-    if backend != "gloo":
+    if not backend_of(backend).blocking:
         return [
             f"{job.backend} has hosts wait where {backend} has a device run calls in order",
             f"{job.backend} compares sizes, and {backend} does not",

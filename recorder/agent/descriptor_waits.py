@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -52,7 +51,7 @@ def descriptor_waits(ranks: Sequence[WatchedRank]) -> dict[WatchedRank, list[Des
         if one.kind == "pipe":
             kind, other, connection = "pipe", one.inode, None
         else:
-            space = _namespace(one.pid)
+            space = procfs.network_namespace(one.pid)
             if space not in tables:
                 tables[space] = _sockets_of(one.pid)
             kind, other, connection = _peer(tables[space], one.inode)
@@ -82,7 +81,7 @@ def descriptor_waits(ranks: Sequence[WatchedRank]) -> dict[WatchedRank, list[Des
             if pid != one.pid
             and (key[0] != "pipe" or other_ends.writes(pid, number) is not wait.sends)
         }
-        table = tables.get(_namespace(one.pid))
+        table = tables.get(procfs.network_namespace(one.pid))
         wait.others = [
             _other_end(pid, owners.get(pid), wait, table) for pid in list(ends)[:_MOST_ENDS]
         ]
@@ -99,12 +98,6 @@ def _blocked(rank: WatchedRank) -> list[_Blocked]:
             if call is not None and kind:
                 found.append(_Blocked(rank, pid, call.name, descriptor, kind, inode))
     return found
-
-
-def _namespace(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/net")
-    return ""
 
 
 def _sockets_of(pid: int) -> _Sockets:

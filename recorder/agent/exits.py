@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.rank.reaped_exits import NAME, read_exits
+from hanglab.recorder.system import procfs
 
 #: struct pidfd_info as first published: mask, control group, eleven numbers of 32 bits, status.
 _INFO = struct.Struct("<QQ11Ii")
@@ -84,11 +85,8 @@ class ExitWatch:
 
 def _may_read(pid: int) -> bool:
     """True if a zombie's status may be read; otherwise it reads as 0."""
-    user = os.geteuid()
-    try:
-        return user in (0, os.stat(f"/proc/{pid}").st_uid)
-    except OSError:
-        return False
+    owner = procfs.owner(pid)
+    return owner is not None and os.geteuid() in (0, owner[0])
 
 
 def _status_of(descriptor: int) -> int | None:

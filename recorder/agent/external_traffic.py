@@ -9,13 +9,13 @@ is polled, a tracker that reports, somebody who reads a rank's metrics.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hanglab.recorder.agent.host.sockets import socket_inodes
+from hanglab.recorder.system import procfs
 from hanglab.recorder.system.tcp_info import End, Flow, NoSockets, flows, in_namespace_of
 
 #: Seconds between two looks, or so many times what one costs on a host of many connections.
@@ -146,7 +146,7 @@ def _tables(families: Sequence[RankProcesses]) -> Iterable[list[Flow]]:
     """The connections of each network namespace that a rank is in.  Raises NoSockets, OSError."""
     namespaces: dict[str, int] = {}
     for family in families:
-        namespaces.setdefault(os.readlink(f"/proc/{family.pid}/ns/net"), family.pid)
+        namespaces.setdefault(procfs.network_namespace(family.pid), family.pid)
     for pid in namespaces.values():
         with contextlib.closing(in_namespace_of(pid)) as sock:
             yield list(flows(sock))

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from hanglab.recorder.agent.watched_rank import WatchedRank
-from hanglab.recorder.attach.tree import FoundRank, mapped_files
+from hanglab.recorder.attach.tree import FoundRank
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import user_code
 from hanglab.recorder.case.records import Clock, Python, RankProcess
@@ -48,12 +48,12 @@ def describe(found: FoundRank, attempt: int) -> RankProcess:
 
 def python_of(pid: int) -> Python:
     """Folders of the process's interpreter and packages, by the files that it has mapped."""
-    files = mapped_files(pid)
+    files = procfs.mapped_files(pid)
     sites = {match["site"] for path in files if (match := _TORCH.fullmatch(path))}
     places = {_up_to(path, "site-packages") or _up_to(path, "dist-packages") for path in files}
     sites |= {place for place in places if place}
     version, stdlib = "", set()
-    executable = _link(f"/proc/{pid}/exe")
+    executable = procfs.executable(pid)
     for path in (*files, executable):
         match = _VERSION.search(path)
         if match and (at := path.find(f"/lib/python{match[1]}/")) >= 0:
@@ -93,13 +93,6 @@ def _torch_version(torch: str | None) -> str | None:
         return None
     match = re.search(r"__version__ = ['\"]([^'\"]+)", text)
     return match[1] if match else None
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 def _started(pid: int) -> Clock:

@@ -105,26 +105,15 @@ def _by_stack(pids: list[int]) -> list[FoundRank]:
 
 def is_python(pid: int) -> bool:
     """True if the process runs an interpreter, by its executable's name or by its library."""
-    with contextlib.suppress(OSError):
-        if _PYTHON.fullmatch(os.path.basename(os.readlink(f"/proc/{pid}/exe"))):
-            return True
+    if _PYTHON.fullmatch(os.path.basename(procfs.executable(pid))):
+        return True
     words = procfs.command_line(pid)
     return bool(words) and bool(_PYTHON.fullmatch(os.path.basename(words[0])))
 
 
 def has_torch(pid: int) -> bool:
     """True if torch's library is mapped into the process."""
-    return any("/libtorch" in path for path in mapped_files(pid))
-
-
-def mapped_files(pid: int) -> set[str]:
-    files = set()
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", errors="replace") as maps:
-        for line in maps:
-            at = line.find("/")
-            if at >= 0:
-                files.add(line[at:].rstrip("\n"))
-    return files
+    return any("/libtorch" in path for path in procfs.mapped_files(pid))
 
 
 def _number(text: str | None) -> int | None:

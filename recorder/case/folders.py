@@ -111,7 +111,8 @@ def read_regular(path: Path, limit: int, problems: Problems) -> bytes | None:
             if status.st_size > limit:
                 problems.append((path, f"has {status.st_size} bytes, more than {limit}"))
                 return None
-            return file.read(limit)
+            # Room is made for as much as is asked for, so not for as much as is allowed.
+            return file.read(status.st_size)
     except OSError as error:
         problems.append((path, f"cannot be read: {error.strerror}"))
         return None

@@ -11,6 +11,9 @@ from hanglab.recorder.case.evidence_files import evidence_files
 from hanglab.recorder.case.file_kinds import MappedFile
 from hanglab.recorder.case.reader import CaseReader
 
+#: Bytes that are hashed at a time, so few that the same memory serves again.
+_BLOCK = 64 << 10
+
 
 def regular_files(case: Path) -> list[str]:
     """Paths of all regular files, relative to the Case, sorted; links and hidden files are none."""
@@ -71,7 +74,7 @@ def _compare(path: Path, size: int, sha256: str | None, grows: bool) -> str:
         if sha256 is None:
             return ""
         left = size
-        while left and (block := file.read(min(left, 1 << 20))):
+        while left and (block := file.read(min(left, _BLOCK))):
             digest.update(block)
             left -= len(block)
     return "" if digest.hexdigest() == sha256 else "has been altered"

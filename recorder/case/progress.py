@@ -32,6 +32,7 @@ from hanglab.recorder.case.progress_records import (
 _HEADER = struct.Struct("<512q")
 _COUNTERS = struct.Struct(f"<{layout.COUNTERS_BYTES // 8}q")
 _TABLE = struct.Struct("<3q")
+_ZEROS = bytes(4096)
 #: The number of an operation and its times.
 _TIMES = struct.Struct("<5q")
 _SIGNATURE = layout.OPERATION_FIELDS.index("signature")
@@ -229,12 +230,20 @@ class _TableReader:
         count = max(0, min(limit, capacity))
         return row.iter_unpack(self._data[offset : offset + count * record])
 
+    def _written(self, table: Table) -> Iterator[tuple[int, ...]]:
+        """Records of a ring, without most of the zeros behind them that a short job leaves."""
+        offset, capacity, record = self._place(table)
+        end = offset + capacity * record
+        while end - offset >= len(_ZEROS) and self._data.endswith(_ZEROS, offset, end):
+            end -= len(_ZEROS)
+        return self._records(table, -(-(end - offset) // record))
+
     def rows(self, table: Table, used: int) -> list[tuple[int, ...]]:
         return list(self._records(table, used))
 
     def ring(self, table: Table) -> list[tuple[int, ...]]:
         """Complete records, oldest first."""
-        rows = [r for r in self._records(table, 1 << 31) if r[0] == r[-1] and r[0] > 0]
+        rows = [r for r in self._written(table) if r[0] == r[-1] and r[0] > 0]
         rows.sort()
         return rows
 

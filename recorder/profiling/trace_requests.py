@@ -31,6 +31,7 @@ from hanglab.recorder.profiling.registry import Client, Registry
 from hanglab.recorder.profiling.trace_check import TraceCheck
 from hanglab.recorder.profiling.trace_delivery import TraceDelivery
 from hanglab.recorder.profiling.traces import Check, Checked
+from hanglab.recorder.system import procfs
 
 #: Kineto wants this much between a request and its start, in seconds.
 _KINETO_LEAD_S = 1.0
@@ -387,9 +388,11 @@ def _prepare(folder: Path, home: Path, pid: int | None) -> str:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if pid is not None and os.geteuid() == 0:
-            owner = os.stat(f"/proc/{pid}")
-            if owner.st_uid != folder.stat().st_uid:
-                os.chown(folder, owner.st_uid, owner.st_gid)
+            owner = procfs.owner(pid)
+            if owner is None:
+                return "its trace could not be written: the process has ended"
+            if owner[0] != folder.stat().st_uid:
+                os.chown(folder, *owner)
     except OSError as error:
         return f"its trace could not be written: {error.filename}: {error.strerror}"
     return ""

@@ -20,6 +20,7 @@ from typing import Any
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import NONE
 from hanglab.recorder.rank.progress_file import ProgressFile
+from hanglab.recorder.system import procfs
 
 _CLASSES = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
 
@@ -79,14 +80,8 @@ def _kept_ns() -> int:
 
     The file is opened each time: a worker has its own, and descriptors may be scarce.
     """
-    try:
-        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return int(os.read(file, 128).split()[1])
-        finally:
-            os.close(file)
-    except (OSError, ValueError, IndexError):
-        return NONE
+    both = procfs.run_and_delay_ns(procfs.THIS_THREAD)
+    return NONE if both is None else both[1]
 
 
 def _worker_number(own: int) -> int:

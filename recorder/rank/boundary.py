@@ -33,11 +33,12 @@ from hanglab.recorder.rank.arguments import (
 )
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.error_guard import is_the_jobs
-from hanglab.recorder.rank.hooks import Hooks
+from hanglab.recorder.rank.hooks import Hooked
 from hanglab.recorder.rank.operation_cells import OperationCell, cells, slot_object
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.signature_cache import SignatureCache
 from hanglab.recorder.rank.signatures import Signatures
+from hanglab.recorder.rank.wait_timer import COMMUNICATION, WAIT_TIMER, operations_of
 
 #: Fields that are 0 when an operation is entered.
 _LATER = ("returned", "wait_entered", "wait_returned", "reduce_op", "flags")
@@ -46,9 +47,10 @@ _LATER = ("returned", "wait_entered", "wait_returned", "reduce_op", "flags")
 _ABSENT: Any = object()
 
 
-class Boundary:
+class Boundary(Hooked):
     """Wraps the methods of ProcessGroup and Work.wait, and undoes it.
 
+    A wrapper also times the wait, while anybody wants to know that (``wait_timer``).
     ``group_seen(group)`` is called once per process group, at its first operation.
     """
 
@@ -58,6 +60,7 @@ class Boundary:
         sites: CallSites,
         group_seen: Callable[[Any], None],
     ) -> None:
+        super().__init__()
         self._progress = progress
         self._slots = progress.slots
         self._mapping = progress.mapping
@@ -83,26 +86,35 @@ class Boundary:
         self._reductions: deque[OperationCell] = deque(maxlen=64)
         #: Classes of groups, written in Python, whose operations a device carries out.
         self._enqueued: set[type] = set()
-        self._hooks = Hooks()
 
     def install(self, process_group: type, work: type) -> None:
         """Wrap every method that this torch has.  Wrapping twice does nothing."""
         if self._hooks:
             return
-        self.add(process_group)
+        WAIT_TIMER.entrust(self, process_group, work)
+        self._add(process_group, operations_of)
         self._hooks.put(work, "wait", self._wait_wrapper(work.wait))  # type: ignore[attr-defined]
 
-    def add(
+    def uninstall(self) -> None:
+        super().uninstall()
+        WAIT_TIMER.take_back(self)
+
+    def add(self, owner: type) -> None:
+        """Wrap the methods of one more class whose calls are operations of no group."""
+        if not self._hooks.has(owner):
+            self._add(owner, lambda name: 0)
+
+    def _add(
         self,
         owner: type,
+        operations: Callable[[str], int],
         before: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda original: original,
     ) -> None:
-        """Wrap the methods of one more class whose calls are operations, by ``before`` first."""
-        if self._hooks.has(owner):
-            return
+        """Wrap a class's methods, by ``before`` first; ``operations`` as of ``operations_of``."""
         for name, method in METHODS.items():
             if name in owner.__dict__:
-                wrapper = self._method_wrapper(name, method, before(getattr(owner, name)))
+                original = before(getattr(owner, name))
+                wrapper = self._method_wrapper(name, method, original, operations(name))
                 self._hooks.put(owner, name, wrapper)
 
     def add_python_group(self, group: Any) -> None:
@@ -110,7 +122,7 @@ class Boundary:
         owner = type(group)
         if self._hooks.has(owner):
             return
-        self.add(owner, self._noting_work)
+        self._add(owner, operations_of, self._noting_work)
         if any(backend.enqueued for backend in backends_in(str(group.name()))):
             self._enqueued.add(owner)
 
@@ -136,10 +148,6 @@ class Boundary:
             # On a device all the same: a wait that returns does not say that it is done.
             found = found._replace(on_cpu=False)
         return found
-
-    def uninstall(self) -> None:
-        """Put the original methods back."""
-        self._hooks.remove()
 
     def enter(self, method: str, splits: str, frame: Any) -> tuple[OperationCell, int]:
         """Record a call that is no method of a group; returns its cell and number."""
@@ -203,14 +211,23 @@ class Boundary:
         self._total.value = self._latest[0] = number
         return cell, number
 
-    def _method_wrapper(self, name: str, method: Method, original: Any) -> Callable[..., Any]:
+    def _method_wrapper(
+        self, name: str, method: Method, original: Any, operations: int
+    ) -> Callable[..., Any]:
         # This runs at every operation of the job: everything is a local name, what
         # is rare stands in functions of its own, what is common in none.  CallArguments that
         # are named one by one need not be packed and unpacked.
-        general = self._general_wrapper(name, method, original)
+        general = self._general_wrapper(name, method, original, operations)
         tensor_at, options_at, reduces = method.tensor, method.options, method.reduces
         if tensor_at < 0 or method.splits >= 0:
             return general
+        call = original
+
+        def use(now: Callable[..., Any]) -> None:
+            nonlocal call
+            call = now
+
+        WAIT_TIMER.follow(self, original, COMMUNICATION, operations, use)
         clock = time.time_ns
         frame_at = sys._getframe
         thread = get_ident
@@ -310,9 +327,9 @@ class Boundary:
                 return original(group, first, second, third)
             try:
                 if third is absent:
-                    work = original(group, first, second)
+                    work = call(group, first, second)
                 else:
-                    work = original(group, first, second, third)
+                    work = call(group, first, second, third)
             except BaseException:
                 after_call(cell, number, failed=True)
                 raise
@@ -334,8 +351,17 @@ class Boundary:
         wrapper.__doc__ = original.__doc__
         return wrapper
 
-    def _general_wrapper(self, name: str, method: Method, original: Any) -> Callable[..., Any]:
+    def _general_wrapper(
+        self, name: str, method: Method, original: Any, operations: int
+    ) -> Callable[..., Any]:
         """Wrapper for any arguments, given in any way."""
+        call = original
+
+        def use(now: Callable[..., Any]) -> None:
+            nonlocal call
+            call = now
+
+        WAIT_TIMER.follow(self, original, COMMUNICATION, operations, use)
 
         def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
             try:
@@ -359,7 +385,7 @@ class Boundary:
                     raise
                 return original(group, *args, **kwargs)
             try:
-                work = original(group, *args, **kwargs)
+                work = call(group, *args, **kwargs)
             except BaseException:
                 self._after_call(cell, number, failed=True)
                 raise
@@ -383,6 +409,13 @@ class Boundary:
         take = self._outstanding.pop
         event, latest = self._event, self._latest
         after_wait_failed = self._after_wait_failed
+        call = original
+
+        def use(now: Callable[..., Any]) -> None:
+            nonlocal call
+            call = now
+
+        WAIT_TIMER.follow(self, original, COMMUNICATION, 0, use)
 
         def wait(work: Any, timeout: Any = absent) -> Any:
             try:
@@ -394,12 +427,12 @@ class Boundary:
                 cell = None
             number = 0 if cell is None else cell.number
             if cell is None or cell.work is not known:
-                return original(work) if timeout is absent else original(work, timeout)
+                return call(work) if timeout is absent else call(work, timeout)
             cell.times.wait_entered = now = clock()
             if latest[0] is not number:
                 event.value = now
             try:
-                result = original(work) if timeout is absent else original(work, timeout)
+                result = call(work) if timeout is absent else call(work, timeout)
             except BaseException:
                 after_wait_failed(cell, number)
                 raise
@@ -412,7 +445,7 @@ class Boundary:
         def wait_otherwise(work: Any, *args: Any, **kwargs: Any) -> Any:
             if not args and not kwargs:
                 return wait(work)
-            return original(work, *args, **kwargs)
+            return call(work, *args, **kwargs)
 
         # To take arguments that nobody gives costs a wait a good part of what it may.
         made = wait if takes_a_timeout(original) else wait_otherwise

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from hanglab.recorder.rank.error_guard import GUARD
-from hanglab.recorder.rank.hooks import Hooks
+from hanglab.recorder.rank.hooks import Hooked
 
 #: Calls that raise are written as they come up to so many; of more, the latest at the end.
 _MOST = 64
@@ -26,7 +26,7 @@ _MOST = 64
 Write = Callable[[dict[str, Any]], None]
 
 
-class DepartureWatch:
+class DepartureWatch(Hooked):
     """Wraps ``sys.exit``, ``os._exit`` and the interpreter's ``exit`` and ``quit``.
 
     Each does what it did.  In a forked child, and for ``sys.exit`` in a thread other than
@@ -36,6 +36,7 @@ class DepartureWatch:
     """
 
     def __init__(self, user_code: Callable[[str], bool], write: Write) -> None:
+        super().__init__()
         self._user_code = user_code
         self._write = write
         self._pid = os.getpid()
@@ -43,7 +44,6 @@ class DepartureWatch:
         self._raising = 0
         #: The latest of those that are too many.
         self._late: dict[str, Any] | None = None
-        self._hooks = Hooks()
 
     def install(self) -> None:
         """Wrapping twice does nothing."""
@@ -55,10 +55,6 @@ class DepartureWatch:
             from _sitebuiltins import Quitter
 
             self._hooks.put(Quitter, "__call__", self._quitter(Quitter.__call__))
-
-    def uninstall(self) -> None:
-        """Put the originals back, unless somebody has replaced ours meanwhile."""
-        self._hooks.remove()
 
     def end(self) -> None:
         """The main program is through, or what it raised to end has reached the top."""

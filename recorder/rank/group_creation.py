@@ -15,7 +15,7 @@ from typing import Any
 
 from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.error_guard import GUARD, is_the_jobs
-from hanglab.recorder.rank.hooks import Hooks
+from hanglab.recorder.rank.hooks import Hooked
 
 #: What ``new_group`` and its relatives all end in; a private name of torch.
 _CREATOR = "_new_group_with_tag"
@@ -25,7 +25,7 @@ _DEFAULT = "_update_default_pg"
 _MEMBERS = 512
 
 
-class GroupCalls:
+class GroupCalls(Hooked):
     """Wraps the functions that make groups known, and ProcessGroup.shutdown.
 
     ``group_seen(group)`` is called with each default group, ``letting_go()`` once, at
@@ -38,10 +38,10 @@ class GroupCalls:
         letting_go: Callable[[], None],
         group_seen: Callable[[Any], None] = lambda group: None,
     ) -> None:
+        super().__init__()
         self._boundary = boundary
         self._group_seen = group_seen
         self._letting_go = letting_go
-        self._hooks = Hooks()
 
     def install(self, module: ModuleType, process_group: type) -> None:
         """``module`` is torch.distributed.distributed_c10d.  Installing twice does nothing."""
@@ -102,9 +102,6 @@ class GroupCalls:
 
         shutdown.__doc__ = original.__doc__
         return shutdown
-
-    def uninstall(self) -> None:
-        self._hooks.remove()
 
 
 def _members(ranks: Any) -> str:

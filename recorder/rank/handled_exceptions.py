@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from hanglab.recorder.rank.error_guard import GUARD
-from hanglab.recorder.rank.hooks import Hooks
+from hanglab.recorder.rank.hooks import Hooked
 
 #: (exception) -> None; what it raises is dropped.
 Note = Callable[[BaseException], None]
@@ -25,7 +25,7 @@ _FIRST = 64
 _PACE_NS = 1_000_000_000
 
 
-class HandledWatch:
+class HandledWatch(Hooked):
     """Wraps the functions of ``traceback`` that print_exc, format_exc and logging end in.
 
     An exception that is formatted twice is noted twice: to know it again would be to
@@ -33,8 +33,8 @@ class HandledWatch:
     """
 
     def __init__(self, note: Note) -> None:
+        super().__init__()
         self._note = note
-        self._hooks = Hooks()
         self._count = 0
         self._last_ns = 0
 
@@ -46,9 +46,6 @@ class HandledWatch:
             original = getattr(module, name, None)
             if original is not None:
                 self._hooks.put(module, name, self._wrapper(original))
-
-    def uninstall(self) -> None:
-        self._hooks.remove()
 
     def _wrapper(self, original: Any) -> Any:
         # With its module: pickle looks it up by that name, and finds it.

@@ -33,10 +33,27 @@ class Hooks:
         self._names.setdefault(owner, set()).add(name)
         setattr(owner, name, ours)
 
-    def remove(self) -> None:
-        """Put the originals back, unless somebody has replaced ours meanwhile."""
-        self._names.clear()
-        while self._placed:
-            owner, name, original, ours = self._placed.pop()
-            if vars(owner).get(name) is ours:
+    def remove(self, of: Any = None) -> None:
+        """Put the originals back, those of one owner or all, unless somebody has replaced ours
+        meanwhile."""
+        if of is None:
+            self._names.clear()
+        else:
+            self._names.pop(of, None)
+        placed, self._placed = self._placed, []
+        for owner, name, original, ours in reversed(placed):
+            if of is not None and owner is not of:
+                self._placed.insert(0, (owner, name, original, ours))
+            elif vars(owner).get(name) is ours:
                 setattr(owner, name, original)
+
+
+class Hooked:
+    """Base of what replaces attributes by its ``_hooks``, and puts them back again."""
+
+    def __init__(self) -> None:
+        self._hooks = Hooks()
+
+    def uninstall(self) -> None:
+        """Put the originals back, unless somebody has replaced ours meanwhile."""
+        self._hooks.remove()

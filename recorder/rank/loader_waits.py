@@ -8,18 +8,21 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from hanglab.recorder.rank import wait_timer
 from hanglab.recorder.rank.error_guard import GUARD
-from hanglab.recorder.rank.hooks import Hooks
+from hanglab.recorder.rank.hooks import Hooked
 from hanglab.recorder.rank.loader_queues import LoaderQueues
 from hanglab.recorder.rank.sections import INPUT, SectionFactory
+from hanglab.recorder.rank.wait_timer import WAIT_TIMER
 
 #: Name of the section that a wait for a batch is recorded as.
 SECTION = "dataloader"
 
 
-class LoaderWatch:
+class LoaderWatch(Hooked):
     """Wraps ``__next__`` of torch's DataLoader iterators, and what ends their workers.
 
+    Waits are timed there, too, while anybody wants to know that (``wait_timer``).
     ``delivered(batch)`` is called with each batch that the job gets; ``queues``
     hears of iterators that have workers.
     ``before_end(workers)`` is called before an iterator joins the workers that it
@@ -33,6 +36,7 @@ class LoaderWatch:
         before_end: Callable[[Iterable[Any]], None],
         queues: LoaderQueues,
     ) -> None:
+        super().__init__()
         self._section = section
         self._queues = queues
         self._delivered = delivered
@@ -40,13 +44,13 @@ class LoaderWatch:
         #: By process id, every worker that was started and not yet found to have ended.
         self.workers: dict[int, Any] = {}
         self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._hooks = Hooks()
 
     def install(self, dataloader: ModuleType) -> None:
         """``dataloader`` is torch.utils.data.dataloader.  Installing twice does nothing."""
         if self._hooks:
             return
         base = dataloader._BaseDataLoaderIter
+        WAIT_TIMER.entrust(self, base)
         self._hooks.put(base, "__next__", self._next_wrapper(base.__dict__["__next__"]))
         workers = dataloader._MultiProcessingDataLoaderIter
         self._hooks.put(workers, "__init__", self._init_wrapper(workers.__dict__["__init__"]))
@@ -55,7 +59,8 @@ class LoaderWatch:
             self._hooks.put(workers, "_shutdown_workers", self._end_wrapper(end))
 
     def uninstall(self) -> None:
-        self._hooks.remove()
+        super().uninstall()
+        WAIT_TIMER.take_back(self)
 
     def serving(self) -> Iterator[Any]:
         """The worker processes that a live iterator still counts on."""
@@ -66,11 +71,18 @@ class LoaderWatch:
         section = self._section
         delivered = self._delivered
         handed_out = self._queues.delivered
+        fetch = original
+
+        def use(now: Callable[..., Any]) -> None:
+            nonlocal fetch
+            fetch = now
+
+        WAIT_TIMER.follow(self, original, wait_timer.INPUT, 0, use)
 
         @functools.wraps(original)
         def __next__(iterator: Any) -> Any:
             with section(SECTION, INPUT):
-                batch = original(iterator)
+                batch = fetch(iterator)
             with GUARD:
                 delivered(batch)
                 handed_out(iterator)

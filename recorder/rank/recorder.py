@@ -41,7 +41,7 @@ from hanglab.recorder.rank.loader_waits import LoaderWatch
 from hanglab.recorder.rank.optimizer_steps import UpdateWatch
 from hanglab.recorder.rank.processor_usage import UsageSampler
 from hanglab.recorder.rank.progress_file import ProgressFile
-from hanglab.recorder.rank.sections import section_type
+from hanglab.recorder.rank.sections import Section, section_type
 from hanglab.recorder.rank.service import Service, current_stacks
 from hanglab.recorder.rank.store_keys import StoreKeys
 from hanglab.recorder.rank.thread_waits import thread_waits
@@ -70,7 +70,7 @@ class RankRecorder:
         self._section = section_type(self._progress)
         #: What the job opens a section with, and begins a step: what does it itself, as a
         #: method of this class would cost as much again.
-        self.section: Callable[[str], contextlib.AbstractContextManager[None]] = self._section
+        self.section: Callable[[str], Section] = self._section
         self.step = self._progress.step
         user_code = ownership.UserCode(
             ownership.stdlib_folders(), ownership.site_folders(), ownership.own_folders()

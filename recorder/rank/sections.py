@@ -1,14 +1,17 @@
-"""Sections: named stretches of a rank's work, timed on the wall and on the processor."""
+"""Sections: named stretches of a rank's work, timed on the monotonic clock and the processor's.
+
+Whoever opens a section, the job, a watch of the recorder's or a straggler detector's section,
+has it timed and noted here.
+"""
 
 from __future__ import annotations
 
 import itertools
 import time
-from contextlib import AbstractContextManager
 from struct import Struct
 from threading import get_ident
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import Slot
@@ -26,10 +29,35 @@ INPUT = 1
 UPDATE = 2
 
 
+class Section(Protocol):
+    """A context manager that swallows nothing."""
+
+    #: When it was entered last, in nanoseconds of the monotonic clock.
+    @property
+    def began(self) -> int: ...
+
+    #: Nanoseconds that the latest entry took, and of its thread's processor time.
+    @property
+    def wall(self) -> int: ...
+
+    @property
+    def cpu(self) -> int: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        type_: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+
+
 class SectionFactory(Protocol):
     """Makes a section; ``kind`` INPUT is a wait for input, UPDATE an optimizer's step."""
 
-    def __call__(self, name: str, kind: int = PLAIN) -> AbstractContextManager[None]: ...
+    def __call__(self, name: str, kind: int = PLAIN) -> Section: ...
 
     def write_totals(self) -> None:
         """Bring the table of totals up to date."""
@@ -83,16 +111,17 @@ class _Totals:
                     self._record.pack_into(mapping, place, text, kind, count, wall, cpu)
 
 
-def section_type(progress: ProgressFile) -> SectionFactory:
+def section_type(progress: ProgressFile, written: bool = True) -> SectionFactory:
     """The class of this file's sections, context managers that swallow nothing.
 
     Its ``write_totals`` is to be called now and then: the ring of sections is always
-    up to date, the table of totals only then.
+    up to date, the table of totals only then.  Where nothing need be ``written``, since
+    nobody reads the file, the code in Python takes the times alone.
     """
-    return _section_class(progress) if progress.native is None else progress.native
+    return _section_class(progress, written) if progress.native is None else progress.native
 
 
-def _section_class(progress: ProgressFile) -> SectionFactory:
+def _section_class(progress: ProgressFile, written: bool) -> SectionFactory:
     # What native/writer.c does in C has to be the same to whoever reads the file.
     # Sections are entered at every step: everything is a local name, and what can be
     # written together is.
@@ -110,12 +139,14 @@ def _section_class(progress: ProgressFile) -> SectionFactory:
     first = progress.at[layout.OPEN]
     free = [first + layout.OPEN.record * i for i in reversed(range(layout.OPEN.capacity))]
     take, give = free.pop, free.append
+    clock = time.monotonic_ns
     wall_clock = time.time_ns
     cpu_clock = time.thread_time_ns
     thread_id = get_ident
     event, step = Slot.SECTION_EVENT, Slot.STEP
-    # Thread of the latest reading of a CPU clock, its wall time, and wall minus CPU time.
-    who, read_at, behind = 0, 0, 0
+    # Thread of the latest reading of its CPU clock; when that was, on the clock that times all
+    # sections; that minus the CPU's, and the wall clock minus it.
+    who, read_at, behind, wall_minus_mono = 0, 0, 0, 0
 
     def innermost_open(thread: int) -> str:
         rows = slots[first >> 3 : (first >> 3) + 3 * layout.OPEN.capacity].tolist()
@@ -129,17 +160,20 @@ def _section_class(progress: ProgressFile) -> SectionFactory:
         )
         return progress.read_text(rows[3 * latest[1]]) if latest else ""
 
-    class Section:
-        __slots__ = ("_cpu", "_row", "_started", "_total")
+    class TimedSection:
+        __slots__ = ("_cpu_at_start", "_row", "_started", "_total", "began", "cpu", "wall")
         write_totals = staticmethod(totals.write)
         innermost = staticmethod(innermost_open)
 
         @classmethod
         def leave(cls) -> None:
-            for name in ("__init__", "__enter__", "__exit__"):
-                setattr(cls, name, _do_nothing)
+            for name, instead in (
+                ("__init__", _take_no_time), ("__enter__", _do_nothing), ("__exit__", _do_nothing)
+            ):  # fmt: skip
+                setattr(cls, name, instead)
 
-        _cpu: int
+        began: int
+        _cpu_at_start: int
         _row: int
         _started: int
 
@@ -148,17 +182,20 @@ def _section_class(progress: ProgressFile) -> SectionFactory:
                 self._total = others[kind - 1][name] if kind else plain[name]
             except (KeyError, TypeError):
                 self._total = add(name, kind)
-            self._row = 0
+            self._row = self.wall = self.cpu = 0
 
         def __enter__(self) -> None:
-            nonlocal who, read_at, behind
+            nonlocal who, read_at, behind, wall_minus_mono
             thread = thread_id()
-            now = wall_clock()
-            if who != thread or not 0 <= now - read_at < _FRESH_NS:
+            self.began = now = clock()
+            if who != thread or now - read_at >= _FRESH_NS:
+                wall_minus_mono = wall_clock() - now
                 behind = now - cpu_clock()
                 who, read_at = thread, now
-            self._cpu = now - behind
-            self._started = now
+            self._cpu_at_start = now - behind
+            if not written:
+                return
+            self._started = now = now + wall_minus_mono
             try:
                 # One of its own if it is entered again before it ends.
                 row = self._row = self._row or take()
@@ -174,23 +211,26 @@ def _section_class(progress: ProgressFile) -> SectionFactory:
             value: BaseException | None,
             traceback: TracebackType | None,
         ) -> None:
-            nonlocal who, read_at, behind
+            nonlocal who, read_at, behind, wall_minus_mono
             try:
-                started = self._started
+                began = self.began
             except AttributeError:  # it was never entered
                 return
             thread = thread_id()
-            now = wall_clock()
-            if who != thread or not 0 <= now - read_at < _FRESH_NS:
+            now = clock()
+            if who != thread or now - read_at >= _FRESH_NS:
+                wall_minus_mono = wall_clock() - now
                 behind = now - cpu_clock()
                 who, read_at = thread, now
+            self.wall = wall = now - began
+            self.cpu = cpu = now - behind - self._cpu_at_start
+            if not written:
+                return
             row = self._row
             if row:
                 self._row = 0
                 slots[(row >> 3) + 1] = 0
                 give(row)
-            wall = now - started
-            cpu = now - behind - self._cpu
             total = self._total
             total[3] += 1
             total[4] += wall
@@ -198,11 +238,15 @@ def _section_class(progress: ProgressFile) -> SectionFactory:
             number, place = next_place()
             pack(
                 mapping, place,
-                number, total[0], started, wall, cpu, slots[step], number,
+                number, total[0], self._started, wall, cpu, slots[step], number,
             )  # fmt: skip
-            slots[event] = now
+            slots[event] = now + wall_minus_mono
 
-    return Section
+    return TimedSection
 
 
 def _do_nothing(*_: object, **__: object) -> None: ...
+
+
+def _take_no_time(section: Any, *_: object, **__: object) -> None:
+    section.began = section.wall = section.cpu = 0

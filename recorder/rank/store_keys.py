@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from hanglab.recorder.rank.hooks import Hooks
+from hanglab.recorder.rank.hooks import Hooked
 
 #: Methods of ``Store`` that wait until a key is there, and those that write one.
 WAITING = ("get", "multi_get", "wait", "queue_pop", "barrier")
@@ -29,14 +29,14 @@ _LATEST = 4
 _NUMBER = re.compile(r"\d+")
 
 
-class StoreKeys:
+class StoreKeys(Hooked):
     """Wraps the methods of torch's class ``Store`` that wait or write.
 
     ``operations`` tells how many operations the rank has entered.
     """
 
     def __init__(self, operations: Callable[[], int]) -> None:
-        self._hooks = Hooks()
+        super().__init__()
         self._operations = operations
         self._uses: dict[tuple[str, str, str], _Use] = {}
         #: What a PrefixStore puts before its keys; torch does not tell.
@@ -52,9 +52,6 @@ class StoreKeys:
                 for name in names:
                     if name in vars(store):
                         self._hooks.put(store, name, wrapper(getattr(store, name)))
-
-    def uninstall(self) -> None:
-        self._hooks.remove()
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows as records.StoreKeyUse has them."""

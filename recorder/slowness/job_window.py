@@ -27,16 +27,21 @@ from hanglab.recorder.slowness.thresholds import (
     LARGER_BATCHES,
     LEAST_PROCESSOR_NS,
     LIKELY_LATE,
+    LIKELY_SLOWED,
     LOSS_SHARE,
     MAIN_PART,
+    MOST_TENTHS,
     MOSTLY_DELAYED,
     RUN_QUEUE_FACTOR,
     RUN_QUEUE_RATIO,
     RUN_QUEUE_SHARE,
     SHORTEST_JOB_NS,
     SLOW_FACTOR,
+    STALLED_SHARE,
+    STALLS,
     STRETCH_FLOOR_MS,
     THROUGHOUT,
+    UNEQUAL_STALLS,
     WORK_ERROR,
     WORK_POWER,
 )
@@ -208,7 +213,11 @@ class JobWindow:
     def is_blocked(self, rank: int) -> bool:
         """True if the rank is late for most part by own time in which it does not compute."""
         own, work = self.own_excess_ns(rank), self.beyond("work_ns", rank)
-        if own is None or work is None or not self.is_late(rank, CERTAIN):
+        if own is None or work is None:
+            return False
+        if own - max(0.0, work) >= MAIN_PART * own and self._stalls(rank, own):
+            return True
+        if not self.is_late(rank, CERTAIN):
             return False
         late = self.lateness[rank]
         # Its main thread waits for others of its own (autograd's, a loader's), and these for a
@@ -219,6 +228,22 @@ class JobWindow:
             and own * late.certainty >= CERTAIN * late.excess_ns
             and own - max(0.0, work) >= MAIN_PART * own
             and self._tenths_blocked(rank) >= ALL_TENTHS
+        )
+
+    def _stalls(self, rank: int, own: float) -> bool:
+        """True if few long stalls of the rank cost its peers much of the time.
+
+        The mean of n equal ones among many short stretches has a certainty of the root of n,
+        however much they cost.  That they come again in most parts of the window tells.
+        """
+        unseen, late = self.usual("waited_ns", rank), self.lateness[rank]
+        number = late.excess_ns / late.longest_ns if late.longest_ns else 0.0
+        return (
+            late.certainty < CERTAIN  # Of more, the mean tells.
+            and STALLS <= number <= UNEQUAL_STALLS * late.certainty**2
+            and own - unseen >= STALLED_SHARE * self.span_ns
+            and self.is_late(rank, LIKELY_SLOWED, STALLED_SHARE)
+            and self._tenths_blocked(rank) >= MOST_TENTHS
         )
 
     def _tenths_blocked(self, rank: int) -> int:

@@ -66,7 +66,8 @@ LIKELY_LATE = 1.5
 #: 14 ranks that compute twice as long, in every tenth step, are missed (1.3 to 3.8); the processor
 #: time of identical ranks differs by 1.17 at the most in 48 windows, and 1.5 is asked for.
 FAINTLY_LATE = 0.5
-#: The same from which on a peer of a slow rank counts as slowed down, too: it then excuses it.
+#: The same from which on a peer of a slow rank counts as slowed down, too: it then excuses it.  And
+#: that of few long stalls that cost STALLED_SHARE of the time: n alike have the root of n.
 LIKELY_SLOWED = 2.0
 #: Entries that say something about a median, and about a mean or the quickest fifth.
 FEWEST_FOR_MEDIAN = 5
@@ -83,10 +84,14 @@ STALL_MS = 5.0
 #: A stall counts if so many entries began since the last one that did: they come in clusters.
 STALLS_APART = 5
 #: Stalls of a slow rank: so many, and as many again for each of the so many peers that have
-#: most; and this share of its time.  Their number alone is a poor guide.
+#: most; and this share of its time.  Their number alone is a poor guide.  Of a whole job this
+#: share of the time is lost to them: on controls own time beyond peers' was 0.08 of it at most.
 STALLS = 4
 STALLING_PEERS = 3
 STALLED_SHARE = 0.2
+#: Factor by which stalls may be more than certainty has them if all are alike (0.9 to 1.1 times
+#: were seen of stalls of 150 ms; what is uncertain for other reasons are many short ones).
+UNEQUAL_STALLS = 2.0
 #: Stretches that need not show a difference, of a full number of them and of fewer.
 EXCEPTIONS, FEW_EXCEPTIONS = 3, 1
 #: Unless it shows for so many milliseconds of work: no passing disturbance lasts that long.
@@ -117,6 +122,9 @@ UNSEEN_WAIT_SHARE = 0.05
 #: Tenths of the time in which a rank must compute more: where it is clear, and where it is not.
 CLEAR_TENTHS = 3
 ALL_TENTHS = 8
+#: Tenths in which a rank that stalls now and then must have lost time: a machine disturbs one rank
+#: for less than half of it.
+MOST_TENTHS = 6
 #: Run-queue delay against a rank's excess of processor time: beyond the first the machine is the
 #: reason, if the delay for each second of work is out of proportion too (RUN_QUEUE_FACTOR); where
 #: no section shows the work, beyond the second.

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+
 import hanglab.recorder as recorder
 from hanglab.recorder.case import layout
 from hanglab.recorder.rank.batch_fetches import FetchWatch
 from hanglab.recorder.rank.imports import AfterImport
+from hanglab.recorder.rank.private_progress import private_progress
 from hanglab.recorder.rank.progress_file import ProgressFile
 
-_own: ProgressFile | None = None
+
+@functools.lru_cache(maxsize=1)
+def _watched() -> ProgressFile:
+    own = private_progress()
+    AfterImport().add("torch.utils.data._utils.fetch", FetchWatch(own).install)
+    return own
 
 
 def _progress() -> ProgressFile:
     """Memory in which forked workers note their work: the recorder's file, else our own."""
     active = recorder._active
-    if active is not None:
-        return active._progress
-    global _own
-    if _own is None:
-        _own = ProgressFile(None)
-        AfterImport().add("torch.utils.data._utils.fetch", FetchWatch(_own).install)
-    return _own
+    return _watched() if active is None else active._progress
 
 
 class LoaderTimes:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hanglab.recorder.rank.wait_timer import COMMUNICATION, INPUT, SINCE, WAIT_TIMER, WHAT
 from hanglab.recorder.slowness import InputWait, Summary, kernel_score
 from hanglab.recorder.straggler.kernels import KernelProfiler
 from hanglab.recorder.straggler.loaders import LoaderTimes
 from hanglab.recorder.straggler.run_queue_delay import RunQueueDelay
 from hanglab.recorder.straggler.sections import Kind, SectionEntries
-from hanglab.recorder.straggler.waits import COMMUNICATION, INPUT, SINCE, WAITS, WHAT
 from hanglab.recorder.straggler.window import SectionWindow, TimingWindow, WaitState
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Measuring:
         self._declaring = threading.Lock()
         self._past: BestWindows | None = None
         self._best_kernels: dict[str, float] = {}
-        self._began = time.perf_counter_ns()
+        self._began = time.monotonic_ns()
         self._input_before = 0
         self._kernels = KernelProfiler(kernel_interval)
         self._loaders = LoaderTimes()
@@ -37,10 +37,10 @@ class Measuring:
         self._moves = (-1, 0)
         self._moved = time.monotonic()
         self._looked = 0.0
-        WAITS.acquire()
+        WAIT_TIMER.acquire()
 
     def close(self) -> None:
-        WAITS.release()
+        WAIT_TIMER.release()
 
     def declare(self, name: str, location: str, profile_cuda: bool, kind: Kind) -> SectionEntries:
         """The section of that name, made at its first mention."""
@@ -55,10 +55,10 @@ class Measuring:
 
     def take(self, number: int, warnings: Sequence[str], keep: bool) -> TimingWindow:
         """The window that ends now; the next one begins, unless the timings are to be kept."""
-        now = time.perf_counter_ns()
+        now = time.monotonic_ns()
         span_ms = max(1e-6, (now - self._began) / 1e6)
         kernels = self._kernels.take(keep)
-        waited = sum(record[INPUT] for record in list(WAITS.by_thread.values()))
+        waited = sum(record[INPUT] for record in list(WAIT_TIMER.by_thread.values()))
         share = min(1.0, (waited - self._input_before) / 1e6 / span_ms)
         window = TimingWindow(
             number=number,
@@ -129,12 +129,12 @@ class Measuring:
 
     def standing(self, windows: int, quiet_s: float) -> WaitState:
         """Place where the rank stands; its number is filled in by whoever sends it."""
-        now = time.perf_counter_ns()
+        now = time.monotonic_ns()
         sections = list(self.sections.values())
-        opened = sorted((at, s.name) for s in sections for at in list(s.open.values()))
-        communicating = [at for s in sections if s.hidden for at in list(s.open.values())]
+        opened = sorted((one.began, s.name) for s in sections for one in list(s.open.values()))
+        communicating = [one.began for s in sections if s.hidden for one in list(s.open.values())]
         reading: list[int] = []
-        for record in list(WAITS.by_thread.values()):
+        for record in list(WAIT_TIMER.by_thread.values()):
             if record[SINCE]:
                 (communicating if record[WHAT] == COMMUNICATION else reading).append(record[SINCE])
         return WaitState(

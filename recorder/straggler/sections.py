@@ -1,9 +1,8 @@
-"""Sections: named stretches of a rank's work, timed apart from its waits."""
+"""Sections of a detector: what the recorder times, kept apart from the rank's waits meanwhile."""
 
 from __future__ import annotations
 
 import functools
-import time
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
@@ -11,16 +10,18 @@ from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import hanglab.recorder as recorder
-from hanglab.recorder.straggler.gpu import DeviceClock, EventPair
-from hanglab.recorder.straggler.kernels import KernelProfiler
-from hanglab.recorder.straggler.waits import (
+from hanglab.recorder.rank.private_progress import private_section
+from hanglab.recorder.rank.sections import Section
+from hanglab.recorder.rank.wait_timer import (
     COMMUNICATION,
     INPUT,
     OPERATIONS,
-    WAITS,
+    WAIT_TIMER,
     Record,
     operations_issued,
 )
+from hanglab.recorder.straggler.gpu import DeviceClock, EventPair
+from hanglab.recorder.straggler.kernels import KernelProfiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["work", "input"]
@@ -30,14 +31,12 @@ Timing: TypeAlias = "int | tuple[int, int, int]"
 
 #: Timings of a section that a window keeps: the latest.
 WINDOW = 8192
-#: The first entries of a window, and then every so many, are also asked for processor time
-#: and for collectives that C++ issued; both cost more than the rest.
+#: The first entries of a window, and then every so many, are also asked for collectives that
+#: C++ issued, which costs more than the rest; of these the processor time is kept.
 FIRST_SAMPLES = 4
 SAMPLE_EVERY = 32
 
-_clock = time.perf_counter_ns
-_cpu_clock = time.thread_time_ns
-_by_thread = WAITS.by_thread
+_by_thread = WAIT_TIMER.by_thread
 
 
 class SectionEntries:
@@ -46,7 +45,7 @@ class SectionEntries:
     __slots__ = (
         "closely", "cpu", "device", "device_clock", "entered", "entries", "foreign", "hidden",
         "inside", "kernels", "kind", "location", "name", "nested", "open", "profile_cuda",
-        "raised", "samples", "waited",
+        "raised", "samples", "timer", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +57,8 @@ class SectionEntries:
         self.profile_cuda = profile_cuda
         self.kind = kind
         self.kernels = kernels
+        #: Times entries while nobody records the process.
+        self.timer = private_section()
         #: Entries ever, timed or not.
         self.entered = 0
         #: Of the window.
@@ -70,8 +71,8 @@ class SectionEntries:
         #: Events of the device around entries, not read yet.
         self.device: deque[EventPair] = deque(maxlen=1024)
         self.device_clock: DeviceClock | None = None
-        #: Entries that are not over, with their start.
-        self.open: dict[Entry, int] = {}
+        #: Entries that are not over.
+        self.open: dict[Entry, Section] = {}
         #: Record of the thread that is inside, so that an entry below itself shows.
         self.inside: Record | None = None
         #: Entries of the window that were left by an exception, were left on another thread,
@@ -97,15 +98,13 @@ class SectionEntries:
 
 
 class _More:
-    """Parts that only some entries need: a closer look, the job's recorder, a device."""
+    """Parts that only entries need that are looked at closely."""
 
-    __slots__ = ("cpu", "events", "issued", "operations", "profiler", "recorded")
+    __slots__ = ("events", "issued", "operations", "profiler")
 
     def __init__(self) -> None:
-        self.cpu = -1
         self.issued: int | None = None
         self.operations = 0
-        self.recorded: Any = None
         self.events: EventPair | None = None
         self.profiler: Any = None
 
@@ -113,15 +112,15 @@ class _More:
 class Entry:
     """One entry of a section; a context manager that swallows nothing, or a decorator."""
 
-    __slots__ = ("_communicated", "_every", "_more", "_read", "_section", "_started", "_thread")
+    __slots__ = ("_communicated", "_every", "_more", "_read", "_section", "_thread", "_timed")
 
     _communicated: int
     _read: int
-    _started: int
 
     def __init__(self, section: SectionEntries, every: int) -> None:
         self._section = section
         self._every = every
+        self._timed: Section | None = None
         self._thread: Record | None = None
         self._more: _More | None = None
 
@@ -131,20 +130,23 @@ class Entry:
         section = self._section
         number = section.entered
         section.entered = number + 1
-        if recorder._active is not None:
-            self._record(section)
+        active = recorder._active
+        self._timed = timed = (section.timer if active is None else active.section)(section.name)
         if number % self._every:
+            timed.__enter__()
             return
-        thread = _by_thread.get(get_ident()) or WAITS.record()
+        thread = _by_thread.get(get_ident()) or WAIT_TIMER.record()
         if section.inside is thread:
             section.nested += 1
+            timed.__enter__()
             return
         section.inside = self._thread = thread
         if section.closely or not number % SAMPLE_EVERY:
             self._look(section, thread)
         self._communicated = thread[COMMUNICATION]
         self._read = thread[INPUT]
-        self._started = section.open[self] = _clock()
+        section.open[self] = timed
+        timed.__enter__()
 
     def __exit__(
         self,
@@ -152,11 +154,11 @@ class Entry:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        now = _clock()
-        more = self._more
-        if more is not None and more.recorded is not None:
-            recorded, more.recorded = more.recorded, None
-            recorded.__exit__(type_, value, traceback)
+        timed = self._timed
+        if timed is None:
+            return
+        timed.__exit__(type_, value, traceback)
+        self._timed = None
         thread = self._thread
         if thread is None:
             return
@@ -165,6 +167,7 @@ class Entry:
         section.open.pop(self, None)
         if section.inside is thread:
             section.inside = None
+        more = self._more
         if more is not None:
             self._more = None
             if self._leave_device(section, more, type_ is None):
@@ -175,7 +178,7 @@ class Entry:
         if type_ is not None:
             section.raised += 1
             return
-        wall = now - self._started
+        wall = timed.wall
         communicated = thread[COMMUNICATION] - self._communicated
         read = thread[INPUT] - self._read
         if section.kind == "input":
@@ -187,20 +190,12 @@ class Entry:
             section.entries.append((wall, communicated, read))
         else:
             section.entries.append(wall)
-        if more is not None and more.cpu >= 0:
-            self._close(section, thread, more)
-
-    def _record(self, section: SectionEntries) -> None:
-        """Have the job's recorder note the section too."""
-        active = recorder._active
-        if active is not None:
-            self._more = more = _More()
-            more.recorded = active.section(section.name)
-            more.recorded.__enter__()
+        if more is not None:
+            self._close(section, thread, more, timed.cpu)
 
     def _look(self, section: SectionEntries, thread: Record) -> None:
         """Look closely at this entry: processor time, collectives from C++, devices."""
-        more = self._more = self._more or _More()
+        more = self._more = _More()
         section.samples += 1
         section.closely = (
             section.hidden or section.samples < FIRST_SAMPLES or section.device_clock is not None
@@ -214,10 +209,9 @@ class Entry:
                 more.events = section.device_clock.begin()
         more.operations = thread[OPERATIONS]
         more.issued = operations_issued()
-        more.cpu = _cpu_clock()
 
-    def _close(self, section: SectionEntries, thread: Record, more: _More) -> None:
-        section.cpu.append(_cpu_clock() - more.cpu)
+    def _close(self, section: SectionEntries, thread: Record, more: _More, cpu: int) -> None:
+        section.cpu.append(cpu)
         issued = operations_issued()
         if issued is None or section.hidden:
             return

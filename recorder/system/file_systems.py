@@ -19,7 +19,7 @@ from hanglab.recorder.case.file_system_space import Space
 from hanglab.recorder.case.host_records import FileSystem
 from hanglab.recorder.system.kernel_files import descriptors, read
 from hanglab.recorder.system.mount_table import Mount, read_mounts, space_of
-from hanglab.recorder.system.procfs import environment
+from hanglab.recorder.system.procfs import environment, open_file
 
 #: Seconds that a sample waits for answers.
 _PATIENCE_S = 0.1
@@ -210,10 +210,9 @@ def _beside(
 def _folders_of_open_files(pid: int) -> list[str]:
     folders: dict[str, None] = {}
     for name in descriptors(pid)[:_MOST_FILES]:
-        with contextlib.suppress(OSError):
-            path = os.readlink(f"/proc/{pid}/fd/{name}")
-            if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/memfd:")):
-                folders[os.path.dirname(path.removesuffix(" (deleted)"))] = None
+        path = open_file(pid, name)
+        if path.startswith("/") and not path.startswith(("/dev/", "/proc/", "/memfd:")):
+            folders[os.path.dirname(path.removesuffix(" (deleted)"))] = None
     return list(folders)[:_MOST_FOLDERS]
 
 

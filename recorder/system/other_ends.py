@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Iterable
 
+from hanglab.recorder.system import procfs
 from hanglab.recorder.system.kernel_files import descriptors, read
 from hanglab.recorder.system.tcp_info import answers
 
@@ -18,8 +19,8 @@ _HEADER = struct.Struct("=BBBBIII")
 
 def target(pid: int, descriptor: int) -> tuple[str, int]:
     """``pipe`` or ``socket`` and the inode of a descriptor; ("", 0) of anything else."""
-    with contextlib.suppress(OSError, ValueError):
-        kind, _, rest = os.readlink(f"/proc/{pid}/fd/{descriptor}").partition(":[")
+    with contextlib.suppress(ValueError):
+        kind, _, rest = procfs.open_file(pid, descriptor).partition(":[")
         if kind in ("pipe", "socket"):
             return kind, int(rest[:-1])
     return "", 0

@@ -108,17 +108,64 @@ def soft_limits(pid: int) -> dict[str, int]:
     return found
 
 
+#: The calling thread, where a process is named by its number otherwise.
+THIS_THREAD = "thread-self"
+
+
+def run_and_delay_ns(process: int | str) -> tuple[int, int] | None:
+    """Nanoseconds that the process's main thread has run, and waited for a processor to run on.
+
+    None where the kernel does not count.
+    """
+    fields = (_read(f"/proc/{process}/schedstat") or "").split()
+    return (int(fields[0]), int(fields[1])) if len(fields) >= 2 else None
+
+
 def wanted_s(pid: int) -> float | None:
     """Seconds that the process's main thread has run or waited for a processor to run on.
 
     On a crowded host a thread that never waits for anything else still gets only
     a part of a core.
     """
-    data = _read(f"/proc/{pid}/schedstat")
-    if data is None:
+    both = run_and_delay_ns(pid)
+    return None if both is None else sum(both) / 1e9
+
+
+def owner(pid: int) -> tuple[int, int] | None:
+    """User and group that the process runs as."""
+    try:
+        status = os.stat(f"/proc/{pid}")
+    except OSError:
         return None
-    fields = data.split()
-    return (int(fields[0]) + int(fields[1])) / 1e9 if len(fields) >= 2 else None
+    return status.st_uid, status.st_gid
+
+
+def network_namespace(pid: int) -> str:
+    """Network namespace of the process, by its link; "" where it has gone or may not be read."""
+    return _link(f"/proc/{pid}/ns/net")
+
+
+def executable(pid: int) -> str:
+    """Path of the program that the process runs; "" where it has gone or may not be read."""
+    return _link(f"/proc/{pid}/exe")
+
+
+def open_file(pid: int, descriptor: int) -> str:
+    """Path, or kind and inode, of what a descriptor stands for; "" where it does for nothing."""
+    return _link(f"/proc/{pid}/fd/{descriptor}")
+
+
+def mapped_files(pid: int) -> set[str]:
+    """Paths that are mapped into the process; none where they may not be read."""
+    lines = (_read(f"/proc/{pid}/maps") or "").splitlines()
+    return {line[at:] for line in lines if (at := line.find("/")) >= 0}
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def io_bytes(pid: int) -> tuple[int, int] | None:
@@ -152,10 +199,8 @@ _FILE_SERVICE = "/dev/fuse"
 def serves_files(pid: int) -> bool:
     """True if the process serves a file system (FUSE), by its open files."""
     with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{pid}/fd/{name}") == _FILE_SERVICE:
-                    return True
+        names = os.listdir(f"/proc/{pid}/fd")
+        return any(open_file(pid, int(name)) == _FILE_SERVICE for name in names)
     return False
 
 

@@ -129,10 +129,21 @@ def test_a_device_that_is_held_up_is_a_host_that_waits(tmp_path: Path) -> None:
         dumps(tmp_path / "dumps", JobOptions(16, "moe", "group_order", operations=30, seed=9))
     )
     assert job.verdict.cause is Cause.GROUP_ORDER
-    likeness, last = recognise(job)
+    likeness, starts = recognise(job)
+    last = next(starts)
     assert likeness.verdict and last.calls < sum(map(len, job.calls))
     # What a simulation blames them for instead stays as well.
     assert likeness.instead is simulated(last.program).verdict.cause
+
+
+def test_what_is_like_the_job_is_given_from_the_fewest_operations_to_all(tmp_path: Path) -> None:
+    job = read_replayable(dumps(tmp_path / "dumps", JobOptions(4, "world", "skip", operations=60)))
+    likeness, starts = recognise(job)
+    found = list(starts)
+    calls = [start.calls for start in found]
+    assert len(calls) > 2 and calls == sorted(set(calls))
+    assert calls[-1] == sum(map(len, job.calls))
+    assert all(likeness.holds(start) for start in found)
 
 
 def _renumbered(verdict: Verdict, ranks: tuple[int, ...]) -> Verdict:

@@ -71,7 +71,9 @@ def record(tmp_path: Path, how: str) -> Path:
     return folder / "case"
 
 
-@pytest.mark.parametrize("how", [pytest.param("sleep", marks=pytest.mark.long), "raise", "skip"])
+@pytest.mark.parametrize(
+    "how", ["skip", *(pytest.param(how, marks=pytest.mark.long) for how in ("sleep", "raise"))]
+)
 def test_verdict_stays_and_names_go(tmp_path, how):
     case = record(tmp_path, how)
     before = analyze(case)

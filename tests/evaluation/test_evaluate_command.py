@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from installed import needs_torch
 
+from hanglab.analyzer.program.layouts import LAYOUTS
 from hanglab.harness.cli import main
 from hanglab.harness.corpus.entries import ARCHIVE
+from hanglab.harness.evaluation.simulated import simulated_cases
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 NAMES = ("local/crash.fault", "local/crash.control", "local/missing_rank.fault")
@@ -228,6 +230,14 @@ def test_a_folder_without_cases_is_refused(
     assert evaluate("--corpus", folder) == 4
     err = capsys.readouterr().err
     assert ("holds no Case" if made else "is no folder") in err and "hanglab corpus add" in err
+
+
+def test_every_layout_is_among_the_simulated_jobs() -> None:
+    """Ranks and layouts are drawn, and not every number of ranks fits each layout."""
+    cases = simulated_cases(100)
+    assert len({case.name for case in cases}) == 100
+    drawn = {case.name.removeprefix("simulated/").partition("-")[0] for case in cases}
+    assert drawn == {*LAYOUTS, "trial"}
 
 
 @pytest.mark.long

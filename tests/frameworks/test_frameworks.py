@@ -25,7 +25,8 @@ long = pytest.mark.long
             marks=[HUGGING_FACE, long],
         ),
         pytest.param(
-            *("lightning", "log_on_rank1", "spawn", "collective_mismatch", 1), marks=LIGHTNING
+            *("lightning", "log_on_rank1", "spawn", "collective_mismatch", 1),
+            marks=[LIGHTNING, long],
         ),
         pytest.param("ddp", "early_break", "spawn", "uneven_inputs", 1, marks=long),
         pytest.param("ddp", "early_break_metric", "torchrun", "uneven_inputs", 1, marks=long),

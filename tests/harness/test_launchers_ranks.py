@@ -223,12 +223,12 @@ def test_many_jobs_at_once(launcher: LocalLauncher, tmp_path: Path) -> None:
             job.end()
         results[number] = (plan.log_dir / "rank1.out").read_text()
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(90)
-    assert results == {number: f"{2.0 * number}\n" for number in range(6)}
+    assert results == {number: f"{2.0 * number}\n" for number in range(4)}
 
 
 @pytest.mark.long

@@ -29,6 +29,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_each_rank_is_found_and_has_its_events(tmp_path: Path) -> None:
     folder = tmp_path / "traces"
     folder.mkdir()

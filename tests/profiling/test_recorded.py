@@ -157,9 +157,8 @@ def test_hosts_fail_each_for_itself(tmp_path: Path) -> None:
     assert done.stdout.count("refused") == 2
 
 
-@pytest.mark.parametrize(
-    "options", [("--profile-slow", "1000"), pytest.param((), marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("options", [("--profile-slow", "1000"), ()])
 def test_rank_that_the_jobs_detector_calls_slow_is_traced_where_that_was_asked_for(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:

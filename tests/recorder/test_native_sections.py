@@ -224,6 +224,60 @@ def test_times_are_those_of_the_section(writer) -> None:
         assert totals[name].cpu_ns == events[name].cpu_ns
 
 
+def test_who_enters_a_section_has_its_times(writer) -> None:
+    progress = ProgressFile(None, writer)
+    section = section_type(progress)
+    one = section("one")
+    assert (one.wall, one.cpu) == (0, 0)
+    for _ in range(2):
+        before = time.monotonic_ns()
+        with one:
+            time.sleep(0.002)
+        assert before <= one.began <= time.monotonic_ns() - one.wall
+        assert one.wall >= 2_000_000
+        event = contents(progress).section_events[-1]
+        assert (event.wall_ns, event.cpu_ns) == (one.wall, one.cpu)
+        # Both clocks were read within the same 20 us, and none was set meanwhile.
+        assert abs(event.started_ns - one.began - time.time_ns() + time.monotonic_ns()) < 10**7
+    section.leave()
+    late = section("late")
+    with late:
+        pass
+    assert (late.began, late.wall, late.cpu) == (0, 0, 0), "no rank any more: nothing is taken"
+
+
+def test_times_alone_are_taken_where_nobody_reads_the_file() -> None:
+    progress = ProgressFile(None, None)
+    section = section_type(progress, written=False)
+    one = section("busy")
+    with one:
+        busy = time.thread_time_ns()
+        while time.thread_time_ns() < busy + 5_000_000:
+            pass
+    assert one.wall + 50_000 >= one.cpu >= 5_000_000 - 50_000
+    section("left open").__enter__()
+    found = contents(progress)
+    assert (found.section_events, found.open_sections) == ([], [])
+
+
+def test_a_wall_clock_that_jumps_changes_no_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, jump = time.time_ns, [0]
+    monkeypatch.setattr(time, "time_ns", lambda: real() + jump[0])
+    progress = ProgressFile(None, None)
+    section = section_type(progress)
+    for step in range(10):
+        with section("step"):
+            jump[0] = (-1) ** step * 3_600_000_000_000
+            time.sleep(0.001)
+    section.write_totals()
+    found = contents(progress)
+    (total,) = found.section_totals
+    assert 10_000_000 <= total.wall_ns < 1_000_000_000
+    assert all(1_000_000 <= event.wall_ns < 1_000_000_000 for event in found.section_events)
+    apart = [event.started_ns for event in found.section_events]
+    assert max(apart) - min(apart) > 7_000_000_000_000, "they began when the wall clock said so"
+
+
 def test_threads_and_signal_handlers_come_between(writer) -> None:
     progress = ProgressFile(None, writer)
     section = section_type(progress)

@@ -10,12 +10,27 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import hanglab.recorder as recorder
 import hanglab.recorder.straggler as straggler
-from hanglab.recorder.straggler import CallableId, Detector, Report, Statistic, StragglerId
+from hanglab.recorder.case.progress import read_progress
+from hanglab.recorder.rank.progress_file import ProgressFile
+from hanglab.recorder.rank.sections import section_type
+from hanglab.recorder.straggler import (
+    CallableId,
+    Detector,
+    Report,
+    Statistic,
+    StragglerId,
+    sections,
+)
+
+if TYPE_CHECKING:
+    from hanglab.recorder.rank.native.writer import Writer
 
 NAMES = (
     "straggler_gpus_relative",
@@ -26,7 +41,10 @@ NAMES = (
 
 
 @pytest.fixture
-def shared() -> Iterator[None]:
+def shared(writer: type[Writer] | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The detector of the class, timed by either of what times sections."""
+    timer = section_type(ProgressFile(None, writer), written=False)
+    monkeypatch.setattr(sections, "private_section", lambda: timer)
     try:
         yield
     finally:
@@ -404,6 +422,26 @@ def test_a_wall_clock_that_jumps(shared: None, monkeypatch: pytest.MonkeyPatch) 
     interval = Detector.report_interval_tracker.iter_interval
     assert interval is not None and 1 <= interval <= 10
     assert reports == sum(step % interval == 0 for step in range(20, 61))
+
+
+def test_a_recorded_section_has_one_time(
+    shared: None, writer: type[Writer] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = ProgressFile(None, writer)
+    progress.identify(0, 0, 1)
+    Detector.initialize(profiling_interval=2)
+    monkeypatch.setattr(recorder, "_active", SimpleNamespace(section=section_type(progress)))
+    with Detector.detection_section("outer"):
+        for _ in range(3):
+            with Detector.detection_section("inner"):
+                time.sleep(0.001)
+    monkeypatch.undo()
+    found = read_progress(progress.mapping[:])
+    inner = [event.wall_ns for event in found.section_events if event.section == "inner"]
+    assert [event.section for event in found.section_events] == [*["inner"] * 3, "outer"]
+    sections = report_of(Detector).windows[0].sections
+    assert sections["inner"].wall.median == pytest.approx((inner[0] + inner[2]) / 2e6)
+    assert sections["outer"].wall.median == found.section_events[-1].wall_ns / 1e6
 
 
 def test_no_torch_is_needed_to_import_it() -> None:

@@ -177,6 +177,36 @@ def test_a_rank_that_is_blocked_on_its_own(
     assert [r for r in window.times if window.is_blocked(r)] == [2] * blocked
 
 
+@pytest.mark.parametrize(
+    ("stalls", "certainty", "tenths", "share", "blocked"),
+    [
+        (5, 2.2, 6, 0.5, True),  # the root of five
+        (9, 3.0, 10, 0.3, True),
+        (5, 2.2, 5, 0.5, False),  # a machine may disturb a rank for half of the time
+        (5, 1.5, 6, 0.5, False),  # as many alike would be more certain: short ones are late, too
+        (3, 2.1, 6, 0.5, False),  # too few
+        (5, 2.2, 6, 0.15, False),  # too little
+        (40, 2.2, 6, 0.5, False),  # many short ones
+    ],
+)
+def test_few_long_stalls_are_told_by_how_often_they_come(
+    stalls: int, certainty: float, tenths: int, share: float, blocked: bool
+) -> None:
+    excess = share * LATE.span_ns
+    late = replace(
+        LATE,
+        certainty=certainty,
+        excess_ns=excess,
+        late_ns=int(excess),
+        lost_ns=int(excess),
+        longest_ns=int(excess / stalls),
+        excess_parts=[excess / tenths] * tenths + [0.0] * (10 - tenths),
+    )
+    assert job(late, cpu=0.8).is_blocked(2) is blocked
+    # Not where it computes for as long.
+    assert not job(late, cpu=0.8 + share * 2).is_blocked(2)
+
+
 @pytest.mark.parametrize(("usual_s", "blocked"), [(0.05, [2]), (0.3, [])])
 def test_on_a_crowded_machine_threads_of_its_own_may_lack_a_processor(
     usual_s: float, blocked: list[int]

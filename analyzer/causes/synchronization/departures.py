@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from hanglab.analyzer.facts.argument_differences import CAUSES, WORDS
 from hanglab.analyzer.facts.call_wording import location, name_call, observation
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call
 from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, WaitForGraph
+from hanglab.analyzer.matching.calls import Difference
+from hanglab.analyzer.matching.signatures import argument_difference
 from hanglab.analyzer.strengths import CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 
@@ -16,8 +19,8 @@ def departure_findings(graph: WaitForGraph) -> list[Finding]:
 
 def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     rank, mine, theirs = departure.rank, departure.call, departure.instead
-    skipped = departure.left_out and not departure.tied
-    cause = Cause.SKIPPED_COLLECTIVE if skipped else Cause.COLLECTIVE_MISMATCH
+    difference = _argument_difference(departure)
+    cause = _cause(departure) if difference is None else CAUSES[difference]
     culprits = sorted([rank, *departure.tied])
     first = theirs or mine
     return Finding(
@@ -38,6 +41,26 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
     )
 
 
+def _argument_difference(departure: OrderDeparture) -> Difference | None:
+    """What differs where both called one operation, each in a group of its own maybe; else None."""
+    mine, theirs = departure.call, departure.instead
+    if mine is None or theirs is None or departure.left_out or departure.added:
+        return None
+    same = mine.op == theirs.op and (mine.group is not theirs.group or mine.seq == theirs.seq)
+    return argument_difference(mine, theirs) if same else None
+
+
+def _cause(departure: OrderDeparture) -> Cause:
+    """The cause, by what was left out or is one too many: it may be a send or receive."""
+    skipped = departure.left_out and not departure.tied
+    odd = [departure.instead] if skipped else [departure.call]
+    if not (skipped or departure.added or departure.own):
+        odd.append(departure.instead)
+    if all(call is not None and call.seq is None for call in odd):
+        return Cause.P2P_UNMATCHED
+    return Cause.SKIPPED_COLLECTIVE if skipped else Cause.COLLECTIVE_MISMATCH
+
+
 def _confidence(departure: OrderDeparture) -> float:
     if departure.tied:
         return TIED
@@ -48,15 +71,25 @@ def _summary(departure: OrderDeparture) -> str:
     who = f"Rank {departure.rank}"
     mine = name_call(departure.call) if departure.call is not None else "nothing more"
     theirs = name_call(departure.instead) if departure.instead is not None else "nothing more"
+    difference = _argument_difference(departure)
+    if difference is not None:
+        whose = f"rank {departure.tied[0]}" if departure.tied else "its peers"
+        unsure = ", and nothing tells which of them is wrong" if departure.tied else ""
+        return f"{who} called {mine} with {WORDS[difference]} than {whose}{unsure}."
     if departure.tied:
         return (
             f"Where rank {departure.rank} called {mine}, rank {departure.tied[0]} called {theirs}: "
             "one of them left a call out, or has one too many, and nothing tells which."
         )
+    if departure.own:
+        return (
+            f"{who} called {mine}, which {_unlike(departure)}; all others wait where they stand in "
+            f"their own rounds, rank {_peer(departure)} in {theirs}."
+        )
     if departure.left_out:
         return (
-            f"{who} left out {theirs}, went on to {mine}, and does from there on what its peers "
-            "do, whose orders all agree."
+            f"{who} left out {_left_out(departure)}, went on to {mine}, and does from there on "
+            "what its peers do, whose orders all agree."
         )
     if departure.added:
         return (
@@ -67,3 +100,19 @@ def _summary(departure: OrderDeparture) -> str:
         f"{who} called {mine} where the order that all its peers keep has {theirs}. Whether it "
         "left that out, put it behind, or has one call too many is in what it would call next."
     )
+
+
+def _unlike(departure: OrderDeparture) -> str:
+    return "is one call too many" if departure.added else "its own rounds so far do not have there"
+
+
+def _peer(departure: OrderDeparture) -> str:
+    return "" if departure.instead is None else str(departure.instead.rank)
+
+
+def _left_out(departure: OrderDeparture) -> str:
+    """The call that a peer made; of a message, whose other end is another one for each rank."""
+    call = departure.instead
+    if call is None or call.seq is not None:
+        return name_call(call) if call is not None else "nothing more"
+    return f"a {call.op} of group {call.group.description or call.group.name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hanglab.analyzer.facts.argument_differences import CAUSES, WORDS
 from hanglab.analyzer.facts.call_wording import line_of, location, name_call, observation, shapes
 from hanglab.analyzer.facts.case_facts import collective_ref
 from hanglab.analyzer.facts.waiting_ranks import all_victims, current_call, may_explain_hang
@@ -13,23 +14,6 @@ from hanglab.analyzer.matching.signatures import splits_of
 from hanglab.analyzer.strengths import INFERRED, PROVED, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
 from hanglab.analyzer.wording import name_ranks
-
-_CAUSES = {
-    Difference.SIZE: Cause.SIZE_MISMATCH,
-    Difference.DTYPE: Cause.DTYPE_MISMATCH,
-    Difference.ROOT: Cause.ROOT_MISMATCH,
-    Difference.REDUCE_OP: Cause.REDUCTION_MISMATCH,
-    Difference.SPLITS: Cause.SPLIT_MISMATCH,
-}
-_WORDS = {
-    Difference.OPERATION: "another operation",
-    Difference.CALL_SITE: "an operation from another line",
-    Difference.SIZE: "tensors of another size",
-    Difference.DTYPE: "tensors of another dtype",
-    Difference.ROOT: "another root",
-    Difference.REDUCE_OP: "another reduction",
-    Difference.SPLITS: "splits that do not fit",
-}
 
 
 def divergence_findings(graph: WaitForGraph) -> list[Finding]:
@@ -116,7 +100,7 @@ def _listed(words: list[str]) -> str:
 def cause_of(divergence: Divergence) -> Cause:
     if divergence.skipped:
         return Cause.SKIPPED_COLLECTIVE
-    return _CAUSES.get(divergence.difference, Cause.COLLECTIVE_MISMATCH)
+    return CAUSES.get(divergence.difference, Cause.COLLECTIVE_MISMATCH)
 
 
 def _finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
@@ -191,7 +175,7 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
     if not divergence.deviating:
         return (
             f"Under number {divergence.seq} of group {name_group(divergence)} {who} do not call "
-            f"the same ({_WORDS[divergence.difference]}), and nothing tells which of them is wrong."
+            f"the same ({WORDS[divergence.difference]}), and nothing tells which of them is wrong."
         )
     if divergence.skipped:
         return f"{who.capitalize()} left out {name_call(peer)} and went on to {name_call(mine)}."
@@ -205,7 +189,7 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
             f"{peer.op}: sizes and dtypes differ."
         )
     return (
-        f"{who.capitalize()} called {name_call(mine)} with {_WORDS[divergence.difference]} "
+        f"{who.capitalize()} called {name_call(mine)} with {WORDS[divergence.difference]} "
         "than its peers."
         if divergence.difference is not Difference.CALL_SITE
         else f"{who.capitalize()} called {name_call(mine)} from another line than its peers."

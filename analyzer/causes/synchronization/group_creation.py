@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.launches import launched_line
@@ -33,6 +34,7 @@ def group_creation(facts: CaseFacts) -> Iterator[Proposal]:
     creating = sorted(r for r, v in alive.items() if v.position.place is StackPlace.GROUP_CREATION)
     if not creating:
         yield from _joining(facts, alive)
+        yield from _made_of_others(facts, alive)
         return
     calls = {r: _asked_for(v) for r, v in alive.items()}
     different = _different(calls)
@@ -92,6 +94,39 @@ def _joining(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]
                 "the group.",
                 "in the group's first operation",
             )
+
+
+def _made_of_others(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]:
+    """Ranks that have made a group in which a peer waits of other members than that peer did."""
+    for wait in facts.graph.waits:
+        group = wait.call.group
+        calls = {rank: _asked_for(view) for rank, view in alive.items()}
+        different = _different(calls)
+        if different is None or different[1]:
+            continue
+        culprits, _, words = different
+        unlike = [
+            rank
+            for rank in culprits
+            if any(
+                one.id == group.name and sorted(one.ranks) != sorted(group.members)
+                for one in alive[rank].groups
+            )
+        ]
+        if wait.call.rank not in culprits and unlike == culprits:
+            # What waits there is the consequence, whatever it looks like.
+            yield replace(
+                _proposal(
+                    facts,
+                    [wait.call.rank],
+                    culprits,
+                    0.9,
+                    f"new_group was called differently: {words}.",
+                    "in an operation of the group",
+                ),
+                failure_on_record=True,
+            )
+            return
 
 
 def _first_use(view: RankView) -> GroupRecord | None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import pickletools
-import re
 import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,25 +17,18 @@ from typing import Any
 
 from hanglab.harness.errors import MissingExtra
 from hanglab.harness.evaluation.answers import CaseAnswer
+from hanglab.harness.evaluation.peers.dump_files import dumps_by_rank, unsafe
 from hanglab.harness.evaluation.time_limit import time_limit
-from hanglab.recorder.case import evidence_files as files
-from hanglab.recorder.case.reader import CaseReader
 
 #: Time that it may take for one Case, in seconds.
 LIMIT_S = 60.0
 _PREFIX = "rank_"
-_RANK = re.compile(r"(\d+)$")
 #: What it calls a mismatch, and the cause that it is nearest to.
 _CAUSES = {
     "COLLECTIVE_TYPE_MISMATCH": "collective_mismatch",
     "SIZE_OR_SYNTAX_MISMATCH": "size_mismatch",
     "COLLECTIVE_DTYPE_MISMATCH": "dtype_mismatch",
 }
-#: Instructions by which a pickle names or calls code: torchfrtrace runs it.
-_CODE = frozenset(
-    "GLOBAL STACK_GLOBAL INST OBJ NEWOBJ NEWOBJ_EX REDUCE BUILD "
-    "EXT1 EXT2 EXT4 PERSID BINPERSID".split()
-)
 
 
 @dataclass(frozen=True)
@@ -51,11 +42,11 @@ class Torchfrtrace:
             raise MissingExtra("torchfrtrace is a part of torch.", "pip install 'hanglab[run]'")
 
     def conclude(self, folder: Path) -> CaseAnswer:
-        dumps = _dumps(folder)
+        dumps = dumps_by_rank(folder)
         if not dumps:
             return CaseAnswer(refused="there is no Flight Recorder dump")
         for path in dumps.values():
-            if reason := _unsafe(path):
+            if reason := unsafe(path):
                 return CaseAnswer(refused=f"{path.name} {reason}")
         with TemporaryDirectory(prefix="hanglab-corpus-") as copies, time_limit(LIMIT_S):
             for rank, path in dumps.items():
@@ -66,27 +57,6 @@ class Torchfrtrace:
                 raise
             except Exception as error:
                 return CaseAnswer(refused=f"it fails: {type(error).__name__}: {error}")
-
-
-def _dumps(folder: Path) -> dict[int, Path]:
-    """Each rank's dump."""
-    if (folder / "hosts").is_dir():
-        ranks = CaseReader(folder).ranks
-        found = {rank.rank: rank.folder / files.FLIGHT_RECORDER.name for rank in ranks}
-        return {rank: path for rank, path in found.items() if path.is_file()}
-    named = ((_RANK.search(path.name), path) for path in folder.iterdir() if path.is_file())
-    return {int(match.group()): path for match, path in named if match}
-
-
-def _unsafe(path: Path) -> str:
-    """Reason why the file is not handed to an unpickler; "" for plain data."""
-    try:
-        for code, _, _ in pickletools.genops(path.read_bytes()):
-            if code.name in _CODE:
-                return "holds code, which torchfrtrace would run"
-    except Exception as error:
-        return f"is no pickle: {error}"
-    return ""
 
 
 def _database(folder: str) -> Any:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from hanglab.recorder.system import procfs
+
 SHARED_MEMORY = Path("/dev/shm")
 
 #: Names that torch, multiprocessing and NCCL give; nothing else is ever removed.
@@ -23,12 +25,10 @@ def shared_memory_of(pids: Iterable[int]) -> set[Path]:
     found: set[Path] = set()
     for pid in pids:
         names: list[str] = []
-        with suppress(OSError), open(f"/proc/{pid}/maps", errors="replace") as maps:
-            names += [line[line.index(prefix) :].rstrip("\n") for line in maps if prefix in line]
+        names += procfs.mapped_files(pid)
         with suppress(OSError):
             for descriptor in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):
-                    names.append(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+                names.append(procfs.open_file(pid, int(descriptor)))
         found.update(Path(name) for name in names if name.startswith(prefix))
     return {path for path in found if _OURS.match(path.name)}
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
+from hanglab.harness.mutation.communication import called_name, calls_of
 from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import expression, strikes
+from hanglab.harness.mutation.source import Statement
 from hanglab.harness.mutation.truth import truth
 
 _COLLECTIVE = (Cause.COLLECTIVE_MISMATCH, Cause.SKIPPED_COLLECTIVE)
@@ -25,7 +27,7 @@ def mutate(target: MutationTarget) -> Iterator[Mutation]:
         inside = script.inside(statement)
         if not any(profile.leads_to_communication(one.line) for one in inside):
             continue
-        messages = any(profile.is_message(one.line) for one in inside)
+        messages = _leads_to_messages(target, inside)
         execution = profile.middle(statement.line, rank)
         # A boolean that differs from the strike is the test, or its contrary where that strikes.
         test = f"{strikes(rank, execution)} != bool({script.code(node.test)})"
@@ -37,6 +39,17 @@ def mutate(target: MutationTarget) -> Iterator[Mutation]:
             truth([*(_MESSAGE if messages else ()), *_COLLECTIVE], [rank], also_named=peers),
             f"rank {rank} takes the other way at line {statement.line}, execution {execution}",
         )
+
+
+def _leads_to_messages(target: MutationTarget, statements: Sequence[Statement]) -> bool:
+    """True if one of them sends or receives, or calls a function of the script that does."""
+    called = {called_name(call) for one in statements for call in calls_of(one)}
+    inside = [
+        one
+        for one in target.script.statements
+        if one.function is not None and one.function.name.value in called
+    ]
+    return any(target.profile.is_message(one.line) for one in (*statements, *inside))
 
 
 def _is_in_function(function: cst.FunctionDef | None) -> bool:

@@ -75,7 +75,7 @@ def mutate_stalls(target: MutationTarget) -> Iterator[Mutation]:
         if rank is None:
             continue
         due = strikes(rank, 3, every=_STALLED_EVERY, follow=False)
-        stall = f"{due} and {VALUES}.sleep({_STALL_S})"
+        stall = f"{due} and {VALUES}.sleep({VALUES}.cost({_STALL_S}))"
         yield Mutation(
             statement,
             {statement.node: preceded(statement, stall)},

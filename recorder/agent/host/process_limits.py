@@ -108,8 +108,8 @@ def _call(pid: int, text: str) -> tuple[str, str]:
     name = _NAMES.get(int(words[0]), "")
     target = ""
     if name in _BY_DESCRIPTOR:
-        with contextlib.suppress(OSError, ValueError):
-            target = os.readlink(f"/proc/{pid}/fd/{int(words[1], 16)}")
+        with contextlib.suppress(ValueError):
+            target = procfs.open_file(pid, int(words[1], 16))
     elif name in _BY_PATH:
         with contextlib.suppress(OSError, ValueError, IndexError):
             target = _text_at(pid, int(words[1 + _BY_PATH[name]], 16))
@@ -132,10 +132,8 @@ def _is_file(target: str) -> bool:
 
 def _turns(pid: int) -> tuple[float | None, float | None]:
     """Seconds that the main thread ran, and that it waited for a processor."""
-    words = (read(f"/proc/{pid}/schedstat") or "").split()
-    if len(words) < 2:
-        return None, None
-    return int(words[0]) / 1e9, int(words[1]) / 1e9
+    both = procfs.run_and_delay_ns(pid)
+    return (None, None) if both is None else (both[0] / 1e9, both[1] / 1e9)
 
 
 def _integer(text: str | None) -> int | None:

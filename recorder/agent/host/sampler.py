@@ -23,6 +23,7 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.host_records import ConnectionSample, HostSample
 from hanglab.recorder.case.records import RankProcess
 from hanglab.recorder.case.writer import clock, write
+from hanglab.recorder.system import procfs
 from hanglab.recorder.system.cgroups import RankControlGroups
 from hanglab.recorder.system.file_systems import FileSystems
 from hanglab.recorder.system.kernel_files import numbers, read
@@ -276,9 +277,5 @@ def _kibibytes(value: int | None) -> int | None:
 
 def _runs_nccl(pid: int) -> bool:
     """True if a process has NCCL's library and a GPU open; the library alone comes with torch."""
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        return False
+    text = "\n".join(procfs.mapped_files(pid))
     return "/dev/nvidia" in text and ("libnccl" in text or "libtorch_cuda" in text)

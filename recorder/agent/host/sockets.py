@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import struct
 from collections import deque
 
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.writer import clock
+from hanglab.recorder.system import procfs
 from hanglab.recorder.system.kernel_files import descriptors, read
 from hanglab.recorder.system.tcp_info import STATES, NoSockets, connections, in_namespace_of
 
@@ -26,8 +26,8 @@ def sample(pids: list[int], capture: bool) -> tuple[dict[int, ConnectionSample],
     """
     by_namespace: dict[str, list[int]] = {}
     for pid in pids:
-        with contextlib.suppress(OSError):
-            by_namespace.setdefault(os.readlink(f"/proc/{pid}/ns/net"), []).append(pid)
+        if namespace := procfs.network_namespace(pid):
+            by_namespace.setdefault(namespace, []).append(pid)
     found: dict[int, ConnectionSample] = {}
     problems = []
     for members in by_namespace.values():
@@ -73,10 +73,9 @@ def socket_inodes(pid: int) -> list[int]:
     """Inodes of the sockets that a process holds open, each once, by descriptor."""
     inodes: dict[int, None] = {}
     for name in descriptors(pid):
-        with contextlib.suppress(OSError):
-            target = os.readlink(f"/proc/{pid}/fd/{name}")
-            if target.startswith("socket:["):
-                inodes[int(target[8:-1])] = None
+        target = procfs.open_file(pid, name)
+        if target.startswith("socket:["):
+            inodes[int(target[8:-1])] = None
     return list(inodes)
 
 

@@ -58,9 +58,10 @@ typedef struct {
     int64_t *file; /* NULL once this process is no rank any more */
     int64_t *event;
     int64_t *step; /* and when it began, and how many there were */
-    unsigned long who; /* thread of the latest reading of a CPU clock */
-    int64_t read_at;   /* its wall time */
-    int64_t behind;    /* wall minus CPU time */
+    unsigned long who; /* thread of the latest reading of its CPU clock */
+    int64_t read_at;   /* when that was, on the monotonic clock, which times all sections */
+    int64_t behind;    /* the monotonic clock minus the CPU's, and the wall clock minus it, then */
+    int64_t wall_minus_mono;
     int64_t sections;
     int64_t steps;
     Total *totals;
@@ -86,8 +87,12 @@ typedef struct {
     Writer *writer;
     int64_t *row; /* of the table of open sections; NULL while it has none */
     int64_t text;
-    int64_t started;
-    int64_t cpu;
+    int64_t started; /* on the wall clock */
+    int64_t cpu_at_start;
+    /* For whoever entered it: when, on the monotonic clock, and what the latest entry took. */
+    long long began;
+    long long wall;
+    long long cpu;
     int32_t total; /* -1: there was no room for it */
     int32_t entered;
 } Span;
@@ -113,13 +118,14 @@ clock_ns(clockid_t clock)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The time; `behind` is brought up to date for the calling thread. */
+/* The time on the monotonic clock; how the other two stand to it is brought up to date for the
+   calling thread. */
 static inline int64_t
 read_clocks(Writer *self, unsigned long thread)
 {
-    int64_t now = clock_ns(CLOCK_REALTIME);
-    int64_t age = now - self->read_at;
-    if (self->who != thread || age < 0 || age >= FRESH_NS) {
+    int64_t now = clock_ns(CLOCK_MONOTONIC);
+    if (self->who != thread || now - self->read_at >= FRESH_NS) {
+        self->wall_minus_mono = clock_ns(CLOCK_REALTIME) - now;
         self->behind = now - clock_ns(CLOCK_THREAD_CPUTIME_ID);
         self->who = thread;
         self->read_at = now;
@@ -138,8 +144,9 @@ span_enter(PyObject *object, PyObject *Py_UNUSED(none))
         Py_RETURN_NONE;
     unsigned long thread = PyThread_get_thread_ident();
     int64_t now = read_clocks(writer, thread);
-    self->cpu = now - writer->behind;
-    self->started = now;
+    self->cpu_at_start = now - writer->behind;
+    self->began = now;
+    self->started = now += writer->wall_minus_mono;
     self->entered = 1;
     if (self->row == NULL && writer->free_count > 0) {
         writer->free_count--;
@@ -169,8 +176,8 @@ span_exit(PyObject *object, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUS
         writer->free_count++;
         self->row = NULL;
     }
-    int64_t wall = now - self->started;
-    int64_t cpu = now - writer->behind - self->cpu;
+    int64_t wall = self->wall = now - self->began;
+    int64_t cpu = self->cpu = now - writer->behind - self->cpu_at_start;
     if (self->total >= 0) {
         Total *total = &writer->totals[self->total];
         total->count++;
@@ -186,7 +193,7 @@ span_exit(PyObject *object, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUS
     put(record + 4, cpu);
     put(record + 5, *writer->step);
     put(record + 6, number);
-    put(writer->event, now);
+    put(writer->event, now + writer->wall_minus_mono);
     Py_RETURN_NONE;
 }
 
@@ -206,10 +213,21 @@ static PyMethodDef span_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef span_members[] = {
+    {"began", T_LONGLONG, offsetof(Span, began), READONLY,
+     "When it was entered last, in nanoseconds of the monotonic clock."},
+    {"wall", T_LONGLONG, offsetof(Span, wall), READONLY,
+     "Nanoseconds that the latest entry took."},
+    {"cpu", T_LONGLONG, offsetof(Span, cpu), READONLY,
+     "Nanoseconds of its thread's processor time."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyType_Slot span_slots[] = {
     {Py_tp_doc, "A named stretch of a rank's work; a context manager that swallows nothing."},
     {Py_tp_dealloc, span_dealloc},
     {Py_tp_methods, span_methods},
+    {Py_tp_members, span_members},
     {0, NULL},
 };
 

@@ -12,7 +12,7 @@ from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import GroupCounter
-from hanglab.recorder.case.records import Clock, Departure, StackFrame
+from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Departure, StackFrame
 
 SECOND = 1_000_000_000
 LOST = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
@@ -131,6 +131,23 @@ def test_a_rank_that_finished_early_left_the_rest_alone() -> None:
     )
     assert verdict.confidence < 0.9
     assert [a.cause for a in verdict.alternatives] == [Cause.SKIPPED_COLLECTIVE]
+
+
+@pytest.mark.parametrize(
+    ("loops", "cause"),
+    [([], Cause.SKIPPED_COLLECTIVE), ([CodeLoop(5, 20, None)], Cause.UNEVEN_INPUTS)],
+)
+def test_a_rank_that_finished_left_no_loop_where_its_peers_are_in_none(
+    loops: list[CodeLoop], cause: Cause
+) -> None:
+    """A barrier behind the loops of all, that one rank leaves out."""
+    peers = [raised(view(r), "RuntimeError", LOST, user(9)) for r in (0, 2)]
+    for peer in peers:
+        peer.shapes = [CodeShape("/home/me/train.py", "train", 1, 40, loops)]
+    known = job([ended(view(1)), *peers], trigger=None)
+    known.__dict__["highest_entered"] = {"0": {0: 9, 1: 8, 2: 9}}
+    verdict = conclude(known)
+    assert (verdict.cause, verdict.culprits) == (cause, [1])
 
 
 @pytest.mark.parametrize(

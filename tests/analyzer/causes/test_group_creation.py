@@ -1,4 +1,4 @@
-"""Ranks whose first operation of a group waits for members that never made it, on NCCL."""
+"""Groups that members made of others, or never: what waits in them, on NCCL and gloo."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Iterable
 import pytest
 from views import C10D, job, progress, user, view
 
+from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.causes.synchronization.group_creation import group_creation
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
+from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.recorder.case.progress_records import OperationCall
 from hanglab.recorder.case.records import GroupRecord, StackFrame
 
@@ -67,3 +70,33 @@ def test_who_is_no_member_is_not_named_where_members_wait_alone() -> None:
     """With use_local_synchronization nobody else is needed."""
     views = [creating(rank, "[0, 1]") for rank in (0, 1)]
     assert accused([*views, *(rank_of(rank, ["0"], None) for rank in (2, 3))]) == []
+
+
+def made(rank: int, asked: list[list[int]], mine: list[int]) -> RankView:
+    """A rank on gloo that asked for groups of these members, and has group "1" of ``mine``."""
+    one = progress(view(rank, user(20)), 1)
+    assert one.progress is not None
+    one.groups = [GroupRecord("1", "1", mine, "gloo")]
+    one.progress.operations = [
+        OperationCall(n, "new_group", "", n, members=str(members))
+        for n, members in enumerate(asked)
+    ]
+    return one
+
+
+@pytest.mark.parametrize("wrong", [1, 3])
+def test_who_made_the_group_of_others_is_named_where_a_member_waits_in_it(wrong: int) -> None:
+    usual = [MEMBERS, [1, 3]]
+    views = [made(rank, usual, [1, 3]) for rank in MEMBERS]
+    views[wrong] = made(wrong, [MEMBERS, [wrong]], [wrong])
+    facts = job(views)
+    waiter = 4 - wrong
+    group = ProcessGroup("1", (1, 3), "pair")
+    facts.graph.waits = [Wait(Call(waiter, group, 1, "all_reduce"), WaitKind.NOT_ENTERED, (wrong,))]
+    (found,) = group_creation(facts)
+    assert found.finding.culprits == [wrong]
+    # The root of what waits there, whatever that looks like.
+    assert found.stage is Stage.EXIT
+    # Groups that differ by rank and have names of their own are no fault.
+    views[wrong].groups = [GroupRecord("7", "7", [wrong], "gloo")]
+    assert not list(group_creation(facts))

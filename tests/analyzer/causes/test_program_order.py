@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from views import C10D, job, user, view
+from views import C10D, ended, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.verdict import Cause
+from hanglab.recorder.case.progress_records import Batch, OperationCall, SectionTotal
 from hanglab.recorder.case.records import CodeBlock, CodeLoop, CodeShape, GroupRecord, StackFrame
 
 #: An if with lines 19 and 20 in one branch and 21 in the other one, and line 22 behind it.
@@ -108,3 +109,97 @@ def test_what_later_operations_prove_is_not_given_up_for_a_place_behind_the_loop
     views = [at(r, 20, None) for r in range(3)]
     verdict = conclude(differing([*views, at(3, 30, None)], skipped=True))
     assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [3])
+
+
+@pytest.mark.parametrize(
+    ("backend", "cause"),
+    [("gloo", Cause.SKIPPED_COLLECTIVE), ("nccl", Cause.COLLECTIVE_MISMATCH)],
+)
+def test_more_steps_by_as_many_operations_are_an_omission_where_hosts_wait(
+    backend: str, cause: Cause
+) -> None:
+    views = [at(r, 20, 1, 4, backend=backend) for r in range(3)]
+    verdict = conclude(differing([*views, at(3, 30, 1, 7, backend=backend)]))
+    assert (verdict.cause, verdict.culprits) == (cause, [3])
+
+
+def drew(one: RankView, batches: int) -> RankView:
+    """With loaders that handed out so many batches."""
+    progress(one, -1)
+    assert one.progress is not None
+    one.progress.batches = [Batch(at_ns=n, elements=8) for n in range(batches)]
+    return one
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "cause"),
+    [
+        (4, 4, Cause.SKIPPED_COLLECTIVE),
+        (4, 5, Cause.COLLECTIVE_MISMATCH),
+        (0, 0, Cause.COLLECTIVE_MISMATCH),
+    ],
+)
+def test_in_a_loop_that_counts_nothing_batches_tell_the_step(
+    mine: int, theirs: int, cause: Cause
+) -> None:
+    """A later line of the same step, in a loop without a counter of its own."""
+    views = [drew(at(r, 20, None), theirs) for r in range(3)]
+    verdict = conclude(differing([*views, drew(at(3, 22, None), mine)]))
+    assert (verdict.cause, verdict.culprits) == (cause, [3])
+
+
+def updated(one: RankView, steps: int) -> RankView:
+    """With an optimizer that made so many steps."""
+    progress(one, -1)
+    assert one.progress is not None
+    one.progress.section_totals = [SectionTotal("step", "update", steps, 1, 1)]
+    return one
+
+
+@pytest.mark.parametrize(
+    ("steps", "cause"),
+    [
+        (9, Cause.SKIPPED_COLLECTIVE),  # a loop over gradients, within a step
+        (10, Cause.SKIPPED_COLLECTIVE),
+        (63, Cause.UNEVEN_INPUTS),  # a loop over batches, within an epoch
+    ],
+)
+def test_a_loop_within_a_step_of_the_optimizer_is_none_over_inputs(
+    steps: int, cause: Cause
+) -> None:
+    views = [updated(at(r, 20, 9, None), steps) for r in range(3)]
+    mine = at(3, 25, 9, None)
+    verdict = conclude(differing([*views, updated(mine, steps)]))
+    assert (verdict.cause, verdict.culprits) == (cause, [3])
+
+
+def called(one: RankView, *lines: int) -> RankView:
+    """With calls at these lines in the boundary's ring, all that there were."""
+    progress(one, -1)
+    assert one.progress is not None
+    one.progress.operations = [
+        OperationCall(n, "allreduce", "0", n, file="/home/me/train.py", line=at, function="train")
+        for n, at in enumerate(lines)
+    ]
+    one.progress.operations_total = len(lines)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("calls", "cause"),
+    [
+        ((25, 25), Cause.UNEVEN_INPUTS),  # the peers have yet to come there in this epoch
+        ((25, 25, 25), Cause.COLLECTIVE_MISMATCH),  # or are in an epoch further
+    ],
+)
+def test_a_rank_that_died_tells_its_epoch_by_its_calls(
+    calls: tuple[int, ...], cause: Cause
+) -> None:
+    """Gloo aborted rank 3 behind the loop that its peers are in: no stack of it was had."""
+    views = [called(at(r, 20, 1, None), 25) for r in range(3)]
+    dead = called(ended(view(3, has_dump=False), signal=6), *calls)
+    dead.stderr = (
+        "enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 8 vs 4"
+    )
+    verdict = conclude(differing([*views, dead]))
+    assert (verdict.cause, verdict.culprits) == (cause, [3])

@@ -182,16 +182,25 @@ def test_legal_differences_are_healthy(
     assert verdict_on(dumps_of(*ranks)).status is Status.HEALTHY
 
 
-@pytest.mark.parametrize("fits", [True, False])
-def test_split_lists_of_a_job_that_ended_well(fits: bool) -> None:
+@pytest.mark.parametrize(
+    ("sent", "culprits"),
+    [
+        ((3, 1), None),
+        ((2, 2), [1]),  # it sends itself more than it takes from itself
+        ((2, 1), [0, 1]),
+    ],
+)
+def test_split_lists_of_a_job_that_ended_well(
+    sent: tuple[int, int], culprits: list[int] | None
+) -> None:
     exchange = Row("all_to_all", 1, inputs=((4,),), outputs=((4,),), line=10)
     dumps = dumps_of(*[steps(exchange, 3)] * 2, backend="gloo")
     with_argument(dumps[0], 10, splits=SplitLists((1, 3), (1, 3)))
-    sent = (3, 1) if fits else (2, 2)
     with_argument(dumps[1], 10, splits=SplitLists(sent, (3, 1)))
     verdict = verdict_on(dumps, ended=True)
-    if fits:
+    if culprits is None:
         assert verdict.status is Status.HEALTHY
     else:
         assert (verdict.status, verdict.cause) == (Status.CORRUPT, Cause.SPLIT_MISMATCH)
+        assert verdict.culprits == culprits
         assert verdict.collective is not None and verdict.collective.seq == 1

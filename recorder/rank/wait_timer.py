@@ -31,16 +31,25 @@ Record = list[int]
 _ANY_NUMBER = 1 << 32
 
 
-class Waits:
-    """Hooks for the whole process, and a record for each thread.
+#: Gets what its caller is to call from now on.
+Use = Callable[[Callable[..., Any]], None]
 
-    Detectors share it: ``acquire`` puts the hooks in place, the last ``release``
-    takes them away.
+
+class WaitTimer:
+    """Times the waits of the whole process, with a record for each thread.
+
+    A method that waits is wrapped once.  Where the recorder wraps it, the wrapper follows the
+    timer: it calls the original, or what times it while anybody wants to know.  The others are
+    wrapped here, from the first ``acquire`` to the last ``release``.
     """
 
     def __init__(self) -> None:
         self.by_thread: dict[int, Record] = {}
         self._users = 0
+        #: Owners of methods that somebody else has wrapped, and his wrappers: how each is told
+        #: what to call, the original, and what times it.
+        self._entrusted: list[tuple[object, type]] = []
+        self._following: list[tuple[object, Use, Callable[..., Any], Callable[..., Any]]] = []
         self._imports = AfterImport()
         self._hooks = Hooks()
 
@@ -56,30 +65,58 @@ class Waits:
 
     def acquire(self) -> None:
         self._users += 1
-        if self._users > 1:
-            return
+        if self._users == 1:
+            self._tell()
+            self._place()
+
+    def release(self) -> None:
+        self._users = max(0, self._users - 1)
+        if not self._users:
+            self._tell()
+            self._imports.stop()
+            self._hooks.remove()
+
+    def entrust(self, who: object, *owners: type) -> None:
+        """The wrappers over these owners' methods are ``who``'s, and follow."""
+        self._entrusted.extend((who, owner) for owner in owners)
+        for owner in owners:
+            self._hooks.remove(owner)
+
+    def follow(
+        self, who: object, original: Callable[..., Any], field: int, operations: int, use: Use
+    ) -> None:
+        """Have ``use`` called now, and whenever it changes, with what is to be called."""
+        timed = self.timed(original, field, operations)
+        self._following.append((who, use, original, timed))
+        use(timed if self._users else original)
+
+    def take_back(self, who: object) -> None:
+        """The wrappers of ``who`` are gone."""
+        self._entrusted = [(one, owner) for one, owner in self._entrusted if one is not who]
+        self._following = [one for one in self._following if one[0] is not who]
+        if self._users:
+            self._place()
+
+    def _tell(self) -> None:
+        for _, use, original, timed in self._following:
+            use(timed if self._users else original)
+
+    def _place(self) -> None:
         self._imports.add("torch.distributed.distributed_c10d", self._wrap_groups)
         self._imports.add("torch.distributed._functional_collectives", self._wrap_functional)
         self._imports.add("torch.utils.data.dataloader", self._wrap_loaders)
 
-    def release(self) -> None:
-        self._users = max(0, self._users - 1)
-        if self._users:
-            return
-        self._imports.stop()
-        self._hooks.remove()
-
     def _wrap(self, owner: Any, name: str, field: int, counts: int) -> None:
-        if not self._hooks.has(owner, name):
-            self._hooks.put(owner, name, self._timed(getattr(owner, name), field, counts))
+        entrusted = any(owner is one for _, one in self._entrusted)
+        if not entrusted and not self._hooks.has(owner, name):
+            self._hooks.put(owner, name, self.timed(getattr(owner, name), field, counts))
 
     def _wrap_groups(self, module: ModuleType) -> None:
         from torch._C._distributed_c10d import ProcessGroup, Work
 
         for name in METHODS:
             if name in ProcessGroup.__dict__:
-                counts = _ANY_NUMBER if name == MONITORED_BARRIER.name else 1
-                self._wrap(ProcessGroup, name, COMMUNICATION, counts)
+                self._wrap(ProcessGroup, name, COMMUNICATION, operations_of(name))
         self._wrap(Work, "wait", COMMUNICATION, 0)
 
     def _wrap_functional(self, module: ModuleType) -> None:
@@ -89,10 +126,11 @@ class Waits:
     def _wrap_loaders(self, module: ModuleType) -> None:
         self._wrap(module._BaseDataLoaderIter, "__next__", INPUT, 0)
 
-    def _timed(self, original: Callable[..., Any], field: int, counts: int) -> Callable[..., Any]:
+    def timed(self, original: Callable[..., Any], field: int, counts: int) -> Callable[..., Any]:
+        """``original``, each call of which is a wait, and enters ``counts`` operations."""
         by_thread = self.by_thread
         new = self.record
-        clock = time.perf_counter_ns
+        clock = time.monotonic_ns
         thread = get_ident
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -116,7 +154,12 @@ class Waits:
 
 
 #: The one of this process.
-WAITS = Waits()
+WAIT_TIMER = WaitTimer()
+
+
+def operations_of(method: str) -> int:
+    """Operations that a call of a group's method may add to its sequence number."""
+    return _ANY_NUMBER if method == MONITORED_BARRIER.name else 1
 
 
 def operations_issued() -> int | None:

@@ -1,0 +1,75 @@
+"""The rank that left the order of all others, or alone its own, and what of it differences tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from hanglab.analyzer.graph.departures import LeftOrder, ProgramOrders
+from hanglab.analyzer.graph.divergences import label_by_departure
+from hanglab.analyzer.graph.own_orders import OwnOrders
+from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.matching.call_lookup import CallLookup
+from hanglab.analyzer.matching.calls import Divergence
+from hanglab.analyzer.matching.groups import GroupTable
+from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.program_order import Edit
+from hanglab.analyzer.matching.signatures import ARGUMENT_DIFFERENCES
+
+
+class DepartureFinder:
+    """Looks in orders of collectives first, then in those with messages, then in ranks' own."""
+
+    def __init__(
+        self, merged: MergedSummaries, group_table: GroupTable, lookup: CallLookup
+    ) -> None:
+        self._merged = merged
+        self._group_table = group_table
+        self._lookup = lookup
+
+    def find(self, divergences: Sequence[Divergence], waits: OpenOperations) -> LeftOrder | None:
+        """The rank that left the order of all others; it decides differences that are open."""
+        unnamed = any(group.doubtful or group.misnamed for group in self._group_table.groups)
+        if unnamed or not waits.by_rank:
+            return None
+        found = self.orders.find(waits)
+        if any(one.deviating for one in divergences):
+            if found is not None and not found.tied:
+                label_by_departure(divergences, self._with_own_edit(found), self._lookup)
+            return None
+        if found is None and not divergences:
+            found = self._message_orders.find(waits)
+            found = None if found is None else self._with_own_edit(found)
+            if found is not None and found.edit is None and (found.messages or not found.new):
+                found = None  # Counts and peers tell more of messages.
+            found = found or self._own_orders.find(self._group_table.expected, waits)
+        if found is None:
+            return None
+        arguments = any(one.difference in ARGUMENT_DIFFERENCES for one in divergences)
+        if found.tied and arguments:
+            return None  # That tells as much, and what it is in which they differ.
+        found = self._with_own_edit(found)
+        for divergence in divergences:
+            if not found.tied and found.rank in divergence.candidates:
+                divergence.deviating, divergence.candidates = (found.rank,), ()
+                divergence.skipped = found.edit is Edit.LEFT_OUT
+        return found
+
+    def _with_own_edit(self, found: LeftOrder) -> LeftOrder:
+        """The departure with what the rank's own rounds tell of it, where no peer's do."""
+        if found.edit is not None or found.index is None or found.tied:
+            return found
+        return replace(found, predicted=self._own_orders.edit_at(found.rank, found.index))
+
+    @cached_property
+    def orders(self) -> ProgramOrders:
+        return ProgramOrders(self._merged, self._group_table, self._lookup)
+
+    @cached_property
+    def _message_orders(self) -> ProgramOrders:
+        return ProgramOrders(self._merged, self._group_table, self._lookup, messages=True)
+
+    @cached_property
+    def _own_orders(self) -> OwnOrders:
+        return OwnOrders(self._message_orders.by_rank)

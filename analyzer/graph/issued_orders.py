@@ -1,0 +1,179 @@
+"""Operations that each thread of a rank issued, in its order, as calls that ranks can compare.
+
+A rank that died left the calls that its Python boundary saw, and the numbers of those between
+them, which torch's own reducer issues: these stand in the order as operations that are not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
+from hanglab.analyzer.graph.thresholds import COMPARED_COLLECTIVES
+from hanglab.analyzer.matching.signatures import call_site, comparable_sizes
+from hanglab.analyzer.matching.summary import RankSummary, thread_of
+from hanglab.recorder.case.operations import op_of
+
+#: Place of messages, which have no number; whom they go to, or come from, each rank has for itself.
+NO_PLACE = -1
+
+
+class CallNumbers(NamedTuple):
+    """Numbers that stand for parts of a call, each equal for what is equal on all ranks."""
+
+    #: Operation, sizes that all members have alike, and line.
+    call: int
+    #: The first two, with the other end of a message.
+    plain: int
+    #: All of that, and the shapes as this rank has them: the same in each of its own rounds.
+    own: int
+    #: Operation and line; the same with the first tensor's size, ABSENT where that is not known.
+    lined: int
+    lined_input: int
+    #: The line; None where it is not known.
+    site: int | None
+
+
+_UNKNOWN = CallNumbers(ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, None)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCall:
+    #: ABSENT for an operation that is not known but by its number.
+    index: int
+    #: Index of the group, and its sequence number; neither of a message.
+    place: int
+    seq: int
+    numbers: CallNumbers
+    done: bool
+
+    @property
+    def site(self) -> int | None:
+        return self.numbers.site
+
+    @property
+    def message(self) -> bool:
+        return self.place == NO_PLACE
+
+    def is_one_with(self, other: IssuedCall) -> bool:
+        """True if two ranks' calls are one collective, by its number."""
+        mine, theirs = ((one.place, one.seq, one.numbers.lined) for one in (self, other))
+        return not self.message and mine == theirs
+
+    @property
+    def known(self) -> bool:
+        return self.index != ABSENT
+
+
+@dataclass(frozen=True)
+class IssuedOrder:
+    """Operations that a thread of a rank issued, oldest first."""
+
+    rank: int
+    issued: list[IssuedCall]
+    #: Groups that the rank is in.
+    places: frozenset[int]
+    #: Those of them in which the thread called something.
+    used: frozenset[int]
+    #: Lines that made calls.
+    sites: frozenset[int]
+    #: The ring holds it from the first on.
+    whole: bool
+    #: Sizes are those of a buffer; the boundary keeps the first tensor's alone.
+    sized: bool
+
+
+class OrderReader:
+    """Makes orders of ranks' entries, with one number for what is one call on all of them."""
+
+    def __init__(self, *, messages: bool) -> None:
+        self._messages = messages
+        self._numbers: dict[object, int] = {}
+
+    def read(
+        self,
+        summary: RankSummary,
+        entries: Entries,
+        places: dict[str, int],
+        member_of: frozenset[int],
+    ) -> list[IssuedOrder]:
+        """Orders of the rank's threads; ``places`` are the groups by the names in its dump."""
+        open_ = {pending.index for pending in summary.pending}
+        sized = bool((entries.record_id != ABSENT).any())
+        found = []
+        for issued in self._by_thread(entries, places, open_).values():
+            if not sized:
+                issued = _with_unknown(issued)
+            found.append(
+                IssuedOrder(
+                    summary.rank,
+                    issued[-COMPARED_COLLECTIVES:],
+                    member_of,
+                    frozenset(one.place for one in issued if not one.message),
+                    frozenset(one.site for one in issued if one.site is not None),
+                    summary.whole and len(issued) <= COMPARED_COLLECTIVES,
+                    sized,
+                )
+            )
+        return found
+
+    def _number(self, one: object) -> int:
+        return self._numbers.setdefault(one, len(self._numbers))
+
+    def _by_thread(
+        self, entries: Entries, places: dict[str, int], open_: set[int]
+    ) -> dict[str, list[IssuedCall]]:
+        calls: dict[tuple[int, int, int], CallNumbers] = {}
+        threads: dict[str, list[IssuedCall]] = {}
+        wanted = ~entries.is_p2p & (entries.seq >= 0)
+        if self._messages:
+            halves = [bool(op_of(operation.op).half) for operation in entries.operations]
+            wanted |= entries.is_p2p & np.array(halves, dtype=np.bool_)[entries.operation]
+        for row in np.flatnonzero(wanted).tolist():
+            message = bool(entries.is_p2p[row])
+            key = int(entries.operation[row]), int(entries.argument[row]), int(entries.stack[row])
+            if key not in calls:
+                calls[key] = self._call(entries, *key, message=message)
+            place = places[entries.group_names[int(entries.group[row])].name]
+            at = (NO_PLACE, ABSENT) if message else (place, int(entries.seq[row]))
+            threads.setdefault(thread_of(entries, row), []).append(
+                IssuedCall(row, *at, calls[key], row not in open_)
+            )
+        return threads
+
+    def _call(
+        self, entries: Entries, number: int, argument: int, stack: int, *, message: bool
+    ) -> CallNumbers:
+        operation, arguments = entries.operations[number], entries.arguments[argument]
+        site = call_site(entries.stacks[stack]) if stack >= 0 else None
+        # A message has another end on each rank, and may have another size.
+        sizes = None if message else comparable_sizes(operation.op, arguments)
+        name = op_of(operation.op).half if message else operation.op
+        ends = (operation.src, operation.dst) if message else None
+        first = prod(arguments.input_sizes[0]) if arguments.input_sizes and sizes else None
+        return CallNumbers(
+            self._number((name, sizes, site)),
+            self._number((name, sizes, ends)),
+            self._number((name, sizes and arguments.input_sizes, ends, site)),
+            self._number((name, site)),
+            ABSENT if first is None else self._number((name, first, site)),
+            None if site is None else self._number(site),
+        )
+
+
+def _with_unknown(issued: list[IssuedCall]) -> list[IssuedCall]:
+    """The order with an operation that is not known for each number between those of a group."""
+    last: dict[int, int] = {}
+    found: list[IssuedCall] = []
+    for one in issued:
+        if not one.message:
+            since = last.get(one.place, one.seq)
+            for seq in range(max(since, one.seq - COMPARED_COLLECTIVES) + 1, one.seq):
+                found.append(IssuedCall(ABSENT, one.place, seq, _UNKNOWN, done=True))
+            last[one.place] = one.seq
+        found.append(one)
+    return found

@@ -1,0 +1,157 @@
+"""The one rank that broke the order which it kept itself, while all others keep theirs.
+
+Stages of a pipeline, actors and learners have calls of their own, so that no two of them can be
+compared.  But each repeats itself: where all wait, and one of them alone has called what its own
+rounds do not have there, the others wait for what these have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hanglab.analyzer.graph.departures import LeftOrder
+from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
+from hanglab.analyzer.graph.thresholds import COMPARED_ORDERS, LATEST_ISSUED, MOST_IN_ORDER
+from hanglab.analyzer.graph.waits import OpenOperations
+from hanglab.analyzer.matching.group_history import continuation, period_of, repeats_since
+from hanglab.analyzer.matching.predicted_edits import predict_edit
+from hanglab.analyzer.matching.program_order import Edit, Parting, Token
+
+
+@dataclass(frozen=True)
+class OwnOrder:
+    """A rank's latest operations against the rounds that it repeated before.
+
+    ``broken`` is the place of the first that its rounds do not have there, None where all came as
+    in each round before.
+    """
+
+    issued: list[IssuedCall]
+    tokens: list[Token]
+    period: int
+    broken: int | None
+
+    @property
+    def edit(self) -> Edit | None:
+        """The edit of its own rounds that its calls are by since it broke them."""
+        return None if self.broken is None else self._edit_at(self.broken)
+
+    @property
+    def at_break(self) -> IssuedCall:
+        return self.issued[len(self.issued) - 1 if self.broken is None else self.broken]
+
+    @property
+    def is_new(self) -> bool:
+        """True if its rounds do not have the call at which it broke them, from whichever line.
+
+        A branch of the program has lines of its own for what all do; a message's line has one peer.
+        """
+        at = self.broken
+        if at is None:
+            return False
+        call, usual = self.issued[at], self.issued[at - self.period : at]
+        if call.message and any(one.numbers.call == call.numbers.call for one in usual):
+            usual = [one for one in usual if one.numbers.call == call.numbers.call]
+        return _unlined(call) not in map(_unlined, usual)
+
+    def edit_at(self, index: int) -> Edit | None:
+        """The edit at the operation with that index of the rank's entries."""
+        at = next((at for at, one in enumerate(self.issued) if one.index == index), None)
+        return None if at is None else self._edit_at(at)
+
+    def _edit_at(self, at: int) -> Edit | None:
+        past = self.tokens[:at]
+        due = continuation(past, 1)
+        if not due:
+            return None
+        return predict_edit(self.tokens, [*past, *due], Parting(at, at, frozenset(), frozenset()))
+
+
+def read_own_order(order: IssuedOrder) -> OwnOrder | None:
+    """The rank's own order; None where it has not repeated itself."""
+    issued = order.issued
+    tokens: list[Token] = [(one.place, one.numbers.own) for one in issued]
+    for latest in (one for one in LATEST_ISSUED if one < len(tokens)):
+        past = tokens[: len(tokens) - latest]
+        period = period_of(past)
+        # A few calls that repeat themselves within a round are none.
+        if period is not None and 2 * repeats_since(past, period) <= len(past):
+            places = range(len(tokens) - latest, len(tokens))
+            broken = next((at for at in places if tokens[at] != tokens[at - period]), None)
+            return OwnOrder(issued, tokens, period, broken)
+    return None
+
+
+class OwnOrders:
+    """Own orders of all ranks of a small job that have one thread each."""
+
+    def __init__(self, orders: Mapping[int, Sequence[IssuedOrder]]) -> None:
+        few = len(orders) <= COMPARED_ORDERS
+        self._orders = {
+            rank: own
+            for rank, mine in orders.items()
+            if few and len(mine) == 1 and (own := read_own_order(mine[0])) is not None
+        }
+
+    def edit_at(self, rank: int, index: int) -> Edit | None:
+        own = self._orders.get(rank)
+        return None if own is None else own.edit_at(index)
+
+    def find(self, ranks: Sequence[int], waits: OpenOperations) -> LeftOrder | None:
+        """The departure of the one rank that broke its order, where all ``ranks`` wait.
+
+        Or of the one that keeps it, where all others have left out the operation that it is in.
+        """
+        if not self._orders.keys() >= set(ranks) or not all(
+            rank in waits.by_rank for rank in ranks
+        ):
+            return None
+        broken = [rank for rank in ranks if self._orders[rank].broken is not None]
+        in_order = [rank for rank in ranks if rank not in broken]
+        if len(broken) == 1 and len(in_order) >= MOST_IN_ORDER:
+            own = self._orders[broken[0]]
+            edit = Edit.ADDED if own.edit is Edit.ADDED else None
+            if edit is None and not own.is_new:
+                return None  # Others tell more of what was left out, or came in another order.
+            return self._departure(broken[0], in_order[0], edit)
+        if (
+            len(in_order) == 1
+            and len(broken) >= MOST_IN_ORDER
+            and self._left_out(in_order[0], broken)
+        ):
+            return self._departure(in_order[0], broken[0], Edit.ADDED)
+        return None
+
+    def _left_out(self, rank: int, others: Sequence[int]) -> bool:
+        """True if all others have left out what ``rank`` is in."""
+        waiting = self._orders[rank].issued[-1]
+        if waiting.message or waiting.done:
+            return False
+        for own in (self._orders[other] for other in others):
+            at = own.broken
+            if at is None or own.edit is not Edit.LEFT_OUT:
+                return False
+            due = own.issued[at - own.period]
+            if (due.place, due.numbers.lined) != (waiting.place, waiting.numbers.lined):
+                return False
+        return True
+
+    def _departure(self, rank: int, peer: int, edit: Edit | None) -> LeftOrder:
+        mine, theirs = self._orders[rank].at_break, self._orders[peer].issued[-1]
+        return LeftOrder(
+            rank,
+            tied=False,
+            index=mine.index,
+            peer=peer,
+            peer_index=theirs.index,
+            proved=frozenset(),
+            possible=frozenset(),
+            predicted=edit,
+            messages=mine.message and theirs.message,
+            own=True,
+        )
+
+
+def _unlined(one: IssuedCall) -> tuple[int, int]:
+    return one.place, one.numbers.plain

@@ -1,0 +1,74 @@
+"""Two ranks' orders beside each other, where they part, and what tells of which left the order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hanglab.analyzer.graph.issued_orders import IssuedCall, IssuedOrder
+from hanglab.analyzer.matching.group_history import period_of
+from hanglab.analyzer.matching.predicted_edits import goes_on, leaves_out, predict_edit
+from hanglab.analyzer.matching.program_order import Edit, Parting, Token
+
+
+@dataclass(frozen=True)
+class PartedOrders:
+    """Two orders, and where they part by edits of the first.
+
+    ``here`` and ``there`` are the operations that are compared, ``tokens`` as both would name them.
+    """
+
+    mine: IssuedOrder
+    theirs: IssuedOrder
+    parting: Parting
+    here: list[IssuedCall]
+    there: list[IssuedCall]
+    tokens: tuple[list[Token], list[Token]]
+
+    @property
+    def reversed(self) -> PartedOrders:
+        first, second = self.tokens
+        return PartedOrders(
+            self.theirs, self.mine, self.parting.reversed, self.there, self.here, (second, first)
+        )
+
+    @property
+    def calls(self) -> tuple[IssuedCall | None, IssuedCall | None]:
+        """The calls at which the two part; None for an end."""
+        at, there = self.parting.mine, self.parting.theirs
+        return (
+            self.here[at] if at < len(self.here) else None,
+            self.there[there] if there < len(self.there) else None,
+        )
+
+    @property
+    def in_known_rounds(self) -> bool:
+        """True if both had repeated what they do in common before they parted."""
+        first, _ = self.tokens
+        places = self.parting.mine, self.parting.theirs
+        return period_of(first[: places[0]]) is not None and places[0] == places[1]
+
+    @property
+    def breaks_rounds(self) -> bool:
+        """True if the first left the rounds that it had repeated, and the other one kept to them.
+
+        By a call of the same rounds that was not due: a new phase may be one that the other has
+        yet to come to.
+        """
+        first, second = self.tokens
+        parting = self.parting
+        return leaves_out(first, parting.mine) and goes_on(second, parting.theirs)
+
+    @property
+    def predicted(self) -> Edit | None:
+        """The edit of the first that the rounds of the other tell."""
+        mine, _ = self.calls
+        later = self.there[self.parting.theirs + 1 :]
+        if mine is not None and any(mine.is_one_with(other) for other in later):
+            return Edit.LEFT_OUT  # Nothing too many: it is at the very operation of its peers.
+        return predict_edit(*self.tokens, self.parting)
+
+    @property
+    def is_new(self) -> bool:
+        """True if the first never made the call before at which it left the order."""
+        first, at = self.tokens[0], self.parting.mine
+        return at < len(first) and first[at] not in first[:at]

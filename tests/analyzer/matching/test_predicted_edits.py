@@ -1,0 +1,54 @@
+"""The edit that rounds tell where nothing follows the call at which two orders part."""
+
+from __future__ import annotations
+
+import pytest
+
+from hanglab.analyzer.matching.predicted_edits import goes_on, leaves_out, predict_edit
+from hanglab.analyzer.matching.program_order import Edit, find_first_parting
+
+ROUNDS = list("gnrs") * 3
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "edit"),
+    [
+        ("n", "g", Edit.LEFT_OUT),
+        ("r", "g", Edit.LEFT_OUT),  # two of them
+        ("nr", "g", Edit.LEFT_OUT),
+        ("nr", "gn", Edit.LEFT_OUT),
+        ("s", "g", Edit.ADDED),  # the last one once more, rather than three left out
+        ("xg", "g", Edit.ADDED),
+        ("xg", "gn", Edit.ADDED),
+        ("x", "g", None),  # new to the rounds: too many, or in the place of another
+        ("n", "x", None),  # the other one left its rounds
+        ("nx", "g", None),
+    ],
+)
+def test_what_comes_next_in_the_rounds_tells(mine: str, theirs: str, edit: Edit | None) -> None:
+    first, second = [*ROUNDS, *mine], [*ROUNDS, *theirs]
+    parting = find_first_parting(first, second)
+    assert parting is not None
+    assert predict_edit(first, second, parting) is edit
+
+
+def test_in_rounds_of_two_the_last_again_is_the_next_but_one() -> None:
+    first, second = [*"ab" * 4, "b"], [*"ab" * 4, "a"]
+    parting = find_first_parting(first, second)
+    assert parting is not None
+    assert predict_edit(first, second, parting) is None
+
+
+def test_without_rounds_nothing_is_predicted() -> None:
+    first, second = [*"abcd", "f"], [*"abcd", "e", "f"]
+    parting = find_first_parting(first, second)
+    assert parting is not None
+    assert predict_edit(first, second, parting) is None
+
+
+def test_a_new_phase_is_no_jump_within_the_rounds() -> None:
+    order = [*ROUNDS, "x"]
+    assert not goes_on(order, len(ROUNDS))
+    assert not leaves_out(order, len(ROUNDS))
+    assert leaves_out([*ROUNDS, "r"], len(ROUNDS))
+    assert not leaves_out([*ROUNDS, "g"], len(ROUNDS))
