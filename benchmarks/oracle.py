@@ -3,7 +3,7 @@
     python benchmarks/oracle.py [--cases 10000] [--seed 0] [--jobs 2] [--by shape fault]
 
 Trials are programs of threads on NCCL and gloo, played by a player of its own, with faults and
-losses (tests/trials); their truth says which are decidable.  Prints a table by shape and fault,
+losses (harness/trials); their truth says which are decidable.  Prints a table by shape and fault,
 or by loss, and the first seeds of what is not right: `python -m tests.trials.judging --show SEED`.
 Exit code 1 if a verdict is wrong, or if over 1 % of the decidable are inconclusive.
 """

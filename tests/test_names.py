@@ -24,11 +24,16 @@ def _trees(rooms: tuple[str, ...]) -> Iterator[tuple[Path, ast.Module]]:
             yield path.relative_to(ROOT), ast.parse(path.read_bytes())
 
 
+def _is_trial(path: Path) -> bool:
+    """True in the room that says again, by itself, what the analyzer says of jobs."""
+    return path.parts[:2] == ("harness", "trials")
+
+
 def test_a_class_has_a_name_of_its_own() -> None:
     places = defaultdict(list)
     for path, tree in _trees(ROOMS):
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and not _is_trial(path):
                 # A private class is read beside the public one of its name.
                 places[node.name.lstrip("_")].append(f"{path}:{node.lineno}")
     assert len(places) > 500

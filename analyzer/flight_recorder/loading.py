@@ -95,7 +95,7 @@ def identity(dump: RankDump) -> RankDump:
 
 
 @dataclass(frozen=True)
-class _Reader(Generic[T]):
+class _DumpReader(Generic[T]):
     """Reads one file, and applies the function to its dump; runs in a worker."""
 
     function: Callable[[RankDump], T]
@@ -144,7 +144,7 @@ def _run(
         size = min(max(file.size, len(file.data)), MAX_FILE)
         return Limits(deadline_s + size / _BYTES_PER_S, _MEMORY + _MEMORY_PER_BYTE * size)
 
-    reader = _Reader(function)
+    reader = _DumpReader(function)
     if _KEPT:
         return KeptChildPool(reader, files, limits, kept=_KEPT[0]).run()
     if workers is None:

@@ -1,15 +1,15 @@
-"""Simulated jobs as Cases: dumps of a known fault, rendered where they are judged.
+"""Simulated jobs as Cases: dumps of a known fault, written where they are judged.
 
-Half are jobs in the layouts of ``hanglab simulate``, with whole rings of NCCL; half are random
-programs on gloo and NCCL with dumps lost, rings wrapped and clocks off, of which many cannot be
-decided.
+Half are jobs in the layouts of ``hanglab simulate``, with whole rings of NCCL; half are trials
+(:mod:`hanglab.harness.trials`), whose generator and player share nothing with the analyzer: jobs
+on gloo and NCCL with dumps lost, rings wrapped and other jobs beside them, of which many cannot
+be decided.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, islice
 from pathlib import Path
@@ -17,11 +17,10 @@ from random import Random
 
 from hanglab.analyzer.program.job_dumps import KINDS, JobOptions, NoPlace, SimulatedJob, write_dump
 from hanglab.analyzer.program.layouts import LAYOUTS, LayoutError
-from hanglab.analyzer.program.oracle import p2p_ring
-from hanglab.analyzer.program.rendering import render, to_json, to_pickle
-from hanglab.analyzer.program.trials import Trial, random_trial
 from hanglab.harness.corpus.entries import Truth
 from hanglab.harness.evaluation.cases import LabelledCase
+from hanglab.harness.trials.folders import write_folder
+from hanglab.harness.trials.truth import Trial, make_trial
 
 #: What a fault of a Program is called in verdicts; where a device stops, dumps alone do not say
 #: why.
@@ -39,13 +38,26 @@ CAUSES = {
     "unmatched": "p2p_unmatched",
     "stray": "p2p_unmatched",
 }
-LARGEST = 24
+#: The cause under which the fault of a trial is counted, of those that fit it.
+_OF_TRIALS = {
+    "host_stop": "missing_rank",
+    "device_stop": "fabric_stalled",
+    "skip": "skipped_collective",
+    "extra": "collective_mismatch",
+    "size": "size_mismatch",
+    "dtype": "dtype_mismatch",
+    "kind": "collective_mismatch",
+    "root": "root_mismatch",
+    "splits": "split_mismatch",
+    "peer": "p2p_unmatched",
+    "order": "group_order",
+    "wrong_group": "collective_mismatch",
+    "drift": "group_creation",
+}
 #: Operations of each rank, enough to make a history and few enough to be judged in a moment.
 _OPERATIONS = 200
 #: By how much dumps would be younger without a watchdog's timeout.
 _BEFORE_TIMEOUT_NS = 609_000_000_000
-#: When all files of a trial were written, in seconds: after the operations in them.
-_WRITTEN_S = 1_700_001_000
 
 
 @dataclass(frozen=True)
@@ -66,15 +78,15 @@ class SimulatedLayout:
 
 @dataclass(frozen=True)
 class SimulatedTrial:
-    """A random program with one fault, or none."""
+    """A trial: a program with one fault or two, or none."""
 
     seed: int
 
     def place(self, folder: Path) -> Path:
-        trial = _trial(self.seed)
+        trial = make_trial(self.seed)
         assert trial is not None, f"seed {self.seed} makes no trial"
         folder.mkdir()
-        write_trial(trial, folder, in_json=self.seed % 10 == 0)
+        write_folder(trial, folder)
         return folder
 
 
@@ -86,7 +98,7 @@ def simulated_cases(number: int, first_seed: int = 0) -> list[LabelledCase]:
 def _cases(first_seed: int) -> Iterator[LabelledCase]:
     for seed in count(first_seed):
         if seed % 2:
-            trial = _trial(seed)
+            trial = make_trial(seed)
             if trial is not None:
                 name = f"simulated/trial-{seed}"
                 yield LabelledCase(name, truths_of_trial(trial), SimulatedTrial(seed))
@@ -119,10 +131,6 @@ def _job(options: JobOptions) -> SimulatedJob:
     return SimulatedJob(options)
 
 
-def _trial(seed: int) -> Trial | None:
-    return random_trial(Random(seed), largest=LARGEST)
-
-
 def _truths_of_job(job: SimulatedJob) -> list[Truth]:
     told = job.truth
     if not told.culprits:
@@ -131,25 +139,17 @@ def _truths_of_job(job: SimulatedJob) -> list[Truth]:
 
 
 def truths_of_trial(trial: Trial) -> list[Truth]:
-    """Findings that a verdict on a trial may lead with."""
-    if trial.fault is None:
+    """Findings that a verdict on a trial may lead with, the commonest cause of its fault first."""
+    if not trial.faults:
         return [Truth("healthy")]
-    truths = [Truth("hung", CAUSES[trial.fault.kind], sorted(trial.fault.culprits))]
-    ring = p2p_ring(trial.run)
-    if ring:
-        # Whatever led to it, a ring of sends and receives is what can be seen.
-        truths.append(Truth("hung", "p2p_deadlock", sorted(ring)))
-    return truths
-
-
-def write_trial(trial: Trial, folder: Path, *, in_json: bool) -> None:
-    """Write the dumps that the trial has left, in the form of torch's files."""
-    # What the recorder's boundary adds stands in a Case, never in torch's own dumps.
-    style = replace(trial.style, boundary=False)
-    for rank in range(trial.run.program.world_size):
-        if rank in trial.missing:
-            continue
-        dump = render(trial.run, rank, replace(style, ring=trial.rings[rank]))
-        path = folder / f"rank_{rank}{'.json' if in_json else ''}"
-        path.write_bytes(to_json(dump) if in_json else to_pickle(dump))
-        os.utime(path, (_WRITTEN_S, _WRITTEN_S))
+    statuses = ("corrupt",) if trial.corrupt else ("hung", "corrupt")
+    first = _OF_TRIALS[trial.faults[0].kind]
+    # One finding is about one fault, or about all that have a cause.
+    groups = [frozenset({fault.rank}) for fault in trial.faults] + [trial.culprits]
+    found = [
+        Truth(status, cause, sorted(culprits))
+        for culprits in dict.fromkeys(groups + [group | trial.partners for group in groups])
+        for status in statuses
+        for cause in sorted(trial.causes, key=lambda cause: (cause != first, cause))
+    ]
+    return [*found, Truth("healthy")] if trial.healthy_too else found

@@ -71,7 +71,7 @@ class Fault:
         raise NotImplementedError
 
     def strike_among(self, pids: Mapping[int, int]) -> Callable[[], None] | None:
-        """The same, given the processes of all ranks that it is done to."""
+        """Do the same, given the processes of all ranks that it is done to."""
         return self.strike(pids[self.rank])
 
     def probe_of(self, pids: Mapping[int, int]) -> Probe | None:

@@ -10,7 +10,7 @@ import torch
 
 from hanglab.harness.nccl_emulated.control import ControlPage, Order
 from hanglab.harness.nccl_emulated.driver_log import write_xid
-from hanglab.harness.nccl_emulated.links import Link
+from hanglab.harness.nccl_emulated.links import DeviceLink
 from hanglab.harness.nccl_emulated.settings import EmulationError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Conditions:
         self._stuck: DeviceOperation | None = None
         #: When the operation that is over by itself is over on a slow device.
         self._ends: dict[int, float] = {}
-        self._link: Link | None = None
+        self._link: DeviceLink | None = None
         #: When the link lets the operation go on that asked last.
         self._held_until = 0.0
         self._aborted = False
@@ -72,7 +72,7 @@ class Conditions:
         if known == (self._order, self._amount, self._text):
             return
         self._aborted = False
-        self._link = Link.of_order(self._order, self._amount, self._text)
+        self._link = DeviceLink.of_order(self._order, self._amount, self._text)
         if self._order in (Order.HALT, Order.FAIL) and self._amount:
             write_xid(int(self._amount), _device_number())
 

@@ -1,4 +1,4 @@
-"""What the driver of an emulated device says in the kernel's log.
+"""Lines that the driver of an emulated device writes in the kernel's log.
 
 Nobody but the kernel writes there, so it is a file in the job's runtime folder, which the
 recorder's agent reads beside the kernel's own (``recorder.system.kernel_log``).

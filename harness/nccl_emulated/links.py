@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Link:
+class DeviceLink:
     """The link to the device of process ``peer``.
 
     ``bytes_per_s`` is what it carries; it is down for ``down_s`` seconds, up for ``up_s``, and so
@@ -40,7 +40,7 @@ class Link:
     _is_down: bool = False
 
     @classmethod
-    def of_order(cls, order: Order, amount: float, text: str) -> Link | None:
+    def of_order(cls, order: Order, amount: float, text: str) -> DeviceLink | None:
         """The link that an order is about, if it is about one."""
         if order is Order.NARROW_LINK:
             return cls(int(text), bytes_per_s=amount)

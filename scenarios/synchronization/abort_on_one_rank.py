@@ -9,7 +9,7 @@ from hanglab.harness import Cause, Expect, scenario
 
 
 class Controller:
-    """What tells ranks to go on, or to begin anew; of a restart it says nothing."""
+    """Tells ranks to go on, or to begin anew; of a restart it says nothing."""
 
     def __init__(self):
         self.connection, self.service = socket.socketpair()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from installed import needs, needs_torch
 
 from hanglab.recorder.profiling.traces import Check, finish

@@ -93,6 +93,15 @@ def test_half_written_record_is_left_out(progress, tmp_path):
     assert [step for step, _ in decoded(tmp_path).steps] == [0]
 
 
+@pytest.mark.parametrize("places", [(0,), (130,), (127, 128, 129), (0, 700), (1023,), (5, 1023)])
+def test_records_are_found_wherever_in_their_ring_they_stand(progress, tmp_path, places):
+    """The reader leaves out the zeros behind the last of them, block by block."""
+    for place in places:
+        at = progress.at[layout.STEPS] + place * layout.STEPS.record
+        struct.pack_into("<4q", progress.mapping, at, place + 1, place, 7, place + 1)
+    assert decoded(tmp_path).steps == [(place, 7) for place in places]
+
+
 @settings(deadline=None)
 @given(data=st.data())
 def test_damaged_progress_never_breaks_the_reader(data):

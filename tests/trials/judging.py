@@ -14,9 +14,8 @@ from tempfile import TemporaryDirectory
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.verdict import Status, Verdict
-
-from .folders import write_folder
-from .truth import Trial, make_trial
+from hanglab.harness.trials.folders import write_folder
+from hanglab.harness.trials.truth import Trial, make_trial
 
 
 class Judgement(str, Enum):

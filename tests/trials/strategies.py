@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from .faults import CAUSES, Fault, play_with, random_fault
-from .losses import Loss, no_loss
-from .programs import Group, Program, Transport
-from .shapes.building import Thread, Waits, program
-from .truth import Trial
+from hanglab.harness.trials.faults import CAUSES, Fault, play_with, random_fault
+from hanglab.harness.trials.losses import Loss, no_loss
+from hanglab.harness.trials.programs import Group, Program, Transport
+from hanglab.harness.trials.shapes.building import Thread, Waits, program
+from hanglab.harness.trials.truth import Trial
 
 #: One operation that its members make in the same order: group, kind, and how it is waited for.
 WAITS: tuple[Waits, ...] = ("stream", "host", "never")

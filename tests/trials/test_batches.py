@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from hanglab.harness.trials.losses import no_loss
+from hanglab.harness.trials.shapes.layouts import context_ring, halo
+from hanglab.harness.trials.truth import assemble
 from tests.trials.judging import Judgement, describe, judge, try_trial
-from tests.trials.losses import no_loss
-from tests.trials.shapes.layouts import context_ring, halo
-from tests.trials.truth import assemble
 
 SHAPES = {"ring": context_ring, "halo": halo}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hanglab.harness.trials.truth import make_trial
 from tests.trials.judging import Judgement, describe, try_seed
-from tests.trials.truth import make_trial
 
 GOOD = (Judgement.RIGHT, Judgement.INCONCLUSIVE, Judgement.MISSED)
 

@@ -8,11 +8,11 @@ import pytest
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.verdict import Status
-from tests.trials.faults import Fault, play_with
-from tests.trials.folders import write_folder
-from tests.trials.losses import no_loss
-from tests.trials.programs import Compute, Group, Issue, Program, Step, Wait
-from tests.trials.truth import Trial
+from hanglab.harness.trials.faults import Fault, play_with
+from hanglab.harness.trials.folders import write_folder
+from hanglab.harness.trials.losses import no_loss
+from hanglab.harness.trials.programs import Compute, Group, Issue, Program, Step, Wait
+from hanglab.harness.trials.truth import Trial
 
 ROUNDS = 5
 

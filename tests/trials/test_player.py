@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from tests.trials.dumps import ring_of
-from tests.trials.losses import no_loss
-from tests.trials.player import Play, Stops, play
-from tests.trials.programs import ANY, Batch, Group, Issue, Program, Step, Transport, Wait
-from tests.trials.shapes import SHAPES, Shape
+from hanglab.harness.trials.dumps import ring_of
+from hanglab.harness.trials.losses import no_loss
+from hanglab.harness.trials.player import Play, Stops, play
+from hanglab.harness.trials.programs import ANY, Batch, Group, Issue, Program, Step, Transport, Wait
+from hanglab.harness.trials.shapes import SHAPES, Shape
 
 TRANSPORTS = (Transport(), Transport(eager=True), Transport(queue=6))
 

@@ -7,12 +7,12 @@ from math import inf
 
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
-from tests.trials.faults import Fault, play_with
+from hanglab.harness.trials.faults import Fault, play_with
+from hanglab.harness.trials.losses import no_loss
+from hanglab.harness.trials.programs import Group, Issue, Program, Wait
+from hanglab.harness.trials.truth import Trial
 from tests.trials.judging import Judgement, describe, judge, try_trial
-from tests.trials.losses import no_loss
-from tests.trials.programs import Group, Issue, Program, Wait
 from tests.trials.strategies import trials
-from tests.trials.truth import Trial
 
 
 def stale(at: float) -> Trial:

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from hanglab.analyzer.verdict import Cause, Status
-from tests.trials.faults import Fault, play_with
+from hanglab.harness.trials.faults import Fault, play_with
+from hanglab.harness.trials.losses import no_loss
+from hanglab.harness.trials.programs import Program
+from hanglab.harness.trials.shapes.layouts import context_ring, halo, tensor_and_data
+from hanglab.harness.trials.shapes.pipelines import gpipe
+from hanglab.harness.trials.truth import Trial
 from tests.trials.judging import Judgement, describe, judge, try_trial
-from tests.trials.losses import no_loss
-from tests.trials.programs import Program
-from tests.trials.shapes.layouts import context_ring, halo, tensor_and_data
-from tests.trials.shapes.pipelines import gpipe
-from tests.trials.truth import Trial
 
 SHAPES = {"tensor_and_data": tensor_and_data, "ring": context_ring, "halo": halo, "pipe": gpipe}
 

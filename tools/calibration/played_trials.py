@@ -1,4 +1,4 @@
-"""Findings on played trials (``tests/trials``): programs, faults and losses of a generator that
+"""Findings on played trials (``harness/trials``): programs, faults and losses of a generator that
 shares no code with the analyzer."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hanglab.analyzer.verdict import Status, Verdict
-from tests.trials.folders import write_folder
-from tests.trials.truth import Trial, make_trial
+from hanglab.harness.trials.folders import write_folder
+from hanglab.harness.trials.truth import Trial, make_trial
 from tools.calibration.labelled_findings import LabelledFinding, labelled, uncalibrated
 
 

@@ -51,7 +51,7 @@ def gpu_messages(facts: CaseFacts) -> Iterator[Proposal]:
 
 
 def _place(view: RankView) -> Location | None:
-    """Where the rank stands, or where it met the error that it ended with."""
+    """Location at which the rank stands, or met the error that it ended with."""
     failure = failure_of(view)
     if failure is not None and failure.frame is not None:
         return view.location(failure.frame)

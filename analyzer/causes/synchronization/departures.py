@@ -42,7 +42,7 @@ def _finding(graph: WaitForGraph, departure: OrderDeparture) -> Finding:
 
 
 def _argument_difference(departure: OrderDeparture) -> Difference | None:
-    """What differs where both called one operation, each in a group of its own maybe; else None."""
+    """Difference where both called one operation, each in a group of its own maybe; else None."""
     mine, theirs = departure.call, departure.instead
     if mine is None or theirs is None or departure.left_out or departure.added:
         return None

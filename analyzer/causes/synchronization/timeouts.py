@@ -114,7 +114,7 @@ def _caught_by_watchdog(facts: CaseFacts) -> _AbandonedWait | None:
 
 
 def _place(facts: CaseFacts, late: dict[int, int | None]) -> Location | None:
-    """Where the one that never came stands, if it lives."""
+    """Location of the one that never came, if it lives."""
     rank = min(late)
     view = facts.ranks[rank]
     return view.location() if late[rank] is None and view.ended is None else None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 
-from .player import Play, Stops, play
-from .programs import ANY, Batch, Issue, Program, Step, Wait, issues_of
+from hanglab.harness.trials.player import Play, Stops, play
+from hanglab.harness.trials.programs import ANY, Batch, Issue, Program, Step, Wait, issues_of
 
 #: What may go wrong, and the causes by which a verdict may call it.  Dumps seldom tell why a
 #: rank stopped, so a stop has no list of its own: it may be called all but what it cannot be.
@@ -229,14 +229,14 @@ def _random_order(random: Random, rank: int, thread: int, steps: tuple[Step, ...
 
 
 def _differ(one: Step, other: Step) -> bool:
-    """Whether their order is no matter of one queue alone."""
+    """True if their order is no matter of one queue alone."""
     return {(i.group, i.peer) for i in issues_of(one)} != {
         (i.group, i.peer) for i in issues_of(other)
     }
 
 
 def partners(program: Program, fault: Fault, seen: frozenset[int]) -> frozenset[int]:
-    """Who may be named beside the culprit: nothing tells which of the two is odd.
+    """Ranks that may be named beside the culprit: nothing tells which of the two is odd.
 
     In a group of which only two members are ``seen``, and between the ends of a send and a
     receive, the opposite fault of the other side would be one of an equally good program.

@@ -6,7 +6,17 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Literal
 
-from ..programs import Await, Batch, Compute, Group, Issue, Program, Signal, Step, Wait
+from hanglab.harness.trials.programs import (
+    Await,
+    Batch,
+    Compute,
+    Group,
+    Issue,
+    Program,
+    Signal,
+    Step,
+    Wait,
+)
 
 #: Whether an operation's Work is waited for: by the stream, by the host, or never.
 Waits = Literal["stream", "host", "never"]
@@ -62,7 +72,7 @@ def program(shape: str, groups: dict[str, Group], ranks: list[list[Thread]]) -> 
 
 
 def splits(random: Random, members: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
-    """What each member gives to each, in elements: uneven, and what an expert router may choose."""
+    """Elements that each member gives to each: uneven, and what an expert router may choose."""
     return {member: tuple(random.randint(0, 9) for _ in members) for member in members}
 
 

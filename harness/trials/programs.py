@@ -76,7 +76,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Transport:
-    """What the network, the library and the device of a job do, where they may differ."""
+    """Behaviour of the network, the library and the device of a job, where it may differ."""
 
     #: Sends, and the root's part of rooted operations, end without their receivers.
     eager: bool = False

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from .dumps import write_dumps
-from .faults import play_with
-from .losses import no_loss
-from .shapes import SHAPES
-from .truth import Trial
+from hanglab.harness.trials.dumps import write_dumps
+from hanglab.harness.trials.faults import play_with
+from hanglab.harness.trials.losses import no_loss
+from hanglab.harness.trials.shapes import SHAPES
+from hanglab.harness.trials.truth import Trial
 
 #: Seconds between the starts of two attempts.
 _LATER_S = 3_600.0

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 
-from .programs import ANY, Await, Batch, Compute, Issue, Program, Signal, Wait, issues_of
+from hanglab.harness.trials.programs import (
+    ANY,
+    Await,
+    Batch,
+    Compute,
+    Issue,
+    Program,
+    Signal,
+    Wait,
+    issues_of,
+)
 
 #: Milliseconds that a matched operation takes on the device, and that a host takes to issue one.
 OPERATION_MS = 0.2

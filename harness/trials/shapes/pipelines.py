@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from ..programs import Group, Issue, Program
-from .building import Thread, program, world
+from hanglab.harness.trials.programs import Group, Issue, Program
+from hanglab.harness.trials.shapes.building import Thread, program, world
 
 #: Forward or backward pass of a microbatch on a (virtual) stage.
 Unit = tuple[str, int, int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from ..programs import Program
-from .data_parallel import (
+from hanglab.harness.trials.programs import Program
+from hanglab.harness.trials.shapes.data_parallel import (
     any_source,
     checkpoint_thread,
     ddp,
@@ -16,7 +16,7 @@ from .data_parallel import (
     mixed_backends,
     unwaited,
 )
-from .layouts import (
+from hanglab.harness.trials.shapes.layouts import (
     context_ring,
     experts,
     halo,
@@ -25,7 +25,7 @@ from .layouts import (
     tensor_and_data,
     threads_of_a_rank,
 )
-from .pipelines import (
+from hanglab.harness.trials.shapes.pipelines import (
     early_receive,
     gpipe,
     interleaved,

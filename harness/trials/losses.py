@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from .player import Play
+from hanglab.harness.trials.player import Play
 
 
 @dataclass(frozen=True)

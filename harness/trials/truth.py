@@ -25,12 +25,19 @@ from itertools import pairwise, zip_longest
 from math import inf
 from random import Random
 
-from .dumps import is_visible, moment_of, ring_of, sizes
-from .faults import CAUSES, DIFFERENCES, Fault, partners, play_with, random_fault
-from .losses import KINDS, Loss, random_loss
-from .player import Play, Played
-from .programs import Batch, Issue, Program, Step, Transport, issues_of
-from .shapes import SHAPES
+from hanglab.harness.trials.dumps import is_visible, moment_of, ring_of, sizes
+from hanglab.harness.trials.faults import (
+    CAUSES,
+    DIFFERENCES,
+    Fault,
+    partners,
+    play_with,
+    random_fault,
+)
+from hanglab.harness.trials.losses import KINDS, Loss, random_loss
+from hanglab.harness.trials.player import Play, Played
+from hanglab.harness.trials.programs import Batch, Issue, Program, Step, Transport, issues_of
+from hanglab.harness.trials.shapes import SHAPES
 
 #: Within which a job that ended may be called healthy by the times of its files, in seconds.
 RECENT_S = 30.0
@@ -256,7 +263,7 @@ class Trial:
         )
 
     def _begins_alike(self, rank: int) -> bool:
-        """What is left of the rank's buffer is as its program, as far as it came, writes it."""
+        """True if the rest of the rank's buffer is as its program, so far, writes it."""
         kept = {entry.played for entry in ring_of(self.play, rank, self.loss).entries}
         for thread, steps in enumerate(self.program.ranks[rank]):
             planned = [
@@ -283,7 +290,7 @@ class Trial:
         return any(is_visible(self.program, issue, self.loss) for issue in issues_of(step))
 
     def _seen(self, step: Issue | Batch) -> object:
-        """What a buffer holds of a step: no roots, reductions or split lists."""
+        """The part of a step that a buffer holds: no roots, reductions or split lists."""
         return step.line, tuple(
             (i.group, i.kind, i.peer, i.dtype, i.numel, sum(i.gives), sum(i.takes))
             for i in issues_of(step)
@@ -334,7 +341,7 @@ class Trial:
 
 
 def observe(play: Play, rank: int, loss: Loss) -> object:
-    """What one rank's file tells, without times and without the interleaving of its threads."""
+    """The content of one rank's file, without times and without the interleaving of its threads."""
     if rank in loss.missing:
         return None
     ring = ring_of(play, rank, loss)

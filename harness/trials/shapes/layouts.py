@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from ..programs import Group, Issue, Program
-from .building import Thread, Waits, program, splits, takes, world
+from hanglab.harness.trials.programs import Group, Issue, Program
+from hanglab.harness.trials.shapes.building import Thread, Waits, program, splits, takes, world
 
 
 def tensor_and_data(random: Random) -> Program:

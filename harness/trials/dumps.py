@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from math import ceil, inf
 from pathlib import Path
 
-from .losses import Loss
-from .player import Play, Played
-from .programs import Group, Issue, Program, issues_of
+from hanglab.harness.trials.losses import Loss
+from hanglab.harness.trials.player import Play, Played
+from hanglab.harness.trials.programs import Group, Issue, Program, issues_of
 
 START_NS = 1_795_222_000_000_000_000
 #: Milliseconds between two looks of NCCL's watchdog, which retires what has ended.
@@ -67,7 +67,7 @@ def is_visible(program: Program, issue: Issue, loss: Loss) -> bool:
 
 
 def ring_of(play: Play, rank: int, loss: Loss) -> Ring:
-    """What the rank's buffer holds at its moment."""
+    """The content of the rank's buffer at its moment."""
     program, moment = play.program, moment_of(play, rank, loss)
     counts: dict[str, list[int]] = {}
     status: dict[str, tuple[int, int]] = {}

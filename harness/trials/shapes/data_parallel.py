@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from ..programs import ANY, Group, Program
-from .building import Thread, Waits, program, world
+from hanglab.harness.trials.programs import ANY, Group, Program
+from hanglab.harness.trials.shapes.building import Thread, Waits, program, world
 
 
 def ddp(random: Random) -> Program:
