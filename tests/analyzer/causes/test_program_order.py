@@ -7,7 +7,7 @@ from views import C10D, ended, job, progress, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
-from hanglab.analyzer.graph.wait_for_graph import Wait, WaitKind
+from hanglab.analyzer.graph.wait_for_graph import OrderDeparture, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence
 from hanglab.analyzer.verdict import Cause
 from hanglab.recorder.case.progress_records import Batch, OperationCall, SectionTotal
@@ -202,4 +202,27 @@ def test_a_rank_that_died_tells_its_epoch_by_its_calls(
         "enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 8 vs 4"
     )
     verdict = conclude(differing([*views, dead]))
+    assert (verdict.cause, verdict.culprits) == (cause, [3])
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "cause"),
+    [
+        (20, 21, Cause.COLLECTIVE_MISMATCH),  # its peers are further: it left nothing out
+        (24, 21, Cause.SKIPPED_COLLECTIVE),
+        (21, 21, Cause.SKIPPED_COLLECTIVE),
+    ],
+)
+def test_who_is_behind_its_peers_has_a_call_too_many(mine: int, theirs: int, cause: Cause) -> None:
+    """It waits in what comes later in each round, and its peers have not entered it."""
+    views = [called(at(r, 20, mine if r == 3 else theirs), 20) for r in range(4)]
+    facts = job(views)
+    (group,) = facts.graph.groups
+    late, due = Call(3, group, 7, "all_gather"), Call(0, group, 7, "all_reduce")
+    facts.graph.departures = [OrderDeparture(3, (), late, due, left_out=True)]
+    facts.graph.waits = [Wait(late, WaitKind.NOT_ENTERED, (0, 1, 2))]
+    facts.graph.waits += [
+        Wait(Call(r, group, None, "recv", peer=3), WaitKind.PEER, (3,)) for r in range(3)
+    ]
+    verdict = conclude(facts)
     assert (verdict.cause, verdict.culprits) == (cause, [3])

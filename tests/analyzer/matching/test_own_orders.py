@@ -17,7 +17,7 @@ from hanglab.analyzer.verdict import Cause, Finding
 
 #: Operation, line, and the other end of a message or the size of a collective's tensor.
 Called = tuple[str, int, int]
-SEND, RECV, REDUCE, GATHER, BARRIER = "send", "recv", "all_reduce", "all_gather", "barrier"
+SEND, RECV, REDUCE, BARRIER = "send", "recv", "all_reduce", "barrier"
 
 
 def dump_of(rank: int, size: int, calls: Sequence[Called]) -> RankDump:
