@@ -15,13 +15,13 @@ from hanglab.harness.nccl_emulated.stream import Captured, current_stream
 
 
 class CUDAGraph:
-    """What ``torch.cuda.CUDAGraph`` offers of a capture and its replays."""
+    """A capture and its replays, as ``torch.cuda.CUDAGraph`` offers them."""
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._captured: list[Captured] = []
 
     def capture_begin(self, *args: Any, **kwargs: Any) -> None:
-        """What is launched from now on is part of the graph."""
+        """Take what is launched from now on into the graph."""
         self.reset()
         current_stream().capture = self._captured
 

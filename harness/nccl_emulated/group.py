@@ -21,7 +21,7 @@ from hanglab.harness.nccl_emulated.work import EmulatedWork
 _Base: Any = ProcessGroup
 
 
-class Group(_Base):  # type: ignore[misc]
+class GroupEnd(_Base):  # type: ignore[misc]
     """One rank's end of a group, apart from what it launches."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Group(_Base):  # type: ignore[misc]
         global_rank: int,
         members: Sequence[int],
         eager: bool = False,
-        parent: Group | None = None,
+        parent: GroupEnd | None = None,
     ) -> None:
         super().__init__(rank, size)
         self._rank = rank
@@ -79,7 +79,7 @@ class Group(_Base):  # type: ignore[misc]
 
     supports_splitting = True
 
-    def _get_backend(self, device: torch.device) -> Group:
+    def _get_backend(self, device: torch.device) -> GroupEnd:
         """The group is its own backend, whatever device it is asked for."""
         return self
 
@@ -101,7 +101,7 @@ class Group(_Base):  # type: ignore[misc]
         group_name: str | None = None,
         group_desc: str | None = None,
         device_types: object = None,
-    ) -> Group | None:
+    ) -> GroupEnd | None:
         """A new group of some members, numbered as in this one; None for who is not in it."""
         if self._rank not in ranks:
             self._launches.connections.split(NO_COLOR, self._rank)
@@ -118,7 +118,7 @@ class Group(_Base):  # type: ignore[misc]
 
     @property
     def options(self) -> SimpleNamespace:
-        """What torch copies for a group that is split off; all of it is the parent's."""
+        """Options that torch copies for a group that is split off; all are the parent's."""
         return SimpleNamespace()
 
     def comm_split_count(self) -> int:

@@ -13,14 +13,14 @@ import torch
 
 from hanglab.harness.nccl_emulated import kernels
 from hanglab.harness.nccl_emulated.arguments import check, only, reduce_op_of, root_of, split
-from hanglab.harness.nccl_emulated.group import Group
+from hanglab.harness.nccl_emulated.group import GroupEnd
 from hanglab.harness.nccl_emulated.launches import Tensors
 from hanglab.harness.nccl_emulated.reduction import reduction, with_factor
 from hanglab.harness.nccl_emulated.settings import EmulationError
 from hanglab.harness.nccl_emulated.work import EmulatedWork
 
 
-class EmulatedGroup(Group):
+class EmulatedGroup(GroupEnd):
     """One rank's end of a group."""
 
     # Collectives.

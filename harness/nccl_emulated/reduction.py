@@ -69,7 +69,7 @@ class PremulSum:
 
 
 def handed_over(tensor: torch.Tensor, reduce: Reduce) -> torch.Tensor:
-    """What a member hands over for a reduction; a factor that is a tensor is read now."""
+    """Tensor that a member hands over for a reduction; a factor that is a tensor is read now."""
     if not isinstance(reduce, PremulSum):
         return tensor
     return (tensor.detach() * reduce.factor).to(tensor.dtype)

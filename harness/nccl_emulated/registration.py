@@ -56,7 +56,7 @@ def _create(options: Any, _: object) -> EmulatedGroup:
 
 
 def _parent() -> EmulatedGroup | None:
-    """What a group of a bound job is split off: the default group, where it is there."""
+    """Group that one of a bound job is split off: the default group, where it is there."""
     if not c10d.is_initialized():
         return None
     default = c10d._get_default_group()

@@ -105,7 +105,7 @@ class Rounds:
 
     @property
     def common(self) -> int:
-        """How many of this member's open rounds all members have published alike.
+        """Count of this member's open rounds that all members have published alike.
 
         A round that a member calls differently is never finished: NCCL's kernels would wait in
         each other's buffers for what never comes.

@@ -1,4 +1,4 @@
-"""What a device does next: the heads of its queues, and the room for kernels on it.
+"""Order of what a device does: the heads of its queues, and the room for kernels on it.
 
 An operation starts when it is the first of its queue, what it waits for is done and, if it
 communicates, one of the slots is free; it keeps the slot until it is done.  Slots are given in the
@@ -169,7 +169,7 @@ class Scheduler:
         return True
 
     def _endable(self, common: int, head: DeviceOperation, posted: int) -> int:
-        """How many of the rounds that all members have published the device may end."""
+        """Count of the rounds, of those that all members have published, that the device may end."""
         if self._conditions.sound or not common:
             return common
         # What was published before the device became unsound ends as if it were sound.
