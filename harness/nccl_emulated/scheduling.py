@@ -169,7 +169,7 @@ class Scheduler:
         return True
 
     def _endable(self, common: int, head: DeviceOperation, posted: int) -> int:
-        """Count of the rounds, of those that all members have published, that the device may end."""
+        """Count of the rounds, published by all members, that the device may end."""
         if self._conditions.sound or not common:
             return common
         # What was published before the device became unsound ends as if it were sound.

@@ -33,7 +33,7 @@ _KIND_SHIFT = 48
 
 
 def call_of(kind: int, wire: int) -> int:
-    """Number that members compare before data moves: kind of the kernel, bytes that one hands over."""
+    """Number that members compare before data moves: kind of kernel, bytes that one hands over."""
     return kind << _KIND_SHIFT | wire
 
 
