@@ -19,7 +19,7 @@ from hanglab.harness.nccl_emulated.rounds import Kernel
 
 
 class Captured(NamedTuple):
-    """What a graph launches at each replay."""
+    """An operation that a graph launches at each replay."""
 
     name: str
     kernel: Callable[[], Kernel]
