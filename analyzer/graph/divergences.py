@@ -146,19 +146,25 @@ def label_by_departure(
         index = lookup.index_of(departure.rank, divergence.group.name, divergence.seq)
         if departure.index is not None and index < departure.index:
             continue
-        if edit is Edit.LEFT_OUT and _is_other_operation(divergence, departure.rank):
+        later = departure.index is not None and index > departure.index
+        if edit is Edit.LEFT_OUT and _is_peers_call(divergence, departure.rank, later=later):
             continue
         divergence.skipped = edit is Edit.LEFT_OUT
         if edit is Edit.ADDED and divergence.difference in ARGUMENT_DIFFERENCES:
             divergence.difference = Difference.OPERATION
 
 
-def _is_other_operation(divergence: Divergence, rank: int) -> bool:
-    """True if a rank called another operation from the line of its peers: it is not past that."""
+def _is_peers_call(divergence: Divergence, rank: int, *, later: bool) -> bool:
+    """True if a rank made its peers' call in another way, from their line: it is not past that.
+
+    By another operation; or in any way, if it did so ``later`` than something that it does first.
+    """
     mine = divergence.calls[rank]
     site = call_site(mine.stack)
     return site is not None and any(
-        call.op != mine.op and call_site(call.stack) == site for call in divergence.calls.values()
+        (later or call.op != mine.op) and call_site(call.stack) == site
+        for other, call in divergence.calls.items()
+        if other != rank
     )
 
 

@@ -116,9 +116,12 @@ def section_type(progress: ProgressFile, written: bool = True) -> SectionFactory
 
     Its ``write_totals`` is to be called now and then: the ring of sections is always
     up to date, the table of totals only then.  Where nothing need be ``written``, since
-    nobody reads the file, the code in Python takes the times alone.
+    nobody reads the file, the times alone are taken.
     """
-    return _section_class(progress, written) if progress.native is None else progress.native
+    if progress.native is None:
+        return _section_class(progress, written)
+    progress.native.written = written
+    return progress.native
 
 
 def _section_class(progress: ProgressFile, written: bool) -> SectionFactory:

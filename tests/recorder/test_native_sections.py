@@ -196,6 +196,20 @@ def test_both_write_the_same_but_for_times(
     assert native != without_times(ProgressFile(None, None)), "something was written"
 
 
+def test_where_nobody_reads_the_file_times_are_taken_and_nothing_is_noted(writer) -> None:
+    progress = ProgressFile(None, writer)
+    make = section_type(progress, written=False)
+    section = make("forward")
+    before = bytes(progress.mapping)
+    with section:
+        assert make.innermost(threading.get_ident()) == ""
+        until = time.monotonic_ns() + 2_000_000
+        while time.monotonic_ns() < until:
+            pass
+    assert section.wall >= 2_000_000 and 0 < section.cpu <= section.wall
+    assert bytes(progress.mapping) == before
+
+
 def test_times_are_those_of_the_section(writer) -> None:
     progress = ProgressFile(None, writer)
     section = section_type(progress)

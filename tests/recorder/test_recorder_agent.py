@@ -98,10 +98,15 @@ def test_commands_that_make_no_sense(start_agent):
 
 
 def test_case_folder_deleted_meanwhile(start_agent, sleeper, tmp_path):
-    play_rank(tmp_path / "case", sleeper.pid)
+    case = tmp_path / "case"
+    play_rank(case, sleeper.pid)
     agent = start_agent(30)
     agent.wait("rank")
-    shutil.rmtree(tmp_path / "case")
+    # The agent writes into it meanwhile, so that a folder may not be empty any more.
+    wait_for(
+        lambda: shutil.rmtree(case, ignore_errors=True) or not case.exists(),
+        "the folder to be gone",
+    )
     agent.tell(command="capture", kind="request")
     agent.wait("captured")
     agent.finish()

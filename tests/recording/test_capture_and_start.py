@@ -49,12 +49,17 @@ def captured(case: Path) -> bool:
 
 
 def ranks_below(pid: int) -> list[int]:
+    """Forked ranks of the launcher ``pid``: they bear its command line."""
     found = []
     for one in below(pid):
         with contextlib.suppress(OSError):
-            if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes():
+            if _command_line(one) == _command_line(pid):
                 found.append(one)
     return sorted(found)
+
+
+def _command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_a_thread_of_the_kernel_is_no_rank_and_no_want_of_rights(tmp_path):

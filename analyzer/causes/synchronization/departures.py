@@ -46,8 +46,11 @@ def _argument_difference(departure: OrderDeparture) -> Difference | None:
     mine, theirs = departure.call, departure.instead
     if mine is None or theirs is None or departure.left_out or departure.added:
         return None
-    same = mine.op == theirs.op and (mine.group is not theirs.group or mine.seq == theirs.seq)
-    return argument_difference(mine, theirs) if same else None
+    if mine.op != theirs.op or (mine.group is theirs.group and mine.seq != theirs.seq):
+        return None
+    if mine.group is not theirs.group and mine.rank in theirs.group.members:
+        return None  # It might have called that one instead.
+    return argument_difference(mine, theirs)
 
 
 def _cause(departure: OrderDeparture) -> Cause:

@@ -56,6 +56,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyTypeObject *span_type;
     int64_t *file; /* NULL once this process is no rank any more */
+    char written;  /* false where nobody reads the file: times are taken, and nothing is noted */
     int64_t *event;
     int64_t *step; /* and when it began, and how many there were */
     unsigned long who; /* thread of the latest reading of its CPU clock */
@@ -146,8 +147,10 @@ span_enter(PyObject *object, PyObject *Py_UNUSED(none))
     int64_t now = read_clocks(writer, thread);
     self->cpu_at_start = now - writer->behind;
     self->began = now;
-    self->started = now += writer->wall_minus_mono;
     self->entered = 1;
+    if (!writer->written)
+        Py_RETURN_NONE;
+    self->started = now += writer->wall_minus_mono;
     if (self->row == NULL && writer->free_count > 0) {
         writer->free_count--;
         self->row = writer->file + writer->rows.at + 3 * writer->free[writer->free_count];
@@ -169,6 +172,10 @@ span_exit(PyObject *object, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUS
     if (writer->file == NULL || !self->entered)
         Py_RETURN_NONE;
     int64_t now = read_clocks(writer, PyThread_get_thread_ident());
+    int64_t wall = self->wall = now - self->began;
+    int64_t cpu = self->cpu = now - writer->behind - self->cpu_at_start;
+    if (!writer->written)
+        Py_RETURN_NONE;
     if (self->row != NULL) {
         put(self->row + 1, 0);
         writer->free[writer->free_count] =
@@ -176,8 +183,6 @@ span_exit(PyObject *object, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUS
         writer->free_count++;
         self->row = NULL;
     }
-    int64_t wall = self->wall = now - self->began;
-    int64_t cpu = self->cpu = now - writer->behind - self->cpu_at_start;
     if (self->total >= 0) {
         Total *total = &writer->totals[self->total];
         total->count++;
@@ -518,6 +523,7 @@ writer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self == NULL)
         return NULL;
     self->vectorcall = writer_section;
+    self->written = 1;
     self->span_type = (PyTypeObject *)Py_NewRef((PyObject *)state->span_type);
     self->text = Py_NewRef(text);
     self->read_text = Py_NewRef(read_text);
@@ -612,6 +618,8 @@ static PyMethodDef writer_methods[] = {
 };
 
 static PyMemberDef writer_members[] = {
+    {"written", T_BOOL, offsetof(Writer, written), 0,
+     "False where nobody reads the file: times are taken, and nothing is noted."},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Writer, vectorcall), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };

@@ -22,6 +22,8 @@ class Writer:
     """Tables are (offset, capacity, record size); slots those of a step, which is followed by
     when it began and how many there were, of the latest event, and of the totals in use."""
 
+    written: bool
+
     def __new__(
         cls,
         buffer: mmap,
