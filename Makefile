@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JOBS ?= 2
 # More than two cores need: half of what tests do is to wait for their jobs.
-WORKERS ?= 4
+WORKERS ?= 6
 
 # A name on the path need not work (version managers leave stubs), so each is tried.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python3 python; do \
@@ -33,14 +33,14 @@ quick: $(READY)  ## Run a sample of each category in less than a minute
 
 # What pytest makes of the tests is kept, whatever the shell says: workers begin seconds sooner.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: $(READY)  ## Run the tests (WORKERS=4 TEST_OPTIONS="...")
+test: $(READY)  ## Run the tests (WORKERS=6 TEST_OPTIONS="...")
 	$(BIN)/python -m pytest -n $(WORKERS) $(TEST_OPTIONS)
 
 test-long: $(READY)  ## Run the tests that take minutes
 	$(BIN)/python -m pytest -m long
 
 coverage: export PYTHONDONTWRITEBYTECODE :=
-coverage: $(READY)  ## Measure what the tests reach, by room (WORKERS=4 TEST_OPTIONS="...")
+coverage: $(READY)  ## Measure what the tests reach, by room (WORKERS=6 TEST_OPTIONS="...")
 	rm -rf artifacts/coverage
 	mkdir -p artifacts/coverage
 	-$(BIN)/coverage run -m pytest -n $(WORKERS) --timeout 600 $(TEST_OPTIONS)

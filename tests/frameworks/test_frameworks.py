@@ -19,7 +19,7 @@ long = pytest.mark.long
     [
         ("ddp", "skip_backward", "torchrun", "skipped_collective", 1),
         pytest.param("fsdp2", "eval_on_rank0", "spawn", "collective_mismatch", 0, marks=long),
-        ("tensor_parallel", "leave_loop", "torchrun", "uneven_inputs", 1),
+        pytest.param("tensor_parallel", "leave_loop", "torchrun", "uneven_inputs", 1, marks=long),
         pytest.param(
             *("hf_trainer", "evaluate_on_rank0", "torchrun", "collective_mismatch", 0),
             marks=[HUGGING_FACE, long],

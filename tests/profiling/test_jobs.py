@@ -201,6 +201,7 @@ def test_ranks_of_a_running_job_are_traced_together(
             )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_requests_that_follow_each_other_all_give_traces(
     service: ProfilingService, endpoint: Endpoint, sockets: Path

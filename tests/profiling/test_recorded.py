@@ -77,6 +77,7 @@ def trains(case: Path) -> bool:
     return log.exists() and log.read_text().count(" trains") >= 2
 
 
+@pytest.mark.long
 def test_traces_of_a_recorded_job_come_here_and_into_the_case(tmp_path: Path) -> None:
     case, out = tmp_path / "case", tmp_path / "out"
     with recorded(case, tmp_path, str(PROGRAM), "900"):
