@@ -76,7 +76,10 @@ def decide(
         if (
             accepted
             and proposal.stage >= Stage.DIVERGENCE
-            and _is_symptom(facts, proposal, accepted)
+            and (
+                _is_symptom(facts, proposal, accepted)
+                or _is_for_culprits_alone(facts, proposal, accepted)
+            )
         ):
             continue
         if not accepted:
@@ -116,14 +119,8 @@ def _covers(earlier: Finding, later: Finding) -> bool:
 
 
 def _is_symptom(facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposal]) -> bool:
-    """True if the proposal's culprits merely wait for an earlier proposal's, or nobody but those
-    waits for them: who did otherwise may wait for what nobody else would ever call.
-    """
+    """True if the proposal's culprits merely wait for an earlier proposal's."""
     roots = {rank for earlier in accepted for rank in earlier.finding.culprits}
-    culprits = set(proposal.finding.culprits)
-    waiters = {wait.call.rank for wait in facts.graph.waits if not culprits.isdisjoint(wait.on)}
-    if waiters and waiters <= roots:
-        return True
     reach = dict[int, set[int]]()
     for wait in facts.graph.waits:
         reach.setdefault(wait.call.rank, set()).update(wait.on)
@@ -138,3 +135,22 @@ def _is_symptom(facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposa
         seen.add(rank)
         pending += reach.get(rank, ())
     return bool(seen & roots)
+
+
+def _is_for_culprits_alone(
+    facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposal]
+) -> bool:
+    """True if nobody waits for the proposal's culprits but ranks that an earlier one accuses.
+
+    Who did otherwise may wait for what nobody else would ever call.  Of candidates one alone did,
+    and the others' waits may be as they should.
+    """
+    accused = {
+        rank
+        for earlier in accepted
+        if earlier.finding.confidence > CANDIDATES or len(earlier.finding.culprits) == 1
+        for rank in earlier.finding.culprits
+    }
+    culprits = set(proposal.finding.culprits)
+    waiters = {wait.call.rank for wait in facts.graph.waits if not culprits.isdisjoint(wait.on)}
+    return bool(waiters) and waiters <= accused

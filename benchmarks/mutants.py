@@ -26,7 +26,7 @@ import msgspec
 from hanglab.analyzer.engine import analyze
 from hanglab.harness.jobs.run_folder import JobFolder
 from hanglab.harness.mutation.judgement import Fate, MutantJudgement, judge
-from hanglab.harness.mutation.mutant import Mutant, choose_mutations
+from hanglab.harness.mutation.mutant import choose_mutations, mutant_name, named_mutant
 from hanglab.harness.mutation.observation import observe
 from hanglab.harness.mutation.operator import MutationTarget, own_operators
 from hanglab.harness.mutation.pace import chance_share
@@ -68,23 +68,11 @@ def judge_again(script: Path, folder: Path) -> MutationReport:
     for number, (operator, mutation) in enumerate(
         choose_mutations(target, operators, len(earlier.mutants)), 1
     ):
-        name = f"m{number:03}_{operator.name.replace('.', '_')}"
+        name = mutant_name(number, operator)
         if summaries.get(name) != mutation.summary:
             print(f"{folder}: {name} is another one today", file=sys.stderr)
             continue
-        statement, path = mutation.statement, folder / "mutants" / f"{name}.py"
-        mutants.append(
-            Mutant(
-                name,
-                operator,
-                path,
-                statement.line,
-                statement.end,
-                mutation.rank,
-                mutation.truth,
-                mutation.summary,
-            )
-        )
+        mutants.append(named_mutant(name, operator, mutation, folder / "mutants"))
     jobs = [JobFolder(folder / "jobs" / one.name / "fault" / "0") for one in mutants]
     with ProcessPoolExecutor() as pool:
         verdicts = pool.map(analyze, [job.case for job in jobs])

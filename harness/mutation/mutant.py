@@ -113,20 +113,26 @@ def write_mutants(
     mutants = []
     write_support(folder, script.path)
     for number, (operator, mutation) in enumerate(mutations, 1):
-        name = f"m{number:03}_{operator.name.replace('.', '_')}"
-        path = folder / f"{name}.py"
-        statement = mutation.statement
-        write_text(path, script.rewrite(mutation.changes, statement.line))
-        mutants.append(
-            Mutant(
-                name,
-                operator,
-                path,
-                statement.line,
-                statement.end,
-                mutation.rank,
-                mutation.truth,
-                mutation.summary,
-            )
-        )
+        mutant = named_mutant(mutant_name(number, operator), operator, mutation, folder)
+        write_text(mutant.path, script.rewrite(mutation.changes, mutation.statement.line))
+        mutants.append(mutant)
     return mutants
+
+
+def mutant_name(number: int, operator: Operator) -> str:
+    return f"m{number:03}_{operator.name.replace('.', '_')}"
+
+
+def named_mutant(name: str, operator: Operator, mutation: Mutation, folder: Path) -> Mutant:
+    """The mutant of that name, whose script is, or is to be, in ``folder``."""
+    statement = mutation.statement
+    return Mutant(
+        name,
+        operator,
+        folder / f"{name}.py",
+        statement.line,
+        statement.end,
+        mutation.rank,
+        mutation.truth,
+        mutation.summary,
+    )

@@ -20,6 +20,8 @@ from emulated_support import PROGRAMS, Ended, Run
 _ON = "HANGLAB_BEHAVIOURS_ON"
 _LEFT = Path("artifacts") / "nccl-behaviours.json"
 _OUTCOMES: dict[str, str] = {}
+_EMULATED_ALONE = f"it is about the emulated device alone: run it without {_ON}"
+_NO_GPU = "torch sees no GPU with NCCL: run it where there is one"
 
 
 def _on_nccl() -> bool:
@@ -31,9 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         if item.get_closest_marker("on_nccl") is None:
-            item.add_marker(pytest.mark.skip(reason="it is about the emulated device alone"))
+            item.add_marker(pytest.mark.skip(reason=_EMULATED_ALONE))
         elif not _gpus():
-            item.add_marker(pytest.mark.skip(reason="there is no GPU"))
+            item.add_marker(pytest.mark.skip(reason=_NO_GPU))
 
 
 def _gpus() -> int:

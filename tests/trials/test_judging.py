@@ -111,6 +111,9 @@ TOLD = {
     "a rank that is away, beside one that left no dump": (800470, 801904, 802306, 802826),
     "one of two that wait for nobody else": (800429, 801281, 802470, 803465),
     "the peer of a rank that called one operation twice": (801414,),
+    "a rank for which nobody waits but the culprit": (4002414,),
+    "another size in a group of the rank's own": (4002077, 4002651),
+    "a call made later than another, and otherwise than peers make it": (4000270, 4002547),
 }
 #: Seeds that only a vote that no file holds, or a number of ranks that none gives, would decide.
 OPEN = (800155, 800595, 800639, 800668, 801126, 800190, 802952)

@@ -72,9 +72,9 @@ def flapping_link(rank: Rank) -> None:
 def link_down(rank: Rank) -> None:
     rank.join()
     connect()
-    _order_link(rank, "FLAP_LINK", 1.0, " 0")
+    # It stays open for longer than that: without a time for which it is up it is down for good.
+    _order_link(rank, "FLAP_LINK", SILENCE_S / 4, " 0")
     work = dist.all_reduce(torch.ones(2), async_op=True)
-    time.sleep(1.0)
     started = comes(lambda: work.operation.started_ns > 0, 5.0)
     rank.tell(open=stays_open(work), started=started)
     os._exit(0)
