@@ -6,7 +6,7 @@ up that batch holds up the other end's as well.  So the wait ends with whoever l
 
 from __future__ import annotations
 
-from hanglab.analyzer.graph.stopped_device import other_half
+from hanglab.analyzer.graph.launches import other_half
 from hanglab.analyzer.graph.waits import OpenOperations
 from hanglab.analyzer.matching.summary import Pending
 
@@ -31,7 +31,7 @@ def hold_up_batches(waits: OpenOperations) -> None:
         for rank, pending, waiting in messages
         if batches[rank, pending.order] > 1
         and waiting.certain
-        and (waiting.absent or waiting.unknown)
+        and (waiting.absent or waiting.unknown or waiting.behind)
     }
     if not held:
         return

@@ -17,9 +17,11 @@ from hanglab.analyzer.graph.odd_calls import (
     mismatched_messages,
     shown_departure,
     stray_calls,
+    unanswered_calls,
     unmatched_calls,
 )
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
+from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
 from hanglab.analyzer.graph.rings import RingReader
 from hanglab.analyzer.graph.roots import WaitRoots, find_roots, may_hide, reaching
 from hanglab.analyzer.graph.sinks import confirm, sink_of, sink_of_device
@@ -101,6 +103,7 @@ class _Builder:
         divergences, places, silent = divergences_of(merged, group_table, lookup)
         mismatches = find_message_mismatches(merged, group_table)
         waits = find_waits(merged, group_table, places, mismatches)
+        hold_up_queued_messages(waits)
         hold_up_batches(waits)
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
@@ -180,6 +183,8 @@ class _Builder:
             ]
         if stopped is None and not (departure or divergences or roots.ends or roots.cycles):
             graph.cycles += crossed_messages(waits, self._calls)
+        if stopped is None and not (told or graph.cycles or graph.unmatched or graph.sinks):
+            graph.unmatched += unanswered_calls(self._merged, waits, self._calls)
         alone = len(waits.by_rank) < 2  # Nobody waits for it.
         if stopped is not None and not alone and not (roots.cycles and not stopped.unstarted):
             graph.sinks.append(sink_of_device(stopped, waits, self._calls))

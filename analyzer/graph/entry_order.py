@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Int64
+from hanglab.analyzer.graph.launches import other_half
 from hanglab.analyzer.graph.roots import WaitCycle
-from hanglab.analyzer.graph.stopped_device import channel_rows, other_half
+from hanglab.analyzer.graph.stopped_device import channel_rows
 from hanglab.analyzer.graph.thresholds import COMPARED_MEMBERS
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup

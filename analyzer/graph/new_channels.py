@@ -14,11 +14,17 @@ from hanglab.analyzer.matching.summary import P2PChannel
 
 def find_new_channel(cycle: WaitCycle) -> int | None:
     """The rank that waits in the one message of a ring that is new; None without such a one."""
-    lone = [rank for rank, waiting in cycle.places.items() if _alone_in_group(rank, waiting)]
-    if len(lone) == 1:
-        return lone[0]
+    alone = find_message_alone_in_group(cycle)
+    if alone is not None:
+        return alone
     new = [rank for rank, waiting in cycle.places.items() if not _used(rank, waiting)]
     return new[0] if len(new) == 1 and len(cycle.places) > 2 else None
+
+
+def find_message_alone_in_group(cycle: WaitCycle) -> int | None:
+    """The rank that waits in the one message of a ring on whose group nobody else ever had one."""
+    lone = [rank for rank, waiting in cycle.places.items() if _alone_in_group(rank, waiting)]
+    return lone[0] if len(lone) == 1 else None
 
 
 def _alone_in_group(rank: int, waiting: OpenOperation) -> bool:

@@ -10,6 +10,7 @@ from hanglab.analyzer.graph.departures import LeftOrder
 from hanglab.analyzer.graph.entry_order import message_crossed, odd_end, odd_place
 from hanglab.analyzer.graph.message_balance import UnmatchedMessages
 from hanglab.analyzer.graph.thresholds import FULL_RANKS
+from hanglab.analyzer.graph.unanswered_messages import find_unanswered_message
 from hanglab.analyzer.graph.wait_for_graph import (
     Cycle,
     MismatchedMessage,
@@ -21,6 +22,7 @@ from hanglab.analyzer.graph.wrong_group import StrayCall, find_stray_calls
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.matching.groups import ResolvedGroup
+from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.message_mismatches import MessageMismatch
 from hanglab.analyzer.matching.program_order import Edit
 
@@ -55,7 +57,7 @@ def mismatched_messages(
     found = []
     for one in mismatches[:FULL_RANKS]:
         sent, taken = (
-            lookup.message(rank, one.group, channel, one.position) for rank, channel in one.ends
+            lookup.message(rank, one.group, channel, at) for rank, channel, at in one.ends
         )
         if sent is not None and taken is not None:
             found.append(
@@ -126,6 +128,19 @@ def _unmatched(one: UnmatchedMessages, waits: OpenOperations, shown: CallsOfRank
     first, *missed = sorted(calls, key=lambda call: (call.rank == one.deviating, call.rank))
     by = () if one.deviating is None else (one.deviating,)
     return Unmatched(first, None, by, tuple(missed), counted=True)
+
+
+def unanswered_calls(
+    merged: MergedSummaries, waits: OpenOperations, shown: CallsOfRanks
+) -> list[Unmatched]:
+    """The message whose other half lacks, where that alone explains all that is open."""
+    found = find_unanswered_message(merged, waits)
+    if found is None or found.peer is None:
+        return []
+    ((rank, pending),) = found.waiters.items()
+    first, place = waits.by_rank[found.peer][0]
+    instead = shown.call(found.peer, first, place.group.group, full=True)
+    return [Unmatched(shown.call(rank, pending, found.group.group, full=True), instead)]
 
 
 def shown_departure(departure: LeftOrder, shown: CallsOfRanks) -> OrderDeparture:

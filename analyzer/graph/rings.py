@@ -7,7 +7,7 @@ from hanglab.analyzer.graph.departures import ProgramOrders
 from hanglab.analyzer.graph.entry_order import outvoted, was_crossed_before
 from hanglab.analyzer.graph.message_counts import find_miscount
 from hanglab.analyzer.graph.mismatched_halves import find_mismatched_halves
-from hanglab.analyzer.graph.new_channels import find_new_channel
+from hanglab.analyzer.graph.new_channels import find_message_alone_in_group, find_new_channel
 from hanglab.analyzer.graph.owed_operations import (
     Owed,
     host_that_stopped,
@@ -93,6 +93,11 @@ class RingReader:
             self.stopped_hosts.append(end)
             important.add(stopped)
             return
+        if full and all(p2p) and cycle.certain:
+            alone = self._on_new_channel(cycle, calls, alone=True)
+            if alone is not None:
+                self.unmatched.append(alone)
+                return
         unsure = set(ranks) if was_passed_before(owed) else waits.unsettled.intersection(ranks)
         if unsure:
             # They may wait for what they have started, or do something else.
@@ -152,7 +157,8 @@ class RingReader:
             for rank in ranks:
                 peer = cycle.places[rank].peer
                 if peer in calls and cycle.places[peer].seq is not None:
-                    self.unmatched.append(Unmatched(calls[rank], calls[peer]))
+                    queued = bool(cycle.places[rank].behind)
+                    self.unmatched.append(Unmatched(calls[rank], calls[peer], queued=queued))
 
     def _out_of_order(self, cycle: WaitCycle, full: bool) -> tuple[int, ...]:
         """Ranks of a ring of collectives that alone keep another order than the rest."""
@@ -213,9 +219,11 @@ class RingReader:
             return None
         return Unmatched(calls[waiter], calls[rank_ahead], (rank_ahead,))
 
-    def _on_new_channel(self, cycle: WaitCycle, calls: dict[int, Call]) -> Unmatched | None:
+    def _on_new_channel(
+        self, cycle: WaitCycle, calls: dict[int, Call], *, alone: bool = False
+    ) -> Unmatched | None:
         """The one message of a ring that is new to both of its ends, whichever is wrong."""
-        rank = find_new_channel(cycle)
+        rank = find_message_alone_in_group(cycle) if alone else find_new_channel(cycle)
         if rank is None:
             return None
         peer = cycle.places[rank].peer

@@ -8,42 +8,25 @@ a stream, but a stream may wait for any operation issued before: that edge is al
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, Int64
-from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS, UNORDERED
-from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, channel_of
+from hanglab.analyzer.graph.launches import (
+    Launch,
+    LaunchId,
+    explains_all,
+    open_launches,
+    other_half,
+)
+from hanglab.analyzer.graph.thresholds import EXPLAINING_RANKS
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.summary import Pending
 from hanglab.recorder.case.operations import op_of
-
-#: Rank and order of a launch: a batch is one.
-_Id = tuple[int, int]
-
-
-@dataclass
-class _Launch:
-    """One rank's operation, or batch of such, that has not finished."""
-
-    rank: int
-    order: int
-    started: bool | None
-    on_device: bool
-    #: The device has finished something later.
-    overtaken: bool
-    #: For each of its parts whom it meets there: the launches of those who came.
-    meets: list[list[_Id]] = field(default_factory=list)
-    #: Members that have not come to it.
-    absent: set[int] = field(default_factory=set)
-    #: Nobody knows whom it meets, or whether they came.
-    unknown: bool = False
-    #: The ring may have dropped older ones that have not finished.
-    unseen_before: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,8 +43,8 @@ def find_stopped_device(
     """The device that alone explains all that is open; None unless there is one such."""
     if any(w.explained or w.any_source for w in waits.operations.values()):
         return None
-    launches = _launches(merged, waits)
-    by_rank: dict[int, list[_Launch]] = {}
+    launches = open_launches(merged, waits)
+    by_rank: dict[int, list[Launch]] = {}
     for launch in launches.values():
         if not launch.on_device:
             return None  # What runs on hosts is not held up by devices.
@@ -69,78 +52,15 @@ def find_stopped_device(
     for mine in by_rank.values():
         mine.sort(key=lambda launch: launch.order)
     candidates = _candidates(launches, by_rank)
+    lacking = [one for one in launches.values() if one.absent or one.unknown]
+    if candidates is None and not any(explains_all(one, launches, by_rank) for one in lacking):
+        candidates = set(by_rank)
     if candidates is None or len(candidates) > EXPLAINING_RANKS:
         return None
     found = [rank for rank in sorted(candidates) if _explains(rank, launches, by_rank)]
     if len(found) != 1 or meets_another_message(found[0], waits, lookup):
         return None
     return StoppedDevice(found[0], by_rank.get(found[0], [])[0].started is False)
-
-
-def _launches(merged: MergedSummaries, waits: OpenOperations) -> dict[_Id, _Launch]:
-    gloo_beside = {rank for rank, summary in merged.ranks.items() if summary.gloo}
-    found: dict[_Id, _Launch] = {}
-    begun = False
-    for rank, mine in waits.by_rank.items():
-        for pending, waiting in mine:
-            if pending.index == ABSENT or pending.order >= UNORDERED:
-                # Only a status tells of it.
-                found[rank, -1 - len(found)] = _Launch(rank, -1, None, True, False, unknown=True)
-                continue
-            launch = found.get((rank, pending.order))
-            if launch is None:
-                # On hosts operations of gloo overtake those of a device.
-                overtaken = pending.overtaken and rank not in gloo_beside
-                launch = _Launch(rank, pending.order, pending.started, pending.on_device, overtaken)
-                summary = merged.ranks[rank]
-                # No status tells whether a send or receive that the ring dropped has finished.
-                dropped = not summary.whole and any(part.p2p for part in summary.parts)
-                launch.unseen_before = summary.history_truncated or dropped
-                found[rank, pending.order] = launch
-                begun |= pending.started is True
-            if waiting.finished and (op_of(pending.op).sends or _needs_all(waiting)):
-                # A peer has taken what only this device could give.
-                launch.started = True
-            launch.absent.update(waiting.absent)
-            # A root that collects may lack a part that its sender put elsewhere, and went on.
-            elsewhere = bool(waiting.finished) and op_of(waiting.op).collects
-            launch.unknown |= elsewhere or bool(waiting.unknown)
-            if waiting.seq is not None:
-                met = [(o, p) for o, p in waiting.waiters.items() if o != rank]
-                launch.unknown |= any(theirs.index == ABSENT for _, theirs in met)
-                launch.meets.append([(o, p.order) for o, p in met if p.index != ABSENT])
-            elif waiting.peer is not None and not (waiting.absent or waiting.finished):
-                half = other_half(rank, pending, waiting, waits)
-                if half is None:
-                    launch.unknown = True
-                else:
-                    launch.meets.append([(waiting.peer, half.order)])
-    if not begun:
-        # Where no device is seen to have begun anything, times were perhaps not taken.
-        for launch in found.values():
-            launch.started = launch.started or None
-    return found
-
-
-def _needs_all(waiting: OpenOperation) -> bool:
-    return op_of(waiting.op).rootless
-
-
-def other_half(
-    rank: int, pending: Pending, waiting: OpenOperation, waits: OpenOperations
-) -> Pending | None:
-    """The other half of a send or receive, where that is open, too."""
-    assert waiting.peer is not None
-    kind = op_of(pending.op)
-    theirs = waits.messages.get(channel_of(waiting.peer, kind.other_half, pending, waiting), [])
-    if waiting.certain:
-        at = bisect_left(theirs, pending.position, key=lambda one: one.position)
-        found = at < len(theirs) and theirs[at].position == pending.position
-    else:
-        mine = waits.messages[channel_of(rank, kind.half, pending, waiting)]
-        at = bisect_left(mine, pending.index, key=lambda one: one.index)
-        found = at < len(theirs)
-    return theirs[at] if found else None
 
 
 def meets_another_message(rank: int, waits: OpenOperations, lookup: CallLookup) -> bool:
@@ -189,7 +109,9 @@ def channel_rows(entries: Entries, pending: Pending, waiting: OpenOperation, hal
     return rows
 
 
-def _candidates(launches: dict[_Id, _Launch], by_rank: dict[int, list[_Launch]]) -> set[int] | None:
+def _candidates(
+    launches: dict[LaunchId, Launch], by_rank: dict[int, list[Launch]]
+) -> set[int] | None:
     """Ranks one of whose devices must have stopped; None where nothing restricts them.
 
     Of launches with nothing before them, that meet nothing but such, the devices alone are left.
@@ -214,11 +136,13 @@ def _candidates(launches: dict[_Id, _Launch], by_rank: dict[int, list[_Launch]])
     return found
 
 
-def _explains(rank: int, launches: dict[_Id, _Launch], by_rank: dict[int, list[_Launch]]) -> bool:
+def _explains(
+    rank: int, launches: dict[LaunchId, Launch], by_rank: dict[int, list[Launch]]
+) -> bool:
     """True if nothing that is open would have finished, had only the device of ``rank`` stopped."""
     explained: set[int] = set()
 
-    def held(launch: _Launch) -> bool:
+    def held(launch: Launch) -> bool:
         if launch.started:
             return False
         if launch.unseen_before or (launch.rank == rank and not launch.overtaken):
@@ -228,7 +152,7 @@ def _explains(rank: int, launches: dict[_Id, _Launch], by_rank: dict[int, list[_
     def kept_away(other: int) -> bool:
         return any(id(one) in explained for one in by_rank.get(other, ()))
 
-    left: list[_Launch] = list(launches.values())
+    left: list[Launch] = list(launches.values())
     while left:
         still = []
         for launch in left:
@@ -247,5 +171,5 @@ def _explains(rank: int, launches: dict[_Id, _Launch], by_rank: dict[int, list[_
     return True
 
 
-def _any_before(launch: _Launch, mine: Iterable[_Launch], explained: set[int]) -> bool:
+def _any_before(launch: Launch, mine: Iterable[Launch], explained: set[int]) -> bool:
     return any(id(one) in explained for one in mine if one.order < launch.order)

@@ -112,6 +112,8 @@ class Unmatched:
     likely: bool = False
     #: The two ends have issued other numbers of such messages up to a collective of both.
     counted: bool = False
+    #: The other half is there, behind what its rank waits in.
+    queued: bool = False
 
 
 @dataclass

@@ -226,7 +226,7 @@ def find_waits(
             and not merged.ranks[rank].history_truncated
         }
         if unordered.isdisjoint(waiting.waiters) and not waiting.group.doubtful:
-            _find_behind(waiting, waits, oldest)
+            _find_behind(waiting, oldest)
     for waiting in waits.operations.values():
         _find_stopped(waiting, waits, oldest)
         _find_elsewhere(waiting, waits, merged)
@@ -236,12 +236,12 @@ def find_waits(
 def _explain_mismatches(mismatches: Iterable[MessageMismatch], waits: OpenOperations) -> None:
     """Messages whose ends do not agree do not finish, nor does the rest of their batches."""
     for mismatch in mismatches:
-        for rank, channel in mismatch.ends:
+        for rank, channel, position in mismatch.ends:
             mine = waits.by_rank.get(rank, [])
             orders = {
                 pending.order
                 for pending, waiting in mine
-                if waiting.group is mismatch.group and channel.holds(pending, mismatch.position)
+                if waiting.group is mismatch.group and channel.holds(pending, position)
             }
             for pending, waiting in mine:
                 waiting.explained = waiting.explained or pending.order in orders
@@ -304,35 +304,13 @@ def _complete_collective(waiting: OpenOperation) -> None:
         waiting.absent = []
 
 
-def _find_behind(waiting: OpenOperation, waits: OpenOperations, oldest: _Oldest) -> None:
-    if waiting.seq is not None:
-        if len(waiting.waiters) > 1 and not waiting.finished:
-            waiting.behind = [
-                rank
-                for rank, pending in waiting.waiters.items()
-                if oldest[rank].get(pending.thread, UNORDERED) < pending.order < UNORDERED
-            ]
-        return
-    peer = waiting.peer
-    if peer is None or waiting.absent or waiting.unknown or waiting.finished:
-        return
-    rank = waiting.key[1]
-    src, dst = waiting.waiters[rank].src, waiting.waiters[rank].dst
-    for pending, other in waits.by_rank.get(peer, []):
-        if (
-            other.group is waiting.group
-            and op_of(pending.op).half == op_of(waiting.op).other_half
-            and (pending.src, pending.dst) in ((src, dst), (ABSENT, dst))
-        ):
-            # Each group has a stream of its own: what is older in another one holds nothing up.
-            if any(
-                older.order < pending.order
-                and not older.overtaken
-                and elsewhere.group is other.group
-                for older, elsewhere in waits.by_rank[peer]
-            ):
-                waiting.behind = [peer]
-            return
+def _find_behind(waiting: OpenOperation, oldest: _Oldest) -> None:
+    if waiting.seq is not None and len(waiting.waiters) > 1 and not waiting.finished:
+        waiting.behind = [
+            rank
+            for rank, pending in waiting.waiters.items()
+            if oldest[rank].get(pending.thread, UNORDERED) < pending.order < UNORDERED
+        ]
 
 
 def _find_stopped(waiting: OpenOperation, waits: OpenOperations, oldest: _Oldest) -> None:

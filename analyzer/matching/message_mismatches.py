@@ -1,20 +1,26 @@
 """Sends and receives that meet with arguments that differ.
 
 A channel (group, both ends, tag) keeps its order, so the n-th send meets the n-th receive, as long
-as both ends are known from their first message on.
+as both ends are known from their first message on.  Where a ring has lost the first ones, the first
+that are open on both sides meet if one of them is what its rank stands in: nothing else keeps it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 
 from hanglab.analyzer.flight_recorder.columns import ABSENT
 from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup
 from hanglab.analyzer.matching.merging import MergedSummaries
-from hanglab.analyzer.matching.summary import GroupSummary, MessageArguments, P2PChannel
+from hanglab.analyzer.matching.summary import (
+    GroupSummary,
+    MessageArguments,
+    P2PChannel,
+    RankSummary,
+)
 from hanglab.analyzer.matching.thresholds import AGREEING_MESSAGES
 
 
@@ -28,25 +34,27 @@ class MessageMismatch:
     receiver: int
     sent: P2PChannel
     taken: P2PChannel
-    #: The message's place in the channel, from 0.
-    position: int
+    #: The message's place among those that the sender's ring has of the channel, from 0, and among
+    #: those of the receiver's.
+    positions: tuple[int, int]
     #: The end that alone differs from all other messages of the channel; None where nothing tells.
     deviating: int | None
 
     @property
-    def ends(self) -> tuple[tuple[int, P2PChannel], tuple[int, P2PChannel]]:
-        return (self.sender, self.sent), (self.receiver, self.taken)
+    def ends(self) -> tuple[tuple[int, P2PChannel, int], tuple[int, P2PChannel, int]]:
+        sent, taken = self.positions
+        return (self.sender, self.sent, sent), (self.receiver, self.taken, taken)
 
     @property
     def finished(self) -> bool:
         """True where both ends finished it all the same."""
-        return self.position not in self.sent.open and self.position not in self.taken.open
+        return all(position not in channel.open for _, channel, position in self.ends)
 
 
 def find_message_mismatches(
     merged: MergedSummaries, group_table: GroupTable
 ) -> list[MessageMismatch]:
-    """The first mismatch of each channel that is counted on both ends."""
+    """The first mismatch of each channel, as far as it is known what meets there."""
     found = []
     for group in group_table.groups:
         if group.p2p and not (group.doubtful or group.misnamed):
@@ -55,28 +63,66 @@ def find_message_mismatches(
 
 
 def _of(sender: int, group: ResolvedGroup, merged: MergedSummaries) -> Iterator[MessageMismatch]:
-    mine = _counted(sender, group, merged)
+    mine = _part(sender, group)
     for sent in mine.channels if mine is not None else ():
         if not (sent.sends and 0 <= sent.dst < len(group.members)):
             continue
         receiver = group.members[sent.dst]
-        theirs = _counted(receiver, group, merged)
+        theirs = _part(receiver, group)
         # Receives from any source may have taken some of them.
         if theirs is None or any(c.src == ABSENT and not c.sends for c in theirs.channels):
             continue
+        counted = all(_is_counted(rank, group, merged) for rank in (sender, receiver))
         for taken in theirs.channels:
             if not taken.sends and (taken.src, taken.tag) == (sent.src, sent.tag):
-                mismatch = _first(group, sender, receiver, sent, taken)
+                ends = group, sender, receiver, sent, taken
+                mismatch = _first(*ends) if counted else _first_open(*ends, merged)
                 if mismatch is not None:
                     yield mismatch
 
 
-def _counted(rank: int, group: ResolvedGroup, merged: MergedSummaries) -> GroupSummary | None:
-    progress, summary = group.progress.get(rank), merged.ranks.get(rank)
-    part = progress.part if progress is not None else None
-    if part is None or summary is None or not (part.counted or summary.whole):
+def _part(rank: int, group: ResolvedGroup) -> GroupSummary | None:
+    progress = group.progress.get(rank)
+    return progress.part if progress is not None else None
+
+
+def _is_counted(rank: int, group: ResolvedGroup, merged: MergedSummaries) -> bool:
+    part, summary = _part(rank, group), merged.ranks.get(rank)
+    return part is not None and summary is not None and (part.counted or summary.whole)
+
+
+def _first_open(
+    group: ResolvedGroup,
+    sender: int,
+    receiver: int,
+    sent: P2PChannel,
+    taken: P2PChannel,
+    merged: MergedSummaries,
+) -> MessageMismatch | None:
+    """The mismatch of the first open message of a channel that cannot be counted."""
+    if not (sent.open and taken.open):
         return None
-    return part
+    positions = sent.open[0], taken.open[0]
+    pair = [_at(one.arguments, at) for one, at in zip((sent, taken), positions, strict=True)]
+    if pair[0] is None or pair[1] is None:
+        return None
+    difference = _difference(pair[0], pair[1])
+    if difference is None:
+        return None
+    ends = zip((sender, receiver), (sent, taken), positions, strict=True)
+    if not any(_stands_in(merged.ranks[rank], channel, at) for rank, channel, at in ends):
+        return None
+    return MessageMismatch(group, difference, sender, receiver, sent, taken, positions, None)
+
+
+def _stands_in(summary: RankSummary, channel: P2PChannel, position: int) -> bool:
+    """True if a message is the oldest that its rank has not finished."""
+    if summary.history_truncated:
+        return False
+    oldest = min((pending.order for pending in summary.pending), default=ABSENT)
+    return any(
+        channel.holds(pending, position) and pending.order == oldest for pending in summary.pending
+    )
 
 
 def _first(
@@ -97,7 +143,12 @@ def _first(
         off = [rank for rank, one in zip((sender, receiver), pairs[position], strict=True)
                if one not in usual]  # fmt: skip
         deviating = off[0] if len(off) == 1 else None
-    return MessageMismatch(group, difference, sender, receiver, sent, taken, position, deviating)
+    positions = position, position
+    return MessageMismatch(group, difference, sender, receiver, sent, taken, positions, deviating)
+
+
+def _at(runs: Sequence[tuple[int, MessageArguments]], position: int) -> MessageArguments | None:
+    return next(islice(_each(runs), position, None), None)
 
 
 def _each(runs: Sequence[tuple[int, MessageArguments]]) -> Iterator[MessageArguments]:

@@ -40,7 +40,7 @@ CAUSES: dict[str, frozenset[str]] = {
 }  # fmt: skip
 
 #: Found only in what dumps do not hold, or not at all: they are played for what must stay silent.
-_STOPS = ("host_stop", "device_stop")
+STOPS = ("host_stop", "device_stop")
 #: One rank does otherwise than its peers in an operation of theirs.
 DIFFERENCES = frozenset({"skip", "extra", "size", "dtype", "kind", "root", "splits", "wrong_group"})
 
@@ -241,7 +241,7 @@ def partners(program: Program, fault: Fault, seen: frozenset[int]) -> frozenset[
     In a group of which only two members are ``seen``, and between the ends of a send and a
     receive, the opposite fault of the other side would be one of an equally good program.
     """
-    if fault.kind in _STOPS:
+    if fault.kind in STOPS:
         return frozenset()
 
     def undecided(members: tuple[int, ...]) -> set[int]:

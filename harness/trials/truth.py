@@ -29,14 +29,16 @@ from hanglab.harness.trials.dumps import is_visible, moment_of, ring_of, sizes
 from hanglab.harness.trials.faults import (
     CAUSES,
     DIFFERENCES,
+    STOPS,
     Fault,
     partners,
     play_with,
     random_fault,
 )
 from hanglab.harness.trials.losses import KINDS, Loss, random_loss
+from hanglab.harness.trials.lost_counts import counts_are_lost
 from hanglab.harness.trials.player import Play, Played
-from hanglab.harness.trials.programs import Batch, Issue, Program, Step, Transport, issues_of
+from hanglab.harness.trials.programs import ANY, Batch, Issue, Program, Step, Transport, issues_of
 from hanglab.harness.trials.shapes import SHAPES
 
 #: Within which a job that ended may be called healthy by the times of its files, in seconds.
@@ -178,19 +180,30 @@ class Trial:
         return frozenset(absent)
 
     def _further(self, member: int, first: Played) -> bool:
-        """The member has issued what comes only behind that operation."""
+        """The member has issued what comes only behind that operation, from the thread of it.
+
+        Threads keep no order among them, and stages do not send equally often.
+        """
         both = (
             name for name, group in self.program.groups.items()
             if {member, first.rank} <= set(group.members) and name != first.group
         )  # fmt: skip
         return any(
-            self._issued(member, name) > self._issued(first.rank, name, first) for name in both
+            self._issued(member, name, thread=first.thread)
+            > self._issued(first.rank, name, first, thread=first.thread)
+            for name in both
         )
 
-    def _issued(self, rank: int, group: str, until: Played | None = None) -> int:
-        """Operations of the group that the rank has issued, the last of them ``until``."""
+    def _issued(
+        self, rank: int, group: str, until: Played | None = None, *, thread: int | None = None
+    ) -> int:
+        """Collectives of the group that the rank has issued, the last of them ``until``."""
         last = until.number if until is not None else inf
-        return sum(o.group == group and o.number <= last for o in self.play.operations[rank])
+        return sum(
+            o.group == group and o.number <= last and issues_of(o.step)[0].peer is None
+            and thread in (None, o.thread)
+            for o in self.play.operations[rank]
+        )  # fmt: skip
 
     def _unlike(self, played: Played) -> bool:
         """The rank went on otherwise from the operation before it each time that it was there."""
@@ -209,10 +222,17 @@ class Trial:
             return False
         if not self.faults:
             whole = not self.loss.missing and not self._size_unknown
-            return whole and self.loss.waited_s <= RECENT_S
+            return whole and self.loss.waited_s <= RECENT_S and self._dated
         if any(map(self._votes_lack, self.faults)):
             return False
+        if any(counts_are_lost(self.program, self.play, self.loss, one) for one in self.faults):
+            return False
         return not self.rivals and not self.healthy_too
+
+    @property
+    def _dated(self) -> bool:
+        """An entry is left that tells when something was done last; counts alone do not."""
+        return any(ring_of(self.play, rank, self.loss).entries for rank in range(self.program.size))
 
     @property
     def _size_unknown(self) -> bool:
@@ -225,16 +245,23 @@ class Trial:
         """Members of whom nothing is known may have done as the culprit did, and be as many.
 
         What a branch on the rank does wrong, several ranks do alike: then the program is theirs.
+        Of a message there are two ends.  Where the other left no dump, a program that has what the
+        culprit did, and in which that other one stopped, leaves the same files.
         """
-        if fault.kind not in DIFFERENCES:
+        if fault.kind in STOPS:
             return False
         step = self.program.ranks[fault.rank][fault.thread][
             fault.value if fault.kind == "extra" else fault.at
         ]
-        issue = issues_of(step)[0 if fault.kind == "extra" else fault.part]
-        if issue.peer is not None:
+        if fault.kind == "drift" or not issues_of(step):
             return False
+        issue = issues_of(step)[0 if fault.kind == "extra" else fault.part]
         seen = self._seen_at(fault)
+        if issue.peer is not None:
+            ends = {issue.peer, fault.value} if fault.kind == "peer" else {issue.peer}
+            return not ends - {ANY} <= seen
+        if fault.kind not in DIFFERENCES:
+            return False
         members = set(self.program.groups[issue.group].members) - {fault.rank}
         unseen = len(members - seen) + self._size_unknown
         return unseen > 0 and len(members & seen) <= 1 + unseen
@@ -306,10 +333,16 @@ class Trial:
     def _transports(self) -> list[Transport]:
         """That of the job, and others, as dumps do not tell which it had."""
         own = self.program.transport
-        return list(dict.fromkeys((own, Transport(), Transport(eager=True))))
+        kinds = [
+            replace(own, eager=eager, lanes=lanes)
+            for eager in (own.eager, not own.eager) for lanes in (own.lanes, Transport().lanes, 1)
+        ]  # fmt: skip
+        return list(dict.fromkeys((own, Transport(), Transport(eager=True), *kinds)))
 
     def _hypotheses(self, rank: int) -> Iterator[Fault]:
         mine = self.play.operations[rank]
+        if rank in self.loss.missing:
+            yield from self._anywhere(rank)
         for thread, steps in enumerate(self.program.ranks[rank]):
             issued = [o.at for o in mine if o.thread == thread]
             at = 1 + max(issued, default=-1)
@@ -327,6 +360,12 @@ class Trial:
         for played in mine:
             if played.done == inf and played.at < len(self.program.ranks[rank][played.thread]):
                 yield from self._unseen_arguments(played)
+
+    def _anywhere(self, rank: int) -> Iterator[Fault]:
+        """Stops of a rank that left no dump: nothing tells how far it came."""
+        mine = self.play.operations[rank]
+        yield from (Fault("host_stop", rank, played.thread, played.at) for played in mine[::-1])
+        yield from (Fault("device_stop", rank, at=played.number) for played in mine[::-1])
 
     def _unseen_arguments(self, played: Played) -> Iterator[Fault]:
         """Another root or split list, of which buffers know nothing."""

@@ -138,6 +138,11 @@ def _unmatched_summary(unmatched: Unmatched, culprits: Sequence[int]) -> str:
             f": by {' and '.join(unlike)}."
         )
     peer = call.peer if call.peer is not None or instead is None else instead.rank
+    if unmatched.queued and instead is not None:
+        return (
+            f"Rank {call.rank}'s {name_call(call)} has its counterpart on rank {peer} behind "
+            f"{name_call(instead)}, in which that one waits for it."
+        )
     where = f", which waits in {name_call(instead)}" if instead is not None else ""
     return (
         f"Rank {call.rank}'s {name_call(call)} has no counterpart on rank {peer}{where}"

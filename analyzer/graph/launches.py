@@ -1,0 +1,133 @@
+"""Launches: operations of ranks, or batches of such, that have not finished, and whom they meet."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hanglab.analyzer.flight_recorder.columns import ABSENT
+from hanglab.analyzer.graph.thresholds import UNORDERED
+from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations, channel_of
+from hanglab.analyzer.matching.merging import MergedSummaries
+from hanglab.analyzer.matching.summary import Pending
+from hanglab.recorder.case.operations import op_of
+
+#: Rank and order of a launch: a batch is one.
+LaunchId = tuple[int, int]
+
+
+@dataclass
+class Launch:
+    """One rank's operation, or batch of such, that has not finished."""
+
+    rank: int
+    order: int
+    started: bool | None
+    on_device: bool
+    #: The device has finished something later.
+    overtaken: bool
+    #: For each of its parts whom it meets there: the launches of those who came.
+    meets: list[list[LaunchId]] = field(default_factory=list)
+    #: Members that have not come to it.
+    absent: set[int] = field(default_factory=set)
+    #: Nobody knows whom it meets, or whether they came.
+    unknown: bool = False
+    #: The ring may have dropped older ones that have not finished.
+    unseen_before: bool = False
+
+
+def open_launches(merged: MergedSummaries, waits: OpenOperations) -> dict[LaunchId, Launch]:
+    gloo_beside = {rank for rank, summary in merged.ranks.items() if summary.gloo}
+    found: dict[LaunchId, Launch] = {}
+    begun = False
+    for rank, mine in waits.by_rank.items():
+        for pending, waiting in mine:
+            if pending.index == ABSENT or pending.order >= UNORDERED:
+                # Only a status tells of it.
+                found[rank, -1 - len(found)] = Launch(rank, -1, None, True, False, unknown=True)
+                continue
+            launch = found.get((rank, pending.order))
+            if launch is None:
+                # On hosts operations of gloo overtake those of a device.
+                overtaken = pending.overtaken and rank not in gloo_beside
+                launch = Launch(rank, pending.order, pending.started, pending.on_device, overtaken)
+                summary = merged.ranks[rank]
+                # No status tells whether a send or receive that the ring dropped has finished.
+                dropped = not summary.whole and any(part.p2p for part in summary.parts)
+                launch.unseen_before = summary.history_truncated or dropped
+                found[rank, pending.order] = launch
+                begun |= pending.started is True
+            if waiting.finished and (op_of(pending.op).sends or _needs_all(waiting)):
+                # A peer has taken what only this device could give.
+                launch.started = True
+            launch.absent.update(waiting.absent)
+            # A root that collects may lack a part that its sender put elsewhere, and went on.
+            elsewhere = bool(waiting.finished) and op_of(waiting.op).collects
+            launch.unknown |= elsewhere or bool(waiting.unknown)
+            if waiting.seq is not None:
+                met = [(o, p) for o, p in waiting.waiters.items() if o != rank]
+                launch.unknown |= any(theirs.index == ABSENT for _, theirs in met)
+                launch.meets.append([(o, p.order) for o, p in met if p.index != ABSENT])
+            elif waiting.peer is not None and not (waiting.absent or waiting.finished):
+                half = other_half(rank, pending, waiting, waits)
+                if half is None:
+                    launch.unknown = True
+                else:
+                    launch.meets.append([(waiting.peer, half.order)])
+    if not begun:
+        # Where no device is seen to have begun anything, times were perhaps not taken.
+        for launch in found.values():
+            launch.started = launch.started or None
+    return found
+
+
+def _needs_all(waiting: OpenOperation) -> bool:
+    return op_of(waiting.op).rootless
+
+
+def other_half(
+    rank: int, pending: Pending, waiting: OpenOperation, waits: OpenOperations
+) -> Pending | None:
+    """The other half of a send or receive, where that is open, too."""
+    assert waiting.peer is not None
+    kind = op_of(pending.op)
+    theirs = waits.messages.get(channel_of(waiting.peer, kind.other_half, pending, waiting), [])
+    if waiting.certain:
+        at = bisect_left(theirs, pending.position, key=lambda one: one.position)
+        found = at < len(theirs) and theirs[at].position == pending.position
+    else:
+        mine = waits.messages[channel_of(rank, kind.half, pending, waiting)]
+        at = bisect_left(mine, pending.index, key=lambda one: one.index)
+        found = at < len(theirs)
+    return theirs[at] if found else None
+
+
+def explains_all(
+    root: Launch, launches: Mapping[LaunchId, Launch], by_rank: Mapping[int, list[Launch]]
+) -> bool:
+    """True if nothing that is open could finish before ``root`` does.
+
+    And if the ranks that ``root`` lacks have something open: else they are outside.
+    """
+    oldest = {root.rank: root.order}
+    explained = {(root.rank, root.order)}
+    left = [one for one in launches if one not in explained]
+    while left:
+        still = []
+        for one in left:
+            launch = launches[one]
+            queued = not launch.started and oldest.get(launch.rank, launch.order) < launch.order
+            if (
+                queued
+                or any(met in explained for part in launch.meets for met in part)
+                or any(other in oldest for other in launch.absent)
+            ):
+                explained.add(one)
+                oldest[launch.rank] = min(launch.order, oldest.get(launch.rank, launch.order))
+            else:
+                still.append(one)
+        if len(still) == len(left):
+            return False
+        left = still
+    return all(other in by_rank for other in root.absent)

@@ -1,0 +1,29 @@
+"""Messages whose halves have both come, and which wait for what is queued before one of them.
+
+A group has a stream of its own, and so has each pair of ranks that sends singly; but a stream may
+wait for whatever its host issued before, in any group.  A message that has its other half and does
+not finish is held up by nothing but such an older operation of one of its ends, or a device.
+"""
+
+from __future__ import annotations
+
+from hanglab.analyzer.graph.launches import other_half
+from hanglab.analyzer.graph.waits import OpenOperations
+
+
+def hold_up_queued_messages(waits: OpenOperations) -> None:
+    """Let matched messages wait for the other end, where that has something older unfinished."""
+    for rank, mine in waits.by_rank.items():
+        for pending, waiting in mine:
+            peer = waiting.peer
+            if waiting.seq is not None or peer is None or waiting.group.doubtful:
+                continue
+            if waiting.absent or waiting.unknown or waiting.finished or peer in waits.unordered:
+                continue
+            half = other_half(rank, pending, waiting, waits)
+            if half is None or half.started:
+                continue
+            if any(
+                older.order < half.order and not older.overtaken for older, _ in waits.by_rank[peer]
+            ):
+                waiting.behind = [peer]
