@@ -16,7 +16,7 @@ from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.facts.call_wording import location
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.waiting_ranks import current_call, waiting_ranks
-from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
+from hanglab.analyzer.graph.wait_for_graph import Unmatched, WaitForGraph
 from hanglab.analyzer.hypotheses.frontier import Frontier
 from hanglab.analyzer.hypotheses.implicated import representatives, waiting_for
 from hanglab.analyzer.hypotheses.last_operations import LastOperations, NoProgram, last_operations
@@ -288,7 +288,8 @@ class _SimulatedCheck:
         fallen = [rank for rank in self._culprits if rank not in left]
         # A message on another group, or with another tag, is none of the faults that are tried.
         message = any(
-            one.counted and set(self._culprits) == {one.call.rank, one.call.peer}
+            (one.counted or _is_on_another_group(one))
+            and set(self._culprits) == {one.call.rank, one.call.peer}
             for one in self._graph.unmatched
         )
         guessed = self._at is None and not self._graph.uncounted.isdisjoint(self._last.ranks)
@@ -342,6 +343,12 @@ class _SimulatedCheck:
             confidence=max(finding.confidence, TIE_DECIDED),
             summary=f"{finding.summary} A simulation leaves rank {rank} alone of them.",
         )
+
+
+def _is_on_another_group(one: Unmatched) -> bool:
+    """True if the peer waits in a message of another group than the one that lacks its half."""
+    instead = one.instead
+    return instead is not None and instead.seq is None and instead.group != one.call.group
 
 
 def _listed(faults: Iterable[CandidateFault]) -> str:

@@ -109,3 +109,24 @@ def test_a_hang_elsewhere_is_told_beside_it() -> None:
     )
     assert (found.status, found.cause, found.culprits) == (Status.HUNG, Cause.MISSING_RANK, [1])
     assert [(f.status, f.culprits) for f in found.findings[1:]] == [(Status.CORRUPT, [0])]
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+@pytest.mark.parametrize(
+    ("odd", "cause"), [((5, "Float"), Cause.SIZE_MISMATCH), ((4, "Half"), Cause.DTYPE_MISMATCH)]
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_the_first_open_messages_meet_where_a_ring_lost_the_earlier_ones(
+    lost: int, odd: Sent, cause: Cause, side: int
+) -> None:
+    wrong, usual = [*[USUAL] * 4, odd], [USUAL] * 5
+    sent, taken = (wrong, usual) if side == 0 else (usual, wrong)
+    rows = [messages("send 0->1", sent, 4), messages("recv 1<-0", taken, 4)[lost:]]
+    dumps = {
+        rank: columns(rank, mine, members=world(2), first_record=lost if rank else 0)
+        for rank, mine in enumerate(rows)
+    }
+    (found,) = build_wait_for_graph(dumps.values()).mismatched_messages
+    assert (found.sent.rank, found.taken.rank, found.deviating) == (0, 1, None)
+    assert found.difference.value == cause.value.removesuffix("_mismatch")
+    assert not found.finished
