@@ -14,7 +14,7 @@ from hanglab.harness.faults.conditions import FromTheStart, Seen
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.faults.host_fault import HostFault
 from hanglab.harness.faults.proof import Reading, Watch, look_until
-from hanglab.harness.launchers.host import Hosts, NotYet
+from hanglab.harness.hosts import Hosts, NotYet
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters

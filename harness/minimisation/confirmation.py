@@ -12,10 +12,11 @@ from hanglab.analyzer.program.reduced_program import ReducedProgram
 from hanglab.analyzer.simulated_verdict import Blame
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.harness.errors import HanglabError
-from hanglab.harness.jobs import suite
 from hanglab.harness.jobs.outcome import Outcome
+from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
 from hanglab.harness.jobs.run import Result
 from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.jobs.running import Listener, run_all
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.minimisation.artefacts import Reproduction, script_text
 from hanglab.harness.minimisation.endings import endings_of
@@ -67,7 +68,7 @@ class Confirmer:
         folder: RunFolder,
         launchers: Launchers,
         stop: threading.Event,
-        listener: suite.Listener,
+        listener: Listener,
         deadline_s: float,
     ) -> None:
         self._blame = blame
@@ -108,13 +109,13 @@ class Confirmer:
         path = self._folder.path / f"step_{self.runs}.py"
         script = script_text(reproduction, path.name)
         path.write_text(script)
-        options = suite.Options(
+        options = Options(
             world_size=reproduction.ranks,
             control=False,
             hang_after_s=window,
             deadline_s=self._deadline_s,
         )
-        (result,) = self._run(suite.script_scenario(path, options), options)
+        (result,) = self._run(script_scenario(path, options), options)
         verdict, ranks = result.verdict, reproduction.reduced.ranks
         if verdict is None:
             raise RunFailed(f"A run of {path} came to nothing: {result.judgement.reason}.")
@@ -142,9 +143,7 @@ class Confirmer:
     def scenario_passes(self, path: Path, control: bool) -> bool:
         """True if the scenario of that file gets its verdict, and its control is healthy."""
         for window in WINDOWS_S:
-            options = suite.Options(
-                control=control, hang_after_s=window, deadline_s=self._deadline_s
-            )
+            options = Options(control=control, hang_after_s=window, deadline_s=self._deadline_s)
             found = discovery.select([str(path)])
             if found.broken or not found.scenarios:
                 return False
@@ -153,11 +152,9 @@ class Confirmer:
                 return True
         return False
 
-    def _run(self, scenario: Scenario, options: suite.Options) -> Sequence[Result]:
-        requests = suite.requests_of(scenario, options)
-        results = suite.run_all(
-            requests, self._folder, self._launchers, 1, self._stop, self._listener
-        )
+    def _run(self, scenario: Scenario, options: Options) -> Sequence[Result]:
+        requests = requests_of(scenario, options)
+        results = run_all(requests, self._folder, self._launchers, 1, self._stop, self._listener)
         if self._stop.is_set() or len(results) < len(requests):
             raise MinimisationStopped
         return results

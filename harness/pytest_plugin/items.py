@@ -13,9 +13,10 @@ import pytest
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.backend_choice import backends_for
 from hanglab.harness.jobs.outcome import Judgement, Outcome
+from hanglab.harness.jobs.plan import Options, refusal_of, requests_of
 from hanglab.harness.jobs.resources import least_gpus
+from hanglab.harness.jobs.results import to_json
 from hanglab.harness.jobs.run import Result, RunRequest
-from hanglab.harness.jobs.suite import Options, refusal_of, requests_of, to_json
 from hanglab.harness.launchers.selection import LAUNCHERS, launcher_of
 from hanglab.harness.pytest_plugin.failure import (
     OutcomeFailure,

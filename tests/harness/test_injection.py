@@ -26,7 +26,7 @@ from hanglab.harness.faults.injection import Injector
 from hanglab.harness.faults.kill import Kill
 from hanglab.harness.faults.proof import Reading
 from hanglab.harness.faults.terminate import Terminate
-from hanglab.harness.launchers.host import Hosts, ThisMachine
+from hanglab.harness.hosts import Hosts, ThisMachine
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot

@@ -16,7 +16,7 @@ from hanglab.analyzer.facts.error_texts import (
     UNREACHED,
 )
 from hanglab.analyzer.facts.failures import Failure
-from hanglab.analyzer.facts.meeting_ports import (
+from hanglab.analyzer.facts.rendezvous_ports import (
     SEEKING,
     Standing,
     ranks_elsewhere,

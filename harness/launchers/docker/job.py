@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hanglab.harness.hosts import HostSettings
 from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.containers import Label, make_containers, write_order
 from hanglab.harness.launchers.docker.environment import meeting_point
@@ -22,7 +23,6 @@ from hanglab.harness.launchers.docker.ownership import give, take_back
 from hanglab.harness.launchers.docker.reaping import remove_containers
 from hanglab.harness.launchers.docker.recording import JointRecording
 from hanglab.harness.launchers.docker.report_sockets import Links
-from hanglab.harness.launchers.host import HostSettings
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError, RankExit, RemainsLeft
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.leftovers import remove_tree

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.system.capabilities import capability
+from hanglab.harness.capabilities import capability
 from hanglab.recorder.agent.host import nccl_ras, sockets
 from hanglab.recorder.agent.host import sampler as sampling
 from hanglab.recorder.agent.host.process_limits import load_of
