@@ -16,7 +16,7 @@ SEEKING = frozenset(
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankPorts:
     """Ports of one rank: those that it has connected to, and those at which it listens.
 
     ``seeking``: it has not got the store yet.  None of it is known without samples.
@@ -33,11 +33,11 @@ class Standing:
         return self.reached | self.listens
 
 
-def standing_of(view: RankView) -> Standing:
+def standing_of(view: RankView) -> RankPorts:
     sample = latest(view.connections)
     stack = view.captured_stack
     if sample is None or stack is None:
-        return Standing(view.rank, frozenset(), frozenset(), False, known=False)
+        return RankPorts(view.rank, frozenset(), frozenset(), False, known=False)
     functions = {frame.function for thread in stack.threads for frame in thread.frames}
     listens = {_port(c.local) for c in sample.connections if c.state == "LISTEN"}
     reached = {
@@ -45,10 +45,10 @@ def standing_of(view: RankView) -> Standing:
         for c in sample.connections
         if c.state == "ESTABLISHED" and _port(c.local) not in listens
     }
-    return Standing(view.rank, frozenset(reached), frozenset(listens), bool(functions & SEEKING))
+    return RankPorts(view.rank, frozenset(reached), frozenset(listens), bool(functions & SEEKING))
 
 
-def ranks_elsewhere(standings: Sequence[Standing]) -> tuple[str, list[Standing]] | None:
+def ranks_elsewhere(standings: Sequence[RankPorts]) -> tuple[str, list[RankPorts]] | None:
     """The port at which most ranks stand, and the ranks that look for the job somewhere else.
 
     None where no majority stands at one, or a rank's place is not known.
@@ -64,7 +64,7 @@ def ranks_elsewhere(standings: Sequence[Standing]) -> tuple[str, list[Standing]]
     return port, away
 
 
-def _looks_elsewhere(one: Standing, counts: Counter[str]) -> bool:
+def _looks_elsewhere(one: RankPorts, counts: Counter[str]) -> bool:
     """True if it is still looking for the store, or has found one where no peer is."""
     return one.seeking or (bool(one.reached) and all(counts[port] == 1 for port in one.reached))
 

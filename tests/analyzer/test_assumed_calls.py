@@ -64,5 +64,5 @@ def test_a_damaged_dump_is_none(tmp_path: Path) -> None:
         write_dump(tmp_path, rank, cut, job.written_ns(rank))
     read = read_replayable(tmp_path)
     assert any(f"rank {innocent}'s dump is damaged" in told for told in read.assumptions)
-    likeness, _ = recognise(read)
-    assert likeness.cause and likeness.blame.culprits == set(job.truth.culprits)
+    similarity, _ = recognise(read)
+    assert similarity.cause and similarity.kept_verdict.culprits == set(job.truth.culprits)

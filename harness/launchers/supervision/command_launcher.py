@@ -7,12 +7,12 @@ import sys
 
 from hanglab.harness.launchers.protocol import JobPlan
 from hanglab.harness.launchers.supervision.channel import Message
-from hanglab.harness.launchers.supervision.launcher import GuardedLauncher
+from hanglab.harness.launchers.supervision.launcher import SupervisedLauncher
 from hanglab.harness.rank.shared_gpu import SHARED_GPU
 from hanglab.recorder.case.backends import backend_of
 
 
-class CommandLauncher(GuardedLauncher):
+class CommandLauncher(SupervisedLauncher):
     """Starts jobs by a command whose children are the ranks.
 
     A rank is known by RANK in its environment, and its output is read from the files that the

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from hanglab.analyzer.facts.case_facts import RankView
-from hanglab.analyzer.facts.rendezvous_ports import Standing, ranks_elsewhere, standing_of
+from hanglab.analyzer.facts.rendezvous_ports import RankPorts, ranks_elsewhere, standing_of
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.records import Clock, StackFrame, StackSample, ThreadStack
 from hanglab.recorder.system.tcp_info import connections, in_namespace_of
@@ -62,7 +62,7 @@ def rank_at(rank: int, *ends: socket.socket, frames: tuple[StackFrame, ...] = ()
 def test_what_a_rank_has_reached_and_where_it_listens(sockets: ExitStack) -> None:
     store, other = listen(sockets), listen(sockets)
     one = standing_of(rank_at(3, connect(sockets, store), other, frames=(STORE,)))
-    assert one == Standing(3, frozenset({port(store)}), frozenset({port(other)}), seeking=True)
+    assert one == RankPorts(3, frozenset({port(store)}), frozenset({port(other)}), seeking=True)
     assert one.ports == {port(store), port(other)}
 
 
