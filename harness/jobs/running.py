@@ -15,7 +15,7 @@ from hanglab.harness.launchers.selection import Launchers
 
 
 class Listener(Protocol):
-    """Hears how a suite gets on; called from several threads."""
+    """Hears how a run gets on; called from several threads."""
 
     def phase(self, request: RunRequest, phase: str) -> None: ...
 

@@ -77,7 +77,7 @@ class PluginSession:
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
     def file(self, parent: pytest.Collector, path: Path) -> ScenarioFile:
-        made: ScenarioFile = ScenarioFile.from_parent(parent, path=path, suite=self)
+        made: ScenarioFile = ScenarioFile.from_parent(parent, path=path, plugin=self)
         return made
 
     def claim(self, scenario: Scenario) -> Scenario | None:
@@ -93,7 +93,7 @@ class PluginSession:
         report = yield
         if isinstance(collector, pytest.Session) and self.options.with_project:
             if report.passed and not self._asked_within_project:
-                folder = ProjectFolder.from_parent(collector, name="hanglab", suite=self)
+                folder = ProjectFolder.from_parent(collector, name="hanglab", plugin=self)
                 report.result = [*(report.result or ()), folder]
         return report
 
