@@ -11,7 +11,7 @@ from hanglab.harness.faults.rendezvous_port import rendezvous_port
 from hanglab.harness.hosts import Host, Hosts
 from hanglab.harness.system.listeners import listener_inode, processes_of
 from hanglab.harness.system.namespaces import call_in_network
-from hanglab.recorder.agent.host.sockets import socket_inodes
+from hanglab.recorder.system.sockets import socket_inodes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from hanglab.harness.faults.rendezvous_port import rendezvous_port
 from hanglab.harness.hosts import Host, Hosts, NotYet
 from hanglab.harness.system.listeners import listener_inode, processes_of
 from hanglab.harness.system.namespaces import connect
-from hanglab.recorder.agent.host.sockets import socket_inodes
+from hanglab.recorder.system.sockets import socket_inodes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,8 +95,8 @@ class CommandedRanks:
     def _link_logs(self, pid: int, rank: int) -> None:
         """Gives the files that the command chose the names that ranks' logs have everywhere."""
         for descriptor, suffix in ((1, "out"), (2, "err")):
-            with suppress(OSError):
-                target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+            target = procfs.open_file(pid, descriptor)
+            with suppress(OSError, ValueError):
                 link = self._log_dir / f"rank{rank}.{suffix}"
                 link.symlink_to(os.path.relpath(target, self._log_dir))
 

@@ -16,19 +16,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hanglab.recorder.agent.host import nccl_ras, sockets
+from hanglab.recorder.agent.host import nccl_ras
 from hanglab.recorder.agent.host.gpu import Gpus
-from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.host_records import ConnectionSample, HostSample
 from hanglab.recorder.case.records import RankProcess
 from hanglab.recorder.case.writer import clock, write
-from hanglab.recorder.system import procfs
+from hanglab.recorder.system import procfs, sockets
 from hanglab.recorder.system.cgroups import RankControlGroups
 from hanglab.recorder.system.file_systems import FileSystems
 from hanglab.recorder.system.kernel_files import numbers, read
 from hanglab.recorder.system.kernel_log import EMULATED_LOG, KernelLog
 from hanglab.recorder.system.pressure import pressures
+from hanglab.recorder.system.process_limits import load_of
 
 #: Seconds between two samples, or so many times what one takes: 2 % of a processor at most.
 INTERVAL_S = 1.0

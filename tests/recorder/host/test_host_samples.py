@@ -17,15 +17,16 @@ from pathlib import Path
 import pytest
 
 from hanglab.harness.capabilities import capability
-from hanglab.recorder.agent.host import nccl_ras, sockets
+from hanglab.recorder.agent.host import nccl_ras
 from hanglab.recorder.agent.host import sampler as sampling
-from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Python, RankProcess
+from hanglab.recorder.system import sockets
 from hanglab.recorder.system.file_systems import FileSystems, MountedFolder
+from hanglab.recorder.system.process_limits import load_of
 from hanglab.recorder.system.tcp_info import in_namespace_of
 
 
