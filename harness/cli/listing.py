@@ -50,6 +50,7 @@ def list_scenarios(
                 "world_size": scenario.world_size,
                 "needs": scenario.needs,
                 "reference": scenario.reference,
+                "zoo": scenario.zoo,
                 "description": scenario.description,
             }
             for scenario in found.scenarios

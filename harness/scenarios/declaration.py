@@ -116,6 +116,8 @@ class Scenario:
     backends: tuple[str, ...] = RUNNABLE
     hang_after_s: float = DEFAULT_HANG_AFTER_S
     reference: str = ""
+    #: Rows of the table of known hangs (`scenarios/zoo.json`) that it stages.
+    zoo: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     #: Lines of ``program`` that carry a FAULT comment.
     fault_lines: tuple[int, ...] = ()
@@ -165,6 +167,7 @@ def scenario(
     backends: Sequence[str] = RUNNABLE,
     hang_after: float = DEFAULT_HANG_AFTER_S,
     reference: str = "",
+    zoo: str | Sequence[str] = (),
     script: str | None = None,
     control_script: str | None = None,
     arguments: Sequence[str] = (),
@@ -178,7 +181,8 @@ def scenario(
     containers), ``nodes`` over how many containers the ranks are spread where they
     run in some (one each without it), ``gpus`` how many GPUs it cannot
     do without; with fewer than its ranks, ranks share them.  ``hang_after`` is how many
-    seconds without any movement count as stuck.  ``script`` is a plain script
+    seconds without any movement count as stuck.  ``zoo`` names the row, or rows, of
+    `scenarios/zoo.json` that it stages.  ``script`` is a plain script
     beside this file to run instead of the function's body, with ``arguments``;
     its control is ``control_script``, or itself with HANGLAB_FAULT=0.  ``name``
     replaces the function's name, and is what a call that decorates nothing needs.

@@ -291,6 +291,7 @@ def _scenario(
         backends=tuple(given["backends"]),
         hang_after_s=float(given["hang_after"]),
         reference=given["reference"],
+        zoo=(given["zoo"],) if isinstance(given["zoo"], str) else tuple(given["zoo"]),
         arguments=tuple(given["arguments"]),
         fault_lines=tuple(marks["FAULT"]),
         seen_lines=tuple(marks["SEEN"] or marks["FAULT"]),
