@@ -140,7 +140,7 @@ def _linked(scenario: Scenario) -> str:
 def _cause(scenario: Scenario) -> str:
     expect = scenario.expect
     assert isinstance(expect, Expect)
-    return f"`{expect.cause.value}`"
+    return f"`{expect.cause.value}`" if expect.cause else str(scenario.category)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,9 @@ def list_scenarios(
             {
                 "scenario": scenario.name,
                 "category": scenario.category,
-                "cause": scenario.expect.cause.value if scenario.expect else None,
+                "cause": expect.cause.value
+                if (expect := scenario.expect) and expect.cause
+                else None,
                 "file": str(scenario.source),
                 "line": scenario.line,
                 "world_size": scenario.world_size,

@@ -69,8 +69,10 @@ def plan(found: Found, options: Options) -> tuple[list[RunRequest], list[Result]
 
 
 def requests_of(scenario: Scenario, options: Options) -> list[RunRequest]:
-    """Fault and control of a scenario, as often as asked for."""
+    """Fault and control of a scenario, as often as asked for; of a healthy one its one job."""
     variants: tuple[Variant, ...] = ("fault", "control") if options.control else ("fault",)
+    if scenario.is_healthy:
+        variants = ("control",)
     return [
         RunRequest(
             scenario=scenario,

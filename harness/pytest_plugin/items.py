@@ -116,8 +116,9 @@ class ScenarioItem(pytest.Item):
         for mark in _marks(scenario, asked.backend, asked.launcher):
             self.add_marker(mark)
         if scenario.expect is not None:
-            cause = scenario.expect.cause
-            self.extra_keyword_matches |= {cause.value, cause.category.value}
+            self.extra_keyword_matches |= {str(scenario.category)}
+            if (cause := scenario.expect.cause) is not None:
+                self.extra_keyword_matches |= {cause.value}
 
     @property
     def lasting_name(self) -> str:

@@ -322,6 +322,8 @@ def _check(scenario: Scenario) -> None:
         if need not in capabilities.names():
             known = ", ".join(capabilities.names())
             raise ValueError(f"there is no capability {need!r}; there are {known}")
+    if scenario.is_healthy and (scenario.faults or scenario.fault_lines):
+        raise ValueError("a healthy scenario has no fault: say what is wrong, or mark none")
     if not 0 < scenario.hang_after_s < math.inf:
         raise ValueError(f"hang_after= takes seconds, not {scenario.hang_after_s:g}")
     refusal = scenario.refuses_world(scenario.world_size)
