@@ -138,6 +138,8 @@ class Scenario:
     reference: str = ""
     #: Rows of the table of known hangs (`scenarios/zoo.json`) that it stages.
     zoo: tuple[str, ...] = ()
+    #: Packs that it is declared to be in (:mod:`hanglab.harness.scenarios.packs`).
+    packs: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     #: Lines of ``program`` that carry a FAULT comment.
     fault_lines: tuple[int, ...] = ()
@@ -199,6 +201,7 @@ def scenario(
     hang_after: float = DEFAULT_HANG_AFTER_S,
     reference: str = "",
     zoo: str | Sequence[str] = (),
+    packs: str | Sequence[str] = (),
     script: str | None = None,
     control_script: str | None = None,
     arguments: Sequence[str] = (),
@@ -214,7 +217,8 @@ def scenario(
     run in some (one each without it), ``gpus`` how many GPUs it cannot
     do without; with fewer than its ranks, ranks share them.  ``hang_after`` is how many
     seconds without any movement count as stuck.  ``zoo`` names the row, or rows, of
-    `scenarios/zoo.json` that it stages.  ``script`` is a plain script
+    `scenarios/zoo.json` that it stages, ``packs`` the packs that it is in (``hanglab packs``),
+    without which it is in the one of its category.  ``script`` is a plain script
     beside this file to run instead of the function's body, with ``arguments``;
     its control is ``control_script``, or itself with HANGLAB_FAULT=0.  ``name``
     replaces the function's name, and is what a call that decorates nothing needs.

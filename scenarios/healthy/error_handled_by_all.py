@@ -14,7 +14,12 @@ def loss_of(model, batch):
     return model(batch).square().mean()
 
 
-@scenario(world_size=4, expect=Expect.healthy(), reference="huggingface/trl#6862")
+@scenario(
+    world_size=4,
+    expect=Expect.healthy(),
+    reference="huggingface/trl#6862",
+    packs="rl",
+)
 def error_handled_by_all(job):
     model = torch.nn.Linear(64, 8).to(job.device)
     for step in job.steps(30):

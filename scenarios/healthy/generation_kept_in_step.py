@@ -8,7 +8,12 @@ from hanglab.harness import Expect, scenario
 LONGEST = 8
 
 
-@scenario(world_size=4, expect=Expect.healthy(), reference="deepspeedai/DeepSpeed#8262")
+@scenario(
+    world_size=4,
+    expect=Expect.healthy(),
+    reference="deepspeedai/DeepSpeed#8262",
+    packs="rl",
+)
 def generation_kept_in_step(job):
     shard = torch.randn(64 // job.world_size, 64, device=job.device)
     whole = torch.empty(64, 64, device=job.device)

@@ -30,7 +30,12 @@ def next_size(requests):
             print("No available shared memory broadcast block found in 0.5 second.", flush=True)
 
 
-@scenario(world_size=4, expect=Expect.healthy(), reference="vllm-project/vllm#43420")
+@scenario(
+    world_size=4,
+    expect=Expect.healthy(),
+    reference="vllm-project/vllm#43420",
+    packs="serving",
+)
 def idle_engine(job):
     requests: queue.Queue[int] = queue.Queue()
     if job.rank == 0:

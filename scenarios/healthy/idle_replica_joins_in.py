@@ -6,7 +6,12 @@ import torch.distributed as dist
 from hanglab.harness import Expect, scenario
 
 
-@scenario(world_size=4, expect=Expect.healthy(), reference="vllm-project/vllm#51984")
+@scenario(
+    world_size=4,
+    expect=Expect.healthy(),
+    reference="vllm-project/vllm#51984",
+    packs="serving",
+)
 def idle_replica_joins_in(job):
     expert = torch.nn.Linear(64, 64).to(job.device)
     with torch.no_grad():

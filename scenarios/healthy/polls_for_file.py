@@ -18,7 +18,12 @@ def prepare(path):
     os.rename(f"{path}.part", path)
 
 
-@scenario(world_size=4, expect=Expect.healthy(), reference="PrimeIntellect-ai/prime-rl#1667")
+@scenario(
+    world_size=4,
+    expect=Expect.healthy(),
+    reference="PrimeIntellect-ai/prime-rl#1667",
+    packs="data",
+)
 def polls_for_file(job):
     folder = [tempfile.mkdtemp() if job.rank == 0 else ""]
     dist.broadcast_object_list(folder, device=job.device)

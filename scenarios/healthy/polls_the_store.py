@@ -14,6 +14,7 @@ from hanglab.harness import Expect, scenario
     world_sizes=(4,),
     expect=Expect.healthy(),
     reference="PrimeIntellect-ai/prime-rl#1667",
+    packs="rl",
 )
 def polls_the_store(job):
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))

@@ -32,6 +32,7 @@ class Saver:
     backends=("gloo",),
     expect=Expect.healthy(),
     reference="KempnerInstitute/KempnerForge#104",
+    packs="checkpoint",
 )
 def saver_on_its_own_group(job):
     saver = Saver(dist.new_group(group_desc="savers"), pieces=120 if job.rank == 1 else 1)

@@ -7,7 +7,12 @@ from torch.nn.parallel import DistributedDataParallel
 from hanglab.harness import Expect, scenario
 
 
-@scenario(world_size=4, expect=Expect.healthy(), reference="pytorch/pytorch#38174")
+@scenario(
+    world_size=4,
+    expect=Expect.healthy(),
+    reference="pytorch/pytorch#38174",
+    packs=("training", "data"),
+)
 def uneven_inputs_joined(job):
     model = DistributedDataParallel(torch.nn.Linear(64, 8).to(job.device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -29,6 +29,7 @@ def write(path):
     expect=Expect.inconclusive(),
     reference="PrimeIntellect-ai/prime-rl#1667",
     zoo="H12",
+    packs="rl",
 )
 def version_skipped(job):
     folder = [tempfile.mkdtemp() if job.rank == 0 else ""]

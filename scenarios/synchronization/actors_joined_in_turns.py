@@ -14,6 +14,7 @@ from hanglab.harness import Cause, Expect, scenario
     expect=Expect(Cause.GROUP_CREATION, culprits={1}),
     reference="THUDM/slime#2331",
     zoo="H11",
+    packs="rl",
 )
 def actors_joined_in_turns(job):
     weights = torch.zeros(64, device=job.device)

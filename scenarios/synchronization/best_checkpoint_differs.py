@@ -25,6 +25,7 @@ class SaveBest:
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={2}, group="default_pg"),
     reference="Lightning-AI/pytorch-lightning#19045",
     zoo="E15",
+    packs="checkpoint",
 )
 def best_checkpoint_differs(job):
     model = torch.nn.Linear(64, 8).to(job.device)

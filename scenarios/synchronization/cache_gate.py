@@ -34,6 +34,7 @@ class BlockCache:
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={3}, group="default_pg"),
     reference="NVIDIA/TensorRT-LLM#14020",
     zoo="H3",
+    packs="serving",
 )
 def cache_gate(job):
     cache = BlockCache()

@@ -26,6 +26,7 @@ def resume(path, model):
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={2}, group="default_pg"),
     reference="KempnerInstitute/KempnerForge#49",
     zoo="E16",
+    packs="checkpoint",
 )
 def checkpoint_not_seen(job):
     model = torch.nn.Linear(64, 8)

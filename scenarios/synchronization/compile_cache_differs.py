@@ -32,6 +32,7 @@ class Compiled:
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={1}, group="default_pg"),
     reference="pytorch/pytorch#155558",
     zoo="E17",
+    packs=("serving", "training"),
 )
 def compile_cache_differs(job):
     model = torch.nn.Linear(64, 8)

@@ -23,6 +23,7 @@ def anybody_busy(tokens, group, device):
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={3}),
     reference="vllm-project/vllm#43547",
     zoo="H4",
+    packs="serving",
 )
 def drained_replica(job):
     rows = [dist.new_group(ranks, group_desc="tensor") for ranks in ([0, 1], [2, 3])]

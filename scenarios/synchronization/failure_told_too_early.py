@@ -24,6 +24,7 @@ def gather_scores(texts, broken, world_size):
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={1}, group="default_pg"),
     reference="huggingface/trl#6862",
     zoo="E22",
+    packs="rl",
 )
 def failure_told_too_early(job):
     for step in job.steps(20):

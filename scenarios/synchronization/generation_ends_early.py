@@ -38,6 +38,7 @@ class Policy:
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={3}, group="default_pg"),
     reference="deepspeedai/DeepSpeed#8262",
     zoo="E11",
+    packs="rl",
 )
 def generation_ends_early(job):
     policy = Policy(job)

@@ -30,6 +30,7 @@ class Workspaces:
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={3}, group="default_pg"),
     reference="pytorch/pytorch#195501",
     zoo="H19",
+    packs="serving",
 )
 def hidden_in_allocation(job):
     workspaces = Workspaces(job.device)

@@ -43,6 +43,7 @@ class Replica:
     expect=Expect(Cause.MISSING_RANK, culprits={2}, group="default_pg"),
     reference="vllm-project/vllm#51984",
     zoo="E12",
+    packs="serving",
 )
 def idle_replica(job):
     replica = Replica(job)

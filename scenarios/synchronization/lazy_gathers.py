@@ -27,6 +27,7 @@ def hand_on(weights):
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={2}, group="default_pg"),
     reference="huggingface/trl#6797",
     zoo="H9",
+    packs="rl",
 )
 def lazy_gathers(job):
     shards = [torch.full((16,), float(job.rank), device=job.device) for _ in range(4)]

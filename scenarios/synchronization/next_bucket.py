@@ -40,6 +40,7 @@ class WeightUpdate:
     expect=Expect(Cause.GROUP_ORDER, culprits={1}),
     reference="RLinf/RLinf#1540",
     zoo="H10",
+    packs="rl",
 )
 def next_bucket(job):
     update = WeightUpdate(job)

@@ -40,6 +40,7 @@ def forward(layers, batch, features):
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={1}, group="default_pg"),
     reference="sgl-project/sglang#27221",
     zoo="H1",
+    packs="serving",
 )
 def own_clock_timeout(job):
     ahead = 45.0 if job.faulty and job.rank == 1 else 0.0  # FAULT

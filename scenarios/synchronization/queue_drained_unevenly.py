@@ -34,6 +34,7 @@ class Engine:
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={2}, group="default_pg"),
     reference="sgl-project/sglang#30760",
     zoo="H2",
+    packs=("serving", "rl"),
 )
 def queue_drained_unevenly(job):
     engine = Engine(job.device)

@@ -40,6 +40,7 @@ class Ring:
     expect=Expect(Cause.MISSING_RANK, culprits={0}, group="default_pg"),
     reference="vllm-project/vllm-ascend#9405",
     zoo="H7",
+    packs="serving",
 )
 def ring_too_small(job):
     ring = Ring(job, slots=4)

@@ -34,6 +34,7 @@ class ShardedOptimizer:
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={0}, group="default_pg"),
     reference="huggingface/accelerate#2000",
     zoo="E2",
+    packs="checkpoint",
 )
 def saved_by_rank0_alone(job):
     model = torch.nn.Linear(64, 8, bias=False).to(job.device)

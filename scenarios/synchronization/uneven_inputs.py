@@ -22,6 +22,7 @@ def report_epoch(store, rank, world_size, loss):
     expect=Expect(Cause.UNEVEN_INPUTS, culprits={2}, group="default_pg"),
     reference="pytorch/pytorch#38174",
     zoo="A8",
+    packs=("training", "data"),
 )
 def uneven_inputs(job):
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
