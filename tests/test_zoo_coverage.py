@@ -10,7 +10,7 @@ import pytest
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.scenarios.declaration import Expect, Scenario
 from hanglab.harness.scenarios.discovery import project_folder, read_file, read_project
-from tools.zoo_coverage import PAGE, Row, contradictions, launchers_of, page, read_rows
+from tools.zoo_coverage import PAGE, KnownHang, contradictions, launchers_of, page, read_rows
 
 
 def test_the_page_is_what_table_and_scenarios_say() -> None:
@@ -28,8 +28,8 @@ def test_each_row_can_be_read_by_itself() -> None:
         assert not any("|" in text for text in (row.name, row.mechanism, row.tells_apart)), row.id
 
 
-def row(row_id: str, not_staged: str = "") -> Row:
-    return Row(
+def row(row_id: str, not_staged: str = "") -> KnownHang:
+    return KnownHang(
         id=row_id,
         name="name",
         mechanism="mechanism",

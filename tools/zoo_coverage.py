@@ -42,7 +42,7 @@ has what it needs (`hanglab doctor`).
 """
 
 
-class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class KnownHang(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A root cause that somebody has reported."""
 
     #: Letter of its section, and a number.
@@ -60,12 +60,12 @@ class Row(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_default
         return self.id[0]
 
 
-def read_rows() -> list[Row]:
+def read_rows() -> list[KnownHang]:
     """All rows, in the order of the file."""
-    return msgspec.json.decode((project_folder() / "zoo.json").read_bytes(), type=list[Row])
+    return msgspec.json.decode((project_folder() / "zoo.json").read_bytes(), type=list[KnownHang])
 
 
-def contradictions(rows: Sequence[Row], scenarios: Sequence[Scenario]) -> list[str]:
+def contradictions(rows: Sequence[KnownHang], scenarios: Sequence[Scenario]) -> list[str]:
     """Sentences on what rows and scenarios say differently; none where the page can be true."""
     found = []
     known = {row.id for row in rows}
@@ -95,7 +95,7 @@ def _starts(launcher: str, scenario: Scenario, backend: str) -> bool:
     return request.launcher == launcher and refusal_anywhere(scenario, request) is None
 
 
-def page(rows: Sequence[Row], scenarios: Sequence[Scenario]) -> str:
+def page(rows: Sequence[KnownHang], scenarios: Sequence[Scenario]) -> str:
     """The whole page, in Markdown."""
     staged = {row_id for scenario in scenarios for row_id in scenario.zoo}
     covered = sum(row.id in staged for row in rows)
@@ -115,7 +115,7 @@ def page(rows: Sequence[Row], scenarios: Sequence[Scenario]) -> str:
     return "".join(text)
 
 
-def _section(rows: Sequence[Row], scenarios: Sequence[Scenario]) -> Iterator[str]:
+def _section(rows: Sequence[KnownHang], scenarios: Sequence[Scenario]) -> Iterator[str]:
     yield "| row | what happens | reported | what tells it apart |"
     yield "|---|---|---|---|"
     for row in rows:
