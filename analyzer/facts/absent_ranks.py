@@ -61,6 +61,9 @@ def _stack_is_outside(facts: CaseFacts, rank: int) -> bool:
     view = facts.ranks.get(rank)
     if view is None or view.progress is None or view.captured_stack is None:
         return False
+    if gil_holder(facts, view) is not None and _is_awaited_alone(facts, rank):
+        # Were it inside with the others, they would be done.
+        return True
     thread = main_thread(view.captured_stack)
     frames = [
         frame
@@ -73,6 +76,11 @@ def _stack_is_outside(facts: CaseFacts, rank: int) -> bool:
         view.position.place is StackPlace.LOADER
         or view.code.owner(frames[0].file) is not Owner.TORCH
     )
+
+
+def _is_awaited_alone(facts: CaseFacts, rank: int) -> bool:
+    """True if all others whom somebody waits for are known to be inside an operation."""
+    return not any(s.rank != rank and (s.outside or s.unknown) for s in facts.graph.sinks)
 
 
 def _is_finishing(view: RankView) -> bool:

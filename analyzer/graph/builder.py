@@ -24,6 +24,7 @@ from hanglab.analyzer.graph.single_calls import (
 )
 from hanglab.analyzer.graph.sinks import confirm, sink_of, sink_of_device
 from hanglab.analyzer.graph.stopped_device import StoppedDevice, find_stopped_device
+from hanglab.analyzer.graph.thread_turns import label_thread_turns
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.graph.waits import OpenOperations, find_waits
@@ -105,6 +106,7 @@ class _Builder:
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
         departure = self._departures.find(divergences, waits)
+        label_thread_turns(divergences, lookup)
         strays = stray_calls(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
         unmatched = find_unmatched_messages(waits, group_table, lookup)

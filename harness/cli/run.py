@@ -15,6 +15,7 @@ import typer
 
 from hanglab.harness.cli.nccl_hint import tell_of_emulation
 from hanglab.harness.cli.number_checks import finite
+from hanglab.harness.cli.packs import PACK_HELP
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE
@@ -48,6 +49,9 @@ def run(
             "script; "
             "the words after -- are the script's arguments.",
         ),
+    ] = None,
+    pack: Annotated[
+        list[str] | None, typer.Option("--pack", metavar="NAME", help=PACK_HELP)
     ] = None,
     backend: Annotated[
         str,
@@ -107,7 +111,7 @@ def run(
     from hanglab.harness.jobs.backend_plan import plan_on_backends
     from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.sample import quick_sample
-    from hanglab.harness.scenarios import discovery
+    from hanglab.harness.scenarios.packs import select
 
     backends = read_backends(backend)
     options = Options(
@@ -125,7 +129,7 @@ def run(
     torch = capabilities.capability("torch")
     if not torch.available:
         raise MissingExtra("`hanglab run` needs torch, which is not installed.", torch.remedy)
-    found = discovery.select(scenarios or [])
+    found = select(scenarios or [], pack or [])
     arguments: list[str] = context.obj or []
     if not found.plain:
         if arguments:

@@ -57,8 +57,10 @@ def plan(found: Found, options: Options) -> tuple[list[RunRequest], list[Result]
 
 
 def requests_of(scenario: Scenario, options: Options) -> list[RunRequest]:
-    """Fault and control of a scenario, as often as asked for."""
+    """Fault and control of a scenario, as often as asked for; of a healthy one its one job."""
     variants: tuple[Variant, ...] = ("fault", "control") if options.control else ("fault",)
+    if scenario.is_healthy:
+        variants = ("control",)
     return [
         RunRequest(
             scenario=scenario,
@@ -82,6 +84,19 @@ def refusal_of(scenario: Scenario, request: RunRequest) -> str | None:
 
     Raises PoolTooSmall where the GPUs that it needs are there, but not for hanglab.
     """
+    refusal = refusal_anywhere(scenario, request)
+    if refusal:
+        return refusal
+    for need in _needs(scenario, request):
+        found = capabilities.capability(need)
+        if not found.available:
+            remedy = f"; {found.remedy}" if found.remedy else ""
+            return f"needs {need}: {found.reason}{remedy}"
+    return Allotment().refusal(scenario, request.backend)
+
+
+def refusal_anywhere(scenario: Scenario, request: RunRequest) -> str | None:
+    """The reason that a scenario can run as asked on no machine, or None."""
     if request.backend not in scenario.backends:
         return f"runs on {' and '.join(scenario.backends)} only"
     refusal = scenario.refuses_world(request.world_size)
@@ -100,12 +115,7 @@ def refusal_of(scenario: Scenario, request: RunRequest) -> str | None:
     on_device = [fault for fault in scenario.faults if isinstance(fault, DeviceFault)]
     if on_device and not backend_of(request.backend).emulated:
         return f"{type(on_device[0]).__name__} is done to an emulated device; use nccl-emulated"
-    for need in _needs(scenario, request):
-        found = capabilities.capability(need)
-        if not found.available:
-            remedy = f"; {found.remedy}" if found.remedy else ""
-            return f"needs {need}: {found.reason}{remedy}"
-    return Allotment().refusal(scenario, request.backend)
+    return None
 
 
 def _needs(scenario: Scenario, request: RunRequest) -> list[str]:

@@ -30,6 +30,7 @@ from hanglab.harness.pytest_plugin.reporting import (
     result_properties,
 )
 from hanglab.harness.scenarios.declaration import Scenario
+from hanglab.harness.scenarios.packs import in_packs, packs_of
 
 if TYPE_CHECKING:
     from hanglab.harness.pytest_plugin.session import PluginSession
@@ -38,16 +39,17 @@ if TYPE_CHECKING:
 _PATIENT_S = 5.0
 
 
-class ProjectFolder(pytest.Collector):
-    """The scenarios that come with hanglab, wherever they are installed."""
+class ScenarioFolder(pytest.Collector):
+    """Scenarios that come with hanglab or with a pack, wherever they are installed."""
 
-    def __init__(self, *, plugin: PluginSession, **given: Any) -> None:
+    def __init__(self, *, plugin: PluginSession, folder: Path, **given: Any) -> None:
         super().__init__(**given)
         self._plugin = plugin
+        self._folder = folder
 
     def collect(self) -> Iterator[pytest.Collector]:
-        for path in self._plugin.scenarios_of_project():
-            name = path.relative_to(self._plugin.project).as_posix()
+        for path in self._plugin.scenario_files(self._folder):
+            name = path.relative_to(self._folder).as_posix()
             yield ScenarioFile.from_parent(
                 self, path=path, name=name, nodeid=f"{self.name}/{name}", plugin=self._plugin
             )
@@ -62,7 +64,7 @@ class ScenarioFile(pytest.File):
         found = self._plugin.read(self.path)
         problems = [broken.describe() for broken in found.broken]
         items: list[ScenarioItem] = []
-        for scenario in found.scenarios:
+        for scenario in in_packs(found.scenarios, self._plugin.options.packs):
             namesake = self._plugin.claim(scenario)
             if namesake is not None:
                 problems.append(
@@ -116,9 +118,12 @@ class ScenarioItem(pytest.Item):
         self.user_properties += asked_properties(asked)
         for mark in _marks(scenario, asked.backend, asked.launcher):
             self.add_marker(mark)
+        for pack in packs_of(scenario):
+            self.add_marker(suite.pack_marker(pack))
         if scenario.expect is not None:
-            cause = scenario.expect.cause
-            self.extra_keyword_matches |= {cause.value, cause.category.value}
+            self.extra_keyword_matches |= {str(scenario.category)}
+            if (cause := scenario.expect.cause) is not None:
+                self.extra_keyword_matches |= {cause.value}
 
     @property
     def lasting_name(self) -> str:
