@@ -1,4 +1,4 @@
-"""Templates of files that users write: a heuristic with its cause, and a scenario."""
+"""Templates of what users write: a heuristic with its cause, a scenario, a pack of scenarios."""
 
 from __future__ import annotations
 
@@ -72,3 +72,39 @@ def {name}(job):
         dist.broadcast(torch.zeros(1, device=job.device), src=0)  # SEEN
         model.zero_grad()
 '''
+
+#: Files of a pack by path; its name and package are filled in, and a scenario comes to them.
+PACK = {
+    "pyproject.toml": """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "hanglab-pack-{name}"
+version = "0.1.0"
+description = "Hangs of {name}, for hanglab."
+dependencies = ["hanglab[run]"]
+
+# hanglab finds the pack by this: its name, and the package whose folder it is.
+[project.entry-points."hanglab.packs"]
+{name} = "{package}"
+
+[tool.hatch.build.targets.wheel]
+packages = ["{package}"]
+""",
+    "README.md": """\
+# Hangs of {name}
+
+    pip install --editable .
+    hanglab packs
+    hanglab run --pack {name}
+    pytest --hanglab-pack {name}
+
+Each file below `{package}/` declares a scenario: a training script with its fault, its control, and
+the verdict that it must get. The first sentence of `{package}/__init__.py` describes the pack.
+""",
+    "{package}/__init__.py": """\
+\"\"\"Hangs of {name}.\"\"\"
+""",
+}

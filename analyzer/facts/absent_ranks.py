@@ -12,11 +12,11 @@ from collections import Counter
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.child_waits import child_wait
-from hanglab.analyzer.facts.departure_calls import describe_departure
 from hanglab.analyzer.facts.host_waits import final_holder, host_waits
 from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
+from hanglab.analyzer.facts.program_ends import describe_program_end
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
@@ -61,6 +61,9 @@ def _stack_is_outside(facts: CaseFacts, rank: int) -> bool:
     view = facts.ranks.get(rank)
     if view is None or view.progress is None or view.captured_stack is None:
         return False
+    if gil_holder(facts, view) is not None and _is_awaited_alone(facts, rank):
+        # Were it inside with the others, they would be done.
+        return True
     thread = main_thread(view.captured_stack)
     frames = [
         frame
@@ -73,6 +76,11 @@ def _stack_is_outside(facts: CaseFacts, rank: int) -> bool:
         view.position.place is StackPlace.LOADER
         or view.code.owner(frames[0].file) is not Owner.TORCH
     )
+
+
+def _is_awaited_alone(facts: CaseFacts, rank: int) -> bool:
+    """True if all others whom somebody waits for are known to be inside an operation."""
+    return not any(s.rank != rank and (s.outside or s.unknown) for s in facts.graph.sinks)
 
 
 def _is_finishing(view: RankView) -> bool:
@@ -98,7 +106,7 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
     if position.place is StackPlace.TEARDOWN or _exiting(view):
         inside = f", inside {position.inside}()" if position.inside else ""
-        by, left = describe_departure(view)
+        by, left = describe_program_end(view)
         after = f", having left{by}{name_line(left)}" if by else ""
         return Cause.TEARDOWN, SEEN, f"it is shutting down{inside}{after}", here or left
     if position.place is StackPlace.LOADER:

@@ -11,7 +11,11 @@ from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
-from hanglab.analyzer.graph.odd_calls import (
+from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
+from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
+from hanglab.analyzer.graph.rings import RingReader
+from hanglab.analyzer.graph.roots import WaitRoots, find_roots, may_hide, reaching
+from hanglab.analyzer.graph.single_calls import (
     added_calls,
     crossed_messages,
     mismatched_messages,
@@ -20,12 +24,9 @@ from hanglab.analyzer.graph.odd_calls import (
     unanswered_calls,
     unmatched_calls,
 )
-from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
-from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
-from hanglab.analyzer.graph.rings import RingReader
-from hanglab.analyzer.graph.roots import WaitRoots, find_roots, may_hide, reaching
 from hanglab.analyzer.graph.sinks import confirm, sink_of, sink_of_device
 from hanglab.analyzer.graph.stopped_device import StoppedDevice, find_stopped_device
+from hanglab.analyzer.graph.thread_turns import label_thread_turns
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, LISTED_OPERATIONS, SMALL
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.graph.waits import OpenOperations, find_waits
@@ -108,6 +109,7 @@ class _Builder:
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
         departure = self._departures.find(divergences, waits)
+        label_thread_turns(divergences, lookup)
         strays = stray_calls(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
         unmatched = find_unmatched_messages(waits, group_table, lookup)

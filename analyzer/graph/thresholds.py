@@ -59,3 +59,5 @@ LATEST_ISSUED = (64, 16, 4, 1)
 MOST_IN_ORDER = 2
 #: Calls of one line with the same arguments after which these are what it usually has.
 USUAL_CALLS = 4
+#: Later collectives of a group among which a call is looked for that another thread was to make.
+TURNS_AHEAD = 8

@@ -78,6 +78,8 @@ class Divergence:
     #: True where each deviating rank's later operations continue its peers' order
     #: with some removed.
     skipped: bool = False
+    #: True where both sides made both calls, each from a thread of its own, in other turns.
+    thread_turns: bool = False
     #: True where every known member finished it all the same, so that the job went on for a while.
     finished: bool = False
     #: Members whose call under this number is not known, so that their votes are missing.

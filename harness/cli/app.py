@@ -20,6 +20,7 @@ from hanglab.harness.cli.minimise import minimise
 from hanglab.harness.cli.mutate import mutate
 from hanglab.harness.cli.new import new
 from hanglab.harness.cli.pack import pack
+from hanglab.harness.cli.packs import packs
 from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
 from hanglab.harness.cli.redact import redact
@@ -51,6 +52,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("list")(list_scenarios)
+app.command()(packs)
 app.command()(run)
 app.command(options_metavar="[OPTIONS] -- COMMAND ...")(record)
 app.command()(capture)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.packs import PACK_HELP
+
 if TYPE_CHECKING:
     from hanglab.harness.scenarios.declaration import Scenario
 
@@ -19,6 +21,9 @@ def list_scenarios(
         list[str] | None,
         typer.Argument(help="Names, files or folders; all that come with hanglab without any."),
     ] = None,
+    pack: Annotated[
+        list[str] | None, typer.Option("--pack", metavar="NAME", help=PACK_HELP)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_suite: Annotated[
         Path | None,
@@ -30,11 +35,11 @@ def list_scenarios(
     ] = None,
 ) -> int:
     """List scenarios, without running or importing them."""
-    from hanglab.harness.scenarios import discovery
+    from hanglab.harness.scenarios.packs import packs_of, select
 
-    found = discovery.select(files or [])
+    found = select(files or [], pack or [])
     if as_suite is not None:
-        chosen = [one for one in found.scenarios if files or one.category == _EXPORTED]
+        chosen = [one for one in found.scenarios if files or pack or one.category == _EXPORTED]
         return _export(chosen, as_suite)
     found.scenarios.sort(key=lambda scenario: (scenario.category or "", scenario.name))
     if as_json:
@@ -44,12 +49,16 @@ def list_scenarios(
             {
                 "scenario": scenario.name,
                 "category": scenario.category,
-                "cause": scenario.expect.cause.value if scenario.expect else None,
+                "cause": expect.cause.value
+                if (expect := scenario.expect) and expect.cause
+                else None,
                 "file": str(scenario.source),
                 "line": scenario.line,
                 "world_size": scenario.world_size,
                 "needs": scenario.needs,
                 "reference": scenario.reference,
+                "zoo": scenario.zoo,
+                "packs": packs_of(scenario),
                 "description": scenario.description,
             }
             for scenario in found.scenarios

@@ -39,17 +39,47 @@ def scenario(name: _Name, out: _Out = Path()) -> int:
     return 0
 
 
+@new.command()
+def pack(
+    name: _Name,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to make the pack's in.")
+    ] = Path(),
+) -> int:
+    """A pack of scenarios that others can install, with one scenario in it."""
+    from hanglab.harness.cli.new_folders import check_unused
+    from hanglab.harness.errors import UsageError
+    from hanglab.harness.jobs.run_folder import ArtifactsError
+    from hanglab.harness.scenarios.packs import BUILT_IN
+    from hanglab.harness.templates import PACK, SCENARIO
+
+    _check_name(name)
+    if name in BUILT_IN:
+        raise UsageError(f"hanglab has a pack {name!r} of its own.", "Choose another name.")
+    folder, package = out / f"hanglab-pack-{name}", f"hanglab_pack_{name}"
+    check_unused(folder)
+    first = f"{name}_skipped"
+    files = {
+        path.format(package=package): text.format(name=name, package=package)
+        for path, text in PACK.items()
+    }
+    files[f"{package}/{first}.py"] = SCENARIO.format(name=first)
+    try:
+        (folder / package).mkdir(parents=True)
+        for path, text in files.items():
+            (folder / path).write_text(text)
+    except OSError as error:
+        raise ArtifactsError(f"{folder} cannot be written: {error.strerror or error}") from error
+    print(f"{folder}: `pip install --editable {folder}`, then `hanglab run --pack {name}`")
+    return 0
+
+
 def _write(name: str, folder: Path, text: str) -> Path:
     """Write ``NAME.py``.  Raises UsageError where the name is none or the file is there."""
-    import keyword
-
     from hanglab.harness.errors import UsageError
     from hanglab.harness.jobs.run_folder import ArtifactsError
 
-    if not name.isidentifier() or name != name.lower() or keyword.iskeyword(name):
-        raise UsageError(
-            f"{name!r} is no name.", "Use letters in lower case, digits and _, such as slow_disk."
-        )
+    _check_name(name)
     path = folder / f"{name}.py"
     try:
         with path.open("x") as file:
@@ -61,3 +91,15 @@ def _write(name: str, folder: Path, text: str) -> Path:
     except OSError as error:
         raise ArtifactsError(f"{path} cannot be written: {error.strerror or error}") from error
     return path
+
+
+def _check_name(name: str) -> None:
+    """Raises UsageError for what cannot name a module."""
+    import keyword
+
+    from hanglab.harness.errors import UsageError
+
+    if not name.isidentifier() or name != name.lower() or keyword.iskeyword(name):
+        raise UsageError(
+            f"{name!r} is no name.", "Use letters in lower case, digits and _, such as slow_disk."
+        )

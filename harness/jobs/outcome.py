@@ -129,7 +129,11 @@ def compare(
     if verdict.status is not status:
         differ("status", status.value, verdict.status.value)
     if verdict.cause is not expect.cause:
-        differ("cause", expect.cause.value, verdict.cause.value if verdict.cause else None)
+        differ(
+            "cause",
+            expect.cause.value if expect.cause else None,
+            verdict.cause.value if verdict.cause else None,
+        )
     culprits = expect.culprits_of(world_size)
     if sorted(verdict.culprits) != culprits:
         differ("culprits", culprits, verdict.culprits)
@@ -152,6 +156,7 @@ def compare(
     differences += [
         f"no finding says: {other.cause.value} by {other.culprits_of(world_size)}"
         for other in others
+        if other.cause is not None
     ]
     return differences
 

@@ -307,7 +307,7 @@ def expectation(request: RunRequest) -> dict[str, object] | None:
 def _cause(expect: Expect, request: RunRequest) -> dict[str, object]:
     return {
         "status": expect.status_on(request.backend).value,
-        "cause": expect.cause.value,
+        "cause": expect.cause.value if expect.cause else None,
         "culprits": expect.culprits_of(request.world_size),
     }
 

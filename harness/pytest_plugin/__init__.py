@@ -28,6 +28,8 @@ _MARKERS = (
     "root: has to run as root",
     "slow: takes much longer than its like",
 )
+#: Hanglab's own packs; importing them would wake it.
+_PACKS = ("serving", "rl", "training", "checkpoint", "data", "network", "host", "nccl")
 _SESSION = "hanglab-session"
 
 
@@ -43,6 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hanglab-builtin",
         action="store_true",
         help="Collect the scenarios that come with hanglab, too.",
+    )
+    group.addoption(
+        "--hanglab-pack",
+        action="append",
+        metavar="NAMES",
+        help="Collect the scenarios of these packs alone, by commas; `hanglab packs` lists them.",
     )
     group.addoption(
         "--hanglab-backend",
@@ -80,7 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for marker in _MARKERS:
+    for marker in (*_MARKERS, *(f"pack_{name}: a scenario of that pack" for name in _PACKS)):
         config.addinivalue_line("markers", marker)
     if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Controller(config), "hanglab-controller")
@@ -90,6 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
         for value in (
             option.hanglab,
             option.hanglab_builtin,
+            option.hanglab_pack,
             option.hanglab_backend,
             option.hanglab_launcher,
             option.hanglab_world_size,

@@ -75,7 +75,7 @@ def expected_rows(request: RunRequest, verdict: Verdict | None) -> list[Compared
     if not control:
         expected = {
             "status": expect.status_on(request.backend).value,
-            "cause": expect.cause.value,
+            "cause": expect.cause.value if expect.cause else "-",
             "culprits": ranks(expect.culprits_of(request.world_size)),
             "location": expected_location(request.scenario) or "-",
         }

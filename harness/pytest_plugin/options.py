@@ -12,6 +12,7 @@ from hanglab.harness.errors import UsageError
 from hanglab.harness.jobs.backend_choice import read_backends, split_names
 from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
+from hanglab.harness.scenarios.packs import all_packs
 from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 
@@ -25,6 +26,8 @@ class PluginOptions:
     repeat: int
     #: Number of this part, from 0, and of all parts.
     shard: tuple[int, int]
+    #: Packs whose scenarios alone are collected; () for all.
+    packs: tuple[str, ...]
     #: True where files of any name are looked into, not `hanglab_*.py` alone.
     any_name: bool
     #: True where the scenarios that come with hanglab are collected.
@@ -48,8 +51,10 @@ def read_options(config: pytest.Config) -> PluginOptions:
         ),
         repeat=_number("--hanglab-repeat", option.hanglab_repeat or "1"),
         shard=_shard(option.hanglab_shard or "1/1"),
+        packs=_packs(option.hanglab_pack),
         any_name=option.hanglab and has_paths,
-        with_project=option.hanglab_builtin or (option.hanglab and not has_paths),
+        with_project=option.hanglab_builtin
+        or (bool(option.hanglab or option.hanglab_pack) and not has_paths),
     )
 
 
@@ -66,6 +71,12 @@ def _names(option: str, given: Iterable[str] | None, known: Sequence[str]) -> tu
         if word not in known:
             raise pytest.UsageError(f"{option}={word}: there are {', '.join(known)}")
     return tuple(words)
+
+
+def _packs(given: Iterable[str] | None) -> tuple[str, ...]:
+    words = split_names(given or ())
+    known = [pack.name for pack in all_packs()] if words else []
+    return _names("--hanglab-pack", words, known) if words else ()
 
 
 def _number(option: str, word: str, most: int | None = None) -> int:

@@ -11,12 +11,13 @@ import pytest
 
 from hanglab.harness.jobs.run_folder import ArtifactsError
 from hanglab.harness.pytest_plugin import markers, ordering, reporting, workers
-from hanglab.harness.pytest_plugin.items import ProjectFolder, ScenarioFile, ScenarioItem
+from hanglab.harness.pytest_plugin.items import ScenarioFile, ScenarioFolder, ScenarioItem
 from hanglab.harness.pytest_plugin.options import read_options
 from hanglab.harness.pytest_plugin.running import Runner
 from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import Found
+from hanglab.harness.scenarios.packs import installed_packs
 
 
 class PluginSession:
@@ -34,6 +35,7 @@ class PluginSession:
         )
         self._found: dict[Path, Found] = {}
         self._names: dict[str, Scenario] = {}
+        self._pack_markers: set[str] = set()
         if config.getoption("dist", "no") == "load" and config.option.maxschedchunk is None:
             # Items take seconds, so a worker has no more than the next one in stock.
             config.option.maxschedchunk = 1
@@ -77,8 +79,17 @@ class PluginSession:
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
     def file(self, parent: pytest.Collector, path: Path) -> ScenarioFile:
-        made: ScenarioFile = ScenarioFile.from_parent(parent, path=path, suite=self)
+        made: ScenarioFile = ScenarioFile.from_parent(parent, path=path, plugin=self)
         return made
+
+    def pack_marker(self, pack: str) -> pytest.MarkDecorator:
+        """The marker of a pack, which `--strict-markers` has to know before it is used."""
+        name = f"pack_{pack}"
+        if name not in self._pack_markers:
+            self._pack_markers.add(name)
+            self.config.addinivalue_line("markers", f"{name}: a scenario of that pack")
+        marker: pytest.MarkDecorator = getattr(pytest.mark, name)
+        return marker
 
     def claim(self, scenario: Scenario) -> Scenario | None:
         """Another scenario of the run that has the same name already, if there is one."""
@@ -93,8 +104,11 @@ class PluginSession:
         report = yield
         if isinstance(collector, pytest.Session) and self.options.with_project:
             if report.passed and not self._asked_within_project:
-                folder = ProjectFolder.from_parent(collector, name="hanglab", suite=self)
-                report.result = [*(report.result or ()), folder]
+                folders = [
+                    ScenarioFolder.from_parent(collector, name=name, folder=folder, plugin=self)
+                    for name, folder in self._folders()
+                ]
+                report.result = [*(report.result or ()), *folders]
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -155,8 +169,15 @@ class PluginSession:
             known = workers.known_durations(self.config)
             cache.set(workers.DURATIONS_CACHE, {**known, **self.tally.durations})
 
-    def scenarios_of_project(self) -> Iterator[Path]:
-        for path in sorted(self.project.rglob("*.py")):
+    def _folders(self) -> Iterator[tuple[str, Path]]:
+        """Name and folder of hanglab's own scenarios, and of the installed packs that are named."""
+        yield "hanglab", self.project
+        for pack in installed_packs() if self.options.packs else ():
+            if pack.name in self.options.packs and pack.folder is not None:
+                yield pack.name, pack.folder
+
+    def scenario_files(self, folder: Path) -> Iterator[Path]:
+        for path in sorted(folder.rglob("*.py")):
             if self.declares(path):
                 yield path
 

@@ -17,6 +17,7 @@ from hanglab.harness.jobs.outcome import Outcome
 from hanglab.harness.jobs.reproduction import command
 from hanglab.harness.jobs.run import Result
 from hanglab.harness.report.panel import rank_list
+from hanglab.harness.scenarios.declaration import Expect
 
 OUTCOME_STYLE = {
     Outcome.PASS: "green",
@@ -72,9 +73,10 @@ def _row(results: list[Result]) -> tuple[Text | str, ...]:
     """The row shows the worst of its repetitions."""
     worst = min(results, key=lambda result: list(OUTCOME_STYLE)[::-1].index(result.outcome))
     request = worst.request
-    control = request is not None and request.variant == "control"
-    verdict = worst.verdict
     expect = request.scenario.expect if request else None
+    healthy = request is not None and request.variant == "control"
+    control = healthy and not (expect is not None and expect.is_healthy)
+    verdict = worst.verdict
     seconds = sum(result.seconds for result in results) / len(results)
     passed = sum(result.outcome is Outcome.PASS for result in results)
     word = worst.outcome.value
@@ -82,13 +84,19 @@ def _row(results: list[Result]) -> tuple[Text | str, ...]:
         word = f"{passed}/{len(results)} pass" + ("" if passed == len(results) else f", {word}")
     return (
         Text(f"  {worst.name}, control" if control else worst.name, style="dim" if control else ""),
-        "healthy" if control else (expect.cause.value if expect else ""),
+        "healthy" if healthy else _expected(expect),
         (verdict.cause.value if verdict.cause else verdict.status.value) if verdict else "-",
         rank_list(verdict.culprits) if verdict else "-",
         _place(verdict) if verdict else "-",
         f"{seconds:.1f}" if worst.folder else "-",
         Text(word, style=OUTCOME_STYLE[worst.outcome]),
     )
+
+
+def _expected(expect: Expect | None) -> str:
+    if expect is None:
+        return ""
+    return expect.cause.value if expect.cause else str(expect.status_on("gloo").value)
 
 
 def _place(verdict: Verdict) -> str:

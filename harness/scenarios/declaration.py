@@ -37,9 +37,12 @@ class Expect:
     scenario's SEEN comment marks, or its FAULT comment where there is none.
     ``also`` are the further findings of a scenario with several faults at once,
     by cause and culprits; any of them may be the one that the verdict leads with.
+    ``Expect.healthy()`` is that of a job that only looks as if something were wrong, and
+    ``Expect.inconclusive()`` that of a hang whose evidence can accuse nobody.
     """
 
-    cause: Cause
+    #: None where the verdict must name none.
+    cause: Cause | None
     culprits: frozenset[int] | Literal["all"]
     status: Status | Mapping[str, Status] | None
     group: str | None
@@ -48,7 +51,7 @@ class Expect:
 
     def __init__(
         self,
-        cause: Cause,
+        cause: Cause | None,
         culprits: Collection[int] | Literal["all"],
         *,
         status: Status | Mapping[str, Status] | None = None,
@@ -56,7 +59,9 @@ class Expect:
         location: Literal["seen"] | None = "seen",
         also: Sequence[Expect] = (),
     ) -> None:
-        object.__setattr__(self, "cause", Cause(cause))
+        if cause is None and status not in (Status.HEALTHY, Status.INCONCLUSIVE):
+            raise ValueError("cause is None; say Expect.healthy() or Expect.inconclusive()")
+        object.__setattr__(self, "cause", None if cause is None else Cause(cause))
         object.__setattr__(
             self,
             "culprits",
@@ -67,12 +72,27 @@ class Expect:
         object.__setattr__(self, "location", location)
         object.__setattr__(self, "also", tuple(also))
 
+    @classmethod
+    def healthy(cls) -> Expect:
+        """Of a job without a fault, whose verdict must accuse nobody."""
+        return cls(None, (), status=Status.HEALTHY, location=None)
+
+    @classmethod
+    def inconclusive(cls) -> Expect:
+        """Of a hang of which the evidence shows who waits for what, and not who began."""
+        return cls(None, (), status=Status.INCONCLUSIVE, location=None)
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.status is Status.HEALTHY
+
     def status_on(self, backend: str) -> Status:
         if isinstance(self.status, Status):
             return self.status
         for name in (backend, backend_of(backend).behaves_as):
             if self.status is not None and name in self.status:
                 return self.status[name]
+        assert self.cause is not None
         return default_status(self.cause, backend)
 
     def culprits_of(self, world_size: int) -> list[int]:
@@ -116,6 +136,10 @@ class Scenario:
     backends: tuple[str, ...] = RUNNABLE
     hang_after_s: float = DEFAULT_HANG_AFTER_S
     reference: str = ""
+    #: Rows of the table of known hangs (`scenarios/zoo.json`) that it stages.
+    zoo: tuple[str, ...] = ()
+    #: Packs that it is declared to be in (:mod:`hanglab.harness.scenarios.packs`).
+    packs: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     #: Lines of ``program`` that carry a FAULT comment.
     fault_lines: tuple[int, ...] = ()
@@ -124,7 +148,18 @@ class Scenario:
 
     @property
     def category(self) -> str | None:
-        return self.expect.cause.category.value if self.expect else None
+        """That of its cause, else ``healthy`` or ``inconclusive``; None of a plain script."""
+        if self.expect is None:
+            return None
+        if self.expect.cause is not None:
+            return self.expect.cause.category.value
+        assert isinstance(self.expect.status, Status)
+        return self.expect.status.value
+
+    @property
+    def is_healthy(self) -> bool:
+        """True where it has no fault, so that it is its own control."""
+        return self.expect is not None and self.expect.is_healthy
 
     @property
     def smallest_world(self) -> int:
@@ -165,6 +200,8 @@ def scenario(
     backends: Sequence[str] = RUNNABLE,
     hang_after: float = DEFAULT_HANG_AFTER_S,
     reference: str = "",
+    zoo: str | Sequence[str] = (),
+    packs: str | Sequence[str] = (),
     script: str | None = None,
     control_script: str | None = None,
     arguments: Sequence[str] = (),
@@ -173,12 +210,15 @@ def scenario(
     """Declares a scenario.  All arguments are literals: they are read without running the file.
 
     ``faults`` are done from outside; without any, the fault is in the code,
-    marked ``# FAULT`` and switched by ``job.faulty``.  ``needs`` names
+    marked ``# FAULT`` and switched by ``job.faulty``.  With ``Expect.healthy()`` there is
+    none: the scenario looks like a hang, and runs once, as its own control.  ``needs`` names
     capabilities (``hanglab doctor`` lists them; with ``docker`` it always runs in
     containers), ``nodes`` over how many containers the ranks are spread where they
     run in some (one each without it), ``gpus`` how many GPUs it cannot
     do without; with fewer than its ranks, ranks share them.  ``hang_after`` is how many
-    seconds without any movement count as stuck.  ``script`` is a plain script
+    seconds without any movement count as stuck.  ``zoo`` names the row, or rows, of
+    `scenarios/zoo.json` that it stages, ``packs`` the packs that it is in (``hanglab packs``),
+    without which it is in the one of its category.  ``script`` is a plain script
     beside this file to run instead of the function's body, with ``arguments``;
     its control is ``control_script``, or itself with HANGLAB_FAULT=0.  ``name``
     replaces the function's name, and is what a call that decorates nothing needs.

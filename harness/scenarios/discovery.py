@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hanglab.harness import capabilities
 from hanglab.harness.errors import UsageError
 from hanglab.harness.scenarios import declaration
 from hanglab.harness.scenarios.declaration import Scenario
@@ -26,7 +27,6 @@ from hanglab.harness.scenarios.literals import (
     resolve,
 )
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS, is_whole
-from hanglab.harness.system import capabilities
 from hanglab.recorder.case.backends import RUNNABLE
 
 _MARK = re.compile(r"#+\s*(FAULT|SEEN)\b")
@@ -291,12 +291,18 @@ def _scenario(
         backends=tuple(given["backends"]),
         hang_after_s=float(given["hang_after"]),
         reference=given["reference"],
+        zoo=_words(given["zoo"]),
+        packs=_words(given["packs"]),
         arguments=tuple(given["arguments"]),
         fault_lines=tuple(marks["FAULT"]),
         seen_lines=tuple(marks["SEEN"] or marks["FAULT"]),
     )
     _check(scenario)
     return scenario
+
+
+def _words(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _check(scenario: Scenario) -> None:
@@ -321,6 +327,12 @@ def _check(scenario: Scenario) -> None:
         if need not in capabilities.names():
             known = ", ".join(capabilities.names())
             raise ValueError(f"there is no capability {need!r}; there are {known}")
+    if scenario.is_healthy and (scenario.faults or scenario.fault_lines):
+        raise ValueError("a healthy scenario has no fault: say what is wrong, or mark none")
+    for pack in scenario.packs:
+        # It becomes a marker of pytest's.
+        if not (isinstance(pack, str) and pack.isidentifier()):
+            raise ValueError(f"packs= takes names of letters, digits and _, not {pack!r}")
     if not 0 < scenario.hang_after_s < math.inf:
         raise ValueError(f"hang_after= takes seconds, not {scenario.hang_after_s:g}")
     refusal = scenario.refuses_world(scenario.world_size)

@@ -31,6 +31,7 @@ class RemoteShard(IterableDataset):
     world_size=4,
     expect=Expect(Cause.LOADER_STUCK, culprits={1}, group="default_pg"),
     reference="pytorch/torchtitan#3338",
+    zoo="A5",
 )
 def loader_stuck(job):
     stalls_at = 5 * 128 if job.faulty and job.rank == 1 else None

@@ -32,6 +32,7 @@ class Images(Dataset):
     world_size=4,
     expect=Expect(Cause.LOADER_WORKER_DIED, culprits={1}),
     reference="pytorch/pytorch#8976",
+    zoo="A4",
 )
 def loader_worker_died(job):
     bomb = 5 * 128 if job.faulty and job.rank == 1 else None

@@ -28,6 +28,7 @@ class StoredRecords(Dataset):
     world_size=4,
     expect=Expect(Cause.SLOW_INPUT, culprits={1}),
     reference="traceopt-ai/traceml#165",
+    zoo="F3",
 )
 def slow_input(job):
     latency = 0.010 if job.faulty and job.rank == 1 else 0.001  # FAULT

@@ -13,6 +13,7 @@ from hanglab.harness import Cause, Expect, OccupyDevice, scenario
     expect=Expect(Cause.GPU_FAULT, culprits={2}, location=None),
     faults=[OccupyDevice(rank=2, at_step=8)],
     reference="NVIDIA/nccl#968",
+    zoo="G2",
 )
 def device_occupied(job):
     model = torch.nn.Linear(64, 8).to(job.device)

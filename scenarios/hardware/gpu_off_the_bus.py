@@ -12,6 +12,7 @@ from hanglab.harness import Cause, Expect, StopDevice, scenario
     expect=Expect(Cause.GPU_FAULT, culprits={2}),
     faults=[StopDevice(rank=2, at_step=8, xid=79)],
     reference="NVIDIA/open-gpu-kernel-modules#1327",
+    zoo="G3",
 )
 def gpu_off_the_bus(job):
     model = torch.nn.Linear(64, 8).to(job.device)

@@ -12,6 +12,7 @@ from hanglab.harness import Cause, Expect, scenario
     # A dump tells whose device has not begun the reduction, and no line of what it runs.
     expect=Expect(Cause.GPU_FAULT, culprits={1}, location=None),
     reference="NVIDIA/nccl#968",
+    zoo="G2",
 )
 def spinning_kernel(job):
     model = torch.nn.Linear(64, 8).to(job.device)

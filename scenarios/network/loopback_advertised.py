@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, Status, WrongInterface, scenario
     world_size=3,
     expect=Expect(Cause.RENDEZVOUS, culprits={1}, status=Status.FAILED),
     reference="measured by hand; no public thread",
+    zoo=("C1", "C2"),
     faults=[WrongInterface(rank=1, interface="lo")],
     backends=("gloo",),
     needs=("docker", "outside_processes"),

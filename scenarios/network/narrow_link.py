@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, LimitRate, scenario
     world_size=3,
     expect=Expect(Cause.SLOW_LINK, culprits={2}, location=None),
     reference="measured by hand; no public thread",
+    zoo="C13",
     faults=[LimitRate(rank=2, mebibits=8)],
     needs=("docker", "outside_rate"),
     hang_after=5,

@@ -10,6 +10,7 @@ from hanglab.harness import Cause, CutOff, Expect, scenario
     world_size=3,
     expect=Expect(Cause.PARTITION, culprits={1}, location=None),
     reference="measured by hand; no public thread",
+    zoo="C3",
     faults=[CutOff(rank=1, ways="out", at_step=10)],
     needs=("docker", "outside_filter"),
     hang_after=3,

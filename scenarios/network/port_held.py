@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, PortTaken, Status, scenario
     world_size=3,
     expect=Expect(Cause.RENDEZVOUS, culprits={0}, status=Status.FAILED),
     reference="pytorch/pytorch#129367",
+    zoo="C10",
     faults=[PortTaken(rank=0)],
     needs=("docker", "outside_processes"),
     hang_after=5,

@@ -14,6 +14,7 @@ SHARDS = 3
     backends=("gloo", "nccl"),
     expect=Expect(Cause.RENDEZVOUS, culprits={3}, location=None),
     reference="ray-project/ray#42683",
+    zoo="B13",
 )
 def rendezvous_missing_rank(job):
     shards = SHARDS if job.faulty else job.world_size  # FAULT

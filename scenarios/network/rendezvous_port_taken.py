@@ -20,6 +20,7 @@ def free_port():
     world_size=4,
     expect=Expect(Cause.RENDEZVOUS, culprits={0}, status=Status.FAILED),
     reference="pytorch/pytorch#129367",
+    zoo="C10",
     backends=("gloo",),
 )
 def rendezvous_port_taken(job):

@@ -10,6 +10,7 @@ from hanglab.harness import Cause, DropBetween, Expect, scenario
     world_size=3,
     expect=Expect(Cause.PARTITION, culprits={1, 2}, location=None),
     reference="measured by hand; no public thread",
+    zoo="C3",
     faults=[DropBetween(rank=1, other=2, at_step=10)],
     needs=("docker", "outside_filter"),
     hang_after=3,

@@ -35,6 +35,7 @@ def evaluate(seed):
     world_size=4,
     expect=Expect(Cause.STORE_LOST, culprits={0}, location=None),
     reference="xorbitsai/inference#4421",
+    zoo="C9",
     backends=("gloo",),
 )
 def store_lost(job):

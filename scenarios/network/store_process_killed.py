@@ -23,6 +23,7 @@ while True:
     world_size=3,
     expect=Expect(Cause.STORE_LOST, culprits={0}, location=None),
     reference="xorbitsai/inference#4421",
+    zoo="C9",
     faults=[StoreGone(rank=0, beside=1, at_step=1000)],
     backends=("gloo",),
     needs=("docker", "outside_processes"),

@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, LimitCpu, scenario
     world_size=4,
     expect=Expect(Cause.CPU_THROTTLED, culprits={2}, location=None),
     reference="dmlc/xgboost#7653",
+    zoo="B2",
     faults=[LimitCpu(rank=2, cpus=0.1, at_step=5)],
     needs=("cgroup_cpu",),
 )

@@ -12,6 +12,7 @@ from hanglab.harness import Cause, Expect, FillDeviceMemory, scenario
     expect=Expect(Cause.GPU_OOM, culprits={2}),
     faults=[FillDeviceMemory(rank=2, at_step=8)],
     reference="dmlc/xgboost#11217",
+    zoo="B6",
 )
 def device_memory_taken(job):
     model = torch.nn.Linear(64, 8).to(job.device)

@@ -13,6 +13,7 @@ from hanglab.harness import Cause, Expect, scenario
     world_size=4,
     expect=Expect(Cause.FD_EXHAUSTED, culprits={1}),
     reference="pytorch/pytorch#11201",
+    zoo="B4",
 )
 def fd_exhausted(job):
     used = len(os.listdir("/proc/self/fd"))

@@ -12,6 +12,7 @@ BLOCK = 1 << 16
     world_size=2,
     expect=Expect(Cause.IO_BLOCKED, culprits={1}),
     reference="nfs-ganesha/nfs-ganesha#1327",
+    zoo="B10",
     faults=[BlockDisk(rank=1, at="/storage", mebibytes=64, at_step=10)],
     needs=("docker", "outside_storage"),
     hang_after=3,

@@ -12,6 +12,7 @@ BLOCK = 1 << 18
     world_size=4,
     expect=Expect(Cause.IO_BLOCKED, culprits={1}),
     reference="nfs-ganesha/nfs-ganesha#1327",
+    zoo="B10",
     needs=("private_storage",),
 )
 def io_blocked(job):

@@ -11,6 +11,7 @@ from hanglab.harness import Cause, Expect, scenario
     backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.GPU_OOM, culprits={1}),
     reference="dmlc/xgboost#11217",
+    zoo="B6",
 )
 def more_than_fits(job):
     model = torch.nn.Linear(64, 8).to(job.device)

@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, NodeDescriptors, scenario
     world_size=2,
     expect=Expect(Cause.FD_EXHAUSTED, culprits={1}),
     reference="pytorch/pytorch#11201",
+    zoo="B4",
     faults=[NodeDescriptors(rank=1, spare=16, at_step=5)],
     needs=("docker", "outside_processes"),
 )

@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, FreezeNode, scenario
     world_size=3,
     expect=Expect(Cause.PROCESS_FROZEN, culprits={1}, location=None),
     reference="measured by hand; no public thread",
+    zoo="F8",
     faults=[FreezeNode(rank=1, at_step=10)],
     needs=("docker",),
     hang_after=3,

@@ -19,6 +19,7 @@ class Images(Dataset):
     world_size=2,
     expect=Expect(Cause.SHM_EXHAUSTED, culprits={1}),
     reference="pytorch/pytorch#1355",
+    zoo="A1",
     faults=[ShrinkShm(rank=1, kibibytes=1024, at_step=-1)],
     needs=("docker", "outside_processes"),
 )

@@ -12,6 +12,7 @@ from hanglab.harness import Cause, Expect, NodeTasks, scenario
     world_size=2,
     expect=Expect(Cause.PIDS_EXHAUSTED, culprits={1}),
     reference="PASSIONLab/OpenEquivariance#207",
+    zoo="B5",
     faults=[NodeTasks(rank=1, spare=12, at_step=5)],
     needs=("docker", "outside_processes"),
 )

@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, NodeCpu, scenario
     world_size=2,
     expect=Expect(Cause.CPU_THROTTLED, culprits={1}, location=None),
     reference="dmlc/xgboost#7653",
+    zoo="B2",
     faults=[NodeCpu(rank=1, cpus=0.1, at_step=5)],
     needs=("docker",),
     hang_after=5,

@@ -17,6 +17,7 @@ def log_in_background(record, done):
     world_size=4,
     expect=Expect(Cause.PIDS_EXHAUSTED, culprits={1}),
     reference="PASSIONLab/OpenEquivariance#207",
+    zoo="B5",
     faults=[LimitTasks(rank=1, tasks=48, at_step=5)],
     needs=("cgroup_pids",),
 )

@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, Freeze, scenario
     world_size=4,
     expect=Expect(Cause.PROCESS_FROZEN, culprits={2}),
     reference="measured by hand; no public thread",
+    zoo="F8",
     faults=[Freeze(rank=2, at_step=5)],
 )
 def process_frozen(job):

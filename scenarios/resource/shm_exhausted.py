@@ -19,6 +19,7 @@ class Images(Dataset):
     world_size=4,
     expect=Expect(Cause.SHM_EXHAUSTED, culprits={1}),
     reference="pytorch/pytorch#1355",
+    zoo="A1",
     needs=("private_mounts",),
 )
 def shm_exhausted(job):

@@ -31,6 +31,7 @@ class KernelCache:
     world_size=4,
     expect=Expect(Cause.BUSY_LOOP, culprits={2}, group="default_pg"),
     reference="SemiAnalysisAI/InferenceX#1360",
+    zoo="B9",
 )
 def busy_loop(job):
     cache = KernelCache()

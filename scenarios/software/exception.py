@@ -18,6 +18,7 @@ def check(labels):
     world_size=4,
     expect=Expect(Cause.EXCEPTION, culprits={1}),
     reference="dmlc/xgboost#11217",
+    zoo="B6",
 )
 def exception(job):
     model = DistributedDataParallel(torch.nn.Linear(64, CLASSES).to(job.device))

@@ -10,6 +10,7 @@ from hanglab.harness import Cause, ClockSkew, Expect, scenario
     world_size=3,
     expect=Expect(Cause.EXCEPTION, culprits={1}),
     reference="measured by hand; no public thread",
+    zoo="B6",
     faults=[ClockSkew(rank=1, seconds=3600, in_control=True)],
     needs=("docker",),
 )

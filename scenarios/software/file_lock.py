@@ -31,6 +31,7 @@ def locked(path):
     backends=("gloo",),
     expect=Expect(Cause.PYTHON_DEADLOCK, culprits={1}, group="default_pg"),
     reference="mosaicml/streaming#307",
+    zoo="A7",
 )
 def file_lock(job):
     model = torch.nn.Linear(64, 8)

@@ -31,6 +31,7 @@ class Tokenizer:
     world_size=4,
     expect=Expect(Cause.FORK_DEADLOCK, culprits={2}, group="default_pg"),
     reference="pytorch/pytorch#75147",
+    zoo="A2",
 )
 def fork_deadlock(job):
     tokenizer, forking = Tokenizer(), multiprocessing.get_context("fork")

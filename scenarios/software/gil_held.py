@@ -23,6 +23,7 @@ class LicenseClient:
     world_size=4,
     expect=Expect(Cause.GIL_HELD, culprits={1}, group="default_pg"),
     reference="pytorch/pytorch#117312",
+    zoo="D7",
 )
 def gil_held(job):
     client = LicenseClient()

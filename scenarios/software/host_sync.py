@@ -11,6 +11,7 @@ from hanglab.harness import Cause, Expect, scenario
     backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.HOST_SYNC, culprits={1}),
     reference="NVIDIA/nccl#239",
+    zoo="D1",
 )
 def host_sync(job):
     both = list(range(job.world_size))

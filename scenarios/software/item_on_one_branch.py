@@ -14,6 +14,7 @@ def log(step, answer):
     backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.HOST_SYNC, culprits={1}),
     reference="NVIDIA/nccl#239",
+    zoo="D1",
 )
 def item_on_one_branch(job):
     both = list(range(job.world_size))

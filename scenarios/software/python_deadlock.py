@@ -34,6 +34,7 @@ class Checkpoints:
     world_size=4,
     expect=Expect(Cause.PYTHON_DEADLOCK, culprits={1}, group="default_pg"),
     reference="mosaicml/streaming#307",
+    zoo="A7",
 )
 def python_deadlock(job):
     model = DistributedDataParallel(torch.nn.Linear(64, 8).to(job.device))

@@ -28,6 +28,7 @@ def tokenize(lines):
     expect=Expect(Cause.RANK0_WORK, culprits={0}),
     hang_after=1.0,
     reference="hiyouga/LlamaFactory#360",
+    zoo="A9",
 )
 def rank0_work(job):
     model = DistributedDataParallel(torch.nn.Linear(64, 8).to(job.device))

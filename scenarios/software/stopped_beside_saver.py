@@ -14,6 +14,7 @@ from hanglab.harness import Cause, Expect, scenario
     backends=("gloo",),
     expect=Expect(Cause.PYTHON_DEADLOCK, culprits={2}, group="default_pg"),
     reference="KempnerInstitute/KempnerForge#104",
+    packs=("training", "checkpoint"),
 )
 def stopped_beside_saver(job):
     savers = dist.new_group(list(range(job.world_size)), group_desc="savers")

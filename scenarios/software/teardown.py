@@ -29,6 +29,7 @@ class Metrics:
     world_size=4,
     expect=Expect(Cause.TEARDOWN, culprits={1}, location=None),
     reference="modelscope/ms-swift#7992",
+    zoo="D6",
 )
 def teardown(job):
     metrics = Metrics()

@@ -20,6 +20,7 @@ class Record:
     world_size=4,
     expect=Expect(Cause.GC_PAUSE, culprits={1}, location=None),
     reference="pytorch/torchtitan#148",
+    zoo="F1",
 )
 def gc_pause(job):
     cache = [Record(number) for number in range(120_000)]

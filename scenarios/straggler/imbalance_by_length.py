@@ -46,6 +46,7 @@ def learn(model, tokens):
     world_size=2,
     expect=Expect(Cause.IMBALANCE, culprits={1}),
     reference="arXiv:2505.05713",
+    zoo="F4",
 )
 def imbalance_by_length(job):
     length = 560 if job.faulty and job.rank == 1 else 200  # FAULT

@@ -37,6 +37,7 @@ class Reader(torch.nn.Module):
     world_size=2,
     expect=Expect(Cause.IMBALANCE, culprits="all", location=None),
     reference="arXiv:2505.05713",
+    zoo="F4",
 )
 def imbalance_in_turns(job):
     chance = random.Random(job.rank)

@@ -21,6 +21,7 @@ def occupy(ready):
     world_size=2,
     expect=Expect(Cause.SLOW_HOST, culprits={1}, location=None),
     reference="NVIDIA/nccl#1017",
+    zoo="F5",
 )
 def slow_host(job):
     neighbours = []

@@ -21,6 +21,7 @@ def global_norm(parameters, overflowed):
     world_size=4,
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={1}, group="default_pg"),
     reference="huggingface/accelerate#3250",
+    zoo="E3",
 )
 def collective_mismatch(job):
     layers = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)]

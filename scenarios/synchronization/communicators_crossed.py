@@ -15,6 +15,7 @@ def reduce_and_wait(tensor, group):
     backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.GROUP_ORDER, culprits={1}),
     reference="NVIDIA/nccl#195",
+    zoo="E7",
 )
 def communicators_crossed(job):
     everybody = list(range(job.world_size))

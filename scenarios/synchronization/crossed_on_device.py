@@ -16,6 +16,7 @@ from hanglab.harness import Cause, Expect, scenario
     backends=("nccl-emulated",),
     expect=Expect(Cause.GROUP_ORDER, culprits={1}),
     reference="NVIDIA/nccl#195",
+    zoo="D2",
 )
 def crossed_on_device(job):
     os.environ["HANGLAB_EMULATED_SLOTS"] = "1"

@@ -12,6 +12,7 @@ from hanglab.harness import Cause, Expect, scenario
     backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.MISSING_RANK, culprits={1}),
     reference="pytorch/pytorch#60752",
+    zoo="E21",
 )
 def device_guessed(job):
     mine = job.world_size - 1 - job.rank

@@ -12,6 +12,7 @@ from hanglab.harness import Cause, Expect, HangInPart, scenario
     expect=Expect(Cause.MISSING_RANK, culprits={2}, group="default_pg"),
     faults=[HangInPart(rank=2, at_step=8)],
     reference="NVIDIA/nccl#968",
+    zoo="G1",
 )
 def device_stopped(job):
     model = torch.nn.Linear(64, 8).to(job.device)

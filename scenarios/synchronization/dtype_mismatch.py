@@ -17,6 +17,7 @@ def reduce_gradient(gradient, half):
     world_size=4,
     expect=Expect(Cause.DTYPE_MISMATCH, culprits={1}, group="default_pg"),
     reference="NVIDIA/nccl#147",
+    zoo="E5",
 )
 def dtype_mismatch(job):
     model = torch.nn.Linear(64, 64).to(job.device)

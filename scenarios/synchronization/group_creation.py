@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, scenario
     world_size=4,
     expect=Expect(Cause.GROUP_CREATION, culprits={1}),
     reference="pytorch/pytorch#130102",
+    zoo="E8",
 )
 def group_creation(job):
     average_from = 500 if job.faulty and job.rank == 1 else 5  # FAULT

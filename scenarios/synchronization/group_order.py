@@ -20,6 +20,7 @@ class Ranker(torch.nn.Module):
     world_size=4,
     expect=Expect(Cause.GROUP_ORDER, culprits={1}),
     reference="meta-pytorch/torchrec#4149",
+    zoo="E7",
 )
 def group_order(job):
     everybody = list(range(job.world_size))

@@ -21,6 +21,7 @@ def reduce_gradients(model, frozen):
     backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={2}, group="default_pg"),
     reference="pytorch/pytorch#77562",
+    zoo="E1",
 )
 def host_far_ahead(job):
     layers = [torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 8)]

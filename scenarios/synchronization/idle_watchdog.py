@@ -32,6 +32,7 @@ class Uploads:
     expect=Expect(Cause.MISSING_RANK, culprits={1}, status=Status.FAILED, group="default_pg"),
     hang_after=15.0,
     reference="pytorch/pytorch#118369",
+    packs=("checkpoint", "nccl"),
 )
 def idle_watchdog(job):
     uploads = Uploads(loses=5 if job.faulty and job.rank == 1 else None)  # FAULT

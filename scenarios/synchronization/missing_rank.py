@@ -31,6 +31,7 @@ class ObjectStore:
     world_size=4,
     expect=Expect(Cause.MISSING_RANK, culprits={2}, group="default_pg"),
     reference="ByteDance-Seed/VeOmni#1176",
+    packs=("training", "checkpoint"),
 )
 def missing_rank(job):
     loses = b"step-5" if job.faulty and job.rank == 2 else b""  # FAULT

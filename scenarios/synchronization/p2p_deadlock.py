@@ -22,6 +22,7 @@ def exchange(border, neighbour, send_first):
     world_size=4,
     expect=Expect(Cause.P2P_DEADLOCK, culprits={0, 1}),
     reference="pytorch/pytorch#172668",
+    zoo="E19",
 )
 def p2p_deadlock(job):
     model = torch.nn.Conv1d(4, 4, kernel_size=3).to(job.device)

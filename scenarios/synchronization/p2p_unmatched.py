@@ -18,6 +18,7 @@ def receive(shape, source, device):
     world_size=4,
     expect=Expect(Cause.P2P_UNMATCHED, culprits={1}, group="default_pg"),
     reference="NVIDIA/Megatron-LM#5100",
+    zoo="D10",
 )
 def p2p_unmatched(job):
     stage = torch.nn.Linear(64, 64).to(job.device)

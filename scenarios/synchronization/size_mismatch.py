@@ -16,6 +16,7 @@ def average(embeddings):
     world_size=4,
     expect=Expect(Cause.SIZE_MISMATCH, culprits={2}, group="default_pg"),
     reference="pytorch/pytorch#143536",
+    zoo="E4",
 )
 def size_mismatch(job):
     model = torch.nn.Embedding(1000, 64).to(job.device)

@@ -11,6 +11,7 @@ from hanglab.harness import Cause, Expect, scenario
     backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.SIZE_MISMATCH, culprits={1}, group="default_pg"),
     reference="NVIDIA/nccl#1417",
+    zoo="E4",
 )
 def size_mismatch_hangs(job):
     model = torch.nn.Linear(64, 8).to(job.device)

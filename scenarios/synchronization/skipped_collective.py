@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, scenario
     world_size=4,
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={1}, group="default_pg"),
     reference="pytorch/pytorch#77562",
+    zoo="E1",
 )
 def skipped_collective(job):
     model = torch.nn.Linear(64, 8).to(job.device)

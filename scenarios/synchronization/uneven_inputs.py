@@ -21,6 +21,8 @@ def report_epoch(store, rank, world_size, loss):
     world_size=4,
     expect=Expect(Cause.UNEVEN_INPUTS, culprits={2}, group="default_pg"),
     reference="pytorch/pytorch#38174",
+    zoo="A8",
+    packs=("training", "data"),
 )
 def uneven_inputs(job):
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))

@@ -11,8 +11,8 @@ from hanglab.analyzer.verdict import Cause, Status
 from hanglab.harness.errors import UsageError
 from hanglab.harness.faults.conditions import Operations
 from hanglab.harness.faults.freeze import Freeze
+from hanglab.harness.jobs.plan import Options, requests_of
 from hanglab.harness.jobs.reproduction import command
-from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import Expect, Scenario
 from hanglab.harness.scenarios.discovery import Found
@@ -389,6 +389,20 @@ def test_a_name_must_fit_into_a_path(tmp_path: Path) -> None:
         "scenario(script='train.py', name='../up', expect=Expect(Cause.BUSY_LOOP, {0}))\n",
     )
     assert "cannot name a folder" in reason(found)
+
+
+def test_a_healthy_scenario_marks_no_fault(tmp_path: Path) -> None:
+    text = "@scenario(expect=Expect.healthy())\ndef calm(job):\n    job.batch(1){mark}\n"
+    (calm,) = read(tmp_path, text.format(mark="")).scenarios
+    assert (calm.is_healthy, calm.category, calm.expect) == (True, "healthy", Expect.healthy())
+    assert "has no fault" in reason(read(tmp_path, text.format(mark="  # FAULT")))
+
+
+def test_a_scenario_may_be_undecidable(tmp_path: Path) -> None:
+    (one,) = read(
+        tmp_path, "@scenario(expect=Expect.inconclusive())\ndef tie(job):\n    job.batch(1)\n"
+    ).scenarios
+    assert (one.is_healthy, one.category) == (False, "inconclusive")
 
 
 def test_every_scenario_of_the_project_can_be_read() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Finding, Location, Status, Verdict
 from hanglab.harness.jobs.outcome import Facts, Outcome, exit_code, judge, same_file
+from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.scenarios.declaration import Expect, Scenario, default_status
 
 FILE = Path("/somewhere/scenarios/train.py")
@@ -202,3 +203,50 @@ def test_a_control_without_its_circumstance_shows_nothing() -> None:
     healthy = changed(status=Status.HEALTHY, cause=None, culprits=[])
     facts = Facts(finished=True, missed=("ClockSkew of rank 1",))
     assert outcome(healthy, facts, variant="control") is Outcome.NOT_REPRODUCED
+
+
+HEALTHY = Verdict(status=Status.HEALTHY)
+UNDECIDED = Verdict(status=Status.INCONCLUSIVE, summary="two groups of two face each other")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (HEALTHY, Outcome.PASS),
+        (UNDECIDED, Outcome.INCONCLUSIVE),
+        (HUNG, Outcome.WRONG_VERDICT),
+    ],
+)
+def test_a_healthy_scenario_is_its_own_control(verdict: Verdict, expected: Outcome) -> None:
+    assert outcome(verdict, expect=Expect.healthy(), variant="control") is expected
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (UNDECIDED, Outcome.PASS),
+        (HEALTHY, Outcome.WRONG_VERDICT),
+        (HUNG, Outcome.WRONG_VERDICT),
+        (changed(culprits=[2]), Outcome.WRONG_VERDICT),
+    ],
+)
+def test_an_inconclusive_verdict_can_be_the_one_to_get(verdict: Verdict, expected: Outcome) -> None:
+    assert outcome(verdict, expect=Expect.inconclusive()) is expected
+
+
+def test_an_undecidable_job_that_ends_well_was_not_reproduced() -> None:
+    ended = Facts(finished=True)
+    assert outcome(HEALTHY, ended, expect=Expect.inconclusive()) is Outcome.NOT_REPRODUCED
+
+
+def test_only_healthy_and_inconclusive_have_no_cause() -> None:
+    with pytest.raises(ValueError, match="healthy"):
+        Expect(None, (), status=Status.HUNG)
+
+
+def test_a_healthy_scenario_runs_once_with_or_without_controls() -> None:
+    for control in (True, False):
+        asked = requests_of(scenario(Expect.healthy()), Options(control=control))
+        assert [one.variant for one in asked] == ["control"]
+    asked = requests_of(scenario(Expect.inconclusive()), Options())
+    assert [one.variant for one in asked] == ["fault", "control"]

@@ -177,6 +177,12 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
             f"Under number {divergence.seq} of group {name_group(divergence)} {who} do not call "
             f"the same ({WORDS[divergence.difference]}), and nothing tells which of them is wrong."
         )
+    if divergence.thread_turns:
+        return (
+            f"Two threads of each rank use group {name_group(divergence)}, and nothing orders "
+            f"them: {who} called {name_call(mine)} before {name_call(peer)}, which its peers did "
+            "the other way round."
+        )
     if divergence.skipped:
         return f"{who.capitalize()} left out {name_call(peer)} and went on to {name_call(mine)}."
     if splits_of(mine.arguments) is not None and divergence.difference is Difference.SPLITS:

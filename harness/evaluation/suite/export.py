@@ -124,6 +124,8 @@ def _refusal(scenario: Scenario) -> str:
         return "needs what a script cannot do to itself"
     if BACKEND not in scenario.backends:
         return f"does not run on {BACKEND}"
+    if scenario.expect.cause is None:
+        return f"expects {scenario.category}"
     if scenario.expect.status_on(BACKEND) not in _OBSERVABLE:
         return "neither hangs nor fails, nor ends with wrong results"
     tree = ast.parse(scenario.source.read_bytes())
@@ -144,13 +146,15 @@ def _label(scenario: Scenario, file: str, lines: dict[int, int], *, faulty: bool
     assert expect is not None
     if not faulty:
         return LabelledScript(file=file, ranks=scenario.world_size, label="ok", observable="fine")
+    cause = expect.cause
+    assert cause is not None
     seen = [lines[line] for line in scenario.seen_lines] if expect.location else None
     return LabelledScript(
         file=file,
         ranks=scenario.world_size,
         label="error",
         observable=_OBSERVABLE[expect.status_on(BACKEND)],
-        kind=expect.cause.value,
+        kind=cause.value,
         culprits=expect.culprits_of(scenario.world_size),
         lines=seen,
         reference=scenario.reference,

@@ -142,6 +142,39 @@ def test_the_line_is_that_of_the_thread_which_holds_the_gil() -> None:
     assert verdict.location is not None and verdict.location.line == 40
 
 
+DDP = StackFrame("_pre_forward", "/x/site-packages/torch/nn/parallel/distributed.py", 1757)
+
+
+def unknown(*ranks: int):  # type: ignore[no-untyped-def]
+    """A job whose ``ranks`` have no buffer and stand inside torch, the others waiting for them."""
+    odd = [progress(view(rank, DDP, user(5), has_dump=False), 3) for rank in ranks]
+    facts = job([*odd, *(waiting(r) for r in range(4) if r not in ranks)], outside=ranks)
+    for sink in facts.graph.sinks:
+        sink.outside, sink.unknown = False, True
+    return facts
+
+
+@pytest.mark.parametrize(("holds", "cause"), [(True, Cause.GIL_HELD), (False, None)])
+def test_a_thread_that_holds_the_gil_beside_a_main_thread_inside_torch(
+    holds: bool, cause: Cause | None
+) -> None:
+    """Torch on top of a stack may be communication; but then the others would be done."""
+    facts = unknown(1)
+    add_thread(facts.ranks[1], 77, user(40, "save"))
+    facts.ranks[1].stacks[0].threads[1].owns_gil = holds
+    verdict = conclude(facts)
+    assert verdict.cause is cause
+    if holds:
+        assert verdict.location is not None and verdict.location.line == 40
+
+
+def test_of_two_that_are_unknown_a_holder_of_the_gil_may_wait_for_the_other() -> None:
+    facts = unknown(1, 3)
+    add_thread(facts.ranks[1], 77, user(40, "save"))
+    facts.ranks[1].stacks[0].threads[1].owns_gil = True
+    assert conclude(facts).culprits == []
+
+
 def test_everybody_in_communication_is_nobody_s_deadlock() -> None:
     one = view(1, StackFrame("all_reduce", C10D, 1), user(5))
     one.waits = [ThreadWait("lock", True, main=True)]
