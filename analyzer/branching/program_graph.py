@@ -1,0 +1,212 @@
+"""The ways from one call site to the next, through the functions that ranks were seen in."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from hanglab.analyzer.branching.flow_graph import ENTRY, EXIT, RAISED, Edge
+from hanglab.analyzer.branching.source_code import FunctionCode, Sources
+
+#: Calls within calls beyond which a way is not followed: a function that calls itself.
+DEEPEST = 40
+#: States that a search looks at.  A way between two calls of one round has some dozens.
+MOST_STATES = 20_000
+
+
+class NotFollowed(Exception):
+    """A way that cannot be followed; the message says why, for people."""
+
+
+class Place(NamedTuple):
+    """A line of a function, as a frame tells it."""
+
+    file: str
+    function: str
+    line: int
+
+
+#: Places of a stack, outermost first.
+Chain = tuple[Place, ...]
+
+
+class Point(NamedTuple):
+    """A node of a function's ways."""
+
+    code: FunctionCode
+    node: int
+
+
+#: A point, after those of the calls around it, outermost first; () is behind the program's end.
+State = tuple[Point, ...]
+END: State = ()
+
+
+class Step(NamedTuple):
+    """A way from one state to another, and the statement that decides on it, if one does."""
+
+    to: State
+    way: str
+    decided_by: tuple[FunctionCode, ast.stmt] | None
+    exceptional: bool
+
+
+class ProgramGraph:
+    """Ways through the functions of ``sources``, with the calls that whole ``stacks`` show.
+
+    ``operations`` are the chains of calls that always communicate; the innermost place is enough.
+    """
+
+    def __init__(
+        self, sources: Sources, stacks: Iterable[Chain], operations: Iterable[Chain]
+    ) -> None:
+        self._sources = sources
+        self._called: dict[Point, list[FunctionCode]] = {}
+        #: The calls around a function, wherever it was seen.
+        self._around: dict[FunctionCode, set[State]] = {}
+        self._roots: set[FunctionCode] = set()
+        self._stacks = set(stacks)
+        for chain in self._stacks:
+            points = [self._point(place) for place in chain]
+            if None in points:
+                continue
+            state = tuple(point for point in points if point is not None)
+            self._roots.add(state[0].code)
+            for depth, point in enumerate(state):
+                self._around.setdefault(point.code, set()).add(state[:depth])
+                if depth:
+                    called = self._called.setdefault(state[depth - 1], [])
+                    if point.code not in called:
+                        called.append(point.code)
+        self._operations = {
+            point for chain in set(operations) if (point := self._point(chain[-1])) is not None
+        }
+
+    def starts(self) -> list[State]:
+        """States at the program's beginning."""
+        return [(Point(code, ENTRY),) for code in self._roots]
+
+    def states(self, chain: Chain) -> list[State]:
+        """States that a chain may stand for: several where only its innermost place is known.
+
+        Raises NotFollowed where the source or the calls around are not known.
+        """
+        if chain in self._stacks:
+            return [self._state(chain)]
+        point = self._needed(chain[-1])
+        around = self._around.get(point.code)
+        if not around:
+            raise NotFollowed(f"nothing tells what calls {point.code}")
+        return [(*state, point) for state in around]
+
+    def communicates(self, state: State) -> bool:
+        """True where the program makes a call that always communicates."""
+        return bool(state) and state[-1] in self._operations
+
+    def after(self, state: State, exceptions: bool) -> Iterator[Step]:
+        """Ways on from a state whose own calls have come back."""
+        code, number = state[-1]
+        node = code.flow.nodes[number]
+        around = state[:-1]
+        if number == EXIT:
+            if not around:
+                yield Step(END, "", None, False)
+                return
+            yield from self.after(around, exceptions)
+            return
+        if number == RAISED:
+            return
+        for edge in node.edges:
+            yield self._step(around, code, edge, node.statement, False)
+        for edge in node.exceptions if exceptions else ():
+            yield self._step(around, code, edge, node.statement, True)
+
+    def steps(self, state: State, exceptions: bool) -> list[Step]:
+        """Ways on from a state just come to: into the functions that it calls, if any were seen."""
+        called = self._called.get(state[-1], [])
+        if called and len(state) < DEEPEST:
+            return [Step((*state, Point(code, ENTRY)), "", None, False) for code in called]
+        return list(self.after(state, exceptions))
+
+    def _step(
+        self, around: State, code: FunctionCode, edge: Edge, own: ast.stmt | None, odd: bool
+    ) -> Step:
+        statement = edge.decided_by or (own if edge.way else None)
+        decided_by = (code, statement) if statement is not None else None
+        return Step((*around, Point(code, edge.to)), edge.way, decided_by, odd)
+
+    def _state(self, chain: Chain) -> State:
+        return tuple(self._needed(place) for place in chain)
+
+    def _needed(self, place: Place) -> Point:
+        code = self._sources.at(place.file, place.line)
+        if code is None:
+            raise NotFollowed(f"the source of {place.function} ({place.file}) is not in the Case")
+        if code.broken:
+            raise NotFollowed(f"{place.file}: {code.broken}")
+        point = self._point(place)
+        if point is None:
+            raise NotFollowed(f"no statement stands at {place.file}:{place.line}")
+        return point
+
+    def _point(self, place: Place) -> Point | None:
+        code = self._sources.at(place.file, place.line)
+        if code is None or code.broken:
+            return None
+        number = code.flow.at(place.line)
+        return None if number is None else Point(code, number)
+
+
+class Reached(NamedTuple):
+    """States on the ways from a start, None, each with its ways on, and where they may lead."""
+
+    steps: dict[State | None, list[Step]]
+    leading_to: Sequence[set[State | None]]
+
+    def targets(self, state: State | None) -> frozenset[int]:
+        """Numbers of the targets to which ways lead from a state."""
+        return frozenset(i for i, states in enumerate(self.leading_to) if state in states)
+
+
+def follow(
+    graph: ProgramGraph,
+    starts: Sequence[State],
+    targets: Sequence[Collection[State]],
+    exceptions: bool,
+) -> Reached:
+    """All ways from ``starts``, whose calls have come back, to the next call that communicates.
+
+    A way ends at a target, at another such call, and at the program's end.  Raises NotFollowed
+    where there are too many.
+    """
+    first = [step for start in starts for step in graph.after(start, exceptions)]
+    steps: dict[State | None, list[Step]] = {None: first}
+    before: dict[State, list[State | None]] = {}
+    ends = {state for states in targets for state in states}
+    waiting: list[State | None] = [None]
+    while waiting:
+        state = waiting.pop()
+        for step in steps[state]:
+            before.setdefault(step.to, []).append(state)
+            if step.to in steps:
+                continue
+            stops = step.to == END or step.to in ends or graph.communicates(step.to)
+            steps[step.to] = [] if stops else graph.steps(step.to, exceptions)
+            waiting.append(step.to)
+        if len(steps) > MOST_STATES:
+            raise NotFollowed("there are too many ways between the calls")
+    return Reached(steps, [_leading(before, states) for states in targets])
+
+
+def _leading(before: dict[State, list[State | None]], states: Collection[State]) -> set[State | None]:
+    """States from which ways lead to one of ``states``."""
+    found: set[State | None] = set()
+    waiting: list[State | None] = [state for state in states if state in before]
+    while waiting:
+        state = waiting.pop()
+        if state not in found:
+            found.add(state)
+            if state is not None:
+                waiting += before.get(state, [])
+    return found
