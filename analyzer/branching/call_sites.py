@@ -81,7 +81,10 @@ def _site(entries: Entries, index: int, code: CodeMap) -> CallSite:
         _chain(own),
         len(frames) > 1,
         (name, seq) if seq >= 0 and not entries.is_p2p[index] else None,
-        all("torch/distributed/distributed_c10d.py" in f.file or "c10d_logger" in f.file for f in passed),
+        all(
+            "torch/distributed/distributed_c10d.py" in f.file or "c10d_logger" in f.file
+            for f in passed
+        ),
     )
 
 

@@ -42,7 +42,7 @@ class NoDecision:
 
 
 @dataclass(frozen=True)
-class _Branch:
+class Branch:
     """A statement that decides, and the words for the two ways on from it."""
 
     code: FunctionCode
@@ -61,7 +61,7 @@ def decision_of(facts: CaseFacts, finding: Finding | Verdict) -> Decision | NoDe
         return None
     # Its peers are in a round that it never began, so no call of theirs belongs to its last one.
     left = finding.cause is Cause.UNEVEN_INPUTS
-    found: list[tuple[_Branch, Parting]] = []
+    found: list[tuple[Branch, Parting]] = []
     refusals: list[str] = []
     for culprit in finding.culprits[:MOST_COMPARED]:
         peers = [rank for rank in finding.victims if rank not in finding.culprits]
@@ -72,7 +72,7 @@ def decision_of(facts: CaseFacts, finding: Finding | Verdict) -> Decision | NoDe
                 continue
             try:
                 survived = bool(facts.ranks[culprit].handled)
-                branch = _branch(program.graph, parting, survived, left)
+                branch = branch_of(program.graph, parting, survived, left)
             except NotFollowed as reason:
                 refusals.append(str(reason))
                 continue
@@ -111,9 +111,7 @@ def _program(facts: CaseFacts) -> _Program | None:
     return _Program(facts, sources) if sources else None
 
 
-def _branch(
-    graph: ProgramGraph, parting: Parting, survived: bool, left: bool
-) -> _Branch | None:
+def branch_of(graph: ProgramGraph, parting: Parting, survived: bool, left: bool) -> Branch | None:
     """The one statement that separates the ways to a rank's next call from those to its peer's.
 
     ``survived``: the rank has handled exceptions.  ``left``: the peer's next call is of a round
@@ -138,10 +136,10 @@ def _leads(graph: ProgramGraph, start: Sequence[State], target: Sequence[State])
     return bool(follow(graph, start, [target], False).targets(None))
 
 
-def _separating(reached: Reached) -> list[_Branch]:
+def _separating(reached: Reached) -> list[Branch]:
     """Statements on the ways from which some ways lead to the one call, and some to the other."""
-    found: list[_Branch] = []
-    for steps in reached.steps.values():
+    found: dict[tuple[State, int], Branch] = {}
+    for state, steps in reached.steps.items():
         ways = [(step, reached.targets(step.to)) for step in steps]
         ways = [(step, targets) for step, targets in ways if targets]
         if len({targets for _, targets in ways}) < 2:
@@ -150,12 +148,11 @@ def _separating(reached: Reached) -> list[_Branch]:
         if not decided:
             raise NotFollowed("the calls around the last common one are not known")
         code, statement = decided[-1]
-        if any(one.statement is statement for one in found):
-            continue
-        found.append(
-            _Branch(code, statement, _words(ways, _MINE), _words(ways, _THEIRS)),
-        )
-    return found
+        # One statement in two calls of its function is two decisions.
+        around = () if state is None else state[:-1]
+        branch = Branch(code, statement, _words(ways, _MINE), _words(ways, _THEIRS))
+        found.setdefault((around, id(statement)), branch)
+    return list(found.values())
 
 
 def _words(ways: Sequence[tuple[Step, frozenset[int]]], targets: frozenset[int]) -> str:
@@ -163,14 +160,14 @@ def _words(ways: Sequence[tuple[Step, frozenset[int]]], targets: frozenset[int])
     return " or ".join(dict.fromkeys(words)) or "went on"
 
 
-def _only(branches: Sequence[_Branch]) -> _Branch | None:
+def _only(branches: Sequence[Branch]) -> Branch | None:
     if len(branches) > 1:
         lines = ", ".join(str(line) for line in sorted({one.statement.lineno for one in branches}))
         raise NotFollowed(f"the ways to the two calls part at several lines ({lines})")
     return branches[0] if branches else None
 
 
-def _decision(branch: _Branch, parting: Parting, histories: dict[int, CallHistory]) -> Decision:
+def _decision(branch: Branch, parting: Parting, histories: dict[int, CallHistory]) -> Decision:
     mine: list[int] = []
     theirs: list[int] = []
     for rank, history in sorted(histories.items()):
@@ -193,7 +190,10 @@ def _next(history: CallHistory, parting: Parting) -> Chain | None:
     """The place that a rank came to next, from the call after which the ways part."""
     index = parting.index
     if parting.last is not None:
-        if index > len(history.sites) or history.sites[index - 1].chain[-1:] != parting.last.chain[-1:]:
+        if (
+            index > len(history.sites)
+            or history.sites[index - 1].chain[-1:] != parting.last.chain[-1:]
+        ):
             return None
     if index < len(history.sites):
         return history.sites[index].chain[-1:]

@@ -37,6 +37,8 @@ class Node:
     edges: list[Edge] = field(default_factory=list)
     #: Ways that exceptions take which it or what it calls may raise.
     exceptions: tuple[Edge, ...] = ()
+    #: It makes some of its calls always and some not, and a line does not tell them apart.
+    mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,20 @@ class FlowGraph:
         first = self._block(function.body, EXIT, _Surroundings())
         self.nodes[ENTRY].edges = [Edge(first)]
 
-    def at(self, line: int) -> int | None:
-        """Number of the narrowest node that holds a line."""
+    def at(self, line: int) -> tuple[int, ...]:
+        """Numbers of the nodes of the narrowest statement that holds a line.
+
+        A finally block has nodes for each way through it.
+        """
         holding = [
-            (node.last - node.first, -number)
+            (node.last - node.first, -node.first, number)
             for number, node in enumerate(self.nodes)
             if node.statement is not None and node.first <= line <= node.last
         ]
-        return -min(holding)[1] if holding else None
+        if not holding:
+            return ()
+        narrowest = self.nodes[min(holding)[2]].statement
+        return tuple(n for _, _, n in holding if self.nodes[n].statement is narrowest)
 
     def _new(self, statement: ast.stmt, last: int | None, around: _Surroundings) -> int:
         end = statement.end_lineno or statement.lineno
@@ -119,7 +127,8 @@ class FlowGraph:
     ) -> int:
         """A node before ``number`` where an expression decides whether its calls are made."""
         ways = _ways_of_calls(statement)
-        if ways is None:
+        if not isinstance(ways, tuple):
+            self.nodes[number].mixed = ways
             return number
         test = self._new(statement, None, around)
         # Frames tell of the calls, so the lines are those of the node behind.
@@ -163,6 +172,11 @@ class FlowGraph:
         if statement.finalbody:
             after = self._block(statement.finalbody, follow, around)
             outer = replace(around, finals=(*around.finals, tuple(statement.finalbody)))
+        passing = around.handlers
+        if statement.finalbody:
+            way = "left the block by an exception"
+            passing = (Edge(self._block(statement.finalbody, RAISED, around), way, statement),)
+        outer = replace(outer, handlers=passing)
         handlers = tuple(
             Edge(
                 self._block(handler.body, after, outer),
@@ -171,8 +185,8 @@ class FlowGraph:
             )
             for handler in statement.handlers
         )
-        inner = replace(outer, handlers=(*handlers, *around.handlers))
         behind = self._block(statement.orelse, after, outer)
+        inner = replace(outer, handlers=(*handlers, *passing))
         return self._block(statement.body, behind, inner)
 
     def _with(self, statement: ast.With | ast.AsyncWith, follow: int, around: _Surroundings) -> int:
@@ -188,7 +202,8 @@ class FlowGraph:
         number = self._new(statement, _end(statement.subject), around)
         edges = [
             Edge(
-                self._block(case.body, follow, around), f"took the case at line {_end(case.pattern)}"
+                self._block(case.body, follow, around),
+                f"took the case at line {_end(case.pattern)}",
             )
             for case in statement.cases
         ]
@@ -215,10 +230,10 @@ def _suppresses(context: ast.expr) -> bool:
     return False
 
 
-def _ways_of_calls(statement: ast.stmt) -> tuple[str, str, bool] | None:
+def _ways_of_calls(statement: ast.stmt) -> tuple[str, str, bool] | bool:
     """Words for making and not making the calls of a statement, and whether it may repeat them.
 
-    None where they are made whenever the statement is, or where only some of them are not.
+    False where they are made whenever the statement is, True where only some of them are.
     """
     conditional: dict[int, tuple[str, str, bool]] = {}
     for node in ast.walk(statement):
@@ -231,7 +246,9 @@ def _ways_of_calls(statement: ast.stmt) -> tuple[str, str, bool] | None:
                 # One of the two is made: what the other calls is another way.
                 calling = [part for part in (body, orelse) if _calls(part)]
                 parts = calling if len(calling) == 1 else ()
-            case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
+            case (
+                ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element)
+            ):
                 parts = [element]
                 ways = ("made the call for an element", "had no element to make the call for", True)
             case ast.DictComp(key=key, value=value):
@@ -240,8 +257,9 @@ def _ways_of_calls(statement: ast.stmt) -> tuple[str, str, bool] | None:
         for part in parts:
             conditional.update((id(call), ways) for call in _calls(part))
     calls = _calls(statement)
-    if not calls or any(id(call) not in conditional for call in calls):
-        return None
+    always = [call for call in calls if id(call) not in conditional]
+    if always or not calls:
+        return bool(conditional)
     return conditional[id(calls[0])]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hanglab.analyzer.branching.call_sites import CallHistory, CallSite
 from hanglab.analyzer.branching.program_graph import Chain
@@ -54,7 +55,7 @@ def parting_of(mine: CallHistory, theirs: CallHistory) -> Parting | None:
         return None
     now = () if mine.now is None else mine.now
     chain = own[index].chain if called else now
-    if called and not chain or not called and not chain and mine.now is not None:
+    if not chain and (called or mine.now is not None):
         return None
     stands = index >= len(others) - 1
     if not stands and not _went_on(own[:index], last, next_one):
@@ -72,8 +73,9 @@ def same_site(one: CallSite, other: CallSite) -> bool:
 def _went_on(sites: Sequence[CallSite], last: CallSite | None, to: CallSite) -> bool:
     if last is None:
         return False
-    pairs = zip(sites, sites[1:], strict=False)
-    return any(same_site(before, last) and same_site(after, to) for before, after in pairs)
+    return any(
+        same_site(before, last) and same_site(after, to) for before, after in pairwise(sites)
+    )
 
 
 def _shift(mine: CallHistory, theirs: CallHistory) -> tuple[int, int] | None:

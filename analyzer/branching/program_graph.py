@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -49,7 +50,6 @@ class Step(NamedTuple):
     to: State
     way: str
     decided_by: tuple[FunctionCode, ast.stmt] | None
-    exceptional: bool
 
 
 class ProgramGraph:
@@ -67,11 +67,7 @@ class ProgramGraph:
         self._around: dict[FunctionCode, set[State]] = {}
         self._roots: set[FunctionCode] = set()
         self._stacks = set(stacks)
-        for chain in self._stacks:
-            points = [self._point(place) for place in chain]
-            if None in points:
-                continue
-            state = tuple(point for point in points if point is not None)
+        for state in (state for chain in self._stacks for state in self._known(chain)):
             self._roots.add(state[0].code)
             for depth, point in enumerate(state):
                 self._around.setdefault(point.code, set()).add(state[:depth])
@@ -79,9 +75,7 @@ class ProgramGraph:
                     called = self._called.setdefault(state[depth - 1], [])
                     if point.code not in called:
                         called.append(point.code)
-        self._operations = {
-            point for chain in set(operations) if (point := self._point(chain[-1])) is not None
-        }
+        self._operations = {p for chain in set(operations) for p in self._points(chain[-1])}
 
     def starts(self) -> list[State]:
         """States at the program's beginning."""
@@ -93,12 +87,12 @@ class ProgramGraph:
         Raises NotFollowed where the source or the calls around are not known.
         """
         if chain in self._stacks:
-            return [self._state(chain)]
-        point = self._needed(chain[-1])
-        around = self._around.get(point.code)
+            return self._product([self._needed(place) for place in chain])
+        points = self._needed(chain[-1])
+        around = self._around.get(points[0].code)
         if not around:
-            raise NotFollowed(f"nothing tells what calls {point.code}")
-        return [(*state, point) for state in around]
+            raise NotFollowed(f"nothing tells what calls {points[0].code}")
+        return [(*state, point) for state in around for point in points]
 
     def communicates(self, state: State) -> bool:
         """True where the program makes a call that always communicates."""
@@ -111,51 +105,54 @@ class ProgramGraph:
         around = state[:-1]
         if number == EXIT:
             if not around:
-                yield Step(END, "", None, False)
+                yield Step(END, "", None)
                 return
             yield from self.after(around, exceptions)
             return
         if number == RAISED:
             return
         for edge in node.edges:
-            yield self._step(around, code, edge, node.statement, False)
+            yield self._step(around, code, edge, node.statement)
         for edge in node.exceptions if exceptions else ():
-            yield self._step(around, code, edge, node.statement, True)
+            yield self._step(around, code, edge, node.statement)
 
     def steps(self, state: State, exceptions: bool) -> list[Step]:
         """Ways on from a state just come to: into the functions that it calls, if any were seen."""
         called = self._called.get(state[-1], [])
         if called and len(state) < DEEPEST:
-            return [Step((*state, Point(code, ENTRY)), "", None, False) for code in called]
+            return [Step((*state, Point(code, ENTRY)), "", None) for code in called]
         return list(self.after(state, exceptions))
 
-    def _step(
-        self, around: State, code: FunctionCode, edge: Edge, own: ast.stmt | None, odd: bool
-    ) -> Step:
+    def _step(self, around: State, code: FunctionCode, edge: Edge, own: ast.stmt | None) -> Step:
         statement = edge.decided_by or (own if edge.way else None)
         decided_by = (code, statement) if statement is not None else None
-        return Step((*around, Point(code, edge.to)), edge.way, decided_by, odd)
+        return Step((*around, Point(code, edge.to)), edge.way, decided_by)
 
-    def _state(self, chain: Chain) -> State:
-        return tuple(self._needed(place) for place in chain)
+    def _known(self, chain: Chain) -> list[State]:
+        """States that a stack may stand for; none where some source is not known."""
+        return self._product([self._points(place) for place in chain])
 
-    def _needed(self, place: Place) -> Point:
+    def _product(self, points: Sequence[Sequence[Point]]) -> list[State]:
+        return list(itertools.islice(itertools.product(*points), MOST_STATES))
+
+    def _needed(self, place: Place) -> list[Point]:
+        points = self._points(place)
+        if points:
+            return points
         code = self._sources.at(place.file, place.line)
         if code is None:
             raise NotFollowed(f"the source of {place.function} ({place.file}) is not in the Case")
-        if code.broken:
-            raise NotFollowed(f"{place.file}: {code.broken}")
-        point = self._point(place)
-        if point is None:
-            raise NotFollowed(f"no statement stands at {place.file}:{place.line}")
-        return point
+        raise NotFollowed(
+            f"{place.file}: {code.broken}"
+            if code.broken
+            else f"no statement stands at {place.file}:{place.line}"
+        )
 
-    def _point(self, place: Place) -> Point | None:
+    def _points(self, place: Place) -> list[Point]:
         code = self._sources.at(place.file, place.line)
         if code is None or code.broken:
-            return None
-        number = code.flow.at(place.line)
-        return None if number is None else Point(code, number)
+            return []
+        return [Point(code, number) for number in code.flow.at(place.line)]
 
 
 class Reached(NamedTuple):
@@ -192,6 +189,9 @@ def follow(
             if step.to in steps:
                 continue
             stops = step.to == END or step.to in ends or graph.communicates(step.to)
+            if stops and step.to and (point := step.to[-1]).code.flow.nodes[point.node].mixed:
+                line = point.code.flow.nodes[point.node].first
+                raise NotFollowed(f"line {line} makes some of its calls always and some not")
             steps[step.to] = [] if stops else graph.steps(step.to, exceptions)
             waiting.append(step.to)
         if len(steps) > MOST_STATES:
@@ -199,7 +199,9 @@ def follow(
     return Reached(steps, [_leading(before, states) for states in targets])
 
 
-def _leading(before: dict[State, list[State | None]], states: Collection[State]) -> set[State | None]:
+def _leading(
+    before: dict[State, list[State | None]], states: Collection[State]
+) -> set[State | None]:
     """States from which ways lead to one of ``states``."""
     found: set[State | None] = set()
     waiting: list[State | None] = [state for state in states if state in before]
