@@ -113,7 +113,10 @@ def _add_decisions(facts: CaseFacts, verdict: Verdict) -> None:
     for one in told:
         if one.status not in _PARTED or not one.culprits:
             continue
-        decision = decision_of(facts, one)
+        try:
+            decision = decision_of(facts, one)
+        except Exception as error:  # the source is a stranger's, and a verdict needs none
+            decision = NoDecision(f"the source could not be followed: {type(error).__name__}")
         if isinstance(decision, NoDecision):
             detail = f"the statement that parted the ranks is not named: {decision.reason}"
             one.evidence = [*one.evidence, Evidence("source", None, detail)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hanglab.analyzer.branching.program_graph import Chain, Place
+from hanglab.analyzer.branching.source_code import Sources
 from hanglab.analyzer.code_owners import CodeMap, FrameLike, Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import StackPlace
@@ -43,7 +45,7 @@ class CallHistory:
     died: bool
 
 
-def call_history(facts: CaseFacts, rank: int) -> CallHistory | None:
+def call_history(facts: CaseFacts, rank: int, sources: Sources) -> CallHistory | None:
     """A rank's calls; None where they were not recorded, or were made by several threads."""
     view, dump = facts.ranks.get(rank), facts.dumps.get(rank)
     if view is None or dump is None or dump.entries is None or view.progress is None:
@@ -52,17 +54,40 @@ def call_history(facts: CaseFacts, rank: int) -> CallHistory | None:
     if len({call.thread_id for call in calls if call.method != "new_group"}) > 1:
         return None
     entries = dump.entries
-    sites = [_site(entries, i, view.code) for i in range(len(entries))]
+    program = _ProgramFrames(view.code, sources)
+    sites = [_site(entries, i, program) for i in range(len(entries))]
     whole = view.progress.operations_total <= len(calls) and _from_the_first(entries)
     ended = view.ended is not None or view.position.place is StackPlace.TEARDOWN
-    now = None if ended else _chain(view.program_frames)
+    now = None if ended else _chain(program.of(view.program_frames))
     waits = view.position.place is StackPlace.GROUP_CREATION
     return CallHistory(rank, sites, whole, now, waits, view.failed or bool(view.exceptions))
 
 
-def current_chain(view: RankView) -> Chain:
+def current_chain(view: RankView, sources: Sources) -> Chain:
     """The program's places on the rank's stack at the capture."""
-    return _chain(view.program_frames)
+    return _chain(_ProgramFrames(view.code, sources).of(view.program_frames))
+
+
+F = TypeVar("F", bound=FrameLike)
+
+
+class _ProgramFrames:
+    """Tells frames of the program: the user's, and of packages those whose source is known.
+
+    A package's other frames are passed through as torch's are: a decorator's, say.
+    """
+
+    def __init__(self, code: CodeMap, sources: Sources) -> None:
+        self._code = code
+        self._sources = sources
+
+    def of(self, frames: Iterable[F]) -> list[F]:
+        return [frame for frame in frames if self._is_program(frame)]
+
+    def _is_program(self, frame: FrameLike) -> bool:
+        owner = self._code.owner(frame.file)
+        known = owner is Owner.PACKAGE and self._sources.at(frame.file, frame.line) is not None
+        return owner is Owner.USER or known
 
 
 def _from_the_first(entries: Entries) -> bool:
@@ -70,10 +95,10 @@ def _from_the_first(entries: Entries) -> bool:
     return not len(numbered) or int(numbered[0]) == 0
 
 
-def _site(entries: Entries, index: int, code: CodeMap) -> CallSite:
+def _site(entries: Entries, index: int, program: _ProgramFrames) -> CallSite:
     stack = int(entries.stack[index])
     frames: tuple[Frame, ...] = entries.stacks[stack] if stack >= 0 else ()
-    own = [f for f in frames if code.owner(f.file) in (Owner.USER, Owner.PACKAGE)]
+    own = program.of(frames)
     passed = frames[: frames.index(own[0])] if own else ()
     seq = int(entries.seq[index])
     name = entries.group_names[int(entries.group[index])].name

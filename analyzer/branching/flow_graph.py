@@ -15,7 +15,47 @@ from typing import NamedTuple
 #: exception leaves it.
 ENTRY, EXIT, RAISED = 0, 1, 2
 
+#: The way of whoever begins another round of a loop.
+AGAIN = "went on in the loop"
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
+
+
+#: Functions of torch.distributed that communicate.  One of the user's own of such a name would
+#: stand on the stack itself, below the line that calls it.
+COMMUNICATING = frozenset(
+    {
+        "all_gather",
+        "all_gather_coalesced",
+        "all_gather_into_tensor",
+        "all_gather_object",
+        "all_reduce",
+        "all_reduce_coalesced",
+        "all_to_all",
+        "all_to_all_single",
+        "barrier",
+        "batch_isend_irecv",
+        "broadcast",
+        "broadcast_object_list",
+        "gather",
+        "gather_object",
+        "irecv",
+        "isend",
+        "monitored_barrier",
+        "new_group",
+        "new_subgroups",
+        "recv",
+        "recv_object_list",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "scatter",
+        "scatter_object_list",
+        "send",
+        "send_object_list",
+        "split_group",
+    }
+)
 
 
 class Edge(NamedTuple):
@@ -34,6 +74,8 @@ class Node:
     statement: ast.stmt | None
     first: int
     last: int
+    #: What of the statement is worked out here: of a compound one its head.
+    parts: Sequence[ast.AST] = ()
     edges: list[Edge] = field(default_factory=list)
     #: Ways that exceptions take which it or what it calls may raise.
     exceptions: tuple[Edge, ...] = ()
@@ -56,28 +98,40 @@ class FlowGraph:
     """All ways through a function, or through a file's own code."""
 
     def __init__(self, function: Function) -> None:
-        self.nodes = [Node(None, 0, 0), Node(None, 0, 0), Node(None, 0, 0)]
+        self.nodes = [Node(None, -1, -1) for _ in (ENTRY, EXIT, RAISED)]
         first = self._block(function.body, EXIT, _Surroundings())
         self.nodes[ENTRY].edges = [Edge(first)]
 
     def at(self, line: int) -> tuple[int, ...]:
-        """Numbers of the nodes of the narrowest statement that holds a line.
+        """Numbers of the nodes of the narrowest statement that holds a line and may call there.
 
-        A finally block has nodes for each way through it.
+        A finally block has nodes for each way through it.  Where a line holds several statements
+        that call, its nodes count as mixed.
         """
-        holding = [
-            (node.last - node.first, -node.first, number)
-            for number, node in enumerate(self.nodes)
-            if node.statement is not None and node.first <= line <= node.last
-        ]
+        holding = [n for n, node in enumerate(self.nodes) if node.first <= line <= node.last]
         if not holding:
             return ()
-        narrowest = self.nodes[min(holding)[2]].statement
-        return tuple(n for _, _, n in holding if self.nodes[n].statement is narrowest)
+        narrowest = min(self.nodes[n].last - self.nodes[n].first for n in holding)
+        holding = [n for n in holding if self.nodes[n].last - self.nodes[n].first == narrowest]
+        for calls in (_named, _calls):
+            calling = [n for n in holding if any(calls(part) for part in self.nodes[n].parts)]
+            statements = {id(self.nodes[n].statement) for n in calling}
+            if len(statements) > 1:
+                for number in calling:
+                    self.nodes[number].mixed = True
+            if statements:
+                return tuple(calling)
+        first = self.nodes[max(holding)].statement
+        return tuple(n for n in holding if self.nodes[n].statement is first)
 
-    def _new(self, statement: ast.stmt, last: int | None, around: _Surroundings) -> int:
+    def _new(
+        self, statement: ast.stmt, around: _Surroundings, head: Sequence[ast.AST] | None = None
+    ) -> int:
+        """A node of a statement, or of the ``head`` of a compound one."""
         end = statement.end_lineno or statement.lineno
-        node = Node(statement, statement.lineno, end if last is None else last)
+        if head is not None:
+            end = max((getattr(part, "end_lineno", 0) for part in head), default=statement.lineno)
+        node = Node(statement, statement.lineno, end, (statement,) if head is None else head)
         if not isinstance(statement, ast.Pass | ast.Break | ast.Continue | ast.Global):
             node.exceptions = around.handlers
         self.nodes.append(node)
@@ -102,10 +156,10 @@ class FlowGraph:
             case ast.Match():
                 return self._match(statement, follow, around)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                number = self._new(statement, statement.lineno, around)
+                number = self._new(statement, around, statement.decorator_list)
                 self.nodes[number].edges = [Edge(follow)]
                 return number
-        number = self._new(statement, None, around)
+        number = self._new(statement, around)
         node = self.nodes[number]
         match statement:
             case ast.Return():
@@ -130,7 +184,7 @@ class FlowGraph:
         if not isinstance(ways, tuple):
             self.nodes[number].mixed = ways
             return number
-        test = self._new(statement, None, around)
+        test = self._new(statement, around)
         # Frames tell of the calls, so the lines are those of the node behind.
         self.nodes[test].first = self.nodes[test].last = -1
         self.nodes[test].edges = [Edge(number, ways[0]), Edge(follow, ways[1])]
@@ -146,7 +200,7 @@ class FlowGraph:
         return target
 
     def _if(self, statement: ast.If, follow: int, around: _Surroundings) -> int:
-        number = self._new(statement, _end(statement.test), around)
+        number = self._new(statement, around, [statement.test])
         past = "took the other branch" if statement.orelse else "passed over the branch"
         self.nodes[number].edges = _known(
             statement.test,
@@ -159,9 +213,9 @@ class FlowGraph:
         self, statement: ast.While | ast.For | ast.AsyncFor, follow: int, around: _Surroundings
     ) -> int:
         head = statement.test if isinstance(statement, ast.While) else statement.iter
-        number = self._new(statement, _end(head), around)
+        number = self._new(statement, around, [head])
         inner = replace(around, stop=follow, again=number, stop_finals=len(around.finals))
-        again = Edge(self._block(statement.body, number, inner), "went on in the loop")
+        again = Edge(self._block(statement.body, number, inner), AGAIN)
         left = Edge(self._block(statement.orelse, follow, around), "left the loop")
         endless = isinstance(statement, ast.While)
         self.nodes[number].edges = _known(head, again, left) if endless else [again, left]
@@ -190,7 +244,7 @@ class FlowGraph:
         return self._block(statement.body, behind, inner)
 
     def _with(self, statement: ast.With | ast.AsyncWith, follow: int, around: _Surroundings) -> int:
-        number = self._new(statement, max(_end(i.context_expr) for i in statement.items), around)
+        number = self._new(statement, around, [item.context_expr for item in statement.items])
         inner = around
         if any(_suppresses(item.context_expr) for item in statement.items):
             past = Edge(follow, "left the block by an exception", statement)
@@ -199,7 +253,7 @@ class FlowGraph:
         return number
 
     def _match(self, statement: ast.Match, follow: int, around: _Surroundings) -> int:
-        number = self._new(statement, _end(statement.subject), around)
+        number = self._new(statement, around, [statement.subject])
         edges = [
             Edge(
                 self._block(case.body, follow, around),
@@ -256,12 +310,23 @@ def _ways_of_calls(statement: ast.stmt) -> tuple[str, str, bool] | bool:
                 ways = ("made the call for an element", "had no element to make the call for", True)
         for part in parts:
             conditional.update((id(call), ways) for call in _calls(part))
-    calls = _calls(statement)
+    calls = _named(statement) or _calls(statement)
     always = [call for call in calls if id(call) not in conditional]
     if always or not calls:
-        return bool(conditional)
+        return any(id(call) in conditional for call in calls)
     return conditional[id(calls[0])]
 
 
 def _calls(node: ast.AST) -> list[ast.Call]:
     return [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+
+
+def _named(node: ast.AST) -> list[ast.Call]:
+    """Calls of functions that communicate, by the names that torch gives them."""
+    found = []
+    for call in _calls(node):
+        match call.func:
+            case ast.Attribute(attr=name) | ast.Name(id=name):
+                if name in COMMUNICATING:
+                    found.append(call)
+    return found

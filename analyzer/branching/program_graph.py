@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hanglab.analyzer.branching.flow_graph import ENTRY, EXIT, RAISED, Edge
-from hanglab.analyzer.branching.source_code import FunctionCode, Sources
+from hanglab.analyzer.branching.source_code import FunctionCode, Sources, calls_by_name
 
 #: Calls within calls beyond which a way is not followed: a function that calls itself.
-DEEPEST = 40
+DEEPEST = 20
 #: States that a search looks at.  A way between two calls of one round has some dozens.
-MOST_STATES = 20_000
+MOST_STATES = 4_000
 
 
 class NotFollowed(Exception):
@@ -53,9 +53,10 @@ class Step(NamedTuple):
 
 
 class ProgramGraph:
-    """Ways through the functions of ``sources``, with the calls that whole ``stacks`` show.
+    """Ways through the functions of ``sources``, by the calls that stacks and source show.
 
-    ``operations`` are the chains of calls that always communicate; the innermost place is enough.
+    ``stacks`` are whole, ``operations`` the chains of calls that always communicate, of which the
+    innermost place is enough.
     """
 
     def __init__(
@@ -63,19 +64,22 @@ class ProgramGraph:
     ) -> None:
         self._sources = sources
         self._called: dict[Point, list[FunctionCode]] = {}
-        #: The calls around a function, wherever it was seen.
-        self._around: dict[FunctionCode, set[State]] = {}
+        self._callers: dict[FunctionCode, set[Point]] = {}
         self._roots: set[FunctionCode] = set()
         self._stacks = set(stacks)
         for state in (state for chain in self._stacks for state in self._known(chain)):
             self._roots.add(state[0].code)
-            for depth, point in enumerate(state):
-                self._around.setdefault(point.code, set()).add(state[:depth])
-                if depth:
-                    called = self._called.setdefault(state[depth - 1], [])
-                    if point.code not in called:
-                        called.append(point.code)
+            for outer, inner in itertools.pairwise(state):
+                self._note_call(outer, inner.code)
+        for code in sources.functions():
+            for number, called in calls_by_name(code, sources):
+                self._note_call(Point(code, number), called)
         self._operations = {p for chain in set(operations) for p in self._points(chain[-1])}
+
+    def _note_call(self, caller: Point, called: FunctionCode) -> None:
+        if called not in self._called.setdefault(caller, []):
+            self._called[caller].append(called)
+        self._callers.setdefault(called, set()).add(caller)
 
     def starts(self) -> list[State]:
         """States at the program's beginning."""
@@ -89,10 +93,20 @@ class ProgramGraph:
         if chain in self._stacks:
             return self._product([self._needed(place) for place in chain])
         points = self._needed(chain[-1])
-        around = self._around.get(points[0].code)
+        around = self._around(points[0].code, 0)
         if not around:
             raise NotFollowed(f"nothing tells what calls {points[0].code}")
         return [(*state, point) for state in around for point in points]
+
+    def _around(self, code: FunctionCode, depth: int) -> list[State]:
+        """The calls that may be around a function."""
+        found: list[State] = [()] if code in self._roots else []
+        if depth < DEEPEST:
+            for caller in self._callers.get(code, ()):
+                found += [(*state, caller) for state in self._around(caller.code, depth + 1)]
+        if len(found) > MOST_STATES:
+            raise NotFollowed(f"{code} is called in too many ways")
+        return found
 
     def communicates(self, state: State) -> bool:
         """True where the program makes a call that always communicates."""
@@ -109,19 +123,29 @@ class ProgramGraph:
                 return
             yield from self.after(around, exceptions)
             return
-        if number == RAISED:
-            return
         for edge in node.edges:
             yield self._step(around, code, edge, node.statement)
-        for edge in node.exceptions if exceptions else ():
-            yield self._step(around, code, edge, node.statement)
+        if exceptions or number == RAISED:
+            yield from self._raised(state)
+
+    def _raised(self, state: State) -> Iterator[Step]:
+        """Ways of an exception, to the handlers around it."""
+        for depth in range(len(state), 0, -1):
+            code, number = state[depth - 1]
+            node = code.flow.nodes[number]
+            for edge in node.exceptions:
+                yield self._step(state[: depth - 1], code, edge, node.statement)
 
     def steps(self, state: State, exceptions: bool) -> list[Step]:
-        """Ways on from a state just come to: into the functions that it calls, if any were seen."""
-        called = self._called.get(state[-1], [])
-        if called and len(state) < DEEPEST:
-            return [Step((*state, Point(code, ENTRY)), "", None) for code in called]
-        return list(self.after(state, exceptions))
+        """Ways on from a state just come to: into the functions that it calls, if any is known."""
+        point = state[-1]
+        called = self._called.get(point, [])
+        if not called or len(state) >= DEEPEST:
+            return list(self.after(state, exceptions))
+        into = [Step((*state, Point(code, ENTRY)), "", None) for code in called]
+        if point.code.flow.nodes[point.node].mixed:
+            into += self.after(state, exceptions)
+        return into
 
     def _step(self, around: State, code: FunctionCode, edge: Edge, own: ast.stmt | None) -> Step:
         statement = edge.decided_by or (own if edge.way else None)
@@ -160,6 +184,7 @@ class Reached(NamedTuple):
 
     steps: dict[State | None, list[Step]]
     leading_to: Sequence[set[State | None]]
+    ends: Sequence[frozenset[State | None]]
 
     def targets(self, state: State | None) -> frozenset[int]:
         """Numbers of the targets to which ways lead from a state."""
@@ -196,7 +221,8 @@ def follow(
             waiting.append(step.to)
         if len(steps) > MOST_STATES:
             raise NotFollowed("there are too many ways between the calls")
-    return Reached(steps, [_leading(before, states) for states in targets])
+    leading = [_leading(before, states) for states in targets]
+    return Reached(steps, leading, [frozenset(states) for states in targets])
 
 
 def _leading(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from hanglab.analyzer.branching.flow_graph import FlowGraph, Function
@@ -18,10 +18,10 @@ class FunctionCode:
     def __init__(self, source: SourceFunction) -> None:
         self.source = source
         self.broken = source.absent
-        self._tree: Function | None = None
+        self.tree: Function | None = None
         if not self.broken:
             try:
-                self._tree = _parsed(source)
+                self.tree = _parsed(source)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self.broken = "its source cannot be parsed"
 
@@ -31,8 +31,8 @@ class FunctionCode:
     @cached_property
     def flow(self) -> FlowGraph:
         """The ways through it.  Only where it is not ``broken``."""
-        assert self._tree is not None
-        return FlowGraph(self._tree)
+        assert self.tree is not None
+        return FlowGraph(self.tree)
 
     def text(self, line: int) -> str:
         """A line of the file, without the blanks around it."""
@@ -49,6 +49,21 @@ class Sources:
 
     def __bool__(self) -> bool:
         return bool(self._of_file)
+
+    def functions(self) -> Iterator[FunctionCode]:
+        """All whose source can be read."""
+        for of_file in self._of_file.values():
+            yield from (code for code in of_file.values() if not code.broken)
+
+    def of_name(self, file: str, name: str) -> list[FunctionCode]:
+        """Functions of a file that have a name."""
+        of_file = self._of_file.get(file, {}).values()
+        return [code for code in of_file if code.source.function == name and not code.broken]
+
+    def module(self, file: str) -> FunctionCode | None:
+        """A file's own code."""
+        code = self._of_file.get(file, {}).get(1)
+        return code if code is not None and code.source.function == _MODULE else None
 
     def at(self, file: str, line: int) -> FunctionCode | None:
         """The innermost function whose source holds a line."""
@@ -75,3 +90,24 @@ def _parsed(source: SourceFunction) -> Function:
         raise ValueError("no function stands there")
     ast.increment_lineno(function, shift)
     return function
+
+
+def calls_by_name(code: FunctionCode, sources: Sources) -> Iterator[tuple[int, FunctionCode]]:
+    """Nodes of a function that call another of its file by name, and that one.
+
+    A function of the file's own, or a method of ``self``, where one alone has the name.
+    """
+    for number, node in enumerate(code.flow.nodes):
+        for call in (one for part in node.parts for one in ast.walk(part)):
+            if not isinstance(call, ast.Call):
+                continue
+            match call.func:
+                case ast.Name(id=name):
+                    method = False
+                case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                    method = True
+                case _:
+                    continue
+            named = sources.of_name(code.source.file, name)
+            if len(named) == 1 and named[0].source.lines[0][:1].isspace() == method:
+                yield number, named[0]

@@ -111,6 +111,7 @@ def functions_of(
     lines, checksum = text.splitlines(), hashlib.sha256(data).hexdigest()
     definitions = [node for node in ast.walk(tree) if isinstance(node, Definition)]
     found: dict[int, SourceFunction] = {}
+    places = [*places, *_callers(definitions, places)]
     for name, line in places:
         around = [d for d in definitions if _first(d) <= line <= (d.end_lineno or d.lineno)]
         inner = max(around, key=_first, default=None)
@@ -124,6 +125,35 @@ def functions_of(
                 file, inner.name, first, last, lines[first - 1 : last], checksum
             )
     return list(found.values())
+
+
+def _callers(
+    definitions: Sequence[Definition], places: Sequence[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """Functions of the file that call those of ``places`` by name, and those that call them."""
+    names = {name.rpartition(".")[2] for name, _ in places}
+    calling: dict[str, Definition] = {}
+    added = True
+    while added:
+        added = False
+        for one in definitions:
+            if one.name in calling or one.name in names:
+                continue
+            if not names.isdisjoint(_called_names(one)):
+                calling[one.name] = one
+                names.add(one.name)
+                added = True
+    return [(one.name, one.lineno) for one in calling.values()]
+
+
+def _called_names(definition: Definition) -> set[str]:
+    names = set()
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Call):
+            match node.func:
+                case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="self"), attr=name):
+                    names.add(name)
+    return names
 
 
 def _first(definition: Definition | ast.ClassDef) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hanglab.analyzer.branching.call_sites import CallHistory, CallSite
 from hanglab.analyzer.branching.decision_points import Branch, branch_of
+from hanglab.analyzer.branching.equal_values import EqualValues
 from hanglab.analyzer.branching.partings import parting_of
 from hanglab.analyzer.branching.program_graph import Chain, NotFollowed, Place, ProgramGraph
 from hanglab.analyzer.branching.source_code import Sources
@@ -81,7 +82,7 @@ def test_what_is_named_is_what_sent_the_ranks_apart(tmp_path: Path) -> None:
             sources = Sources(functions_of(file, sorted(places), 1 << 62))
             graph = ProgramGraph(sources, chains, chains)
             try:
-                branch = branch_of(graph, parting, odd_at == 8, False)
+                branch = branch_of(graph, EqualValues(sources), parting, odd_at == 8, False)
             except NotFollowed:
                 outcomes["not told"] += 1
                 continue
