@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hanglab.analyzer.assumed_calls import RecordedCall, assume_calls, peer_of
 from hanglab.analyzer.calibration import calibrate
 from hanglab.analyzer.engine import conclude, gravest
 from hanglab.analyzer.errors import InputError
@@ -23,7 +24,6 @@ from hanglab.analyzer.matching.completion import completed
 from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import numel_of
-from hanglab.analyzer.stand_ins import RecordedCall, peer_of, stand_in
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import OPERATIONS, op_of
@@ -144,7 +144,7 @@ class _JobReader:
             self._assume(f"all groups are taken for {backend}'s, the most frequent backend here")
         calls = [self._calls(rank) for rank in range(self._size)]
         self._stop_devices(calls)
-        for rank, waits in stand_in(calls, self._groups, self._verdict.culprits):
+        for rank, waits in assume_calls(calls, self._groups, self._verdict.culprits):
             end = "and waits in what they wait in" if waits else "and then stood still"
             self._assume(
                 f"rank {rank}, which left no entries, made the calls that its peers show, {end}"

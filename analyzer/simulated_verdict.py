@@ -54,7 +54,7 @@ def simulated(program: Program) -> Simulation:
 
 
 @dataclass(frozen=True)
-class Blame:
+class KeptVerdict:
     """Cause and culprits that must stay; culprits are ranks of the whole job."""
 
     cause: Cause
@@ -85,10 +85,10 @@ class Blame:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class SimilarityTest:
     """Test of a smaller program: its simulation has so much in common with the job that hung."""
 
-    blame: Blame
+    kept_verdict: KeptVerdict
     #: The verdict of a simulation must have the cause too; without it, name the culprits, all along
     #: for what it named them for in the beginning (``instead``).
     cause: bool
@@ -102,7 +102,7 @@ class Likeness:
 
     def holds(self, reduced: ReducedProgram) -> bool:
         """True if a simulation of the program is like the job; False for one without calls."""
-        if reduced.calls == 0 or not self.blame.are_left(reduced.ranks):
+        if reduced.calls == 0 or not self.kept_verdict.are_left(reduced.ranks):
             return False
         return self.has(simulated(reduced.program), reduced.ranks)
 
@@ -113,15 +113,15 @@ class Likeness:
             return False
         if self.waits is not None and not self._waits_alike(simulation.run, ranks):
             return False
-        if simulation.run.stuck is self.blame.corrupt:
+        if simulation.run.stuck is self.kept_verdict.corrupt:
             return False
         if not self.verdict:
             return True
         verdict = simulation.verdict
         if self.cause:
-            return self.blame.fits(verdict, ranks)
+            return self.kept_verdict.fits(verdict, ranks)
         kept = self.instead is None or verdict.cause is self.instead
-        return kept and self.blame.names(verdict, ranks)
+        return kept and self.kept_verdict.names(verdict, ranks)
 
     def _waits_alike(self, run: Run, ranks: Collection[int]) -> bool:
         """True if each rank waits in some of what it waited in, and in nothing else."""
@@ -136,8 +136,8 @@ class Likeness:
 
 def recognise(
     job: ReplayableJob, before_each: Callable[[], None] = lambda: None
-) -> tuple[Likeness, Iterator[ReducedProgram]]:
-    """The closest likeness that a simulation of the job's last operations has, and these.
+) -> tuple[SimilarityTest, Iterator[ReducedProgram]]:
+    """The closest similarity that a simulation of the job's last operations has, and these.
 
     They are the fewest of the last operations that are like the job, then more and more of them,
     simulated as they are asked for: at least one, the last the whole job.  ``before_each`` is
@@ -145,10 +145,10 @@ def recognise(
     simulation of all its calls does not even stop at the same place.
     """
     corrupt = job.verdict.status is Status.CORRUPT
-    blame = Blame(_cause_of(job), frozenset(job.verdict.culprits), corrupt)
+    kept_verdict = KeptVerdict(_cause_of(job), frozenset(job.verdict.culprits), corrupt)
     # Where hosts only enqueue, what they went on from may have held their devices up.
     for in_order in (False,) if backend_of(job.backend).blocking else (False, True):
-        found = _recognised(job, program_of(job, in_order=in_order), blame, before_each)
+        found = _recognised(job, program_of(job, in_order=in_order), kept_verdict, before_each)
         if found is not None:
             return found
     raise NotReplayable(
@@ -158,33 +158,33 @@ def recognise(
 
 
 def _recognised(
-    job: ReplayableJob, program: Program, blame: Blame, before_each: Callable[[], None]
-) -> tuple[Likeness, Iterator[ReducedProgram]] | None:
+    job: ReplayableJob, program: Program, kept_verdict: KeptVerdict, before_each: Callable[[], None]
+) -> tuple[SimilarityTest, Iterator[ReducedProgram]] | None:
     def simulations() -> Iterator[tuple[ReducedProgram, Simulation]]:
         for last in last_operations(whole(program)):
             before_each()
             yield last, simulated(last.program)
 
-    strictest, *others = _likenesses(job, program, blame)
+    strictest, *others = _similarity_tests(job, program, kept_verdict)
     following = simulations()
     tried: list[tuple[ReducedProgram, Simulation]] = []
     for last, simulation in following:
         tried.append((last, simulation))
         if strictest.has(simulation, last.ranks):
             return strictest, _alike(strictest, chain(tried[-1:], following))
-    for likeness in others:
+    for similarity in others:
         for place, (last, simulation) in enumerate(tried):
-            if likeness.has(simulation, last.ranks):
-                named = simulation.verdict.cause if likeness.verdict else None
-                same = replace(likeness, instead=named)
+            if similarity.has(simulation, last.ranks):
+                named = simulation.verdict.cause if similarity.verdict else None
+                same = replace(similarity, instead=named)
                 return same, _alike(same, iter(tried[place:]))
     return None
 
 
 def _alike(
-    likeness: Likeness, tried: Iterator[tuple[ReducedProgram, Simulation]]
+    similarity: SimilarityTest, tried: Iterator[tuple[ReducedProgram, Simulation]]
 ) -> Iterator[ReducedProgram]:
-    return (last for last, simulation in tried if likeness.has(simulation, last.ranks))
+    return (last for last, simulation in tried if similarity.has(simulation, last.ranks))
 
 
 def _cause_of(job: ReplayableJob) -> Cause:
@@ -193,8 +193,10 @@ def _cause_of(job: ReplayableJob) -> Cause:
     return job.verdict.cause
 
 
-def _likenesses(job: ReplayableJob, program: Program, blame: Blame) -> Iterator[Likeness]:
-    """Likenesses, the strictest first."""
+def _similarity_tests(
+    job: ReplayableJob, program: Program, kept_verdict: KeptVerdict
+) -> Iterator[SimilarityTest]:
+    """Tests of similarity, the strictest first."""
     waits = tuple(
         frozenset(
             (action.op, action.site)
@@ -203,14 +205,14 @@ def _likenesses(job: ReplayableJob, program: Program, blame: Blame) -> Iterator[
         )
         for actions, calls in zip(program.actions, job.calls, strict=True)
     )
-    strict = Likeness(blame, cause=True, waits=waits)
+    strict = SimilarityTest(kept_verdict, cause=True, waits=waits)
     # Hosts that only enqueue run ahead of what they wait in, and do not on gloo.
     blocking = backend_of(job.backend).blocking
     if blocking:
         yield strict
     yield replace(strict, waits=None)
     # What is no call is to blame: it was done by a rank that had made some.
-    called = frozenset(rank for rank in blame.culprits if job.calls[rank])
+    called = frozenset(rank for rank in kept_verdict.culprits if job.calls[rank])
     if blocking:
         yield replace(strict, cause=False, called=called)
     yield replace(strict, cause=False, called=called, waits=None)
@@ -224,8 +226,8 @@ def cut_ranks(job: ReplayableJob, size: int) -> tuple[ReplayableJob, tuple[int, 
     The ranks are numbered anew; the verdict stays that on the whole job.  Raises NotReplayable
     where a simulation finds no such ranks.
     """
-    likeness, starts = recognise(job)
-    found = exactly_ranks(next(starts), likeness.holds, likeness.blame.culprits, size)
+    similarity, starts = recognise(job)
+    found = exactly_ranks(next(starts), similarity.holds, similarity.kept_verdict.culprits, size)
     if found is None:
         raise NotReplayable(
             f"Simulated, no {size} ranks of this job hang for the same reason by themselves.",

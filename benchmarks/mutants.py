@@ -30,9 +30,9 @@ from hanglab.harness.mutation.mutant import choose_mutations, mutant_name, named
 from hanglab.harness.mutation.observation import observe
 from hanglab.harness.mutation.operator import MutationTarget, own_operators
 from hanglab.harness.mutation.pace import chance_share
-from hanglab.harness.mutation.profile import Profile
 from hanglab.harness.mutation.results import make_report
 from hanglab.harness.mutation.source import Script
+from hanglab.harness.mutation.statement_counts import Profile
 from hanglab.harness.mutation.table import MutationReport, count, count_by_operator, markdown_table
 
 WORLD_SIZE = 4

@@ -26,8 +26,8 @@ from pathlib import Path
 from hanglab.recorder.profiling import client, fabric, multi_host_request
 from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.configuration import TraceWindow
-from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService, Settings
+from hanglab.recorder.profiling.trace_records import ProfileRequest, Receipt, Selection
 
 _JOB = """
 import time, torch, torch.distributed as dist

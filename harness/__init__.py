@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from hanglab.harness.faults.store_gone import StoreGone
     from hanglab.harness.faults.terminate import Terminate
     from hanglab.harness.faults.wrong_address import WrongAddress, WrongInterface
+    from hanglab.harness.rank.job import Job
     from hanglab.harness.scenarios.declaration import Expect, scenario
-    from hanglab.harness.scenarios.job import Job
 
 __all__ = [
     "AbortCommunicators",
@@ -102,7 +102,7 @@ _HOMES = {
     "Freeze": "hanglab.harness.faults.freeze",
     "FreezeNode": "hanglab.harness.faults.freeze_node",
     "HangInPart": "hanglab.harness.faults.device",
-    "Job": "hanglab.harness.scenarios.job",
+    "Job": "hanglab.harness.rank.job",
     "Kill": "hanglab.harness.faults.kill",
     "KillNode": "hanglab.harness.faults.death",
     "KillRank": "hanglab.harness.faults.death",

@@ -12,11 +12,11 @@ from collections import Counter
 from hanglab.analyzer.code_owners import Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.child_waits import child_wait
-from hanglab.analyzer.facts.departure_calls import describe_departure
 from hanglab.analyzer.facts.host_waits import final_holder, host_waits
 from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loader_waits import queue_words, stuck_worker
 from hanglab.analyzer.facts.loops import classify_left_loop, left_loops
+from hanglab.analyzer.facts.program_ends import describe_program_end
 from hanglab.analyzer.facts.python_waits import fork_deadlock, python_wait
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
 from hanglab.analyzer.facts.thresholds import BUSY, PAUSES
@@ -106,7 +106,7 @@ def classify(facts: CaseFacts, view: RankView) -> tuple[Cause, float, str, Locat
         return cause, confidence, f"it has left the loop that its peers are in{words}", here
     if position.place is StackPlace.TEARDOWN or _exiting(view):
         inside = f", inside {position.inside}()" if position.inside else ""
-        by, left = describe_departure(view)
+        by, left = describe_program_end(view)
         after = f", having left{by}{name_line(left)}" if by else ""
         return Cause.TEARDOWN, SEEN, f"it is shutting down{inside}{after}", here or left
     if position.place is StackPlace.LOADER:

@@ -27,16 +27,16 @@ from hanglab.recorder.case.integrity import differences
 from hanglab.recorder.case.reader import CaseReader, NotACase, RankCase
 from hanglab.recorder.case.records import (
     Clock,
-    Departure,
     Exit,
     JobRecord,
+    ProgramEnd,
     Raised,
     StackFrame,
     StackSample,
     Trigger,
 )
 
-Happened = TypeVar("Happened", Raised, Departure)
+Happened = TypeVar("Happened", Raised, ProgramEnd)
 
 
 def _buffers(ranks: Sequence[RankCase], unusable: list[Unusable]) -> dict[int, RankDump]:
@@ -163,7 +163,7 @@ def _view(rank: RankCase, job: JobRecord | None) -> RankView:
         exit=_exit(rank, ends[0] if ends else None, job),
         exceptions=_until(on_job_clock(rank.read(files.EXCEPTIONS), ahead), trigger),
         handled=_until(on_job_clock(rank.read(files.HANDLED), ahead), trigger),
-        departures=_until(on_job_clock(rank.read(files.DEPARTURES), ahead), trigger),
+        program_ends=_until(on_job_clock(rank.read(files.PROGRAM_ENDS), ahead), trigger),
         children=on_job_clock(rank.read(files.CHILDREN), ahead),
         waits=rank.read(files.WAITS),
         stderr=rank.read(files.STDERR),

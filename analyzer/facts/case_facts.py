@@ -31,13 +31,13 @@ from hanglab.recorder.case.reader import RankCase
 from hanglab.recorder.case.records import (
     ChildExit,
     CodeShape,
-    Departure,
     Exit,
     GroupRecord,
     JobRecord,
     LineCount,
     Movement,
     ProcessSample,
+    ProgramEnd,
     Raised,
     RankProcess,
     StackFrame,
@@ -72,7 +72,7 @@ class RankView:
     #: Those that it printed or logged and survived.
     handled: list[Raised] = field(default_factory=list)
     #: What it called to end, and that it came to its end; exceptions stand above.
-    departures: list[Departure] = field(default_factory=list)
+    program_ends: list[ProgramEnd] = field(default_factory=list)
     children: list[ChildExit] = field(default_factory=list)
     waits: list[ThreadWait] = field(default_factory=list)
     stderr: str = ""
@@ -104,7 +104,7 @@ class RankView:
     @property
     def left_by_os_exit(self) -> bool:
         """True where it called ``os._exit``, and its counters are those of that moment."""
-        last = self.departures[-1] if self.departures else None
+        last = self.program_ends[-1] if self.program_ends else None
         if last is None or last.how != "os._exit" or self.progress is None:
             return False
         return (self.progress.counters_at_ns or 0) >= last.at.wall_ns + self.clock_ahead_ns

@@ -138,7 +138,7 @@ def _failed_after_an_end(found: list[Failure]) -> list[Failure]:
 def _ended_together(facts: CaseFacts, found: list[Failure]) -> list[Failure]:
     """Ranks that were asked to end where nobody can tell which of them was the first.
 
-    Whoever asked all of them stands outside the job; or a launcher acted on the first at
+    Whoever asked all of them is no part of the job; or a launcher acted on the first at
     once.  Only a node that ends as a whole, and alone, is the one that was struck.
     """
     asked = [t for t in found if _ended_by(t, _SENT) and not t.consequence]
@@ -175,5 +175,5 @@ def ended_before_failures(view: RankView, found: list[Failure]) -> bool:
 def _left_at(view: RankView, end_ns: int) -> int:
     """Time when the rank left its program: its interpreter may take seconds to end then."""
     # What sys.exit raises may have been caught; then more follows.
-    last = [one.at.wall_ns for one in view.departures[-1:] if one.how in ("end", "os._exit")]
+    last = [one.at.wall_ns for one in view.program_ends[-1:] if one.how in ("end", "os._exit")]
     return min([end_ns, *last])

@@ -13,9 +13,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from hanglab.analyzer.facts.thresholds import CLOCKS_APART_NS
-from hanglab.recorder.case.records import ChildExit, Clock, Departure, Exit, JobRecord, Raised
+from hanglab.recorder.case.records import ChildExit, Clock, Exit, JobRecord, ProgramEnd, Raised
 
-Stamped = TypeVar("Stamped", Raised, Exit, ChildExit, Departure)
+Stamped = TypeVar("Stamped", Raised, Exit, ChildExit, ProgramEnd)
 
 
 def ahead_of_job(job: JobRecord | None, host: str) -> int:

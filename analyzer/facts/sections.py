@@ -6,7 +6,7 @@ import numpy as np
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.recorder.case.progress_records import Progress
-from hanglab.recorder.slowness.section_costs import Costs, SectionCost, Typical
+from hanglab.recorder.slowness.section_costs import Costs, SectionCost, TypicalCost
 from hanglab.recorder.slowness.thresholds import FEWEST_FOR_MEAN
 
 
@@ -22,9 +22,9 @@ def section_costs(facts: CaseFacts) -> Costs:
     return costs
 
 
-def _typical(progress: Progress, section: str) -> Typical | None:
+def _typical(progress: Progress, section: str) -> TypicalCost | None:
     times = [event.cpu_ns for event in progress.section_events if event.section == section]
     if len(times) < FEWEST_FOR_MEAN:
         return None
     quick, middle = np.quantile(times, [0.2, 0.5])
-    return Typical(float(middle), float(quick))
+    return TypicalCost(float(middle), float(quick))

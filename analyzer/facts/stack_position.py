@@ -51,8 +51,8 @@ def _place(frames: list[StackFrame], code: CodeMap) -> tuple[StackPlace, str]:
     for frame in frames:
         owner = code.owner(frame.file)
         if owner is Owner.USER:
-            # What stands outside of this frame was called around it (a main loop
-            # in a loader's fetch, say) and is looked at by the second pass.
+            # Frames outside of this one were called around it (a main loop
+            # in a loader's fetch, say), and the second pass looks at them.
             break
         if frame.file.endswith(_C10D):
             return _c10d_place(frames), frame.function

@@ -130,7 +130,7 @@ def _confidence(
         return SHOWN if one.at_ns is not None else INFERRED
     if one.at_ns is not None:
         return CONCLUDED if _nothing_since(facts, view, one.at_ns) else 0.0
-    # Nobody timed anything: the last words of a rank that stands outside.
+    # Nobody timed anything: the last words of a rank that is in no operation.
     last = printed_tracebacks(view.stderr)[-1:]
     mine = bool(last) and last[0].frames == one.frames and not view.handled
     return CANDIDATES if mine and _is_sink(facts, view.rank) else 0.0

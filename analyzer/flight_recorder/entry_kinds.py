@@ -42,7 +42,7 @@ PUT = rb"(?:q.|r.{4}|\x94)?"
 UInt8 = npt.NDArray[np.uint8]
 
 
-class Mistaken(Exception):
+class WrongKinds(Exception):
     """The kept entries do not say what was read out of the bytes."""
 
 
@@ -66,7 +66,7 @@ class Thinned:
     def expand(self, entries: Entries) -> Entries:
         """All entries, from the kept ones.  Raises Mistaken."""
         if len(entries) != len(self.kept):
-            raise Mistaken("another number of entries")
+            raise WrongKinds("another number of entries")
         columns: dict[str, Any] = {}
         for column in fields(entries):
             values = getattr(entries, column.name)
@@ -80,12 +80,12 @@ class Thinned:
             shared = np.bincount(self.like, minlength=len(self.kept)) > 1
             read = numbers[self.kept[shared]]
             if not np.array_equal(read, values[shared], equal_nan=column.name == "duration_ms"):
-                raise Mistaken(column.name)
+                raise WrongKinds(column.name)
             numbers[self.kept] = values
             columns[column.name] = numbers
         record = columns["record_id"]
         if (record[1:] < record[:-1]).any():
-            raise Mistaken("out of order")
+            raise WrongKinds("out of order")
         return replace(entries, **columns)
 
 

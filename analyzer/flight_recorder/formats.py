@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from hanglab.analyzer.flight_recorder.columns import Entries, RankDump
 from hanglab.analyzer.flight_recorder.content import read_content
 from hanglab.analyzer.flight_recorder.decoding import Decoded, decode_pickle
-from hanglab.analyzer.flight_recorder.entry_kinds import Mistaken
+from hanglab.analyzer.flight_recorder.entry_kinds import WrongKinds
 from hanglab.analyzer.flight_recorder.errors import DumpError, RefusedDump
 from hanglab.analyzer.flight_recorder.json_text import decode_json
 from hanglab.analyzer.flight_recorder.pattern_reader import Likenesses
@@ -111,7 +111,7 @@ def _by_kinds(data: bytes, *, rank: int, source: str) -> RankDump | None:
             return read_content(
                 decoded, rank=rank, source=source, from_json=False, contained=True, whole=whole
             )
-        except Mistaken:
+        except WrongKinds:
             return None
 
     recalled = _LIKENESSES.recall(data, _by_c)

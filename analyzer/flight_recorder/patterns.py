@@ -16,7 +16,7 @@ from hanglab.analyzer.flight_recorder.columns import (
     Int32,
     Int64,
 )
-from hanglab.analyzer.flight_recorder.entry_kinds import Mistaken, UInt8
+from hanglab.analyzer.flight_recorder.entry_kinds import UInt8, WrongKinds
 
 #: Bytes that are compared before all are.
 _GLANCE = 2048
@@ -136,7 +136,7 @@ class Pattern:
             columns[name] = np.concatenate((mine[like], others))
         record = columns["record_id"]
         if (record[1:] < record[:-1]).any():
-            raise Mistaken("out of order")
+            raise WrongKinds("out of order")
         return Entries(**columns)
 
 

@@ -11,7 +11,10 @@ from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
-from hanglab.analyzer.graph.odd_calls import (
+from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
+from hanglab.analyzer.graph.rings import RingReader
+from hanglab.analyzer.graph.roots import WaitRoots, find_roots, may_hide, reaching
+from hanglab.analyzer.graph.single_calls import (
     added_calls,
     crossed_messages,
     mismatched_messages,
@@ -19,9 +22,6 @@ from hanglab.analyzer.graph.odd_calls import (
     stray_calls,
     unmatched_calls,
 )
-from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
-from hanglab.analyzer.graph.rings import RingReader
-from hanglab.analyzer.graph.roots import WaitRoots, find_roots, may_hide, reaching
 from hanglab.analyzer.graph.sinks import confirm, sink_of, sink_of_device
 from hanglab.analyzer.graph.stopped_device import StoppedDevice, find_stopped_device
 from hanglab.analyzer.graph.thread_turns import label_thread_turns

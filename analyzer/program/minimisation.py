@@ -26,7 +26,7 @@ from hanglab.analyzer.program.simulation import simulate
 Test = Callable[[ReducedProgram], bool]
 
 #: How many operations that went well are kept of each rank, before those that did not.
-WINDOWS = (0, 2, 8, 32, 128)
+FINISHED_KEPT = (0, 2, 8, 32, 128)
 #: Ranks that are tried beside the culprits before all are.
 _PEERS = (1, 2, 3)
 
@@ -44,8 +44,8 @@ def last_operations(reduced: ReducedProgram) -> Iterator[ReducedProgram]:
         calls = [(run.ranks[rank].issued, index) for rank, index in operation.places]
         done.append(all(index < len(issued) and issued[index].done for issued, index in calls))
     size = 0
-    for window in WINDOWS:
-        left = [window] * program.world_size
+    for finished_kept in FINISHED_KEPT:
+        left = [finished_kept] * program.world_size
         kept: list[ProgramOperation] = []
         for operation, finished in zip(reversed(found), reversed(done), strict=True):
             ranks = {rank for rank, _ in operation.places}

@@ -1,4 +1,4 @@
-"""Judges findings on a trial: right, inconclusive or wrong, and whether more could be known.
+"""Judges findings on a random run: right, inconclusive or wrong, and whether more could be known.
 
 The oracle sees the whole run, which the analyzer does not: which operations
 really run on each rank, and what each of them lacks.  From that and from what
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from hanglab.analyzer.program.program import Action
+from hanglab.analyzer.program.random_runs import RandomRun
 from hanglab.analyzer.program.simulation import Issued, Run
-from hanglab.analyzer.program.trials import Trial
 from hanglab.analyzer.verdict import Finding
 
 #: A finding below this names candidates and says so.
@@ -22,41 +22,41 @@ SURE = 0.6
 _Place = tuple[int, ...]
 
 
-class TrialJudgement(str, Enum):
+class FindingsJudgement(str, Enum):
     RIGHT = "right"
     #: Nothing found, or candidates only, the culprit among them.
     INCONCLUSIVE = "inconclusive"
     WRONG = "wrong"
 
 
-def judge(trial: Trial, findings: Sequence[Finding]) -> TrialJudgement:
-    if trial.fault is None:
-        return TrialJudgement.WRONG if findings else TrialJudgement.RIGHT
-    truths = [set(trial.fault.culprits)]
-    ring = p2p_ring(trial.run)
+def judge(drawn: RandomRun, findings: Sequence[Finding]) -> FindingsJudgement:
+    if drawn.fault is None:
+        return FindingsJudgement.WRONG if findings else FindingsJudgement.RIGHT
+    truths = [set(drawn.fault.culprits)]
+    ring = p2p_ring(drawn.run)
     if ring:
         # Whatever led to it, a ring of sends and receives is what can be seen.
         truths.append(ring)
     sure = {rank for f in findings if f.confidence > SURE for rank in f.culprits}
     if sure:
-        return TrialJudgement.RIGHT if sure in truths else TrialJudgement.WRONG
+        return FindingsJudgement.RIGHT if sure in truths else FindingsJudgement.WRONG
     named = {rank for finding in findings for rank in finding.culprits}
     if named and all(truth.isdisjoint(named) for truth in truths):
-        return TrialJudgement.WRONG
-    return TrialJudgement.INCONCLUSIVE
+        return FindingsJudgement.WRONG
+    return FindingsJudgement.INCONCLUSIVE
 
 
-def decidable(trial: Trial) -> bool:
+def decidable(drawn: RandomRun) -> bool:
     """True if what survived of the evidence must suffice.
 
     Says True only where that is beyond doubt.
     """
-    fault, run = trial.fault, trial.run
+    fault, run = drawn.fault, drawn.run
     if fault is None:
         return True
-    if trial.style.active_only or trial.style.version == "2.1" or not _rings_suffice(trial):
+    if drawn.style.active_only or drawn.style.version == "2.1" or not _rings_suffice(drawn):
         return False
-    if trial.missing & _concerned(run):
+    if drawn.missing & _concerned(run):
         return False
     if fault.kind == "stop":
         return True
@@ -76,16 +76,16 @@ def decidable(trial: Trial) -> bool:
     return bool(waits) and _cyclic(waits, None) and keys == [culprit]
 
 
-def _rings_suffice(trial: Trial) -> bool:
+def _rings_suffice(drawn: RandomRun) -> bool:
     """True if each ring still shows every group that matters, if the rank ever used it.
 
     What is unfinished is in it anyway.
     """
-    run = trial.run
+    run = drawn.run
     concerned = {issued.action.group for _, issued in _unfinished(run)}
-    for rank, ring in trial.rings.items():
+    for rank, ring in drawn.rings.items():
         issued = run.ranks[rank].issued
-        if ring is None or rank in trial.missing or ring >= len(issued):
+        if ring is None or rank in drawn.missing or ring >= len(issued):
             continue
         shown = [one for one in issued if run.backend == "nccl" or not one.action.p2p][-ring:]
         # Ends of batches take places in the ring, too.

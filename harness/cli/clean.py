@@ -22,7 +22,7 @@ def clean(
     another machine, or in a container, cannot be told from what still runs:
     only --all removes it.
     """
-    from hanglab.harness.launchers.docker.engine import connect
+    from hanglab.harness.launchers.docker.connection import connect
     from hanglab.harness.launchers.docker.reaping import reap
 
     client = connect()

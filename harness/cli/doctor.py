@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from hanglab.harness.system.capabilities import Capability
+    from hanglab.harness.capabilities import Capability
 
 
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Say what this machine can run, which faults it can stage, and what the rest would need."""
-    from hanglab.harness.faults.catalogue import all_faults
-    from hanglab.harness.system import capabilities
+    from hanglab.harness import capabilities
+    from hanglab.harness.faults.discovery import all_faults
 
     found = capabilities.all_capabilities()
     faults = {
@@ -76,7 +76,7 @@ def _table(*columns: str) -> Table:
 
 def _scenarios() -> list[str]:
     """Number of scenarios that can run, and the reasons of the rest."""
-    from hanglab.harness.jobs.suite import Options, plan
+    from hanglab.harness.jobs.plan import Options, plan
     from hanglab.harness.scenarios.discovery import read_project
     from hanglab.recorder.case.backends import RUNNABLE
 

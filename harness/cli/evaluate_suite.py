@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def evaluate_scripts(folder: Path, options: RunOptions, outputs: Outputs, bounds: Bounds) -> int:
     """Run and judge a suite; its exit code is that of ``hanglab eval``."""
+    from hanglab.harness import capabilities
     from hanglab.harness.errors import MissingExtra
     from hanglab.harness.evaluation.showing import print_tables
     from hanglab.harness.evaluation.suite.declaration import read_suite
@@ -25,7 +26,6 @@ def evaluate_scripts(folder: Path, options: RunOptions, outputs: Outputs, bounds
     from hanglab.harness.evaluation.suite.running import run_suite
     from hanglab.harness.evaluation.suite.tables import evaluate_suite, tables_of_suite
     from hanglab.harness.report.panel import make_console
-    from hanglab.harness.system import capabilities
 
     torch = capabilities.capability("torch")
     if not torch.available:

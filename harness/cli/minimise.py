@@ -42,11 +42,11 @@ def minimise(
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from hanglab.analyzer.replayable import read_replayable
+    from hanglab.harness import capabilities
     from hanglab.harness.errors import MissingExtra
     from hanglab.harness.jobs.run_folder import RunFolder
     from hanglab.harness.minimisation.minimiser import Minimiser
     from hanglab.harness.minimisation.output_files import OutputFiles
-    from hanglab.harness.system import capabilities
 
     torch = capabilities.capability("torch")
     if not torch.available:

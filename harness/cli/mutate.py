@@ -88,8 +88,8 @@ def mutate(
     an innocent rank was accused; 2 if there was nothing to judge; 3 if the script does not run
     or is not healthy as it is; 4 if hanglab could not run some job.
     """
+    from hanglab.harness import capabilities
     from hanglab.harness.errors import MissingExtra, UsageError
-    from hanglab.harness.system import capabilities
 
     torch = capabilities.capability("torch")
     if not torch.available:
@@ -105,8 +105,8 @@ def mutate(
             "`hanglab mutate` needs libcst, which is not installed.",
             "pip install 'hanglab[mutate]'",
         ) from failure
+    from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.run_folder import RunFolder
-    from hanglab.harness.jobs.suite import Options
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.mutation.results import make_report, write_results
     from hanglab.harness.mutation.running import MutationFolder, MutationRun

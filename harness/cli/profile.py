@@ -77,10 +77,10 @@ def profile(
     from hanglab.harness.errors import UsageError
     from hanglab.harness.recording import dynolog_traces
     from hanglab.harness.recording.endpoints import find_endpoints, tell_apart
-    from hanglab.harness.report import receipts
+    from hanglab.harness.report import trace_receipts
     from hanglab.recorder.profiling import multi_host_request
     from hanglab.recorder.profiling.configuration import Detail, TraceWindow
-    from hanglab.recorder.profiling.receipts import ProfileRequest, Selection
+    from hanglab.recorder.profiling.trace_records import ProfileRequest, Selection
 
     if at_iteration and not iterations:
         raise UsageError("--at-iteration needs --iterations.", "Say how many: --iterations 3.")
@@ -115,14 +115,14 @@ def profile(
         parts = [part for part in parts if not part.beside]
     start_ms = (begun + start_in) * 1e3 if start_in is not None else 0.0
     foreign = dynolog_traces.place(others, asked, start_ms, out) if others else []
-    receipts.wait(parts, as_json)
+    trace_receipts.wait(parts, as_json)
     dynolog_traces.follow(foreign, asked, start_ms)
     folder = out
     if any(receipt.file for part in parts for receipt in part.receipts):
         folder = _make_folder(out, parts)
     problems = multi_host_request.bring(parts, folder)
     parts += foreign
-    receipts.print_receipts(parts, problems, folder, as_json, iterations > 0)
+    trace_receipts.print_receipts(parts, problems, folder, as_json, iterations > 0)
     everyone = [receipt for part in parts for receipt in part.receipts]
     good = everyone and all(receipt.state == "valid" for receipt in everyone)
     return 0 if good and not problems and not any(part.problem for part in parts) else 1
@@ -160,7 +160,7 @@ def _make_folder(out: Path, parts: Sequence[HostPart]) -> Path:
 
 
 def _list(endpoints: Sequence[Endpoint], dynologs: Sequence[Endpoint], as_json: bool) -> int:
-    from hanglab.harness.report.receipts import print_processes
+    from hanglab.harness.report.trace_receipts import print_processes
     from hanglab.recorder.profiling import client
 
     found = []

@@ -17,9 +17,9 @@ from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE, backend_of
 if TYPE_CHECKING:
     from hanglab.analyzer.replayable import ReplayableJob
     from hanglab.analyzer.verdict import Verdict
+    from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.run import Result
     from hanglab.harness.jobs.run_folder import RunFolder
-    from hanglab.harness.jobs.suite import Options
     from hanglab.harness.replay.comparison import ReplayComparison
 
 
@@ -76,13 +76,13 @@ def replay(
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from hanglab.analyzer.replayable import read_replayable
+    from hanglab.harness import capabilities
     from hanglab.harness.errors import MissingExtra
+    from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.run_folder import RunFolder
-    from hanglab.harness.jobs.suite import Options
     from hanglab.harness.replay.comparison import EXIT_CODES
     from hanglab.harness.replay.script import write_script
     from hanglab.harness.report.panel import make_console
-    from hanglab.harness.system import capabilities
 
     for need in ("torch", backend):
         found = capabilities.capability(need)
@@ -159,19 +159,21 @@ def _compare(
 
 def _run(folder: RunFolder, options: Options) -> tuple[Result | None, int]:
     """Runs the script; its result, and an exit code where a signal ended it."""
-    from hanglab.harness.jobs import suite
+    from hanglab.harness.jobs.plan import requests_of, script_scenario
+    from hanglab.harness.jobs.results import write_results
+    from hanglab.harness.jobs.running import run_all
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.report.panel import make_console
     from hanglab.harness.report.progress import RunProgress
 
-    scenario = suite.script_scenario(folder.path / "replay.py", options)
-    requests = suite.requests_of(scenario, options)
+    scenario = script_scenario(folder.path / "replay.py", options)
+    requests = requests_of(scenario, options)
     progress = RunProgress(make_console(errors=True), requests)
     with progress.shown(), stopping() as stopped:
         launchers = Launchers()
         try:
-            results = suite.run_all(requests, folder, launchers, 1, stopped.event, progress)
+            results = run_all(requests, folder, launchers, 1, stopped.event, progress)
         finally:
             launchers.close()
-    suite.write_results(folder, options, results)
+    write_results(folder, options, results)
     return (results[0] if results else None), 128 + stopped.signal if stopped.signal else 0

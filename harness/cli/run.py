@@ -21,8 +21,8 @@ from hanglab.harness.scenarios.number_bounds import MOST_RANKS
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE
 
 if TYPE_CHECKING:
+    from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.run import Result, RunRequest
-    from hanglab.harness.jobs.suite import Options
     from hanglab.harness.scenarios.declaration import Scenario
 
 RUNS = Path("runs")
@@ -105,13 +105,13 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
 ) -> int:
     """Run scenarios and judge their verdicts; of a plain script, print the verdict."""
+    from hanglab.harness import capabilities
     from hanglab.harness.errors import MissingExtra, UsageError
     from hanglab.harness.jobs.backend_choice import read_backends
     from hanglab.harness.jobs.backend_plan import plan_on_backends
+    from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.sample import quick_sample
-    from hanglab.harness.jobs.suite import Options
     from hanglab.harness.scenarios.packs import select
-    from hanglab.harness.system import capabilities
 
     backends = read_backends(backend)
     options = Options(
@@ -162,7 +162,7 @@ def run(
             "A plain script is of no category that --quick could choose from.",
             "Leave --quick out.",
         )
-    from hanglab.harness.jobs.suite import script_scenario
+    from hanglab.harness.jobs.plan import script_scenario
 
     return _run_script(script_scenario(found.plain[0], options, arguments), options, as_json)
 
@@ -174,9 +174,10 @@ def _run_scenarios(
     backends: Sequence[str],
     as_json: bool,
 ) -> int:
-    from hanglab.harness.jobs import suite
     from hanglab.harness.jobs.outcome import exit_code
+    from hanglab.harness.jobs.results import write_results
     from hanglab.harness.jobs.run_folder import RunFolder
+    from hanglab.harness.jobs.running import run_all
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.report import panel
     from hanglab.harness.report import results as report
@@ -191,12 +192,10 @@ def _run_scenarios(
     with progress.shown(), stopping() as stopped:
         launchers = Launchers()
         try:
-            results += suite.run_all(
-                requests, folder, launchers, options.jobs, stopped.event, progress
-            )
+            results += run_all(requests, folder, launchers, options.jobs, stopped.event, progress)
         finally:
             launchers.close()
-    content = suite.write_results(folder, options, results)
+    content = write_results(folder, options, results)
     if as_json:
         _print_json(content)
     else:
@@ -217,14 +216,16 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     from dataclasses import replace
 
     from hanglab.harness.cli.analyze import show
-    from hanglab.harness.jobs import suite
+    from hanglab.harness.jobs.plan import requests_of
+    from hanglab.harness.jobs.results import write_results
     from hanglab.harness.jobs.run_folder import RunFolder, Variant
+    from hanglab.harness.jobs.running import run_all
     from hanglab.harness.launchers.selection import Launchers
     from hanglab.harness.report import panel
     from hanglab.harness.report.progress import RunProgress
 
     variant: Variant = "control" if os.environ.get("HANGLAB_FAULT") == "0" else "fault"
-    asked = suite.requests_of(script, replace(options, control=True))
+    asked = requests_of(script, replace(options, control=True))
     request = next(request for request in asked if request.variant == variant)
     folder = RunFolder.create(RUNS.absolute())
     console = panel.make_console(errors=True)
@@ -232,10 +233,10 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     with progress.shown(), stopping() as stopped:
         launchers = Launchers()
         try:
-            results = suite.run_all([request], folder, launchers, 1, stopped.event, progress)
+            results = run_all([request], folder, launchers, 1, stopped.event, progress)
         finally:
             launchers.close()
-    suite.write_results(folder, options, results)
+    write_results(folder, options, results)
     if stopped.signal is not None:
         typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)
         return 128 + stopped.signal

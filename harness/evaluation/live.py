@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from hanglab.harness import capabilities
 from hanglab.harness.errors import MissingExtra
 from hanglab.harness.evaluation.cases import (
     REPRODUCED,
@@ -16,15 +17,16 @@ from hanglab.harness.evaluation.cases import (
     StoredCase,
     truths_of,
 )
-from hanglab.harness.jobs import suite
 from hanglab.harness.jobs.outcome import Outcome
+from hanglab.harness.jobs.plan import Options, plan
+from hanglab.harness.jobs.results import write_results
 from hanglab.harness.jobs.run import Result, expectation
 from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.jobs.running import run_all
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.report import results as report
 from hanglab.harness.report.progress import RunProgress
 from hanglab.harness.scenarios import discovery
-from hanglab.harness.system import capabilities
 
 
 def run_scenarios(
@@ -37,18 +39,18 @@ def run_scenarios(
     torch = capabilities.capability("torch")
     if not torch.available:
         raise MissingExtra("`hanglab eval --live` needs torch.", torch.remedy)
-    options = suite.Options(jobs=jobs)
-    requests, settled = suite.plan(discovery.select(names), options)
+    options = Options(jobs=jobs)
+    requests, settled = plan(discovery.select(names), options)
     folder = RunFolder.create(root.absolute())
     report.print_plan(console, len(requests), settled)
     progress = RunProgress(console, requests)
     with progress.shown():
         launchers = Launchers()
         try:
-            results = suite.run_all(requests, folder, launchers, jobs, stop, progress)
+            results = run_all(requests, folder, launchers, jobs, stop, progress)
         finally:
             launchers.close()
-    suite.write_results(folder, options, [*settled, *results])
+    write_results(folder, options, [*settled, *results])
     found = CaseSet()
     for result in [*settled, *results]:
         _take(found, result)

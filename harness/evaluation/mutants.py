@@ -40,7 +40,7 @@ def read_mutants(folder: Path) -> CaseSet:
         except (KeyError, TypeError, ValueError) as error:
             found.broken[name] = f"{path} tells too little of {name}: {error!r}."
     for case in sorted(folder.glob("jobs/*/control/*/case")):
-        if case.parts[-4] != "probe":
+        if case.parts[-4] != "counted":
             name = f"{folder.name}/original"
             found.cases.append(LabelledCase(name, [Truth("healthy")], StoredCase(case.resolve())))
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import LastingFault
 from hanglab.harness.faults.proof import Reading
-from hanglab.harness.launchers.host import Host, Hosts, HostSettings
+from hanglab.harness.hosts import Host, Hosts, HostSettings
 
 #: Where Debian keeps it; the loader replaces $LIB by lib/x86_64-linux-gnu or its like.
 _LIBRARY = "/usr/$LIB/faketime/libfaketime.so.1"

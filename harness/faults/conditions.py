@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProgressSeen:
     """A rank's progress, as far as conditions ask for it.
 
     ``step`` is the number of the step that the rank is in, counted from 0, or
@@ -25,7 +25,7 @@ class Condition(Protocol):
     @property
     def rank(self) -> int: ...
 
-    def holds(self, seen: Mapping[int, Seen], elapsed_s: float) -> bool:
+    def holds(self, seen: Mapping[int, ProgressSeen], elapsed_s: float) -> bool:
         """``elapsed_s`` is the time since every rank had registered."""
         ...
 
@@ -39,7 +39,7 @@ class Steps:
     rank: int
     at_least: int
 
-    def holds(self, seen: Mapping[int, Seen], elapsed_s: float) -> bool:
+    def holds(self, seen: Mapping[int, ProgressSeen], elapsed_s: float) -> bool:
         return self.rank in seen and seen[self.rank].step >= self.at_least
 
     def describe(self) -> str:
@@ -53,7 +53,7 @@ class Operations:
     rank: int
     at_least: int
 
-    def holds(self, seen: Mapping[int, Seen], elapsed_s: float) -> bool:
+    def holds(self, seen: Mapping[int, ProgressSeen], elapsed_s: float) -> bool:
         return self.rank in seen and seen[self.rank].operations >= self.at_least
 
     def describe(self) -> str:
@@ -67,7 +67,7 @@ class Elapsed:
     rank: int
     seconds: float
 
-    def holds(self, seen: Mapping[int, Seen], elapsed_s: float) -> bool:
+    def holds(self, seen: Mapping[int, ProgressSeen], elapsed_s: float) -> bool:
         return elapsed_s >= self.seconds
 
     def describe(self) -> str:
@@ -80,7 +80,7 @@ class FromTheStart:
 
     rank: int
 
-    def holds(self, seen: Mapping[int, Seen], elapsed_s: float) -> bool:
+    def holds(self, seen: Mapping[int, ProgressSeen], elapsed_s: float) -> bool:
         return True
 
     def describe(self) -> str:

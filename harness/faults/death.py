@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import HostFault
 from hanglab.harness.faults.proof import Reading
-from hanglab.harness.launchers.host import Hosts
+from hanglab.harness.hosts import Hosts
 from hanglab.recorder.system import procfs
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import LastingFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts, neighbour
+from hanglab.harness.hosts import Host, Hosts, neighbour
 from hanglab.harness.system.namespaces import connect
 from hanglab.harness.system.packet_filter import MARK, Rule, add_rules, remove_rules
 

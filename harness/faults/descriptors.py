@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading
-from hanglab.harness.launchers.host import Hosts
+from hanglab.harness.hosts import Hosts
 from hanglab.harness.system.namespaces import tool
 from hanglab.recorder.system import procfs
 from hanglab.recorder.system.kernel_files import count_descriptors

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from hanglab.harness.faults.conditions import Condition, Elapsed, Steps
 from hanglab.harness.faults.proof import Probe
-from hanglab.harness.launchers.host import HostSettings
+from hanglab.harness.hosts import HostSettings
 
 
 @dataclass(frozen=True, kw_only=True)

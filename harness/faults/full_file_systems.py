@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts, HostSettings
+from hanglab.harness.hosts import Host, Hosts, HostSettings
 from hanglab.harness.system.namespaces import in_mounts
 from hanglab.recorder.system.mount_table import space_of
 

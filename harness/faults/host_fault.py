@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hanglab.harness.faults.conditions import Condition, FromTheStart
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.faults.proof import Probe
-from hanglab.harness.launchers.host import Hosts
+from hanglab.harness.hosts import Hosts
 
 #: Takes a fault back.  Raises OSError where that is not possible.
 Undo = Callable[[], None]

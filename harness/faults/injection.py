@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hanglab.harness.faults.conditions import FromTheStart, Seen
+from hanglab.harness.faults.conditions import FromTheStart, ProgressSeen
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.faults.host_fault import HostFault
 from hanglab.harness.faults.proof import Reading, Watch, look_until
-from hanglab.harness.launchers.host import Hosts, NotYet
+from hanglab.harness.hosts import Hosts, NotYet
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.progress import Counters, NotProgress, read_counters
@@ -89,7 +89,7 @@ class Injector:
         if not self.pending or time.monotonic() < self._again:
             return
         seen = {
-            rank: Seen(counters.step, counters.operations_total)
+            rank: ProgressSeen(counters.step, counters.operations_total)
             for rank, counters in self._progress.read().items()
         }
         now = time.monotonic()
@@ -106,7 +106,7 @@ class Injector:
         self,
         strike: Strike,
         pids: Mapping[int, int],
-        seen: Mapping[int, Seen],
+        seen: Mapping[int, ProgressSeen],
         hosts: Hosts,
     ) -> None:
         rank = strike.fault.rank

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts
+from hanglab.harness.hosts import Host, Hosts
 from hanglab.recorder.system.cgroups import cpu_group, group_of
 
 #: Periods in which the quota was used up: fewer may be a start that took long.

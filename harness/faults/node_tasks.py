@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts
+from hanglab.harness.hosts import Host, Hosts
 from hanglab.recorder.system.cgroups import group_of, pids_group, refused_tasks
 
 

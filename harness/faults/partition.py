@@ -8,7 +8,7 @@ from typing import Literal
 
 from hanglab.harness.faults.host_fault import HostFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts, neighbour
+from hanglab.harness.hosts import Host, Hosts, neighbour
 from hanglab.harness.system.namespaces import connect
 from hanglab.harness.system.packet_filter import MARK, Rule, add_all, counted
 

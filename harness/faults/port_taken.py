@@ -6,12 +6,12 @@ import socket
 from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import LastingFault, Undo
-from hanglab.harness.faults.meeting_point import meeting_port
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts
+from hanglab.harness.faults.rendezvous_port import rendezvous_port
+from hanglab.harness.hosts import Host, Hosts
 from hanglab.harness.system.listeners import listener_inode, processes_of
 from hanglab.harness.system.namespaces import call_in_network
-from hanglab.recorder.agent.host.sockets import socket_inodes
+from hanglab.recorder.system.sockets import socket_inodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class PortTaken(LastingFault):
     needs = "outside_processes"
 
     def strike_host(self, hosts: Hosts) -> Undo:
-        node, port = hosts.of_rank(self.rank), meeting_port(hosts, self.rank)
+        node, port = hosts.of_rank(self.rank), rendezvous_port(hosts, self.rank)
 
         def listen() -> socket.socket:
             server = socket.socket(socket.AF_INET6)
@@ -41,7 +41,7 @@ class PortTaken(LastingFault):
         return call_in_network(node.pid, listen).close
 
     def probe(self, hosts: Hosts) -> HolderProbe:
-        return HolderProbe(hosts.of_rank(self.rank), meeting_port(hosts, self.rank))
+        return HolderProbe(hosts.of_rank(self.rank), rendezvous_port(hosts, self.rank))
 
 
 class HolderProbe:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hanglab.harness.launchers.host import Host
+from hanglab.harness.hosts import Host
 
 #: Pause between two looks, in seconds; a probe of what is soon over has a ``pace_s`` of its own.
 _PACE_S = 0.05

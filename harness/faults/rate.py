@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import LastingFault, Undo
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts
+from hanglab.harness.hosts import Host, Hosts
 from hanglab.harness.system.namespaces import in_network
 
 #: What may go out at once: less than a large packet and the kernel has to cut it up.

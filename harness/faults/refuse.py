@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import LastingFault, Undo
-from hanglab.harness.faults.meeting_point import meeting_port
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts, neighbour
+from hanglab.harness.faults.rendezvous_port import rendezvous_port
+from hanglab.harness.hosts import Host, Hosts, neighbour
 from hanglab.harness.system.listeners import listener_inode
 from hanglab.harness.system.namespaces import connect
 from hanglab.harness.system.packet_filter import (
@@ -29,7 +29,7 @@ class RefuseConnections(LastingFault):
 
     def strike_host(self, hosts: Hosts) -> Undo:
         pid = hosts.of_rank(self.rank).pid
-        port = str(meeting_port(hosts, self.rank))
+        port = str(rendezvous_port(hosts, self.rank))
         source = ("-s", hosts.of_rank(self.other).address) if self.other is not None else ()
         opening = ("-p", "tcp", "--dport", port, "--syn")
         refuse = ("-j", "REJECT", "--reject-with", "tcp-reset")
@@ -40,7 +40,7 @@ class RefuseConnections(LastingFault):
     def probe(self, hosts: Hosts) -> RefusalProbe:
         node = hosts.of_rank(self.rank)
         here = neighbour(hosts, self.rank) if self.other is None else hosts.of_rank(self.other)
-        return RefusalProbe(here, node, meeting_port(hosts, self.rank))
+        return RefusalProbe(here, node, rendezvous_port(hosts, self.rank))
 
 
 _PATIENCE_S = 2.0

@@ -7,12 +7,12 @@ import signal
 from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import HostFault, Undo
-from hanglab.harness.faults.meeting_point import meeting_port
 from hanglab.harness.faults.proof import Reading, host_gone
-from hanglab.harness.launchers.host import Host, Hosts, NotYet
+from hanglab.harness.faults.rendezvous_port import rendezvous_port
+from hanglab.harness.hosts import Host, Hosts, NotYet
 from hanglab.harness.system.listeners import listener_inode, processes_of
 from hanglab.harness.system.namespaces import connect
-from hanglab.recorder.agent.host.sockets import socket_inodes
+from hanglab.recorder.system.sockets import socket_inodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class StoreGone(HostFault):
     needs = "outside_processes"
 
     def strike_host(self, hosts: Hosts) -> Undo | None:
-        node, port = hosts.of_rank(self.rank), meeting_port(hosts, self.rank) + self.beside
+        node, port = hosts.of_rank(self.rank), rendezvous_port(hosts, self.rank) + self.beside
         inode = listener_inode(node.pid, port)
         for pid in processes_of(node.pid):
             if inode is not None and inode in socket_inodes(pid):
@@ -32,7 +32,7 @@ class StoreGone(HostFault):
         raise NotYet(f"nobody listens at port {port}")
 
     def probe(self, hosts: Hosts) -> ServedProbe:
-        port = meeting_port(hosts, self.rank) + self.beside
+        port = rendezvous_port(hosts, self.rank) + self.beside
         return ServedProbe(hosts.of_rank(self.rank), port)
 
 

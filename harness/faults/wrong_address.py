@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hanglab.harness.faults.host_fault import LastingFault
-from hanglab.harness.faults.meeting_point import variable
 from hanglab.harness.faults.proof import Reading
-from hanglab.harness.launchers.host import Hosts, HostSettings
+from hanglab.harness.faults.rendezvous_port import variable
+from hanglab.harness.hosts import Hosts, HostSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from hanglab.harness.jobs.backend_choice import backends_for
+from hanglab.harness.jobs.plan import Options, plan
 from hanglab.harness.jobs.run import Result, RunRequest
-from hanglab.harness.jobs.suite import Options, plan
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.discovery import Found
 

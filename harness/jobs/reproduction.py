@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from hanglab.harness.jobs.suite import DEFAULT_DEADLINE_S
+from hanglab.harness.jobs.plan import DEFAULT_DEADLINE_S
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hanglab.harness.jobs.suite import Options, refusal_of, requests_of
+from hanglab.harness.jobs.plan import Options, refusal_of, requests_of
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.durations import expected_seconds
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hanglab.harness.launchers.protocol import JobPlan
+from hanglab.harness.rank.shared_gpu import SHARED_GPU
 from hanglab.recorder.case.backends import backend_of
 
 #: Set for each rank; never inherited from hanglab's own environment.
@@ -63,9 +64,6 @@ def torch_dumps(prefix: str) -> dict[str, str]:
         variables["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = prefix
     return variables
 
-
-#: In the environment of ranks that share a GPU.
-SHARED_GPU = "HANGLAB_SHARED_GPU"
 
 #: Ranks on one GPU talk over loopback sockets, with as few kernels' blocks as possible:
 #: all of a GPU's kernels must be resident at once, or those that spin wait for ever.
@@ -128,18 +126,6 @@ def pipe_prefix(runtime_dir: Path) -> str:
 def own_dumps_options(log_dir: Path, runtime_dir: Path) -> list[str]:
     """Tells the recorder's agent where torch dumps by itself, and where it can be asked to."""
     return ["--dumps", dump_prefix(log_dir), "--pipes", pipe_prefix(runtime_dir)]
-
-
-def host_identity(environment: Mapping[str, str], rank: int) -> dict[str, str]:
-    """Variables that let a rank share its GPU with others; none where it does not.
-
-    NCCL compares host and bus of two ranks, and takes the host from this name
-    alone where it is set (init.cc and its ``getHostHash``, NCCL 2.28).
-    """
-    if not environment.get(SHARED_GPU):
-        return {}
-    job = environment.get("TORCHELASTIC_RUN_ID") or environment.get("HANGLAB_RUNTIME", "hanglab")
-    return {"NCCL_HOSTID": f"{Path(job).name}-r{rank}"}
 
 
 @functools.cache

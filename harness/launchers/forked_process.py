@@ -12,25 +12,25 @@ from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
-from hanglab.harness.launchers import emulated_device
 from hanglab.harness.launchers.supervision.descendants import die_with_parent
-from hanglab.harness.launchers.supervision.forked_ranks import Birth
+from hanglab.harness.launchers.supervision.forked_ranks import RankSpec
+from hanglab.harness.rank import emulated_device
 
 _PORT_PIPE = 3
 
 
-def grow_up(birth: Birth) -> None:
-    """Makes this process the rank that ``birth`` describes, up to its first line of user code."""
+def initialize_rank(spec: RankSpec) -> None:
+    """Makes this process the rank that ``spec`` describes, up to its first line of user code."""
     os.setsid()
-    die_with_parent(birth.supervisor)
+    die_with_parent(spec.supervisor)
     _default_signals()
-    _own_files(birth)
-    _own_environment(birth)
+    _own_files(spec)
+    _own_environment(spec)
     _own_randomness()
-    _own_libraries(birth.environment)
-    _own_main(birth)
+    _own_libraries(spec.environment)
+    _own_main(spec)
     os.environ["MASTER_PORT"] = _read_port()
-    _start_recorder(birth)
+    _start_recorder(spec)
     emulated_device.prepare()
 
 
@@ -46,14 +46,14 @@ def _default_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _own_files(birth: Birth) -> None:
+def _own_files(spec: RankSpec) -> None:
     """Standard streams of its own, line by line, and no other descriptor but the port's pipe."""
-    birth.log_dir.mkdir(parents=True, exist_ok=True)
+    spec.log_dir.mkdir(parents=True, exist_ok=True)
     nothing = os.open(os.devnull, os.O_RDONLY)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    out = os.open(birth.log_dir / f"rank{birth.rank}.out", flags, 0o600)
-    err = os.open(birth.log_dir / f"rank{birth.rank}.err", flags, 0o600)
-    port = os.dup(birth.port_pipe)
+    out = os.open(spec.log_dir / f"rank{spec.rank}.out", flags, 0o600)
+    err = os.open(spec.log_dir / f"rank{spec.rank}.err", flags, 0o600)
+    port = os.dup(spec.port_pipe)
     for source, target in ((nothing, 0), (out, 1), (err, 2), (port, _PORT_PIPE)):
         # None of the sources can lie below 3: those are the root supervisor's own streams.
         if source != target:
@@ -67,10 +67,10 @@ def _own_files(birth: Birth) -> None:
             stream.reconfigure(line_buffering=True)
 
 
-def _own_environment(birth: Birth) -> None:
+def _own_environment(spec: RankSpec) -> None:
     os.environ.clear()
-    os.environ.update(birth.environment)
-    os.chdir(birth.folder)
+    os.environ.update(spec.environment)
+    os.chdir(spec.folder)
     # Asked for while the parent imported its modules, in another environment.
     tempfile.tempdir = None
 
@@ -100,19 +100,19 @@ def _own_libraries(environment: Mapping[str, str]) -> None:
     set_debug_level_from_env()
 
 
-def _own_main(birth: Birth) -> None:
+def _own_main(spec: RankSpec) -> None:
     """``__main__``, ``sys.argv`` and ``sys.path`` of ``python script.py arguments``."""
-    script = str(birth.script)
+    script = str(spec.script)
     main = types.ModuleType("__main__")
     main.__file__ = script
     main.__loader__ = SourceFileLoader("__main__", script)
     main.__dict__.update(__builtins__=sys.modules["builtins"], __cached__=None)
     main.__dict__.setdefault("__annotations__", {})
     sys.modules["__main__"] = main
-    sys.argv = [script, *birth.arguments]
+    sys.argv = [script, *spec.arguments]
     sys.orig_argv = [sys.executable, *sys.argv]
     if not getattr(sys.flags, "safe_path", False):
-        sys.path.insert(0, str(birth.script.parent))
+        sys.path.insert(0, str(spec.script.parent))
 
 
 def _read_port() -> str:
@@ -124,16 +124,16 @@ def _read_port() -> str:
     return port
 
 
-def _start_recorder(birth: Birth) -> None:
+def _start_recorder(spec: RankSpec) -> None:
     """Recording never decides whether a job runs."""
     try:
         from hanglab.recorder import rank as recorder
 
         recorder.start(
-            birth.environment["HANGLAB_CASE"],
-            rank=birth.rank,
-            world_size=birth.world_size,
-            local_rank=birth.rank,
+            spec.environment["HANGLAB_CASE"],
+            rank=spec.rank,
+            world_size=spec.world_size,
+            local_rank=spec.rank,
         )
     except Exception as error:
         print(f"hanglab: not recorded: {type(error).__name__}: {error}", file=sys.stderr)

@@ -10,10 +10,10 @@ from pathlib import Path
 from hanglab.harness.launchers.environment import settled_early
 from hanglab.harness.launchers.protocol import JobPlan
 from hanglab.harness.launchers.supervision.channel import Message
-from hanglab.harness.launchers.supervision.launcher import GuardedLauncher, Kind
+from hanglab.harness.launchers.supervision.launcher import Kind, SupervisedLauncher
 
 
-class LocalLauncher(GuardedLauncher):
+class LocalLauncher(SupervisedLauncher):
     """Ranks on this host, through their first collective in a fraction of a second.
 
     What an interpreter or torch reads only once (PYTHONHASHSEED, LD_PRELOAD,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.faults.fault import Fault
-from hanglab.harness.launchers.host import Hosts
+from hanglab.harness.hosts import Hosts
 
 #: How long after a plan's deadline a supervisor waits before it ends the job by
 #: itself: the runner needs the time between for its capture.

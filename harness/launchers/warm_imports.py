@@ -11,10 +11,9 @@ import socket
 import tempfile
 from collections.abc import Iterator
 
-from hanglab import harness
 from hanglab.harness.launchers.environment import WARM_IMPORTS
 from hanglab.harness.launchers.supervision import forked_ranks
-from hanglab.harness.launchers.supervision.forked_ranks import Birth
+from hanglab.harness.launchers.supervision.forked_ranks import RankSpec
 from hanglab.harness.launchers.supervision.root import RootSupervisor, dying_with
 
 #: What training scripts import.  torch._dynamo is needed for the stacks of a
@@ -29,11 +28,11 @@ _USEFUL = (
     "torch.distributed.algorithms.join",
     "hanglab.recorder.rank.recorder",
     "hanglab.harness.nccl_emulated.activation",
-    "hanglab.harness.scenarios.rank_entry",
+    "hanglab.harness.rank.entry",
 )
 
 
-def wait_for_birth(descriptor: int) -> Birth:
+def wait_for_rank(descriptor: int) -> RankSpec:
     """Imports what ranks need, then forks supervisors and ranks; returns in ranks only."""
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
@@ -68,6 +67,7 @@ def _import_all() -> None:
         for name in [*_USEFUL, *filter(None, os.environ.get(WARM_IMPORTS, "").split(","))]:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
+        harness = importlib.import_module("hanglab.harness")
         for name in harness.__all__:  # what scenario files import
             with contextlib.suppress(Exception):
                 getattr(harness, name)

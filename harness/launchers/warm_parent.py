@@ -9,15 +9,15 @@ if not getattr(sys.flags, "safe_path", False):
     del sys.path[0]  # this folder: its modules must not shadow anybody's
 
 from hanglab.harness.launchers import forked_process, warm_imports
-from hanglab.harness.scenarios import rank_entry
+from hanglab.harness.rank import entry
 
-birth = warm_imports.wait_for_birth(int(sys.argv[1]))
+spec = warm_imports.wait_for_rank(int(sys.argv[1]))
 try:
-    forked_process.grow_up(birth)
-    if birth.function is None:
-        exec(forked_process.script_code(birth.script), sys.modules["__main__"].__dict__)
+    forked_process.initialize_rank(spec)
+    if spec.function is None:
+        exec(forked_process.script_code(spec.script), sys.modules["__main__"].__dict__)
     else:
-        rank_entry.call(birth.script, birth.function)
+        entry.call(spec.script, spec.function)
 except Exception as error:
-    rank_entry.report(error)
+    entry.report(error)
     raise SystemExit(1) from None

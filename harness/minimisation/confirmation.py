@@ -9,13 +9,14 @@ from enum import IntEnum
 from pathlib import Path
 
 from hanglab.analyzer.program.reduced_program import ReducedProgram
-from hanglab.analyzer.simulated_verdict import Blame
+from hanglab.analyzer.simulated_verdict import KeptVerdict
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.harness.errors import HanglabError
-from hanglab.harness.jobs import suite
 from hanglab.harness.jobs.outcome import Outcome
+from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
 from hanglab.harness.jobs.run import Result
 from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.jobs.running import Listener, run_all
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.minimisation.artefacts import Reproduction, script_text
 from hanglab.harness.minimisation.endings import endings_of
@@ -23,7 +24,7 @@ from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, Scenario
 
 #: Seconds without movement, try after try.
-WINDOWS_S = (DEFAULT_HANG_AFTER_S, 3.0, 6.0)
+HANG_AFTER_S = (DEFAULT_HANG_AFTER_S, 3.0, 6.0)
 
 
 class MinimisationStopped(Exception):
@@ -61,16 +62,16 @@ class Confirmer:
 
     def __init__(
         self,
-        blame: Blame,
+        kept_verdict: KeptVerdict,
         ended: Collection[int],
         template: Reproduction,
         folder: RunFolder,
         launchers: Launchers,
         stop: threading.Event,
-        listener: suite.Listener,
+        listener: Listener,
         deadline_s: float,
     ) -> None:
-        self._blame = blame
+        self._blame = kept_verdict
         self._ended = ended
         self._template = template
         self._folder = folder
@@ -84,15 +85,17 @@ class Confirmer:
     def confirm(self, reduced: ReducedProgram, enough: VerdictAgreement) -> Confirmed | None:
         """The best of a few real runs; None where none agrees.
 
-        A run that does not agree as much as is ``enough`` is made again with a longer window, and
+        A run that does not agree as much as is ``enough`` is made again with a longer wait, and
         once more where it told nothing.
         """
         endings = list(endings_of(reduced, self._blame.cause, self._blame.culprits, self._ended))
         best: Confirmed | None = None
-        for attempt, window in enumerate(WINDOWS_S):
+        for attempt, hang_after_s in enumerate(HANG_AFTER_S):
             silent = False
             for ending in endings:
-                found = self._try(replace(self._template, reduced=reduced, endings=ending), window)
+                found = self._try(
+                    replace(self._template, reduced=reduced, endings=ending), hang_after_s
+                )
                 silent = silent or found is None
                 if found is not None and (best is None or found.agreement > best.agreement):
                     best = found
@@ -102,19 +105,19 @@ class Confirmer:
                 break
         return None if best is None or best.agreement is VerdictAgreement.NONE else best
 
-    def _try(self, reproduction: Reproduction, window: float) -> Confirmed | None:
+    def _try(self, reproduction: Reproduction, hang_after_s: float) -> Confirmed | None:
         """Runs a script; None where it did not hang, or told nothing."""
         self.runs += 1
         path = self._folder.path / f"step_{self.runs}.py"
         script = script_text(reproduction, path.name)
         path.write_text(script)
-        options = suite.Options(
+        options = Options(
             world_size=reproduction.ranks,
             control=False,
-            hang_after_s=window,
+            hang_after_s=hang_after_s,
             deadline_s=self._deadline_s,
         )
-        (result,) = self._run(suite.script_scenario(path, options), options)
+        (result,) = self._run(script_scenario(path, options), options)
         verdict, ranks = result.verdict, reproduction.reduced.ranks
         if verdict is None:
             raise RunFailed(f"A run of {path} came to nothing: {result.judgement.reason}.")
@@ -128,7 +131,7 @@ class Confirmer:
             reproduction,
             status=verdict.status,
             caveat="" if agreement is VerdictAgreement.EXACT else self._caveat(verdict),
-            hang_after_s=window,
+            hang_after_s=hang_after_s,
         )
         return Confirmed(agreement, told, script, verdict)
 
@@ -141,9 +144,9 @@ class Confirmer:
 
     def scenario_passes(self, path: Path, control: bool) -> bool:
         """True if the scenario of that file gets its verdict, and its control is healthy."""
-        for window in WINDOWS_S:
-            options = suite.Options(
-                control=control, hang_after_s=window, deadline_s=self._deadline_s
+        for hang_after_s in HANG_AFTER_S:
+            options = Options(
+                control=control, hang_after_s=hang_after_s, deadline_s=self._deadline_s
             )
             found = discovery.select([str(path)])
             if found.broken or not found.scenarios:
@@ -153,11 +156,9 @@ class Confirmer:
                 return True
         return False
 
-    def _run(self, scenario: Scenario, options: suite.Options) -> Sequence[Result]:
-        requests = suite.requests_of(scenario, options)
-        results = suite.run_all(
-            requests, self._folder, self._launchers, 1, self._stop, self._listener
-        )
+    def _run(self, scenario: Scenario, options: Options) -> Sequence[Result]:
+        requests = requests_of(scenario, options)
+        results = run_all(requests, self._folder, self._launchers, 1, self._stop, self._listener)
         if self._stop.is_set() or len(results) < len(requests):
             raise MinimisationStopped
         return results

@@ -10,7 +10,7 @@ from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_of, whole
 from hanglab.analyzer.program.sound_program import without_fault
 from hanglab.analyzer.replayable import ReplayableJob, program_of
-from hanglab.analyzer.simulated_verdict import Likeness, recognise, simulated
+from hanglab.analyzer.simulated_verdict import SimilarityTest, recognise, simulated
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, Launchers
 from hanglab.harness.minimisation.artefacts import Reproduction, scenario_text, script_text
@@ -68,19 +68,19 @@ class Minimiser:
             try:
                 # To import torch takes as long as to simulate the job, and goes beside it.
                 launchers[DEFAULT_LAUNCHER].prepare()
-                likeness, starts = recognise(job, self._check)
+                similarity, starts = recognise(job, self._check)
                 self._folder = self._make_folder()
                 confirmer = Confirmer(
-                    likeness.blame,
+                    similarity.kept_verdict,
                     job.ended,
-                    self._template(program, likeness),
+                    self._template(program, similarity),
                     self._folder,
                     launchers,
                     self._stop,
                     progress,
                     self._deadline_s,
                 )
-                self._search(likeness, starts, confirmer, progress)
+                self._search(similarity, starts, confirmer, progress)
                 self._check()
                 self._write_scenario(confirmer)
             finally:
@@ -90,20 +90,20 @@ class Minimiser:
         if self._stop.is_set():
             raise MinimisationStopped
 
-    def _template(self, program: Program, likeness: Likeness) -> Reproduction:
-        blame = likeness.blame
+    def _template(self, program: Program, similarity: SimilarityTest) -> Reproduction:
+        kept_verdict = similarity.kept_verdict
         return Reproduction(
             reduced=whole(program),
             endings=(),
             whole_ranks=program.world_size,
             whole_operations=len(operations_of(program)),
-            cause=blame.cause,
-            blamed=blame.culprits,
+            cause=kept_verdict.cause,
+            blamed=kept_verdict.culprits,
         )
 
     def _search(
         self,
-        likeness: Likeness,
+        similarity: SimilarityTest,
         starts: Iterator[ReducedProgram],
         confirmer: Confirmer,
         progress: MinimisationProgress,
@@ -114,7 +114,7 @@ class Minimiser:
             self._check()
             progress.tried(what, reduced.calls)
 
-        search = Search(likeness, confirmer, tell)
+        search = Search(similarity, confirmer, tell)
         try:
             search.run(starts)
         finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from hanglab.analyzer.program.minimisation import PHASES, ROUNDS, Phase
 from hanglab.analyzer.program.reduced_program import ReducedProgram
-from hanglab.analyzer.simulated_verdict import Likeness
+from hanglab.analyzer.simulated_verdict import SimilarityTest
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.minimisation.confirmation import Confirmed, Confirmer, VerdictAgreement
 
@@ -27,15 +27,18 @@ class Search:
     """``confirmed`` is the smallest that a real run has confirmed, also where it was stopped."""
 
     def __init__(
-        self, likeness: Likeness, confirmer: Confirmer, tell: Callable[[str, ReducedProgram], None]
+        self,
+        similarity: SimilarityTest,
+        confirmer: Confirmer,
+        tell: Callable[[str, ReducedProgram], None],
     ) -> None:
         """``tell`` hears of each program that is tried, and in which phase; it may raise."""
-        self._likeness = likeness
+        self._similarity = similarity
         self._confirmer = confirmer
         self._tell = tell
         self._refused: set[ReducedProgram] = set()
         # Where a simulation has another cause, real runs are likely to as well.
-        self._enough = VerdictAgreement.EXACT if likeness.cause else VerdictAgreement.CULPRITS
+        self._enough = VerdictAgreement.EXACT if similarity.cause else VerdictAgreement.CULPRITS
         self.confirmed: Confirmed | None = None
 
     def run(self, starts: Iterable[ReducedProgram]) -> Confirmed:
@@ -73,12 +76,12 @@ class Search:
 
         def holds(reduced: ReducedProgram) -> bool:
             self._tell(name, reduced)
-            if reduced in self._refused or not self._likeness.holds(reduced):
+            if reduced in self._refused or not self._similarity.holds(reduced):
                 return False
             accepted.append(reduced)
             return True
 
-        smaller = phase(current, holds, self._likeness.blame.culprits)
+        smaller = phase(current, holds, self._similarity.kept_verdict.culprits)
         if smaller == current:
             return current
         # Each that was accepted is made of the one before.

@@ -15,8 +15,8 @@ from typing import Final
 
 from hanglab.harness.errors import UsageError
 from hanglab.harness.mutation.communication import Communication, communications
-from hanglab.harness.mutation.profile import Profile
 from hanglab.harness.mutation.source import Changes, Script, Statement
+from hanglab.harness.mutation.statement_counts import Profile
 from hanglab.harness.mutation.truth import ExpectedVerdict
 
 #: Entry points by which other distributions bring operators: ``name = "package.module:OPERATOR"``.

@@ -1,4 +1,4 @@
-"""Jobs of mutation testing: the original as control and under the probe, then its mutants."""
+"""Jobs of mutation testing: the original as control and counted, then its mutants."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from pathlib import Path
 
 from hanglab.analyzer.verdict import Status
 from hanglab.harness.errors import HanglabError
-from hanglab.harness.jobs import suite
 from hanglab.harness.jobs.outcome import Judgement, Outcome, describe
+from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.run_folder import ArtifactsError, JobFolder, RunFolder
+from hanglab.harness.jobs.running import Listener, run_all
 from hanglab.harness.launchers.environment import WARM_IMPORTS
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.mutation.judgement import Fate, MutantJudgement, judge
 from hanglab.harness.mutation.mutant import Mutant, support_file
 from hanglab.harness.mutation.observation import End, observe
 from hanglab.harness.mutation.pace import chance_share
-from hanglab.harness.mutation.profile import Profile
+from hanglab.harness.mutation.statement_counts import Profile
 from hanglab.harness.scenarios.declaration import Scenario
 
 #: What torch puts before the lines of an exception.
@@ -83,7 +84,7 @@ class MutationRun:
     """Runs jobs of one script; what all of them share."""
 
     folder: MutationFolder
-    options: suite.Options
+    options: Options
     launchers: Launchers
     stop: threading.Event
     arguments: tuple[str, ...] = ()
@@ -95,19 +96,20 @@ class MutationRun:
     chance_share: float = field(default=0.0, init=False)
 
     def run_original(self, script: Path, listener: Listening) -> Profile:
-        """Runs the script as it is, and once more under the probe.
+        """Runs the script as it is, and once more counted.
 
-        Raises ControlError where it fails or is not healthy, ProbeError where it was not counted.
+        Raises ControlError where it fails or is not healthy, CountingError where it was
+        not counted.
         """
-        program = support_file("probe_program.py")
-        control = suite.script_scenario(script, self.options, self.arguments)
-        probe = replace(
-            suite.script_scenario(program, self.options, [str(script), *self.arguments]),
-            name="probe",
+        program = support_file("counting_program.py")
+        control = script_scenario(script, self.options, self.arguments)
+        counted = replace(
+            script_scenario(program, self.options, [str(script), *self.arguments]),
+            name="counted",
         )
         requests = [
             replace(self._request(scenario), variant="control")
-            for scenario in (replace(control, name="original"), probe)
+            for scenario in (replace(control, name="original"), counted)
         ]
         results = self._run(requests, listener(requests))
         if len(results) < len(requests) or self.stop.is_set():
@@ -148,7 +150,7 @@ class MutationRun:
         requests: list[RunRequest] = []
         by_request: dict[RunRequest, Mutant] = {}
         for mutant in mutants:
-            scenario = suite.script_scenario(mutant.path, self.options, self.arguments)
+            scenario = script_scenario(mutant.path, self.options, self.arguments)
             request = self._request(scenario, slowest)
             requests.append(request)
             by_request[request] = mutant
@@ -187,14 +189,14 @@ class MutationRun:
         options = replace(
             self.options, control=False, deadline_s=deadline_s or self.options.deadline_s
         )
-        return suite.requests_of(scenario, options)[0]
+        return requests_of(scenario, options)[0]
 
-    def _run(self, requests: Sequence[RunRequest], listener: suite.Listener) -> list[Result]:
+    def _run(self, requests: Sequence[RunRequest], listener: Listener) -> list[Result]:
         with (
             _variable(TRUTH_VARIABLE, str(self.folder.truth)),
             _variable(WARM_IMPORTS, ",".join(self.warm_imports)),
         ):
-            return suite.run_all(
+            return run_all(
                 requests,
                 self.folder.jobs,
                 self.launchers,
@@ -205,14 +207,14 @@ class MutationRun:
 
 
 #: Makes what hears of the jobs that are to run.
-Listening = Callable[[Sequence[RunRequest]], suite.Listener]
+Listening = Callable[[Sequence[RunRequest]], Listener]
 
 
 @dataclass
 class _Judging:
     """Has each result judged before it is shown."""
 
-    shown: suite.Listener
+    shown: Listener
     take: Callable[[Result], Result]
 
     def phase(self, request: RunRequest, phase: str) -> None:

@@ -55,7 +55,7 @@ def _with_emulated_backend(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = args[place] if len(args) > place else kwargs.get("backend")
-        backend = stand_in(given, default=original.__name__ == "init_process_group")
+        backend = emulated_backend(given, default=original.__name__ == "init_process_group")
         if len(args) > place:
             args = (*args[:place], backend, *args[place + 1 :])
         elif backend is not None:
@@ -98,7 +98,7 @@ def _with_index(device: Any) -> torch.device:
     return given if given.index is not None else torch.device("cuda", 0)
 
 
-def stand_in(backend: str | None, default: bool = False) -> str | None:
+def emulated_backend(backend: str | None, default: bool = False) -> str | None:
     """The backend that is there for one that a script names; None stays as it is in a group."""
     if backend is None:
         return NAME if default else None

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch.distributed import DistBackendError, Store
 
-from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
 from hanglab.harness.nccl_emulated.rounds import Kernel, Rounds
 from hanglab.harness.nccl_emulated.segment import Segment
 from hanglab.harness.nccl_emulated.settings import EmulationError
+from hanglab.harness.nccl_emulated.wakeup import Address, PeerWakeup, Wakeup
 
 if TYPE_CHECKING:
     from hanglab.harness.nccl_emulated.operation import DeviceOperation
@@ -36,7 +36,7 @@ class Communicator:
         self.rank = rank
         self.size = segment.size
         self._segment = segment
-        self._peers: list[PeerDoorbell | None] = []
+        self._peers: list[PeerWakeup | None] = []
         self.queue: deque[DeviceOperation] = deque()
         self.rounds = Rounds(segment, rank, self._ring_all)
         self.aborted = False
@@ -49,7 +49,7 @@ class Communicator:
     def place_of(self, pid: int) -> int | None:
         """The member whose device is that of a process."""
         members = range(self.size)
-        return next((one for one in members if self._segment.doorbells[3 * one] == pid), None)
+        return next((one for one in members if self._segment.wakeups[3 * one] == pid), None)
 
     def _ring_all(self) -> None:
         for peer in self._peers:
@@ -86,11 +86,11 @@ class Communicator:
 
     # Joining.
 
-    def join(self, doorbell: Doorbell, known: dict[Address, PeerDoorbell], until: float) -> None:
+    def join(self, wakeup: Wakeup, known: dict[Address, PeerWakeup], until: float) -> None:
         """Returns when all members have joined; raises EmulationError when it is too late."""
         segment, me = self._segment, self.rank
-        segment.doorbells[3 * me : 3 * me + 3] = memoryview(
-            b"".join(word.to_bytes(8, "little") for word in doorbell.address)
+        segment.wakeups[3 * me : 3 * me + 3] = memoryview(
+            b"".join(word.to_bytes(8, "little") for word in wakeup.address)
         ).cast("Q")
         segment.joined[me] = 1
         while not all(segment.joined):
@@ -101,12 +101,12 @@ class Communicator:
                 )
             _pause()
         for member in range(self.size):
-            address = Address(*segment.doorbells[3 * member : 3 * member + 3])
+            address = Address(*segment.wakeups[3 * member : 3 * member + 3])
             if member == me:
                 self._peers.append(None)
                 continue
             if address not in known:
-                known[address] = PeerDoorbell(address)
+                known[address] = PeerWakeup(address)
             self._peers.append(known[address])
 
 
@@ -130,8 +130,8 @@ def connect(
     key: str,
     rank: int,
     size: int,
-    doorbell: Doorbell,
-    known: dict[Address, PeerDoorbell],
+    wakeup: Wakeup,
+    known: dict[Address, PeerWakeup],
     timeout: timedelta,
 ) -> Communicator:
     """A communicator of all who ask ``store`` for ``key``; blocks until they have."""
@@ -157,6 +157,6 @@ def connect(
             ) from error
         segment = Segment(descriptor, size)
     communicator = Communicator(segment, rank)
-    communicator.join(doorbell, known, until)
+    communicator.join(wakeup, known, until)
     os.close(descriptor)
     return communicator

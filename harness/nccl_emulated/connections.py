@@ -151,7 +151,7 @@ class Connections:
 
     def connect(self, key: str, rank: int, size: int) -> Communicator:
         device = self._device
-        made = connect(self._store, key, rank, size, device.doorbell, device.peers, self.timeout)
+        made = connect(self._store, key, rank, size, device.wakeup, device.peers, self.timeout)
         device.add(made)
         return made
 

@@ -1,6 +1,6 @@
 """The page by which faults reach an emulated device from outside its process.
 
-It lies behind the device's doorbell: a file without a name, which the process has open.
+It lies behind the device's wakeup: a file without a name, which the process has open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 #: Name of the file in ``/proc/<pid>/fd``.
-PAGE_NAME = "hanglab-doorbell"
+PAGE_NAME = "hanglab-wakeup"
 _AT = 64
 _ORDER = struct.Struct("<IId200s")
 #: Number of times that the order had an effect.

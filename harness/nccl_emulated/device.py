@@ -19,11 +19,11 @@ import torch
 
 from hanglab.harness.nccl_emulated.communicator import Communicator
 from hanglab.harness.nccl_emulated.conditions import Conditions
-from hanglab.harness.nccl_emulated.doorbell import Address, Doorbell, PeerDoorbell
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.harness.nccl_emulated.rounds import Kernel
 from hanglab.harness.nccl_emulated.scheduling import Scheduler
 from hanglab.harness.nccl_emulated.settings import DeviceSettings, read_settings
+from hanglab.harness.nccl_emulated.wakeup import Address, PeerWakeup, Wakeup
 
 Condition = Callable[[], bool]
 #: Looks at the queues before the device sleeps.
@@ -41,9 +41,9 @@ class EmulatedDevice:
 
     def __init__(self, settings: DeviceSettings) -> None:
         self.settings = settings
-        self.doorbell = Doorbell()
-        self.peers: dict[Address, PeerDoorbell] = {}
-        self.conditions = Conditions(self.doorbell.control)
+        self.wakeup = Wakeup()
+        self.peers: dict[Address, PeerWakeup] = {}
+        self.conditions = Conditions(self.wakeup.control)
         self._scheduler = Scheduler(settings.slots, self.conditions, self._complete)
         #: Storage -> the last operation that touches it and is not done.
         self.pending: dict[int, DeviceOperation] = {}
@@ -62,7 +62,7 @@ class EmulatedDevice:
         """Ends the thread before the interpreter does: in the middle of C++ it would abort."""
         if os.getpid() == self._process:
             self._stopping = True
-            self.doorbell.ring()
+            self.wakeup.ring()
             self._thread.join(_STOP_S)
 
     # What hosts do.
@@ -89,7 +89,7 @@ class EmulatedDevice:
         queue.append(operation)
         if queue[0] is operation:
             # Others are found when the device has done with the head, or hears of a peer.
-            self.doorbell.ring()
+            self.wakeup.ring()
 
     def wait_for(
         self, operations: Sequence[DeviceOperation], timeout_s: float | None = None
@@ -133,11 +133,11 @@ class EmulatedDevice:
                 while not self._stopping:
                     if self._scheduler.turn() or self._linger():
                         continue
-                    self.doorbell.arm()
+                    self.wakeup.arm()
                     if self._scheduler.turn():
-                        self.doorbell.disarm()
+                        self.wakeup.disarm()
                         continue
-                    self.doorbell.wait(self.conditions.patience_s)
+                    self.wakeup.wait(self.conditions.patience_s)
         except BaseException:
             # A device that has broken must not look like one that hangs.
             traceback.print_exc(file=sys.stderr)

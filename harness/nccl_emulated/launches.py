@@ -107,7 +107,7 @@ class Launches:
         self.watchdog.forget(self)
         for communicator in self.connections.made.values():
             communicator.aborted = True
-        self.device.doorbell.ring()
+        self.device.wakeup.ring()
 
     def communicator(self, device: int | None = None) -> Communicator:
         return self.connections.own(device)

@@ -60,8 +60,8 @@ class Segment:
         self._map = mmap.mmap(descriptor, total)
         words = memoryview(self._map)[: 8 * counters].cast("Q")
         self.joined = words[:size]
-        #: pid, flag and pipe of each member's doorbell.
-        self.doorbells = words[size : 4 * size]
+        #: pid, flag and pipe of each member's wakeup.
+        self.wakeups = words[size : 4 * size]
         self.written = words[4 * size : 5 * size]
         self.read = words[5 * size : 6 * size]
         self.sent = words[6 * size : 6 * size + size * size]

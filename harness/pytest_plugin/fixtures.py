@@ -13,14 +13,14 @@ import pytest
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 from hanglab.harness.errors import HanglabError, UsageError
 from hanglab.harness.jobs.outcome import Outcome
-from hanglab.harness.jobs.run_folder import Variant
-from hanglab.harness.jobs.suite import (
+from hanglab.harness.jobs.plan import (
     DEFAULT_DEADLINE_S,
     Options,
     refusal_of,
     requests_of,
     script_scenario,
 )
+from hanglab.harness.jobs.run_folder import Variant
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, LAUNCHERS
 from hanglab.harness.pytest_plugin.failure import (
     ComparedRow,

@@ -13,9 +13,10 @@ import pytest
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.backend_choice import backends_for
 from hanglab.harness.jobs.outcome import Judgement, Outcome
+from hanglab.harness.jobs.plan import Options, refusal_of, requests_of
 from hanglab.harness.jobs.resources import least_gpus
+from hanglab.harness.jobs.results import to_json
 from hanglab.harness.jobs.run import Result, RunRequest
-from hanglab.harness.jobs.suite import Options, refusal_of, requests_of, to_json
 from hanglab.harness.launchers.selection import LAUNCHERS, launcher_of
 from hanglab.harness.pytest_plugin.failure import (
     OutcomeFailure,
@@ -41,30 +42,30 @@ _PATIENT_S = 5.0
 class ScenarioFolder(pytest.Collector):
     """Scenarios that come with hanglab or with a pack, wherever they are installed."""
 
-    def __init__(self, *, suite: PluginSession, folder: Path, **given: Any) -> None:
+    def __init__(self, *, plugin: PluginSession, folder: Path, **given: Any) -> None:
         super().__init__(**given)
-        self._suite = suite
+        self._plugin = plugin
         self._folder = folder
 
     def collect(self) -> Iterator[pytest.Collector]:
-        for path in self._suite.scenario_files(self._folder):
+        for path in self._plugin.scenario_files(self._folder):
             name = path.relative_to(self._folder).as_posix()
             yield ScenarioFile.from_parent(
-                self, path=path, name=name, nodeid=f"{self.name}/{name}", suite=self._suite
+                self, path=path, name=name, nodeid=f"{self.name}/{name}", plugin=self._plugin
             )
 
 
 class ScenarioFile(pytest.File):
-    def __init__(self, *, suite: PluginSession, **given: Any) -> None:
+    def __init__(self, *, plugin: PluginSession, **given: Any) -> None:
         super().__init__(**given)
-        self._suite = suite
+        self._plugin = plugin
 
     def collect(self) -> Iterator[ScenarioItem]:
-        found = self._suite.read(self.path)
+        found = self._plugin.read(self.path)
         problems = [broken.describe() for broken in found.broken]
         items: list[ScenarioItem] = []
-        for scenario in in_packs(found.scenarios, self._suite.options.packs):
-            namesake = self._suite.claim(scenario)
+        for scenario in in_packs(found.scenarios, self._plugin.options.packs):
+            namesake = self._plugin.claim(scenario)
             if namesake is not None:
                 problems.append(
                     f"Two scenarios are called {scenario.name}: "
@@ -82,7 +83,7 @@ class ScenarioFile(pytest.File):
 
     def _items(self, scenario: Scenario) -> Iterator[ScenarioItem]:
         """Raises PoolTooSmall where the run may not use the GPUs that it needs."""
-        options = self._suite.options
+        options = self._plugin.options
         worlds = options.world_sizes or (scenario.world_size,)
         launchers = dict.fromkeys(launcher_of(scenario.needs, name) for name in options.launchers)
         backends = backends_for(scenario, options.backends)
@@ -91,7 +92,7 @@ class ScenarioFile(pytest.File):
                 backend=backend, launcher=launcher, world_size=world_size, repeat=options.repeat
             )
             if backend in scenario.backends:
-                self._suite.runner.allotment.refusal(scenario, backend)
+                self._plugin.runner.allotment.refusal(scenario, backend)
             for request in requests_of(scenario, asked):
                 words = [request.variant, backend, launcher, str(world_size)]
                 if options.repeat > 1:
@@ -99,7 +100,7 @@ class ScenarioFile(pytest.File):
                 yield ScenarioItem.from_parent(
                     self,
                     name=f"{scenario.name}[{'-'.join(words)}]",
-                    suite=self._suite,
+                    plugin=self._plugin,
                     asked=request,
                 )
 
@@ -107,9 +108,9 @@ class ScenarioFile(pytest.File):
 class ScenarioItem(pytest.Item):
     """One job: the fault of a scenario, or its control."""
 
-    def __init__(self, *, suite: PluginSession, asked: RunRequest, **given: Any) -> None:
+    def __init__(self, *, plugin: PluginSession, asked: RunRequest, **given: Any) -> None:
         super().__init__(**given)
-        self._suite = suite
+        self._plugin = plugin
         self.asked = asked
         #: What ``results.json`` says of it.
         self.entry: dict[str, Any] | None = None
@@ -139,13 +140,13 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         try:
-            result, waited = self._suite.runner.run(self.asked)
+            result, waited = self._plugin.runner.run(self.asked)
         except KeyboardInterrupt:
             # pytest makes no report of it.
-            if (cut_short := self._suite.runner.cut_short) is not None:
+            if (cut_short := self._plugin.runner.cut_short) is not None:
                 self._note(cut_short)
                 self._tell(result_properties(cut_short))
-                self._suite.tally.add_cut_short(self.user_properties, self.entry)
+                self._plugin.tally.add_cut_short(self.user_properties, self.entry)
             raise
         for reason in waited:
             self.add_report_section("call", "hanglab", reason)

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
+from hanglab.harness import capabilities
 from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.leases.gpus import GPU, GpuPool
-from hanglab.harness.system import capabilities
 
 #: Capabilities by marker.
 NEEDS_OF_MARKERS: Final = {"docker": LAUNCHERS["docker"].needs, "root": ("root",)}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from hanglab.harness.jobs.outcome import Outcome
+from hanglab.harness.jobs.plan import Options
+from hanglab.harness.jobs.results import write_entries
 from hanglab.harness.jobs.run import Result, RunRequest, expectation
 from hanglab.harness.jobs.run_folder import RunFolder
-from hanglab.harness.jobs.suite import Options, write_entries
 from hanglab.harness.report import markdown
 from hanglab.harness.report.markdown import JobRow
 from hanglab.harness.report.rates import pass_rate

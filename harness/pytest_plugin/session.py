@@ -79,7 +79,7 @@ class PluginSession:
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
     def file(self, parent: pytest.Collector, path: Path) -> ScenarioFile:
-        made: ScenarioFile = ScenarioFile.from_parent(parent, path=path, suite=self)
+        made: ScenarioFile = ScenarioFile.from_parent(parent, path=path, plugin=self)
         return made
 
     def pack_marker(self, pack: str) -> pytest.MarkDecorator:
@@ -105,7 +105,7 @@ class PluginSession:
         if isinstance(collector, pytest.Session) and self.options.with_project:
             if report.passed and not self._asked_within_project:
                 folders = [
-                    ScenarioFolder.from_parent(collector, name=name, folder=folder, suite=self)
+                    ScenarioFolder.from_parent(collector, name=name, folder=folder, plugin=self)
                     for name, folder in self._folders()
                 ]
                 report.result = [*(report.result or ()), *folders]

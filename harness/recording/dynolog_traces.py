@@ -19,9 +19,9 @@ from hanglab.recorder.profiling.client import (
 from hanglab.recorder.profiling.configuration import BadConfiguration, configuration, trace_path
 from hanglab.recorder.profiling.hosts import NoHosts, slurm_number
 from hanglab.recorder.profiling.multi_host_request import HostPart
-from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt
 from hanglab.recorder.profiling.registry import DEFAULT_PERIOD_S
 from hanglab.recorder.profiling.trace_check import TraceCheck
+from hanglab.recorder.profiling.trace_records import ProfileRequest, Receipt
 from hanglab.recorder.profiling.traces import Check
 
 #: What Kineto needs between a request and its start, and requests on the way, in seconds.

@@ -178,10 +178,10 @@ def _watch(
 def _check_owner(pid: int) -> None:
     if _is_mine(pid):
         return
-    try:
-        uid = os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        raise NoSuchProcess(f"There is no process {pid}.") from None
+    owner = procfs.owner(pid)
+    if owner is None:
+        raise NoSuchProcess(f"There is no process {pid}.")
+    uid, _ = owner
     try:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:

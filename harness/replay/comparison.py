@@ -10,13 +10,11 @@ import msgspec
 from rich.table import Table
 
 from hanglab.analyzer.verdict import CollectiveRef, Status, Verdict
-from hanglab.recorder.case.operations import op_of
+from hanglab.recorder.case.operations import op_of, op_of_method
 
 ReplayOutcome = Literal["same", "differs", "not reproduced"]
 EXIT_CODES: dict[ReplayOutcome, int] = {"same": 0, "differs": 1, "not reproduced": 3}
 
-#: What gloo's buffers call otherwise.
-_ON_GLOO = {"reduce_scatter": "all_reduce"}
 #: Members of a group that are listed; of larger ones only their number is.
 _LISTED = 16
 
@@ -85,7 +83,7 @@ def _is_open(
     if original is None or replay is None:
         return False
     named = (_name(replay), tuple(replay.ranks))
-    renamed = {(_ON_GLOO.get(name, name), ranks) for name, ranks in waiting}
+    renamed = {(_on_gloo(name), ranks) for name, ranks in waiting}
     return (_name(original), tuple(original.ranks)) in {named, *renamed}
 
 
@@ -98,8 +96,13 @@ def _ranks(ranks: list[int]) -> str:
 
 
 def _name(collective: CollectiveRef) -> str:
-    name = op_of(collective.op).program_name
-    return _ON_GLOO.get(name, name)
+    return _on_gloo(op_of(collective.op).program_name)
+
+
+def _on_gloo(operation: str) -> str:
+    """The operation's name in gloo's buffers."""
+    spec = op_of_method(operation)
+    return operation if spec is None else spec.name
 
 
 def _operation(verdict: Verdict) -> str:

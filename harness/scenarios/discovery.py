@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hanglab.harness import capabilities
 from hanglab.harness.errors import UsageError
 from hanglab.harness.scenarios import declaration
 from hanglab.harness.scenarios.declaration import Scenario
@@ -26,7 +27,6 @@ from hanglab.harness.scenarios.literals import (
     resolve,
 )
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS, is_whole
-from hanglab.harness.system import capabilities
 from hanglab.recorder.case.backends import RUNNABLE
 
 _MARK = re.compile(r"#+\s*(FAULT|SEEN)\b")

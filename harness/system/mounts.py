@@ -1,6 +1,6 @@
 """Mounts that only the rank sees that makes them, and that are gone when it is.
 
-Called inside ranks, by :class:`hanglab.harness.scenarios.job.Job`.  Each needs root.
+Called inside ranks, by :class:`hanglab.harness.rank.job.Job`.  Each needs root.
 """
 
 from __future__ import annotations

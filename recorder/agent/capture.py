@@ -24,7 +24,6 @@ from hanglab.recorder.agent.samples import (
     rank_stacks,
     socket_of,
 )
-from hanglab.recorder.agent.stacks import NoStacks, native_threads_of
 from hanglab.recorder.agent.torch_dumps import TorchDumps
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
@@ -33,6 +32,7 @@ from hanglab.recorder.case.reader import RankCase
 from hanglab.recorder.case.records import Absence, ChildExit, Exit, StackSample
 from hanglab.recorder.case.writer import clock, write, write_tail
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.stacks import NoStacks, native_threads_of
 
 Record = TypeVar("Record")
 
@@ -234,7 +234,7 @@ class Capture:
                 )
         write(rank.folder, files.CHILDREN, found)
 
-    def _write_stderr(self, rank: WatchedRank, shared: set[stderr_files.File]) -> None:
+    def _write_stderr(self, rank: WatchedRank, shared: set[stderr_files.FileIdentity]) -> None:
         file = stderr_files.stderr_file(rank.pid)
         if file is None:
             return

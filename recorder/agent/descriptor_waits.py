@@ -6,11 +6,10 @@ import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hanglab.recorder.agent.host import sockets
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case.host_records import Connection
 from hanglab.recorder.case.records import DescriptorWait, OtherEnd
-from hanglab.recorder.system import other_ends, procfs
+from hanglab.recorder.system import other_ends, procfs, sockets
 from hanglab.recorder.system.blocked_calls import blocked_call
 from hanglab.recorder.system.tcp_info import NoSockets, connections, in_namespace_of
 

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from hanglab.recorder.agent.host.sockets import socket_inodes
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.sockets import socket_inodes
 from hanglab.recorder.system.tcp_info import End, Flow, NoSockets, flows, in_namespace_of
 
 #: Seconds between two looks, or so many times what one costs on a host of many connections.

@@ -24,9 +24,9 @@ from hanglab.recorder.case.progress import NotProgress, read_progress
 from hanglab.recorder.profiling import agent_notes, wire
 from hanglab.recorder.profiling.access_control import MIN_TOKEN, Refused, is_loopback
 from hanglab.recorder.profiling.configuration import Detail
-from hanglab.recorder.profiling.receipts import ProfileRequest, Selection
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.profiling.service import ProfilingService, Settings
+from hanglab.recorder.profiling.trace_records import ProfileRequest, Selection
 from hanglab.recorder.profiling.triggers import Limiter, SlownessFlags, slow_stretch
 from hanglab.recorder.rank.profile_request import PATTERN
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from hanglab.recorder.agent.external_traffic import Downloads
 from hanglab.recorder.agent.remote_ranks import RemoteRanks
 from hanglab.recorder.agent.samples import rank_stacks
-from hanglab.recorder.agent.stacks import NoStacks, position
 from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
 from hanglab.recorder.case.records import StackSample
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.stacks import NoStacks, position
 
 #: Seconds between two looks at the ranks.
 POLL = 0.05

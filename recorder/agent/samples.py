@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from hanglab.recorder.agent import stacks
 from hanglab.recorder.agent.rank_request import NoReply, ask
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case.records import (
@@ -18,7 +17,7 @@ from hanglab.recorder.case.records import (
     ThreadStack,
 )
 from hanglab.recorder.case.writer import clock
-from hanglab.recorder.system import file_locks, procfs
+from hanglab.recorder.system import file_locks, procfs, stacks
 
 #: Processes below a rank that are looked at, at most.
 MOST_DESCENDANTS = 64

@@ -331,7 +331,7 @@ class Session:
             "",
         )
         try:
-            rank = register(self._case, self._host_folder.name, found)
+            rank = WatchedRank(*register(self._case, self._host_folder.name, found), outside=True)
         except OSError as error:
             self._capture.miss("rank", f"{UNRECORDED}; {error.strerror}", command.rank)
             return

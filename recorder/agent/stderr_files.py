@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from hanglab.recorder.agent.watched_rank import WatchedRank
 
 
-class File(NamedTuple):
+class FileIdentity(NamedTuple):
     """Tells a regular file from all others of this host."""
 
     device: int
     inode: int
 
 
-def stderr_file(pid: int) -> File | None:
+def stderr_file(pid: int) -> FileIdentity | None:
     """The file that a process's standard error goes to.
 
     None for a terminal or a pipe, which belong to somebody else, and where the process
@@ -33,7 +33,7 @@ def stderr_file(pid: int) -> File | None:
     with contextlib.suppress(OSError):
         status = os.stat(stderr_path(pid))
         if stat.S_ISREG(status.st_mode):
-            return File(status.st_dev, status.st_ino)
+            return FileIdentity(status.st_dev, status.st_ino)
     return None
 
 
@@ -41,9 +41,9 @@ def stderr_path(pid: int) -> Path:
     return Path(f"/proc/{pid}/fd/2")
 
 
-def shared_files(ranks: Iterable[WatchedRank]) -> set[File]:
+def shared_files(ranks: Iterable[WatchedRank]) -> set[FileIdentity]:
     """Files that the standard error of more than one rank goes to, or went to."""
-    writers: dict[File, set[int]] = {}
+    writers: dict[FileIdentity, set[int]] = {}
     for rank in ranks:
         for file in {rank.stderr, stderr_file(rank.pid) if rank.stat() is not None else None}:
             if file is not None:

@@ -76,7 +76,7 @@ class UnregisteredRanks:
 
     def _register(self, found: FoundRank) -> WatchedRank | None:
         try:
-            rank = register(self._case, self._host, found)
+            rank = WatchedRank(*register(self._case, self._host, found), outside=True)
         except OSError as error:
             self._refused.add(found.pid)
             self._capture.miss("rank", f"{ESCAPED}; {error.strerror}", found.rank)

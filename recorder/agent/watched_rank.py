@@ -13,7 +13,6 @@ from hanglab.recorder.agent.counters import CounterFile
 from hanglab.recorder.agent.descendant_work import DescendantWork
 from hanglab.recorder.agent.external_traffic import RankProcesses
 from hanglab.recorder.agent.io_bytes import IoBytes
-from hanglab.recorder.agent.stacks import Position
 from hanglab.recorder.agent.stderr_files import stderr_file
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
@@ -21,6 +20,7 @@ from hanglab.recorder.case.progress import Counters
 from hanglab.recorder.case.records import Exit, Movement, RankProcess, StackSample
 from hanglab.recorder.case.user_code import UserCode
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.stacks import Position
 
 #: A recorder thread that has run so lately can have the interpreter's lock.
 _BEATS_NS = 1_000_000_000
@@ -29,7 +29,7 @@ _BEATS_NS = 1_000_000_000
 class WatchedRank:
     """A rank's process, its counters, and how long it has not moved."""
 
-    def __init__(self, folder: Path, process: RankProcess) -> None:
+    def __init__(self, folder: Path, process: RankProcess, *, outside: bool = False) -> None:
         self.folder = folder
         self.process = process
         self.rank = process.rank
@@ -50,7 +50,7 @@ class WatchedRank:
         self.seen_status: int | None = None
         self.gone = stat is None
         #: Found in the tree of processes: it has no recorder of its own.
-        self.outside = False
+        self.outside = outside
         #: Seen to have to do with torch.distributed, where there are no counters.
         self.joined = False
         self.quiet_s = 0.0

@@ -7,7 +7,6 @@ import re
 import time
 from pathlib import Path
 
-from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.attach.tree import FoundRank
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import user_code
@@ -20,15 +19,13 @@ _TORCH = re.compile(r"(?P<site>.*)/torch/lib/lib(torch|c10)[^/]*\.so")
 _VERSION = re.compile(r"python(\d+\.\d+)")
 
 
-def register(case: Path, host: str, found: FoundRank) -> WatchedRank:
+def register(case: Path, host: str, found: FoundRank) -> tuple[Path, RankProcess]:
     """Describe the process from outside, in a folder of its own.  Raises OSError."""
     folder, attempt = process.claim_folder(case, host, found.rank, found.attempt, found.pid)
     record = describe(found, attempt)
     if not (folder / files.PROCESS.name).exists():
         write(folder, files.PROCESS, record)
-    watched = WatchedRank(folder, record)
-    watched.outside = True
-    return watched
+    return folder, record
 
 
 def describe(found: FoundRank, attempt: int) -> RankProcess:

@@ -14,10 +14,10 @@ import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from hanglab.recorder.agent.stacks import NoStacks, spawn_number
 from hanglab.recorder.rank.group_joining import RANK_NAMES
 from hanglab.recorder.rank.rank_recognition import is_launcher
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.stacks import NoStacks, spawn_number
 
 _PYTHON = re.compile(r"python[\d.]*")
 

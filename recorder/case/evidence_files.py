@@ -74,9 +74,9 @@ EXCEPTIONS: Final = JsonLines(
 HANDLED: Final = JsonLines(
     "handled.jsonl", Scope.RANK, "exceptions that it printed or logged and survived",
     lambda: records.Raised)
-DEPARTURES: Final = JsonLines(
+PROGRAM_ENDS: Final = JsonLines(
     "departures.jsonl", Scope.RANK,
-    "what its Python called to end, and that it came to its end", lambda: records.Departure)
+    "what its Python called to end, and that it came to its end", lambda: records.ProgramEnd)
 ELASTIC_ERROR: Final = TextFile(
     "elastic_error.json", Scope.RANK, "what torch's elastic `record` wrote of its exception",
     redaction=Redaction.LEFT_OUT)

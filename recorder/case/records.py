@@ -319,7 +319,7 @@ class Exit(msgspec.Struct):
     by_recorder: bool = False
 
 
-class Departure(msgspec.Struct):
+class ProgramEnd(msgspec.Struct):
     """A line of ``departures.jsonl``: what the rank called to end, or that it came to its end.
 
     A call that raises, as all but ``os._exit`` do, may have been caught.

@@ -16,7 +16,7 @@ import msgspec
 from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.profiling import wire
 from hanglab.recorder.profiling.clock_offset import ClockAnswer, offset_ms
-from hanglab.recorder.profiling.receipts import ProcessState, ProfileRequest, Receipt
+from hanglab.recorder.profiling.trace_records import ProcessState, ProfileRequest, Receipt
 
 #: Seconds for an agent to look at all its processes.
 _LOOK_S = 60.0

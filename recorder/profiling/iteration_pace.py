@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from hanglab.recorder.agent.stacks import NoStacks, threads_of
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import (
     Counters,
@@ -22,6 +21,7 @@ from hanglab.recorder.case.records import StackSample
 from hanglab.recorder.case.writer import clock, write_bytes
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.system import procfs
+from hanglab.recorder.system.stacks import NoStacks, threads_of
 
 #: Nothing counted for this long is a standstill, in seconds ...
 _QUIET_S = 5.0

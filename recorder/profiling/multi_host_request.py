@@ -15,7 +15,7 @@ import msgspec
 from hanglab.recorder.errors import HanglabError
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, Endpoint, HostStatus
-from hanglab.recorder.profiling.receipts import (
+from hanglab.recorder.profiling.trace_records import (
     MAX_PATIENCE_S,
     ProcessState,
     ProfileRequest,

@@ -17,9 +17,9 @@ from hanglab.recorder.profiling import dynolog
 from hanglab.recorder.profiling.access_control import Refused, check_token, confined
 from hanglab.recorder.profiling.configuration import trace_path
 from hanglab.recorder.profiling.iteration_pace import IterationPace
-from hanglab.recorder.profiling.receipts import ProcessState, ProfileRequest
 from hanglab.recorder.profiling.registry import Client, Registry
 from hanglab.recorder.profiling.trace_delivery import TraceDelivery
+from hanglab.recorder.profiling.trace_records import ProcessState, ProfileRequest
 from hanglab.recorder.profiling.trace_requests import TraceRequest, TraceRequests
 
 #: Bytes of a trace in one answer.

@@ -26,10 +26,15 @@ from hanglab.recorder.profiling.configuration import (
     configuration,
     trace_path,
 )
-from hanglab.recorder.profiling.receipts import MAX_PATIENCE_S, ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.registry import Client, Registry
 from hanglab.recorder.profiling.trace_check import TraceCheck
 from hanglab.recorder.profiling.trace_delivery import TraceDelivery
+from hanglab.recorder.profiling.trace_records import (
+    MAX_PATIENCE_S,
+    ProfileRequest,
+    Receipt,
+    Selection,
+)
 from hanglab.recorder.profiling.traces import Check, Checked
 from hanglab.recorder.system import procfs
 

@@ -26,7 +26,6 @@ from hanglab.recorder.rank.boundary import Boundary
 from hanglab.recorder.rank.call_site import CallSites
 from hanglab.recorder.rank.child_exits import ChildWatch
 from hanglab.recorder.rank.code_shapes import raised_code, standing_code
-from hanglab.recorder.rank.departure import DepartureWatch
 from hanglab.recorder.rank.error_guard import GUARD, is_the_jobs, undisturbed
 from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
 from hanglab.recorder.rank.function_changes import FunctionChanges
@@ -40,6 +39,7 @@ from hanglab.recorder.rank.loader_queues import LoaderQueues
 from hanglab.recorder.rank.loader_waits import LoaderWatch
 from hanglab.recorder.rank.optimizer_steps import UpdateWatch
 from hanglab.recorder.rank.processor_usage import UsageSampler
+from hanglab.recorder.rank.program_end import ProgramEndWatch
 from hanglab.recorder.rank.progress_file import ProgressFile
 from hanglab.recorder.rank.sections import Section, section_type
 from hanglab.recorder.rank.service import Service, current_stacks
@@ -101,7 +101,7 @@ class RankRecorder:
         #: Kept open so that there is one to write with when the job has used all others up.
         self._spare = _spare_descriptor()
         self._handled = HandledWatch(self._write_handled)
-        self._departures = DepartureWatch(user_code, self._write_departure)
+        self._program_ends = ProgramEndWatch(user_code, self._write_program_end)
         self._imports = AfterImport()
         # A signal handler of the job may ask for a dump in the middle of one.
         self._writing = threading.RLock()
@@ -125,7 +125,7 @@ class RankRecorder:
     def start(self) -> None:
         """Put the hooks in place and start the thread."""
         self._exceptions.install()
-        self._departures.install()
+        self._program_ends.install()
         self._imports.add("traceback", self._handled.install)
         self._imports.add("torch.distributed.distributed_c10d", self._distributed_imported)
         self._imports.add("torch.utils.data.dataloader", self._loader.install)
@@ -302,11 +302,11 @@ class RankRecorder:
         self._keep_elastic_error()
         self.dump()
 
-    def _write_departure(self, departure: dict[str, Any]) -> None:
-        if departure["how"] == "os._exit" and (rows := dump.counters()):
+    def _write_program_end(self, end_call: dict[str, Any]) -> None:
+        if end_call["how"] == "os._exit" and (rows := dump.counters()):
             # Nothing of Python runs after that: no dump will be written.
             self._progress.counters(rows)
-        self._write(files.DEPARTURES, departure)
+        self._write(files.PROGRAM_ENDS, end_call)
 
     def _release_spare(self) -> None:
         if self._spare >= 0:
@@ -335,7 +335,7 @@ class RankRecorder:
             return
         self._progress.slots[Slot.PHASE] = layout.EXITING
         with undisturbed(), contextlib.suppress(Exception):
-            self._departures.end()
+            self._program_ends.end()
             self._exceptions.look_back()
             self._write_children()
             self._keep_elastic_error()
@@ -354,7 +354,7 @@ class RankRecorder:
             self._updates.uninstall()
             self._usage.leave_in_child()
             self._exceptions.uninstall()
-            self._departures.uninstall()
+            self._program_ends.uninstall()
             self._handled.uninstall()
             self._imports.stop()
             self._service.leave_in_child()

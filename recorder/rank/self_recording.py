@@ -51,7 +51,7 @@ def begin(out: str | os.PathLike[str] | None, hang_after: float | None) -> None:
             runtime = _meeting_place(out)
             case = _join(runtime, out, seconds)
             break
-        except socket_folders.Cleared as error:
+        except socket_folders.FolderRemoved as error:
             # By the agent of an earlier job, or by a rank that could not start one.
             if attempt == _ATTEMPTS - 1:
                 raise CannotRecord(str(error)) from error
@@ -95,7 +95,7 @@ def _meeting_place(out: str | os.PathLike[str] | None) -> Path:
         folders.make_private(own / digest[:12])
         status = os.lstat(own)
     except FileNotFoundError as error:
-        raise socket_folders.Cleared(str(error)) from error
+        raise socket_folders.FolderRemoved(str(error)) from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise CannotRecord(f"{own} is not this user's alone")
     return own / digest[:12]

@@ -14,7 +14,7 @@ from hanglab.recorder.slowness.thresholds import (
 )
 
 
-class Typical(NamedTuple):
+class TypicalCost(NamedTuple):
     """Processor time of a section's entry in nanoseconds: the median, and the quickest fifth's.
 
     Neighbours on a crowded machine stretch some entries; the quickest fifth shows what the
@@ -31,7 +31,7 @@ class SectionCost(NamedTuple):
     entries: int
     cpu_ns: int
     #: None where too few entries are known.
-    typical: Typical | None
+    typical: TypicalCost | None
 
 
 #: Section and its kind -> rank -> cost.
@@ -77,7 +77,7 @@ def slower_throughout(costs: Costs, rank: int, factor: float) -> bool:
     )
 
 
-def _typical(costs: Costs, rank: int) -> Iterator[tuple[Typical, list[Typical]]]:
+def _typical(costs: Costs, rank: int) -> Iterator[tuple[TypicalCost, list[TypicalCost]]]:
     """Costs that are typical of the rank and of its peers, of sections that were entered often."""
     for _, own, peers in _shared(costs, rank):
         if min(own.entries, *(peer.entries for peer in peers)) < FEWEST_FOR_MEAN:

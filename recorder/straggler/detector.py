@@ -16,7 +16,7 @@ from hanglab.recorder.straggler import evidence
 from hanglab.recorder.straggler.callables import CallableId, WrappedCallable
 from hanglab.recorder.straggler.class_or_instance import on_class_too, value_on_class_too
 from hanglab.recorder.straggler.interval import IntervalTracker
-from hanglab.recorder.straggler.measurement import Measuring
+from hanglab.recorder.straggler.measurement import Measurements
 from hanglab.recorder.straggler.peers import Peers
 from hanglab.recorder.straggler.reporting import Report
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
@@ -87,7 +87,7 @@ class Detector:
         self._latest: Report | None = None
         self._number = 0
         Detector._made += 1
-        self._measuring = Measuring(node_name or socket.gethostname(), kernel_interval)
+        self._measuring = Measurements(node_name or socket.gethostname(), kernel_interval)
         self._peers = Peers(
             f"hanglab/straggler/{name or Detector._made}/",
             folder,

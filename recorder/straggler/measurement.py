@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hanglab.recorder.straggler.table import BestWindows
 
 
-class Measuring:
+class Measurements:
     """The sections of one detector and what they came to, window by window."""
 
     def __init__(self, node: str, kernel_interval: int) -> None:

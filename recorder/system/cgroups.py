@@ -23,7 +23,7 @@ _CONTROLLERS = (*_LIMITING, "freezer")
 _NO_LIMIT = 1 << 50
 
 
-class Level(NamedTuple):
+class CgroupLevel(NamedTuple):
     """One control group: its folder, and the path by which the host knows it."""
 
     folder: str
@@ -44,7 +44,7 @@ def mounts(mountinfo: str) -> dict[str, Mount]:
     return found
 
 
-def levels_of(membership: str, mounted: Mapping[str, Mount]) -> dict[str, list[Level]]:
+def levels_of(membership: str, mounted: Mapping[str, Mount]) -> dict[str, list[CgroupLevel]]:
     """The process's group and its ancestors by /proc/PID/cgroup, per controller that limits.
 
     Groups that cannot be seen from here are left out.
@@ -60,7 +60,7 @@ def levels_of(membership: str, mounted: Mapping[str, Mount]) -> dict[str, list[L
     return found
 
 
-def group_of(controller: str, pid: int) -> Level:
+def group_of(controller: str, pid: int) -> CgroupLevel:
     """A process's own group.  Raises OSError if it has none, or none that is seen from here."""
     mounted = mounts(read("/proc/self/mountinfo") or "")
     place = _places(read(f"/proc/{pid}/cgroup") or "", mounted).get(controller)
@@ -99,17 +99,17 @@ def _below(path: str, mount: Mount) -> str | None:
     return path.removeprefix(mount.root.rstrip("/")) or "/"
 
 
-def _upwards(path: str, mount: Mount) -> list[Level]:
+def _upwards(path: str, mount: Mount) -> list[CgroupLevel]:
     """Groups from one up to the root of the mount."""
     parts = [part for part in path.split("/") if part]
     version = 2 if mount.filesystem == "cgroup2" else 1
     return [
-        Level(os.path.join(mount.point, *parts[:end]), "/" + "/".join(parts[:end]), version)
+        CgroupLevel(os.path.join(mount.point, *parts[:end]), "/" + "/".join(parts[:end]), version)
         for end in range(len(parts), -1, -1)
     ]
 
 
-def cpu_group(level: Level, ranks: list[int]) -> CpuGroup | None:
+def cpu_group(level: CgroupLevel, ranks: list[int]) -> CpuGroup | None:
     """None where the level sets no limit and counts nothing."""
     stat = numbers(f"{level.folder}/cpu.stat")
     if level.version == 1:
@@ -136,7 +136,7 @@ def cpu_group(level: Level, ranks: list[int]) -> CpuGroup | None:
     )
 
 
-def memory_group(level: Level, ranks: list[int], own: bool) -> MemoryGroup | None:
+def memory_group(level: CgroupLevel, ranks: list[int], own: bool) -> MemoryGroup | None:
     """``own``: the process's own group, which is told of even without a limit."""
     folder = level.folder
     if level.version == 1:
@@ -190,7 +190,7 @@ def _refused_v1(folder: str) -> int | None:
     return met if both is None else (met or 0) + both
 
 
-def pids_group(level: Level, ranks: list[int]) -> PidsGroup | None:
+def pids_group(level: CgroupLevel, ranks: list[int]) -> PidsGroup | None:
     """None where the level sets no limit."""
     limit = number(f"{level.folder}/pids.max")
     if limit is None:
@@ -205,7 +205,7 @@ def pids_group(level: Level, ranks: list[int]) -> PidsGroup | None:
     )
 
 
-def refused_tasks(level: Level) -> int | None:
+def refused_tasks(level: CgroupLevel) -> int | None:
     """Number of processes and threads that were refused so far, whatever the limit is now."""
     return numbers(f"{level.folder}/pids.events").get("max")
 
@@ -216,7 +216,7 @@ class RankControlGroups:
     def __init__(self) -> None:
         self._mounted = mounts(read("/proc/self/mountinfo") or "")
         #: Per controller and folder: the level, and the ranks seen in it.
-        self._known: dict[str, dict[str, tuple[Level, set[int], bool]]] = {}
+        self._known: dict[str, dict[str, tuple[CgroupLevel, set[int], bool]]] = {}
         self._memberships: dict[int, str] = {}
 
     def missing(self) -> dict[str, str]:
@@ -270,5 +270,5 @@ class RankControlGroups:
             if level.version == 2 and own and ranks and level.path != "/"
         )
 
-    def _levels(self, controller: str) -> list[tuple[Level, set[int], bool]]:
+    def _levels(self, controller: str) -> list[tuple[CgroupLevel, set[int], bool]]:
         return list(self._known.get(controller, {}).values())

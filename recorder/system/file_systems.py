@@ -34,7 +34,7 @@ _MOST_PLACES = 32
 _NOT_STORAGE = frozenset({"proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue"})
 
 
-class Place(NamedTuple):
+class MountedFolder(NamedTuple):
     """A folder in a mount namespace; processes may each have one of their own."""
 
     namespace: str
@@ -96,17 +96,17 @@ class FileSystems:
 
     def __init__(self) -> None:
         #: Questions without an answer yet.
-        self._pending: dict[Place, _Question] = {}
+        self._pending: dict[MountedFolder, _Question] = {}
         self._asker = _Asker()
         self._temporary: dict[int, str] = {}
         #: Places of each process so far: a file that could not be written is soon closed.
-        self._seen: dict[int, dict[tuple[str, Place], None]] = {}
+        self._seen: dict[int, dict[tuple[str, MountedFolder], None]] = {}
 
     def spaces(self, processes: dict[int, int]) -> list[FileSystem]:
         """``processes``: rank -> pid.  File systems shared by ranks are told of once."""
-        uses: dict[Place, set[str]] = {}
-        ranks: dict[Place, set[int]] = {}
-        through: dict[Place, int] = {}
+        uses: dict[MountedFolder, set[str]] = {}
+        ranks: dict[MountedFolder, set[int]] = {}
+        through: dict[MountedFolder, int] = {}
         for rank, pid in processes.items():
             for use, place in self._places(pid):
                 uses.setdefault(place, set()).add(use)
@@ -140,7 +140,7 @@ class FileSystems:
     def close(self) -> None:
         self._asker.end()
 
-    def _asked(self, through: dict[Place, int]) -> dict[Place, _Question]:
+    def _asked(self, through: dict[MountedFolder, int]) -> dict[MountedFolder, _Question]:
         """A question for each place, by a process that sees it; most of them answered.
 
         One that does not come back keeps its thread: places of the same file system share
@@ -172,7 +172,7 @@ class FileSystems:
                 return {place: q for place, q in questions.items() if place not in left}
         return questions
 
-    def _places(self, pid: int) -> list[tuple[str, Place]]:
+    def _places(self, pid: int) -> list[tuple[str, MountedFolder]]:
         """Folders in which a process works, keeps temporary or shared files, or has files open."""
         try:
             namespace = os.readlink(f"/proc/{pid}/ns/mnt")
@@ -186,13 +186,13 @@ class FileSystems:
         seen = self._seen.setdefault(pid, {})
         for use, path in found:
             if len(seen) < _MOST_PLACES:
-                seen[use, Place(namespace, path)] = None
+                seen[use, MountedFolder(namespace, path)] = None
         return [(use, place) for use, place in seen if place.namespace == namespace]
 
 
 def _beside(
-    stuck: Place, question: _Question, through: Mapping[Place, int]
-) -> dict[Place, _Question]:
+    stuck: MountedFolder, question: _Question, through: Mapping[MountedFolder, int]
+) -> dict[MountedFolder, _Question]:
     """The place and those of ``through`` below the same mount, each with its question."""
     mounted = _mounts_of(through[stuck])
     mount = _above(stuck.path, mounted)
@@ -226,7 +226,9 @@ def _mounts_of(pid: int) -> list[Mount]:
     return read_mounts(read(f"/proc/{pid}/mountinfo") or "")[::-1]
 
 
-def _file_system(place: Place, question: _Question, mounted: list[Mount]) -> FileSystem | None:
+def _file_system(
+    place: MountedFolder, question: _Question, mounted: list[Mount]
+) -> FileSystem | None:
     if question.pending:
         mount = _above(place.path, mounted)
         return FileSystem(

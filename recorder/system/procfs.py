@@ -145,6 +145,11 @@ def network_namespace(pid: int) -> str:
     return _link(f"/proc/{pid}/ns/net")
 
 
+def process_namespace(pid: int | str) -> str:
+    """Namespace of process numbers of the process, or of ``self``; "" as for the network's."""
+    return _link(f"/proc/{pid}/ns/pid")
+
+
 def executable(pid: int) -> str:
     """Path of the program that the process runs; "" where it has gone or may not be read."""
     return _link(f"/proc/{pid}/exe")

@@ -39,7 +39,7 @@ _NAMES = re.compile(_PREFIX + r"[a-z0-9_]{8}|hanglab-[0-9a-f]{8}")
 _MEETINGS = re.compile(r"[0-9a-f]{12}")
 
 
-class Cleared(FileNotFoundError):
+class FolderRemoved(FileNotFoundError):
     """Somebody has removed the folder just now: it is to be made anew."""
 
 
@@ -63,7 +63,7 @@ class Runtime:
             try:
                 self._lock = hold(self.path)
                 return
-            except Cleared:
+            except FolderRemoved:
                 continue
 
     def close(self) -> None:
@@ -91,11 +91,11 @@ def hold(folder: Path, name: str = OWNER) -> int:
     try:
         descriptor = folders.open_private(path, os.O_RDWR | os.O_CREAT)
     except FileNotFoundError as error:
-        raise Cleared(str(error)) from error
+        raise FolderRemoved(str(error)) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if not _is_at(descriptor, path):
-            raise Cleared(f"{path} has been replaced")
+            raise FolderRemoved(f"{path} has been replaced")
     except BaseException:
         os.close(descriptor)
         raise

@@ -17,8 +17,8 @@ from hanglab.analyzer.program.reduced_program import operations_of, whole
 from hanglab.analyzer.program.sound_program import without_fault
 from hanglab.analyzer.replayable import NotReplayable, read_replayable
 from hanglab.analyzer.simulated_verdict import (
-    Blame,
-    Likeness,
+    KeptVerdict,
+    SimilarityTest,
     cut_ranks,
     recognise,
     simulated,
@@ -69,11 +69,11 @@ def test_a_shrunk_program_hangs_for_the_same_reason_and_can_be_mended(kind: str,
     program = faulty_program(kind, seed)
     verdict = simulated(program).verdict
     assert verdict.cause is not None
-    likeness = Likeness(Blame(verdict.cause, frozenset(verdict.culprits)), cause=True)
+    similarity = SimilarityTest(KeptVerdict(verdict.cause, frozenset(verdict.culprits)), cause=True)
     reduced = whole(program)
     for _, phase in PHASES:
-        smaller = phase(reduced, likeness.holds, likeness.blame.culprits)
-        assert smaller == reduced or likeness.holds(smaller)
+        smaller = phase(reduced, similarity.holds, similarity.kept_verdict.culprits)
+        assert smaller == reduced or similarity.holds(smaller)
         assert smaller.calls <= reduced.calls
         reduced = smaller
     assert len(reduced.ranks) <= 4 and len(operations_of(reduced.program)) <= 15
@@ -84,16 +84,16 @@ def test_a_shrunk_program_hangs_for_the_same_reason_and_can_be_mended(kind: str,
 
 
 def test_culprits_are_compared_by_their_numbers_in_the_whole_job() -> None:
-    blame = Blame(Cause.MISSING_RANK, frozenset({5, 9}))
+    kept_verdict = KeptVerdict(Cause.MISSING_RANK, frozenset({5, 9}))
     verdict = Verdict(status=Status.HUNG, cause=Cause.MISSING_RANK, culprits=[0, 2])
-    assert blame.fits(verdict, (5, 7, 9))
-    assert not blame.fits(verdict, (5, 9, 7))
+    assert kept_verdict.fits(verdict, (5, 7, 9))
+    assert not kept_verdict.fits(verdict, (5, 9, 7))
     # Another cause names the same ranks; one of two culprits is not enough.
     other = Verdict(status=Status.HUNG, cause=Cause.SKIPPED_COLLECTIVE, culprits=[0, 2])
-    assert blame.names(other, (5, 7, 9)) and not blame.fits(other, (5, 7, 9))
-    assert not blame.are_left((5, 7))
+    assert kept_verdict.names(other, (5, 7, 9)) and not kept_verdict.fits(other, (5, 7, 9))
+    assert not kept_verdict.are_left((5, 7))
     # Of very many, two stand for all.
-    ring = Blame(Cause.P2P_DEADLOCK, frozenset(range(64)))
+    ring = KeptVerdict(Cause.P2P_DEADLOCK, frozenset(range(64)))
     assert ring.fits(Verdict(status=Status.HUNG, cause=ring.cause, culprits=[0, 1]), (3, 4))
 
 
@@ -113,8 +113,8 @@ def test_a_job_is_cut_to_ranks_that_hang_for_the_same_reason(tmp_path: Path) -> 
         cut, ranks = cut_ranks(job, size)
         assert len(ranks) == len(cut.calls) == size and culprit in ranks
         cut = replace(cut, verdict=_renumbered(job.verdict, ranks))
-        likeness, _ = recognise(cut)
-        assert likeness.cause
+        similarity, _ = recognise(cut)
+        assert similarity.cause
     with pytest.raises(NotReplayable, match="no 2 ranks of this job"):
         cut_ranks(read_replayable(dumps(tmp_path / "order", _TIED)), 2)
 
@@ -129,21 +129,21 @@ def test_a_device_that_is_held_up_is_a_host_that_waits(tmp_path: Path) -> None:
         dumps(tmp_path / "dumps", JobOptions(16, "moe", "group_order", operations=30, seed=9))
     )
     assert job.verdict.cause is Cause.GROUP_ORDER
-    likeness, starts = recognise(job)
+    similarity, starts = recognise(job)
     last = next(starts)
-    assert likeness.verdict and last.calls < sum(map(len, job.calls))
+    assert similarity.verdict and last.calls < sum(map(len, job.calls))
     # What a simulation blames them for instead stays as well.
-    assert likeness.instead is simulated(last.program).verdict.cause
+    assert similarity.instead is simulated(last.program).verdict.cause
 
 
 def test_what_is_like_the_job_is_given_from_the_fewest_operations_to_all(tmp_path: Path) -> None:
     job = read_replayable(dumps(tmp_path / "dumps", JobOptions(4, "world", "skip", operations=60)))
-    likeness, starts = recognise(job)
+    similarity, starts = recognise(job)
     found = list(starts)
     calls = [start.calls for start in found]
     assert len(calls) > 2 and calls == sorted(set(calls))
     assert calls[-1] == sum(map(len, job.calls))
-    assert all(likeness.holds(start) for start in found)
+    assert all(similarity.holds(start) for start in found)
 
 
 def _renumbered(verdict: Verdict, ranks: tuple[int, ...]) -> Verdict:

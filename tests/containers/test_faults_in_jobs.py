@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanglab.harness.system.capabilities import capability
+from hanglab.harness.capabilities import capability
 from hanglab.harness.system.namespaces import tool
 
 if TYPE_CHECKING:

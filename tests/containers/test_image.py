@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanglab.harness.launchers.docker.engine import connect
+from hanglab.harness.launchers.docker.connection import connect
 from hanglab.harness.launchers.docker.image import LABEL, PYTHON, USER, image_name
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.harness import capabilities
 from hanglab.harness.cli import main
-from hanglab.harness.launchers.docker.engine import connect
-from hanglab.harness.system import capabilities
+from hanglab.harness.launchers.docker.connection import connect
 
 ROOT = Path(__file__).parents[2]
 

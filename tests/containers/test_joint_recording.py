@@ -18,7 +18,7 @@ from hanglab.recorder.case.records import Container
 from hanglab.recorder.case.writer import clock
 
 
-class PlayedCrew:
+class PlayedNodes:
     """Three nodes of a rank each, whose agents answer as a test has them do."""
 
     def __init__(self) -> None:
@@ -57,32 +57,32 @@ class PlayedCrew:
 
 
 @pytest.fixture
-def crew() -> PlayedCrew:
-    return PlayedCrew()
+def nodes() -> PlayedNodes:
+    return PlayedNodes()
 
 
 @pytest.fixture
-def recording(tmp_path: Path, crew: PlayedCrew) -> JointRecording:
-    crew.recording = JointRecording(tmp_path, crew, 3, 1.0)
-    return crew.recording
+def recording(tmp_path: Path, nodes: PlayedNodes) -> JointRecording:
+    nodes.recording = JointRecording(tmp_path, nodes, 3, 1.0)
+    return nodes.recording
 
 
 def due(kind: str = "no_progress", detail: str = "", quiet_s: float = 2.0) -> Message:
     return {"event": "due", "kind": kind, "detail": detail, "quiet_s": quiet_s}
 
 
-def test_all_must_rest(crew: PlayedCrew, recording: JointRecording, tmp_path: Path) -> None:
+def test_all_must_rest(nodes: PlayedNodes, recording: JointRecording, tmp_path: Path) -> None:
     recording.take(0, due(quiet_s=2.0))
     recording.take(1, due(quiet_s=1.5))
     for _ in range(3):
         assert not recording.poll()
-    assert set(crew.orders) == {(2, "status")}
+    assert set(nodes.orders) == {(2, "status")}
     recording.take(0, {"event": "undue"})
     recording.take(2, due(quiet_s=1.7))
     assert not recording.poll()
     recording.take(0, due(quiet_s=1.8))
     assert recording.wait_captured(5.0)
-    assert sorted(n for n, word in crew.orders if word == "capture") == [0, 1, 2]
+    assert sorted(n for n, word in nodes.orders if word == "capture") == [0, 1, 2]
     assert recording.captured is not None
     assert (recording.captured["kind"], recording.captured["quiet_s"]) == ("no_progress", 1.5)
     recording.take(1, {"event": "finished", "absent": [{"what": "gpu", "reason": "no driver"}]})
@@ -94,23 +94,23 @@ def test_all_must_rest(crew: PlayedCrew, recording: JointRecording, tmp_path: Pa
 
 
 def test_nodes_whose_ranks_have_ended_are_not_asked(
-    crew: PlayedCrew, recording: JointRecording
+    nodes: PlayedNodes, recording: JointRecording
 ) -> None:
-    crew.alive = {1}
+    nodes.alive = {1}
     recording.take(1, due())
     assert recording.wait_captured(5.0)
 
 
 def test_a_paused_node_is_not_waited_for(
-    crew: PlayedCrew, recording: JointRecording, tmp_path: Path
+    nodes: PlayedNodes, recording: JointRecording, tmp_path: Path
 ) -> None:
-    crew.paused = {2}
+    nodes.paused = {2}
     recording.take(0, due())
     recording.take(1, due("timeout_dump", "torch wrote the dump of rank 1 by itself"))
     assert recording.wait_captured(5.0)
     assert recording.captured is not None and recording.captured["kind"] == "timeout_dump"
-    assert sorted(n for n, word in crew.orders if word == "capture") == [0, 1]
-    crew.paused = set()
+    assert sorted(n for n, word in nodes.orders if word == "capture") == [0, 1]
+    nodes.paused = set()
     recording.finish(ended_by_recorder=True)
     case = CaseReader(tmp_path)
     (absence,) = case.absent
@@ -120,15 +120,15 @@ def test_a_paused_node_is_not_waited_for(
 
 
 def test_the_end_of_a_node_is_told_to_the_others(
-    crew: PlayedCrew, recording: JointRecording, tmp_path: Path
+    nodes: PlayedNodes, recording: JointRecording, tmp_path: Path
 ) -> None:
     folders.make_private(folders.rank_folder(tmp_path, "node1", 1))
     stderr = tmp_path / "rank1.err"
     stderr.write_text("last words\n")
-    crew.alive = {0, 2}
+    nodes.alive = {0, 2}
     recording.lose(1, "the container has ended")
     recording.exited(1, None, int(signal.SIGKILL), stderr, by_recorder=False)
-    assert sorted(crew.orders) == [(0, "failure"), (2, "failure")]
+    assert sorted(nodes.orders) == [(0, "failure"), (2, "failure")]
     recording.take(0, due("exit", "rank 1 was ended by signal 9"))
     recording.take(2, due("exit", "rank 1 was ended by signal 9"))
     assert recording.wait_captured(5.0)
@@ -149,7 +149,7 @@ def test_an_agent_that_fails_is_an_error(recording: JointRecording) -> None:
 
 
 def test_a_capture_that_is_asked_for_needs_nobody_to_rest(
-    crew: PlayedCrew, recording: JointRecording
+    nodes: PlayedNodes, recording: JointRecording
 ) -> None:
     recording.capture("deadline", "the job's 3 s were over")
     assert recording.wait_captured(5.0)

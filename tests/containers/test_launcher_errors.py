@@ -24,7 +24,7 @@ import pytest
 from containers_support import SLEEPS, TELLS, all_exits, make_plan, remains, running, wait_until
 
 from hanglab.harness.launchers.docker import containers, errors
-from hanglab.harness.launchers.docker.engine import connect
+from hanglab.harness.launchers.docker.connection import connect
 from hanglab.harness.launchers.docker.image import LABEL, PYTHON, VARIABLE, image_name
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
 from hanglab.harness.launchers.docker.reaping import reap

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.corpus.trials import add_trials
 
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.harness.corpus.comparison import Agreement, compare_with_truth, differences
@@ -25,7 +26,6 @@ from hanglab.harness.corpus.entries import (
 )
 from tools.corpus.__main__ import CORPUS, check
 from tools.corpus.damage import add_damaged
-from tools.corpus.trials import add_trials
 from tools.corpus.zoo import add_runs
 
 MOST_BYTES = 8_000_000

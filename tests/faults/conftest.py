@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hanglab.harness.capabilities import capability
 from hanglab.harness.faults.host_fault import HostFault
+from hanglab.harness.hosts import HostSettings
 from hanglab.harness.launchers.docker.containers import read_only_mounts
 from hanglab.harness.launchers.docker.hosts import ContainerHost, ContainerHosts
-from hanglab.harness.launchers.host import HostSettings
-from hanglab.harness.system.capabilities import capability
 
 if TYPE_CHECKING:
     from docker import DockerClient

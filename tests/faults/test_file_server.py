@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.system.capabilities import capability
+from hanglab.harness.capabilities import capability
 from hanglab.harness.system.file_server import FileServer
 
 #: Says when it has opened the file, and when it is about to read what nobody has read before.

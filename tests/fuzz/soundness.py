@@ -9,7 +9,7 @@ import numpy as np
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump, State
 from hanglab.analyzer.flight_recorder.content import read_content
 from hanglab.analyzer.flight_recorder.decoding import Decoded, decode_pickle
-from hanglab.analyzer.flight_recorder.entry_kinds import Mistaken
+from hanglab.analyzer.flight_recorder.entry_kinds import WrongKinds
 from hanglab.analyzer.flight_recorder.errors import DumpError
 from hanglab.analyzer.flight_recorder.pattern_reader import Likenesses
 from hanglab.analyzer.flight_recorder.repeated_entries import thin
@@ -48,7 +48,7 @@ def check_short_way(data: bytes) -> bool:
     options: dict[str, Any] = {"rank": 0, "source": "x", "from_json": False, "contained": False}
     try:
         short = read_content(decode_pickle(thinned.data), whole=thinned.expand, **options)
-    except (Mistaken, DumpError):
+    except (WrongKinds, DumpError):
         return False
     if short.damage:
         return False
@@ -77,7 +77,7 @@ def check_alike(files: list[bytes]) -> int:
         if recalled is not None:
             try:
                 short = read_content(recalled[0], whole=recalled[1], **options)
-            except (Mistaken, DumpError):
+            except (WrongKinds, DumpError):
                 short = None
             if short is not None and short.entries is not None and not short.damage:
                 assert repr(short) == repr(read_content(decode_pickle(data), **options))
@@ -88,7 +88,7 @@ def check_alike(files: list[bytes]) -> int:
             continue
         try:
             dump = read_content(decoded, whole=thinned.expand, **options)
-        except (Mistaken, DumpError):
+        except (WrongKinds, DumpError):
             continue
         if dump.entries is not None and not dump.damage:
             seen.learn(data, thinned, dump.entries, _decoded)

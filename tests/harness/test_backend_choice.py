@@ -14,7 +14,7 @@ from installed import needs_torch
 from hanglab.harness.errors import UsageError
 from hanglab.harness.jobs.backend_choice import read_backends
 from hanglab.harness.jobs.backend_plan import plan_on_backends
-from hanglab.harness.jobs.suite import Options
+from hanglab.harness.jobs.plan import Options
 from hanglab.harness.scenarios.discovery import read_project, select
 
 BOTH = ("gloo", "nccl-emulated")

@@ -6,7 +6,7 @@ import importlib.metadata
 
 import pytest
 
-from hanglab.harness.system import capabilities
+from hanglab.harness import capabilities
 
 
 def test_every_answer_has_a_reason_and_every_no_a_remedy() -> None:

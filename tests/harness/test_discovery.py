@@ -11,8 +11,8 @@ from hanglab.analyzer.verdict import Cause, Status
 from hanglab.harness.errors import UsageError
 from hanglab.harness.faults.conditions import Operations
 from hanglab.harness.faults.freeze import Freeze
+from hanglab.harness.jobs.plan import Options, requests_of
 from hanglab.harness.jobs.reproduction import command
-from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import Expect, Scenario
 from hanglab.harness.scenarios.discovery import Found

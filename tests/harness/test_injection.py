@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hanglab.harness.faults.conditions import Operations, Seen, Steps
+from hanglab.harness.faults.conditions import Operations, ProgressSeen, Steps
 from hanglab.harness.faults.death import KillRank
 from hanglab.harness.faults.descriptors import FilesProbe
 from hanglab.harness.faults.fault import Fault
@@ -26,7 +26,7 @@ from hanglab.harness.faults.injection import Injector
 from hanglab.harness.faults.kill import Kill
 from hanglab.harness.faults.proof import Reading
 from hanglab.harness.faults.terminate import Terminate
-from hanglab.harness.launchers.host import Hosts, ThisMachine
+from hanglab.harness.hosts import Hosts, ThisMachine
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders, layout
 from hanglab.recorder.case.layout import Slot
@@ -122,7 +122,7 @@ def test_damaged_progress_files_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_conditions() -> None:
-    seen = {0: Seen(step=4, operations=9)}
+    seen = {0: ProgressSeen(step=4, operations=9)}
     assert Steps(0, 4).holds(seen, 0.0)
     assert not Steps(0, 5).holds(seen, 0.0)
     assert not Steps(1, 0).holds(seen, 0.0)

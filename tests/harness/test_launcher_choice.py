@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.harness.capabilities import capability
+from hanglab.harness.jobs.plan import Options, refusal_of, requests_of
 from hanglab.harness.jobs.reproduction import command
-from hanglab.harness.jobs.suite import Options, refusal_of, requests_of
 from hanglab.harness.launchers.selection import (
     LAUNCHERS,
     Launchers,
@@ -16,7 +17,6 @@ from hanglab.harness.launchers.selection import (
     make_launcher,
 )
 from hanglab.harness.scenarios.discovery import select
-from hanglab.harness.system.capabilities import capability
 
 _FILE = """\
 from hanglab.harness import Cause, Expect, scenario

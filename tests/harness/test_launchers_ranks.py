@@ -48,7 +48,11 @@ def looks(launcher: LocalLauncher, tmp_path: Path) -> dict[int, dict[str, Any]]:
     run_dir, seen = tmp_path / "run", tmp_path / "seen"
     seen.mkdir()
     plan = make_plan(
-        run_dir, "looks_program.py", seen, "more", environment={"TORCH_DISTRIBUTED_DEBUG": "INFO"}
+        run_dir,
+        "start_conditions_program.py",
+        seen,
+        "more",
+        environment={"TORCH_DISTRIBUTED_DEBUG": "INFO"},
     )
     job = launcher.start(plan)
     try:
@@ -72,7 +76,7 @@ def test_a_rank_looks_like_a_fresh_interpreter(
     fresh.mkdir()
     names = ("TORCH_DISTRIBUTED_DEBUG", "OMP_NUM_THREADS")
     subprocess.run(
-        [sys.executable, PROGRAMS / "looks_program.py", fresh, "more"],
+        [sys.executable, PROGRAMS / "start_conditions_program.py", fresh, "more"],
         env={**os.environ, **{name: looks[0]["environment"][name] for name in names}},
         check=True,
         timeout=60,
@@ -91,7 +95,7 @@ def test_a_rank_has_its_own_everything(looks: dict[int, dict[str, Any]]) -> None
     for rank, own in looks.items():
         assert own["session"] == [True, True]
         assert own["buffering"] == [True, True]
-        assert own["frames"] == ["looks_program.py", "warm_parent.py"]
+        assert own["frames"] == ["start_conditions_program.py", "warm_parent.py"]
         environment = own["environment"]
         assert own["c_environment_temporary"] == environment["HANGLAB_RUNTIME"]
         assert environment["RANK"] == environment["LOCAL_RANK"] == str(rank)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hanglab.harness.capabilities import capability
 from hanglab.harness.faults.limits import LimitCpu, LimitFault, LimitMemory, LimitTasks
-from hanglab.harness.system.capabilities import capability
 from hanglab.harness.system.cgroups import make
 
 IDLE = "print(flush=True); input()"

@@ -12,7 +12,7 @@ from installed import needs_torch
 
 from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reduced_program import ReducedProgram, whole
-from hanglab.analyzer.simulated_verdict import Blame, Likeness
+from hanglab.analyzer.simulated_verdict import KeptVerdict, SimilarityTest
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.launchers.selection import Launchers
@@ -22,7 +22,7 @@ from hanglab.harness.minimisation.search import HangLost, Search
 from hanglab.harness.report.minimisation_progress import MinimisationProgress
 from hanglab.harness.report.panel import make_console
 
-BLAME = Blame(Cause.DTYPE_MISMATCH, frozenset({1}))
+BLAME = KeptVerdict(Cause.DTYPE_MISMATCH, frozenset({1}))
 
 
 def start(odd: str, calls: int) -> ReducedProgram:
@@ -56,7 +56,7 @@ def confirmer(tmp_path: Path) -> Iterator[Confirmer]:
 
 
 def search(confirmer: Confirmer) -> Search:
-    return Search(Likeness(BLAME, cause=True), confirmer, lambda what, reduced: None)
+    return Search(SimilarityTest(BLAME, cause=True), confirmer, lambda what, reduced: None)
 
 
 @needs_torch

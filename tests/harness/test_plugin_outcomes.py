@@ -14,8 +14,8 @@ import pytest
 from plugin_support import SOUND, environment, junit_properties, run_pytest, write
 
 from hanglab.harness.jobs.outcome import Judgement, Outcome
+from hanglab.harness.jobs.plan import Options, requests_of
 from hanglab.harness.jobs.run import Result
-from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.pytest_plugin.failure import describe_failure
 from hanglab.harness.scenarios import discovery
 

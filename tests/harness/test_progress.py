@@ -8,8 +8,8 @@ import re
 from rich.console import Console
 
 from hanglab.harness.jobs.outcome import Judgement, Outcome
+from hanglab.harness.jobs.plan import Options, requests_of
 from hanglab.harness.jobs.run import Result, RunRequest
-from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.report.progress import RunProgress
 from hanglab.harness.report.results import print_plan, print_skips
 from hanglab.harness.scenarios import discovery

@@ -17,9 +17,9 @@ from installed import needs_torch
 
 from hanglab.analyzer.program.job_dumps import JobOptions
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Status, Verdict
+from hanglab.harness.capabilities import capability
 from hanglab.harness.cli import main
 from hanglab.harness.replay.comparison import compare_verdicts
-from hanglab.harness.system.capabilities import capability
 
 MEGATRON = Path(__file__).resolve().parents[3] / "shared" / "data" / "megatron-nccl"
 #: Scenarios of which the calls tell the cause.

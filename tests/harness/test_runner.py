@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hanglab.analyzer.verdict import Cause
+from hanglab.harness.hosts import ThisMachine
 from hanglab.harness.jobs.outcome import Outcome
 from hanglab.harness.jobs.run import Result, RunRequest, run
 from hanglab.harness.jobs.run_folder import JobFolder, RunFolder, Variant
-from hanglab.harness.jobs.suite import run_all
-from hanglab.harness.launchers.host import ThisMachine
+from hanglab.harness.jobs.running import run_all
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError, RankExit
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.launchers.supervision.agent_process import Agent

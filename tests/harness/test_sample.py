@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from hanglab.harness.jobs.plan import Options
 from hanglab.harness.jobs.sample import SAMPLE_SIZE, quick_sample
-from hanglab.harness.jobs.suite import Options
 from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import Scenario
 from hanglab.harness.scenarios.durations import (

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from hanglab.harness.mutation.operator import MutationTarget
-from hanglab.harness.mutation.profile import CallRecord, Profile, RankProfile, StatementCounts
 from hanglab.harness.mutation.source import Script
+from hanglab.harness.mutation.statement_counts import (
+    CallRecord,
+    Profile,
+    RankProfile,
+    StatementCounts,
+)
 
 #: What communicates in the sources of these tests.
 _COMMUNICATES = ("dist.", "backward()")

@@ -16,9 +16,9 @@ from types import ModuleType
 import pytest
 
 from hanglab.analyzer.engine import analyze
+from hanglab.harness.jobs.plan import Options, requests_of
 from hanglab.harness.jobs.run import run
 from hanglab.harness.jobs.run_folder import RunFolder
-from hanglab.harness.jobs.suite import Options, requests_of
 from hanglab.harness.launchers.local import LocalLauncher
 from hanglab.harness.scenarios import discovery
 

@@ -10,9 +10,9 @@ import json
 import threading
 from pathlib import Path
 
+from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
 from hanglab.harness.jobs.run import run
 from hanglab.harness.jobs.run_folder import JobFolder
-from hanglab.harness.jobs.suite import Options, requests_of, script_scenario
 from hanglab.harness.launchers.local import LocalLauncher
 
 TRAIN = """

@@ -17,7 +17,7 @@ from installed import needs_torch
 from hanglab.analyzer.facts.error_texts import XID
 from hanglab.harness.faults.device import SlowDevice, StopDevice
 from hanglab.harness.faults.link import FlapLink, NarrowLink
-from hanglab.harness.jobs.suite import Options, refusal_of, requests_of
+from hanglab.harness.jobs.plan import Options, refusal_of, requests_of
 from hanglab.harness.nccl_emulated.control import Order, give_order
 from hanglab.harness.scenarios.discovery import select
 from hanglab.recorder.system.kernel_log import EMULATED_LOG, KernelLog

@@ -1,6 +1,6 @@
 """``hanglab profile`` against a stand-in that answers as a dynolog daemon does.
 
-The daemon itself is no part of these tests; dynolog_stand_in.py says what its bytes follow.
+The daemon itself is no part of these tests; played_dynolog.py says what its bytes follow.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from dynolog_stand_in import dynolog
-from played import played
+from played_dynolog import dynolog
+from played_kineto import played
 
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import Endpoint

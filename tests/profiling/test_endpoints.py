@@ -18,10 +18,10 @@ from hanglab.recorder.case.folders import host_folder
 from hanglab.recorder.profiling import agent_notes, client
 from hanglab.recorder.profiling.access_control import Refused
 from hanglab.recorder.profiling.client import AgentRefused, Endpoint
-from hanglab.recorder.profiling.receipts import ProfileRequest, Selection
 from hanglab.recorder.profiling.service import ProfilingService, Settings
+from hanglab.recorder.profiling.trace_records import ProfileRequest, Selection
 
-PLAYED = Path(__file__).parent / "programs" / "played_program.py"
+PLAYED = Path(__file__).parent / "programs" / "kineto_program.py"
 Answer = Callable[[str], None]
 
 

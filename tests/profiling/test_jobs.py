@@ -22,8 +22,8 @@ from hanglab.recorder.profiling import client, multi_host_request
 from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.configuration import Detail, TraceWindow
 from hanglab.recorder.profiling.fabric_socket import PATIENCE_S
-from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt, Selection
 from hanglab.recorder.profiling.service import ProfilingService
+from hanglab.recorder.profiling.trace_records import ProfileRequest, Receipt, Selection
 
 pytestmark = needs_torch
 

@@ -21,11 +21,11 @@ from test_server import make_certificate
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.configuration import TraceWindow
-from hanglab.recorder.profiling.receipts import ProfileRequest
 from hanglab.recorder.profiling.service import ProfilingService
+from hanglab.recorder.profiling.trace_records import ProfileRequest
 
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli"]
-PLAYED = Path(__file__).parent / "programs" / "played_program.py"
+PLAYED = Path(__file__).parent / "programs" / "kineto_program.py"
 #: As a container has: a network and processes of its own.
 CONTAINER = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from played import Played, played, write_trace
+from played_kineto import Played, played, write_trace
 
 from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.service import ProfilingService

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from played import Played, played, write_trace
+from played_kineto import Played, played, write_trace
 
 from hanglab.recorder.profiling import client, fabric, multi_host_request
 from hanglab.recorder.profiling.access_control import Refused, client_tls, confined
@@ -22,8 +22,8 @@ from hanglab.recorder.profiling.client import AgentRefused, AgentUnreachable, En
 from hanglab.recorder.profiling.configuration import TraceWindow
 from hanglab.recorder.profiling.fabric_socket import SocketNameTaken, remove_dead_clients
 from hanglab.recorder.profiling.multi_host_request import HostPart
-from hanglab.recorder.profiling.receipts import ProfileRequest, Receipt
 from hanglab.recorder.profiling.service import ProfilingService, Settings
+from hanglab.recorder.profiling.trace_records import ProfileRequest, Receipt
 
 TOKEN = "a token that nobody guesses"
 

@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from played import played
+from played_kineto import played
 
 from hanglab.recorder.agent.profiles import Profiles
 from hanglab.recorder.profiling import client
 from hanglab.recorder.profiling.client import Endpoint
-from hanglab.recorder.profiling.receipts import ProfileRequest
 from hanglab.recorder.profiling.registry import Client
 from hanglab.recorder.profiling.service import ProfilingService, Settings
+from hanglab.recorder.profiling.trace_records import ProfileRequest
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hanglab.harness.system.capabilities import capability
+from hanglab.harness.capabilities import capability
 from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE, backend_of, backends_in
 
 

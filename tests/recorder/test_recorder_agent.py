@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 from recorder_support import Agent, play_rank, short_folder, wait_for
 
-from hanglab.recorder.agent import samples, stacks
-from hanglab.recorder.agent.stacks import NoStacks, position, threads_of
+from hanglab.recorder.agent import samples
 from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import StackFrame, ThreadStack
 from hanglab.recorder.rank.service import Service, current_stacks
+from hanglab.recorder.system import stacks
+from hanglab.recorder.system.stacks import NoStacks, position, threads_of
 
 
 @pytest.fixture

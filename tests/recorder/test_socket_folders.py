@@ -143,7 +143,7 @@ def test_meeting_place_for_which_an_agent_is_being_started_stays(root: Path) -> 
 
 def test_whoever_waits_for_a_place_learns_that_it_was_removed(root: Path) -> None:
     place = socket_folders.meetings() / "0123456789ab"
-    with pytest.raises(socket_folders.Cleared):
+    with pytest.raises(socket_folders.FolderRemoved):
         socket_folders.hold(place, socket_folders.LOCK)
 
 

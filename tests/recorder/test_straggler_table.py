@@ -13,7 +13,7 @@ import pytest
 
 from hanglab.recorder.slowness import Summary, ratio, relative_scores, summarize
 from hanglab.recorder.straggler import window_encoding
-from hanglab.recorder.straggler.measurement import Measuring
+from hanglab.recorder.straggler.measurement import Measurements
 from hanglab.recorder.straggler.peers import Peers, PeerWindows
 from hanglab.recorder.straggler.reporting import Missing
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE, make_report
@@ -71,7 +71,7 @@ def entries(generator: random.Random, waits: bool) -> list[Any]:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_windows_sections_are_what_each_comes_to_by_itself(seed: int) -> None:
     generator = random.Random(seed)
-    measuring, alone = Measuring("node", 0), OneByOne()
+    measuring, alone = Measurements("node", 0), OneByOne()
     kinds = {
         f"section {n}": generator.choice(["plain", "plain", "waits", "hidden"]) for n in range(40)
     }
@@ -98,7 +98,7 @@ def test_a_windows_sections_are_what_each_comes_to_by_itself(seed: int) -> None:
 
 
 def test_what_is_kept_is_in_the_next_window_too() -> None:
-    measuring = Measuring("node", 0)
+    measuring = Measurements("node", 0)
     section = measuring.declare("section", "here", False, "work")
     section.entries.extend([2_000_000] * 5)
     kept = measuring.take(0, (), keep=True)

@@ -14,7 +14,12 @@ from hanglab.recorder.slowness.batch_waits import (
     starved_share,
 )
 from hanglab.recorder.slowness.job_window import JobWindow, Lateness, TimeBreakdown
-from hanglab.recorder.slowness.section_costs import SectionCost, Typical, heaviest_section, longer
+from hanglab.recorder.slowness.section_costs import (
+    SectionCost,
+    TypicalCost,
+    heaviest_section,
+    longer,
+)
 
 SECOND = 1_000_000_000
 #: Rank 2 works 8 ms longer in each of 100 operations, and its peers wait for it.
@@ -261,7 +266,7 @@ def test_larger_batches_explain_as_much_more_work() -> None:
 
 
 def cost(ms: float, quick_ms: float, entries: int = 50) -> SectionCost:
-    return SectionCost(entries, round(ms * entries * 1e6), Typical(ms * 1e6, quick_ms * 1e6))
+    return SectionCost(entries, round(ms * entries * 1e6), TypicalCost(ms * 1e6, quick_ms * 1e6))
 
 
 @pytest.mark.parametrize(

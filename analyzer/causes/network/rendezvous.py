@@ -16,9 +16,9 @@ from hanglab.analyzer.facts.error_texts import (
     UNREACHED,
 )
 from hanglab.analyzer.facts.failures import Failure
-from hanglab.analyzer.facts.meeting_ports import (
+from hanglab.analyzer.facts.rendezvous_ports import (
     SEEKING,
-    Standing,
+    RankPorts,
     ranks_elsewhere,
     standing_of,
 )
@@ -95,7 +95,7 @@ def _hung_joining(facts: CaseFacts) -> Iterator[Proposal]:
         )
 
 
-def _where(one: Standing) -> str:
+def _where(one: RankPorts) -> str:
     if one.reached:
         return f"is connected to port {', '.join(sorted(one.reached))}, where none of its peers is"
     if one.listens:
@@ -167,7 +167,7 @@ def _differing(facts: CaseFacts) -> tuple[list[int], str] | None:
     return None
 
 
-def _cannot_reach_store(facts: CaseFacts, standings: list[Standing]) -> list[Standing]:
+def _cannot_reach_store(facts: CaseFacts, standings: list[RankPorts]) -> list[RankPorts]:
     """Ranks that still look for the store and of which no socket leads anywhere.
 
     Where they are not the fewer, those that stand somewhere have to stand where all were told.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failures
-from hanglab.analyzer.facts.departure_calls import describe_departure
 from hanglab.analyzer.facts.loops import classify_left_loop
+from hanglab.analyzer.facts.program_ends import describe_program_end
 from hanglab.analyzer.proposal import Proposal, detector, propose
 from hanglab.analyzer.strengths import INFERRED
 from hanglab.analyzer.verdict import Cause, Evidence
@@ -35,7 +35,7 @@ def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) ->
 
 
 def _left(facts: CaseFacts, rank: int) -> str:
-    by, location = describe_departure(facts.ranks[rank])
+    by, location = describe_program_end(facts.ranks[rank])
     return f", left{by}{name_line(location)}" if by else ""
 
 
@@ -61,7 +61,7 @@ def early_finish(facts: CaseFacts) -> Iterator[Proposal]:
         yield _one_too_many(facts, sorted(peers_left), early)
         return
     cause, confidence, detail, alternatives = classify_left_loop(facts, early[0])
-    by, location = describe_departure(facts.ranks[early[0]])
+    by, location = describe_program_end(facts.ranks[early[0]])
     words = f"; rank {early[0]} left{by}" if by else ""
     yield propose(
         facts,

@@ -15,9 +15,11 @@ from hanglab.harness.evaluation.answers import CaseAnswer, answer_of
 from hanglab.harness.evaluation.contenders import Hanglab
 from hanglab.harness.evaluation.heuristics import HeuristicChoice
 from hanglab.harness.evaluation.suite.declaration import LabelledScript, LabelledSuite
-from hanglab.harness.jobs import suite as jobs_of_suite
+from hanglab.harness.jobs.plan import DEFAULT_DEADLINE_S, Options, requests_of, script_scenario
+from hanglab.harness.jobs.results import write_results
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.jobs.running import run_all
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.report.progress import RunProgress
 
@@ -40,7 +42,7 @@ class RunOptions:
     jobs: int = 1
     repeat: int = 1
     hang_after_s: float | None = None
-    deadline_s: float = jobs_of_suite.DEFAULT_DEADLINE_S
+    deadline_s: float = DEFAULT_DEADLINE_S
     choice: HeuristicChoice = HeuristicChoice()
 
 
@@ -55,7 +57,7 @@ def run_suite(
     """Runs of each script by its file, fewer where ``stop`` was set; artifacts below ``root``."""
     requests: list[RunRequest] = []
     files: dict[RunRequest, str] = {}
-    settings = jobs_of_suite.Options(
+    settings = Options(
         jobs=options.jobs, repeat=options.repeat, control=False, deadline_s=options.deadline_s
     )
     for script in suite.scripts:
@@ -67,12 +69,10 @@ def run_suite(
     with progress.shown():
         launchers = Launchers()
         try:
-            results = jobs_of_suite.run_all(
-                requests, artifacts, launchers, options.jobs, stop, progress
-            )
+            results = run_all(requests, artifacts, launchers, options.jobs, stop, progress)
         finally:
             launchers.close()
-    jobs_of_suite.write_results(artifacts, settings, results)
+    write_results(artifacts, settings, results)
     runs: dict[str, list[ScriptRun]] = {}
     for result in results:
         assert result.request is not None
@@ -84,17 +84,15 @@ def run_suite(
 def _requests(
     script: LabelledScript,
     folder: Path,
-    settings: jobs_of_suite.Options,
+    settings: Options,
     hang_after_s: float | None,
 ) -> Sequence[RunRequest]:
     settings = replace(
         settings, world_size=script.ranks, hang_after_s=script.hang_after or hang_after_s
     )
-    scenario = jobs_of_suite.script_scenario(
-        (folder / script.file).resolve(), settings, script.arguments
-    )
+    scenario = script_scenario((folder / script.file).resolve(), settings, script.arguments)
     # Two folders may have a script of one name.
-    return jobs_of_suite.requests_of(replace(scenario, name=script.name), settings)
+    return requests_of(replace(scenario, name=script.name), settings)
 
 
 def _run_of(result: Result, choice: HeuristicChoice) -> ScriptRun:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hanglab.harness.hosts import NotYet
 from hanglab.harness.launchers.docker.processes import process_inside
-from hanglab.harness.launchers.host import NotYet
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -22,7 +22,7 @@ _LIMITLESS = 1 << 52
 
 @dataclass(frozen=True)
 class ContainerHost:
-    """Implements :class:`~hanglab.harness.launchers.host.Host` by one container."""
+    """Implements :class:`~hanglab.harness.hosts.Host` by one container."""
 
     number: int
     container: Container

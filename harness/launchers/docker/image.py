@@ -50,7 +50,5 @@ def checkout() -> Path | None:
     Its code then runs in the containers, too, so that an image need not be built anew
     for every change.
     """
-    from hanglab import harness
-
-    root = Path(os.path.realpath(harness.__file__)).parents[1]
+    root = Path(os.path.realpath(__file__)).parents[3]
     return root if (root / "pyproject.toml").is_file() else None

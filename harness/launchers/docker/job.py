@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hanglab.harness.hosts import HostSettings
 from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.containers import Label, make_containers, write_order
 from hanglab.harness.launchers.docker.environment import meeting_point
@@ -21,8 +22,7 @@ from hanglab.harness.launchers.docker.node_facts import facts_of
 from hanglab.harness.launchers.docker.ownership import give, take_back
 from hanglab.harness.launchers.docker.reaping import remove_containers
 from hanglab.harness.launchers.docker.recording import JointRecording
-from hanglab.harness.launchers.docker.report_sockets import Links
-from hanglab.harness.launchers.host import HostSettings
+from hanglab.harness.launchers.docker.report_sockets import ReportSockets
 from hanglab.harness.launchers.protocol import JobPlan, LaunchError, RankExit, RemainsLeft
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.leftovers import remove_tree
@@ -87,7 +87,7 @@ class ContainerJob:
         self._facts: Mapping[int, Facts] = {}
         self._ending = self._over = False
         shared.mkdir(mode=0o700)
-        self._links = Links(shared / "link", user, self._take)
+        self._links = ReportSockets(shared / "link", user, self._take)
 
     # Starting.
 

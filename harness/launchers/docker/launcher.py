@@ -6,12 +6,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from hanglab.harness.launchers.docker import errors
+from hanglab.harness.launchers.docker.connection import connect
 from hanglab.harness.launchers.docker.containers import (
     new_label,
     settings_of,
     user_of_containers,
 )
-from hanglab.harness.launchers.docker.engine import connect
 from hanglab.harness.launchers.docker.image import find_image, image_name
 from hanglab.harness.launchers.docker.job import ContainerJob
 from hanglab.harness.launchers.docker.placement import placed

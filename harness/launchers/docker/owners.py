@@ -57,9 +57,7 @@ def _boot() -> str:
 
 
 def _namespace() -> str:
-    with suppress(OSError):
-        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
-    return ""
+    return procfs.process_namespace("self").strip("pid:[]")
 
 
 def _started(pid: int) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-
 from hanglab.harness.launchers.supervision.descendants import descendants_of
-from hanglab.recorder.system.procfs import status
+from hanglab.recorder.system.procfs import process_namespace, status
 
 
 def process_inside(first: int, pid: int) -> int:
@@ -14,10 +11,10 @@ def process_inside(first: int, pid: int) -> int:
 
     ``first`` is the container's first process.  Raises ProcessLookupError.
     """
-    namespace = _namespace(first)
+    namespace = process_namespace(first)
     for candidate in [first, *descendants_of(first)]:
         numbers = _numbers(candidate)
-        if numbers and numbers[-1] == pid and _namespace(candidate) == namespace:
+        if numbers and numbers[-1] == pid and process_namespace(candidate) == namespace:
             return candidate
     raise ProcessLookupError(f"the container of process {first} has no process {pid}")
 
@@ -25,9 +22,3 @@ def process_inside(first: int, pid: int) -> int:
 def _numbers(pid: int) -> list[int]:
     """A process's numbers, from the outermost namespace to its own."""
     return [int(number) for number in status(pid).get("NSpid", "").split()]
-
-
-def _namespace(pid: int) -> str:
-    with suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/pid")
-    return ""

@@ -16,10 +16,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from hanglab.harness.scenarios import rank_entry
+from hanglab.harness.rank import entry
 
 #: What nearly every program imports, so that it is done while other nodes are still made.
-_USEFUL = ("torch", "torch.distributed", "hanglab.harness.scenarios.job")
+_USEFUL = ("torch", "torch.distributed", "hanglab.harness.rank.job")
 
 
 def main() -> None:
@@ -42,9 +42,9 @@ def main() -> None:
         runpy.run_path(script, run_name="__main__")
         return
     try:
-        rank_entry.call(Path(script), function)
+        entry.call(Path(script), function)
     except Exception as error:
-        rank_entry.report(error)
+        entry.report(error)
         raise SystemExit(1) from None
 
 

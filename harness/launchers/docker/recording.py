@@ -77,17 +77,17 @@ class JointRecording:
     """Implements :class:`~hanglab.harness.launchers.protocol.Recording`."""
 
     def __init__(
-        self, case: Path, crew: RecordedNodes, world_size: int, hang_after_s: float
+        self, case: Path, nodes: RecordedNodes, world_size: int, hang_after_s: float
     ) -> None:
         self.pids: dict[int, int] = {}
         self.captured: dict[str, Any] | None = None
         self._case = case
-        self._crew = crew
+        self._nodes = nodes
         self._job = JobRecord(world_size, clock(), hang_after_s)
         self._said: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         #: By how much the clock of each node is ahead of this one's, in nanoseconds.
         self._ahead: dict[int, int] = {}
-        self._agents = {number: _NodeAgent() for number in crew.names()}
+        self._agents = {number: _NodeAgent() for number in nodes.names()}
         self._failed = False
         #: The capture that is to be made, and since when (monotonic).
         self._wanted: tuple[Trigger, float] | None = None
@@ -144,7 +144,7 @@ class JointRecording:
         by_recorder: bool,
     ) -> None:
         """The node's own agent has been told already, if it could be."""
-        number = self._crew.node_of(rank)
+        number = self._nodes.node_of(rank)
         self._catch_up()
         if self._agents[number].lost:
             self._write_exit(number, rank, Exit(clock(), code, signal, by_recorder), stderr)
@@ -154,7 +154,7 @@ class JointRecording:
             for other in self._agents:
                 if other != number:
                     line = {"command": "failure", "detail": f"rank {rank} {how}"}
-                    self._crew.order(other, line)
+                    self._nodes.order(other, line)
 
     def finish(self, *, ended_by_recorder: bool) -> None:
         self._catch_up()
@@ -163,7 +163,7 @@ class JointRecording:
         self._job.clocks_ahead_ns = {self._name(n): ahead for n, ahead in self._ahead.items()}
         self._job.ended_by_recorder = ended_by_recorder
         absent = [absence for agent in self._agents.values() for absence in agent.absent]
-        names = self._crew.names()
+        names = self._nodes.names()
         absent += [
             Absence("agent", agent.lost, names[number])
             for number, agent in self._agents.items()
@@ -180,7 +180,7 @@ class JointRecording:
 
     def _decide(self) -> None:
         """Wants a capture once every node says so whose ranks live, and that answers."""
-        living = [number for number in self._crew.living() if not self._agents[number].lost]
+        living = [number for number in self._nodes.living() if not self._agents[number].lost]
         due = [due for number in living if (due := self._agents[number].due) is not None]
         if not due:
             return
@@ -198,9 +198,9 @@ class JointRecording:
         if agent.asked <= agent.heard:
             if now - agent.heard > _FRESH_S or not agent.asked:
                 agent.asked = now
-                self._crew.order(number, {"command": "status"})
+                self._nodes.order(number, {"command": "status"})
             return False
-        return now - agent.asked > _SILENT_S or self._crew.is_paused(number)
+        return now - agent.asked > _SILENT_S or self._nodes.is_paused(number)
 
     def _carry_out(self, trigger: Trigger, since: float) -> None:
         """First asks who is there, then has those capture, and waits for them."""
@@ -210,19 +210,19 @@ class JointRecording:
             for number in unheard:
                 if self._agents[number].asked < since:
                     self._agents[number].asked = time.monotonic()
-                    self._crew.order(number, {"command": "status"})
+                    self._nodes.order(number, {"command": "status"})
             for number in unheard:
                 agent = self._agents[number]
                 if not self._is_silent(number):
                     return
-                why = "paused" if self._crew.is_paused(number) else "there, and does not answer"
+                why = "paused" if self._nodes.is_paused(number) else "there, and does not answer"
                 agent.lost = f"the container is {why}"
             self._keep_facts()
             self._capturing = time.monotonic()
             line = {"command": "capture", "kind": trigger.kind, "detail": trigger.detail}
             for number, agent in self._agents.items():
                 if not agent.lost:
-                    self._crew.order(number, line)
+                    self._nodes.order(number, line)
             return
         late = time.monotonic() - self._capturing > _CAPTURE_S
         for number in there:
@@ -268,11 +268,11 @@ class JointRecording:
     # Writing.
 
     def _name(self, number: int) -> str:
-        return self._crew.names()[number]
+        return self._nodes.names()[number]
 
     def _keep_facts(self) -> None:
         """Keep Docker's records now, and those that are known only at the end of the job."""
-        for number, now in self._crew.facts().items():
+        for number, now in self._nodes.facts().items():
             before = self._facts.get(number)
             if before is not None:
                 now = msgspec.structs.replace(before, oom_killed=before.oom_killed | now.oom_killed)

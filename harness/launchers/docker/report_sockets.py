@@ -16,7 +16,7 @@ from hanglab.harness.launchers.supervision.channel import ChannelClosed, Message
 Taken = Callable[[int, Message | None], None]
 
 
-class Links:
+class ReportSockets:
     """Listens until closed.  Safe to share among threads."""
 
     def __init__(self, path: Path, user: tuple[int, int], taken: Taken) -> None:

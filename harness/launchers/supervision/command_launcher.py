@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from hanglab.harness.launchers.environment import SHARED_GPU
 from hanglab.harness.launchers.protocol import JobPlan
 from hanglab.harness.launchers.supervision.channel import Message
-from hanglab.harness.launchers.supervision.launcher import GuardedLauncher
+from hanglab.harness.launchers.supervision.launcher import SupervisedLauncher
+from hanglab.harness.rank.shared_gpu import SHARED_GPU
 from hanglab.recorder.case.backends import backend_of
 
 
-class CommandLauncher(GuardedLauncher):
+class CommandLauncher(SupervisedLauncher):
     """Starts jobs by a command whose children are the ranks.
 
     A rank is known by RANK in its environment, and its output is read from the files that the
@@ -38,11 +38,11 @@ class CommandLauncher(GuardedLauncher):
         _add_hook(environment)
         script = os.path.abspath(plan.script)
         if plan.function is not None:
-            program = ["-m", "hanglab.harness.scenarios.rank_entry", script, plan.function]
+            program = ["-m", "hanglab.harness.rank.entry", script, plan.function]
         elif environment.get(SHARED_GPU):
-            program = ["-m", "hanglab.harness.launchers.shared_gpu", script]
+            program = ["-m", "hanglab.harness.rank.shared_gpu", script]
         elif backend_of(plan.backend).emulated:
-            program = ["-m", "hanglab.harness.launchers.emulated_device", script]
+            program = ["-m", "hanglab.harness.rank.emulated_device", script]
         else:
             program = [script]
         program += plan.arguments

@@ -36,7 +36,7 @@ class _Rank:
     handle: int | None
 
 
-class CommandedCrew:
+class CommandedRanks:
     """Ranks below one command, recognised by the RANK in their environment."""
 
     def __init__(self, command: int, world_size: int, log_dir: Path) -> None:
@@ -95,8 +95,8 @@ class CommandedCrew:
     def _link_logs(self, pid: int, rank: int) -> None:
         """Gives the files that the command chose the names that ranks' logs have everywhere."""
         for descriptor, suffix in ((1, "out"), (2, "err")):
-            with suppress(OSError):
-                target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+            target = procfs.open_file(pid, descriptor)
+            with suppress(OSError, ValueError):
                 link = self._log_dir / f"rank{rank}.{suffix}"
                 link.symlink_to(os.path.relpath(target, self._log_dir))
 
@@ -135,12 +135,12 @@ def run_job(request: SupervisionRequest) -> None:
     try:
         os.chdir(order["folder"])
         command = _spawn(order["command"], order["environment"], log_dir)
-        crew = CommandedCrew(command, order["world_size"], log_dir)
+        ranks = CommandedRanks(command, order["world_size"], log_dir)
         supervisor.tell_started({})
-        supervisor.watch(crew, order["limit_s"])
+        supervisor.watch(ranks, order["limit_s"])
     except Exception as error:
         supervisor.fail(error)
-    supervisor.finish(crew)
+    supervisor.finish(ranks)
 
 
 def _spawn(command: list[str], environment: dict[str, str], log_dir: Path) -> int:

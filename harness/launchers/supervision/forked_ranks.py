@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hanglab.harness.launchers.environment import host_identity, rank_environment
+from hanglab.harness.launchers.environment import rank_environment
 from hanglab.harness.launchers.supervision.channel import Message
 from hanglab.harness.launchers.supervision.supervisor import Supervisor, decode_status
+from hanglab.harness.rank.shared_gpu import host_identity
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import TCPStore
 
 
 @dataclass(frozen=True)
-class Birth:
+class RankSpec:
     """Specification of the rank that a forked process becomes."""
 
     rank: int
@@ -35,16 +36,16 @@ class Birth:
     supervisor: int
 
 
-class ForkedCrew:
+class ForkedRanks:
     """Ranks that are children of the supervisor, so that waitpid tells how they end."""
 
     interval_s: float | None = None
 
     def __init__(self) -> None:
-        self.ranks: dict[int, int] = {}
+        self.pids: dict[int, int] = {}
 
     def reaped(self, pid: int, status: int) -> Iterable[Message]:
-        rank = self.ranks.pop(pid, None)
+        rank = self.pids.pop(pid, None)
         if rank is not None:
             code, number = decode_status(status)
             yield {"event": "exit", "rank": rank, "code": code, "signal": number}
@@ -56,11 +57,11 @@ class ForkedCrew:
         return ()
 
 
-def run_job(end: socket.socket, hanglab: int) -> Birth:
+def run_job(end: socket.socket, hanglab: int) -> RankSpec:
     """Supervises one job; returns in its ranks only."""
     supervisor = Supervisor(end, hanglab)
     order = supervisor.order()
-    crew = ForkedCrew()
+    ranks = ForkedRanks()
     pipes: list[int] = []
     try:
         for rank in range(order["world_size"]):
@@ -70,26 +71,26 @@ def run_job(end: socket.socket, hanglab: int) -> Birth:
             pid = os.fork()
             if pid == 0:
                 supervisor.release()
-                return _birth(order, rank, reading, parent)
+                return _rank_spec(order, rank, reading, parent)
             os.close(reading)
-            crew.ranks[pid] = rank
-        supervisor.tell_started({rank: pid for pid, rank in crew.ranks.items()})
+            ranks.pids[pid] = rank
+        supervisor.tell_started({rank: pid for pid, rank in ranks.pids.items()})
         # After the forks: the store starts threads, and a fork would lose them.
         store = _store(order["world_size"])
         for pipe in pipes:
             os.write(pipe, f"{store.port}\n".encode())
             os.close(pipe)
-        supervisor.collect(crew)
-        supervisor.watch(crew, order["limit_s"])
+        supervisor.collect(ranks)
+        supervisor.watch(ranks, order["limit_s"])
     except Exception as error:
         supervisor.fail(error)
-    supervisor.finish(crew)
+    supervisor.finish(ranks)
     raise AssertionError("a supervisor ends in finish")
 
 
-def _birth(order: Message, rank: int, port_pipe: int, supervisor: int) -> Birth:
+def _rank_spec(order: Message, rank: int, port_pipe: int, supervisor: int) -> RankSpec:
     world_size = order["world_size"]
-    return Birth(
+    return RankSpec(
         rank=rank,
         world_size=world_size,
         script=Path(order["script"]),

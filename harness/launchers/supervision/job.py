@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from hanglab.harness.hosts import ThisMachine
 from hanglab.harness.launchers.environment import own_dumps_options
-from hanglab.harness.launchers.host import ThisMachine
 from hanglab.harness.launchers.protocol import (
     JobPlan,
     LaunchError,

@@ -21,7 +21,7 @@ from hanglab.harness.launchers.supervision.job import SupervisedJob
 Kind = frozenset[tuple[str, str]]
 
 
-class GuardedLauncher:
+class SupervisedLauncher:
     """Starts jobs through root supervisors of its own; safe to share among threads."""
 
     name: str

@@ -48,7 +48,7 @@ class SupervisionRequest:
 
 
 @dataclass(frozen=True)
-class _Ward:
+class _WatchedSupervisor:
     """A supervisor.  The copy of its channel tells hanglab, by closing, that all is clean."""
 
     end: socket.socket
@@ -83,8 +83,8 @@ class RootSupervisor:
         self._woken = ChildSignal()
         signal.signal(signal.SIGTERM, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._wards: dict[int, _Ward] = {}
-        self._lost: list[_Ward] = []
+        self._wards: dict[int, _WatchedSupervisor] = {}
+        self._lost: list[_WatchedSupervisor] = []
         self._seen: set[int] = set()
 
     def serve(self) -> SupervisionRequest:
@@ -114,7 +114,7 @@ class RootSupervisor:
         if pid == 0:
             self._release()
             return SupervisionRequest(end, self._parent)
-        self._wards[pid] = _Ward(end, Path(runtime_dir))
+        self._wards[pid] = _WatchedSupervisor(end, Path(runtime_dir))
         return None
 
     def _release(self) -> None:

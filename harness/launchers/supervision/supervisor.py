@@ -56,7 +56,7 @@ class SupervisedRanks(Protocol):
 
 
 class Supervisor:
-    """Watches one job from the moment its crew is started."""
+    """Watches one job from the moment its ranks are started."""
 
     def __init__(self, end: socket.socket, hanglab: int) -> None:
         os.setsid()
@@ -99,7 +99,7 @@ class Supervisor:
     def tell_started(self, pids: dict[int, int]) -> None:
         self.tell({"event": "started", "supervisor": os.getpid(), "pids": pids})
 
-    def watch(self, crew: SupervisedRanks, seconds: float) -> None:
+    def watch(self, ranks: SupervisedRanks, seconds: float) -> None:
         """Reports until the job is to be ended."""
         until = time.monotonic() + seconds
         while True:
@@ -107,26 +107,26 @@ class Supervisor:
             if left <= 0:
                 self.tell({"event": "overdue"})
                 return
-            timeout = left if crew.interval_s is None else min(left, crew.interval_s)
+            timeout = left if ranks.interval_s is None else min(left, ranks.interval_s)
             ready = readable(
-                self.channel, self.woken, self._hanglab, *crew.watched(), timeout=timeout
+                self.channel, self.woken, self._hanglab, *ranks.watched(), timeout=timeout
             )
-            # Before the children, so that a crew sees those that somebody else reaps.
-            for message in crew.look():
+            # Before the children, so that those are seen that somebody else reaps.
+            for message in ranks.look():
                 self.tell(message)
             if self.woken.fileno() in ready:
                 if signal.SIGTERM in self.woken.drain():
                     return
-                self.collect(crew)
+                self.collect(ranks)
             if self._hanglab in ready:
                 return
             if self.channel.fileno() in ready and self._told_to_end():
                 return
 
-    def collect(self, crew: SupervisedRanks) -> None:
+    def collect(self, ranks: SupervisedRanks) -> None:
         def reaped(pid: int, status: int) -> None:
             self._seen.add(pid)
-            for message in crew.reaped(pid, status):
+            for message in ranks.reaped(pid, status):
                 self.tell(message)
 
         reap(reaped)
@@ -138,16 +138,16 @@ class Supervisor:
             return True
         return message is not None and message.get("command") == "end"
 
-    def finish(self, crew: SupervisedRanks | None = None) -> None:
+    def finish(self, ranks: SupervisedRanks | None = None) -> None:
         """Ends every descendant, removes what the job left, says so.  Does not return.
 
-        Tells of those of the crew that ended by themselves after all, too.
+        Tells of the ranks that ended by themselves after all, too.
         """
 
         def reaped(pid: int, status: int) -> None:
             self._seen.add(pid)
-            if crew is not None:
-                self._tell_exits(crew.reaped(pid, status))
+            if ranks is not None:
+                self._tell_exits(ranks.reaped(pid, status))
 
         def killed(pid: int, status: int) -> None:
             # With a status of its own it was on its way out already.
@@ -156,8 +156,8 @@ class Supervisor:
             else:
                 reaped(pid, status)
 
-        if crew is not None:
-            self._tell_exits(crew.look())
+        if ranks is not None:
+            self._tell_exits(ranks.look())
         reap(reaped)
         below = freeze_below()
         self._seen.update(below)

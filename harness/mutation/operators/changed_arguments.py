@@ -9,7 +9,7 @@ from functools import partial
 import libcst as cst
 
 from hanglab.analyzer.verdict import Cause
-from hanglab.harness.mutation.communication import Communication
+from hanglab.harness.mutation.communication import PARAMETERS, Communication
 from hanglab.harness.mutation.operator import Mutation, MutationTarget, Operator
 from hanglab.harness.mutation.rewriting import VALUES, expression, in_place_of, strikes
 from hanglab.harness.mutation.truth import truth
@@ -85,7 +85,7 @@ _TENSORS = {
     "all_gather_into_tensor": "input_tensor",
     "reduce_scatter_tensor": "input",
 }
-_REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
+_REDUCTIONS = [function for function, parameters in PARAMETERS.items() if "op" in parameters]
 _ROOTS = {"broadcast": "src", "reduce": "dst", "broadcast_object_list": "src"}
 _PEERS = {"send": "dst", "isend": "dst", "recv": "src", "irecv": "src"}
 

@@ -16,19 +16,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hanglab.recorder.agent.host import nccl_ras, sockets
+from hanglab.recorder.agent.host import nccl_ras
 from hanglab.recorder.agent.host.gpu import Gpus
-from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.host_records import ConnectionSample, HostSample
 from hanglab.recorder.case.records import RankProcess
 from hanglab.recorder.case.writer import clock, write
-from hanglab.recorder.system import procfs
+from hanglab.recorder.system import procfs, sockets
 from hanglab.recorder.system.cgroups import RankControlGroups
 from hanglab.recorder.system.file_systems import FileSystems
 from hanglab.recorder.system.kernel_files import numbers, read
 from hanglab.recorder.system.kernel_log import EMULATED_LOG, KernelLog
 from hanglab.recorder.system.pressure import pressures
+from hanglab.recorder.system.process_limits import load_of
 
 #: Seconds between two samples, or so many times what one takes: 2 % of a processor at most.
 INTERVAL_S = 1.0
@@ -50,7 +50,7 @@ _DEADLINE_S = 1.5
 Miss = Callable[[str, str, int | None], None]
 
 
-class Sampled(Protocol):
+class SampledRank(Protocol):
     """A rank to be sampled, as the agent knows it."""
 
     @property
@@ -77,7 +77,7 @@ class HostSampler:
         self._host_folder = host_folder
         self._runtime = runtime
         self._miss = miss
-        self._ranks: tuple[Sampled, ...] = ()
+        self._ranks: tuple[SampledRank, ...] = ()
         self._groups: dict[int, str | None] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -96,7 +96,7 @@ class HostSampler:
     def start(self) -> None:
         self._thread.start()
 
-    def follow(self, ranks: Sequence[Sampled]) -> None:
+    def follow(self, ranks: Sequence[SampledRank]) -> None:
         """The ranks that live now.  Those that are new, or in a new group, are sampled at once.
 
         How often a group's limit was met counts from its first sample.
@@ -157,7 +157,7 @@ class HostSampler:
         self._write_kept()
         host.close()
 
-    def _take(self, host: _SampledHost, ranks: tuple[Sampled, ...], capture: bool) -> None:
+    def _take(self, host: _SampledHost, ranks: tuple[SampledRank, ...], capture: bool) -> None:
         sample = host.sample(ranks, capture)
         seldom = 1 if self._dearest < _DEAR_S else _SELDOM
         if capture or (self._dearest < 10 * _DEAR_S and self._count % seldom == 0):
@@ -176,7 +176,7 @@ class HostSampler:
                 self._stride *= 2
         self._kept.append((sample, written))
 
-    def _take_connections(self, ranks: tuple[Sampled, ...], capture: bool) -> None:
+    def _take_connections(self, ranks: tuple[SampledRank, ...], capture: bool) -> None:
         began = time.thread_time()  # on a busy host little work takes long
         found, problems = sockets.sample([rank.pid for rank in ranks], capture)
         self._dearest = max(self._dearest, time.thread_time() - began)
@@ -203,7 +203,7 @@ class HostSampler:
                 write(folder, files.CONNECTIONS, samples)
         self._connections.clear()
 
-    def _ask_nccl(self, ranks: tuple[Sampled, ...]) -> None:
+    def _ask_nccl(self, ranks: tuple[SampledRank, ...]) -> None:
         """One answer tells of all ranks, whoever gives it."""
         refusals: list[str] = []
         asked = set()
@@ -231,7 +231,7 @@ class _SampledHost:
         self._file_systems = FileSystems()
         self._gpus = Gpus()
         self._kernel = KernelLog(runtime / EMULATED_LOG)
-        self._ranks: dict[int, Sampled] = {}
+        self._ranks: dict[int, SampledRank] = {}
 
     def missing(self) -> list[tuple[str, str]]:
         found = [(f"cgroup {name}", reason) for name, reason in self._groups.missing().items()]
@@ -243,7 +243,7 @@ class _SampledHost:
             found.append(("kernel messages", self._kernel.missing))
         return found
 
-    def sample(self, ranks: Sequence[Sampled], capture: bool) -> HostSample:
+    def sample(self, ranks: Sequence[SampledRank], capture: bool) -> HostSample:
         for rank in ranks:
             self._groups.notice(rank.rank, rank.pid)
         processes = {rank.rank: rank.pid for rank in ranks}

@@ -13,7 +13,7 @@ from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import OperationCall
-from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Departure, StackFrame
+from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, ProgramEnd, StackFrame
 
 LOADER = "/x/site-packages/torch/utils/data/dataloader.py"
 
@@ -253,7 +253,10 @@ def test_a_rank_is_missing_where_one_of_the_others_failed() -> None:
 
 def test_a_rank_that_ended_early_is_shown_with_the_call_that_ended_it() -> None:
     early = ended(view(2))
-    early.departures = [Departure(Clock(900, 900), "sys.exit", 0, user(31)), Departure(AT, "end")]
+    early.program_ends = [
+        ProgramEnd(Clock(900, 900), "sys.exit", 0, user(31)),
+        ProgramEnd(AT, "end"),
+    ]
     known = job([early, *(waiting(rank) for rank in (0, 1, 3))], outside=[2])
     # The others have gone one operation further.
     known.highest_entered = {"0": {0: 7, 1: 7, 2: 6, 3: 7}}

@@ -12,7 +12,7 @@ from hanglab.analyzer.graph.wait_for_graph import Sink, Wait, WaitKind
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import GroupCounter
-from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, Departure, StackFrame
+from hanglab.recorder.case.records import Clock, CodeLoop, CodeShape, ProgramEnd, StackFrame
 
 SECOND = 1_000_000_000
 LOST = "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]"
@@ -158,7 +158,7 @@ def test_without_its_dump_the_counters_tell_that_a_rank_left_early(
     how: str, counted_at: int, early: bool
 ) -> None:
     gone, *peers = progress(ended(view(1)), 3), progress(lost(0), 5), progress(lost(2), 5)
-    gone.departures = [Departure(Clock(2, 2), how, 0, user(9))]  # type: ignore[arg-type]
+    gone.program_ends = [ProgramEnd(Clock(2, 2), how, 0, user(9))]  # type: ignore[arg-type]
     for one, count in ((gone, 33), (peers[0], 39), (peers[1], 39)):
         assert one.progress is not None
         one.progress.counters = [GroupCounter(0, count, count)]
@@ -177,7 +177,7 @@ def test_a_rank_leaves_when_its_program_does_however_long_its_interpreter_ends(
     slow = ended(view(1))
     assert slow.exit is not None
     slow.exit.at = Clock(9 * SECOND, 9 * SECOND)
-    slow.departures = [Departure(Clock(left_at, left_at), "end")]
+    slow.program_ends = [ProgramEnd(Clock(left_at, left_at), "end")]
     known = job([slow, lost(0), lost(2)], trigger=None)
     known.__dict__["highest_entered"] = {"0": {0: 9, 1: 6, 2: 9}}
     verdict = conclude(known)

@@ -17,9 +17,9 @@ from hanglab.analyzer.hypotheses.thresholds import NOT_REPRODUCED, SIMULATED_RAN
 from hanglab.analyzer.program.faults import FAULTS, NCCL_ONLY, make_fault
 from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
+from hanglab.analyzer.program.random_runs import random_run
 from hanglab.analyzer.program.rendering import Style, to_rank_dump
 from hanglab.analyzer.program.simulation import Backend, Run, simulate
-from hanglab.analyzer.program.trials import random_trial
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.verdict import Cause, Inputs
 
@@ -142,16 +142,16 @@ def test_a_class_of_ranks_is_simulated_once() -> None:
 def test_the_check_names_nobody_who_was_not_named(first: int) -> None:
     checked = 0
     for seed in range(first, first + 40):
-        trial = random_trial(Random(seed), largest=12)
-        if trial is None or trial.fault is None:
+        drawn = random_run(Random(seed), largest=12)
+        if drawn is None or drawn.fault is None:
             continue
-        facts = facts_of(trial.dumps(), trial.run.program.world_size)
+        facts = facts_of(drawn.dumps(), drawn.run.program.world_size)
         before = list(synchronization(facts))
         for was, now in zip(before, check_hypotheses(facts, before), strict=True):
             named = set(now.finding.culprits)
             assert named and named <= set(was.finding.culprits), seed
             if now.finding.confidence > was.finding.confidence:
-                assert len(named) == 1 and named == set(trial.fault.culprits), seed
+                assert len(named) == 1 and named == set(drawn.fault.culprits), seed
             checked += bool(told(now))
     assert checked > 3
 

@@ -11,17 +11,17 @@ from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.graph import graph_of_summaries
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
 from hanglab.analyzer.matching.summary import summarise
-from hanglab.analyzer.program.trials import random_trial
+from hanglab.analyzer.program.random_runs import random_run
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_merging_is_associative_and_commutative(seed: int) -> None:
     random = Random(seed)
-    trial = random_trial(random, largest=16)
-    if trial is None:
+    drawn = random_run(random, largest=16)
+    if drawn is None:
         return
-    dumps = {dump.rank: dump for dump in trial.dumps()}
-    expected = range(trial.run.program.world_size)
+    dumps = {dump.rank: dump for dump in drawn.dumps()}
+    expected = range(drawn.run.program.world_size)
     straight = graph_of_summaries(
         merge_all(map(summarise, dumps.values())), dumps.get, expected=expected
     )
@@ -44,6 +44,6 @@ def test_merging_is_associative_and_commutative(seed: int) -> None:
 
 
 def test_a_summary_is_small() -> None:
-    trial = next(t for seed in range(99) if (t := random_trial(Random(seed))) is not None)
-    for dump in trial.dumps():
+    drawn = next(t for seed in range(99) if (t := random_run(Random(seed))) is not None)
+    for dump in drawn.dumps():
         assert len(pickle.dumps(summarise(dump))) < 20_000

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hanglab.analyzer.causes.graph_findings import open_finding, synchronization_findings
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.analyzer.graph import build_wait_for_graph
-from hanglab.analyzer.program.oracle import SURE, TrialJudgement, decidable, judge
-from hanglab.analyzer.program.trials import Trial, random_trial
+from hanglab.analyzer.program.oracle import SURE, FindingsJudgement, decidable, judge
+from hanglab.analyzer.program.random_runs import RandomRun, random_run
 from hanglab.analyzer.verdict import Finding
 
 ROUNDS = settings(
@@ -24,10 +24,10 @@ ROUNDS = settings(
 SEEDS = st.integers(0, 2**32)
 
 
-def findings_of(trial: Trial, dumps: list[RankDump] | None = None) -> list[Finding]:
+def findings_of(drawn: RandomRun, dumps: list[RankDump] | None = None) -> list[Finding]:
     graph = build_wait_for_graph(
-        trial.dumps() if dumps is None else dumps,
-        expected=range(trial.run.program.world_size),
+        drawn.dumps() if dumps is None else dumps,
+        expected=range(drawn.run.program.world_size),
     )
     findings = synchronization_findings(graph)
     question = open_finding(graph)
@@ -43,30 +43,30 @@ def sure(findings: list[Finding]) -> set[int]:
 @given(SEEDS)
 @ROUNDS
 def test_one_fault_is_found_or_left_open(seed: int) -> None:
-    trial = random_trial(Random(seed), largest=16, healthy=False)
-    assume(trial is not None)
-    assert trial is not None
-    judgement = judge(trial, findings_of(trial))
-    assert judgement is not TrialJudgement.WRONG
-    assert judgement is TrialJudgement.RIGHT or not decidable(trial)
+    drawn = random_run(Random(seed), largest=16, healthy=False)
+    assume(drawn is not None)
+    assert drawn is not None
+    judgement = judge(drawn, findings_of(drawn))
+    assert judgement is not FindingsJudgement.WRONG
+    assert judgement is FindingsJudgement.RIGHT or not decidable(drawn)
 
 
 @given(SEEDS)
 @ROUNDS
 def test_healthy_programs_come_out_healthy(seed: int) -> None:
-    trial = random_trial(Random(seed), largest=16, healthy=True)
-    assert trial is not None
-    assert findings_of(trial) == []
+    drawn = random_run(Random(seed), largest=16, healthy=True)
+    assert drawn is not None
+    assert findings_of(drawn) == []
 
 
 @given(SEEDS)
 @ROUNDS
 def test_evidence_taken_away_never_moves_the_blame(seed: int) -> None:
     random = Random(seed)
-    trial = random_trial(random, largest=8, healthy=False)
-    assume(trial is not None)
-    assert trial is not None
-    whole = replace(trial, missing=frozenset(), rings=dict.fromkeys(trial.rings))
+    drawn = random_run(random, largest=8, healthy=False)
+    assume(drawn is not None)
+    assert drawn is not None
+    whole = replace(drawn, missing=frozenset(), rings=dict.fromkeys(drawn.rings))
     dumps = whole.dumps()
     known = sure(findings_of(whole, dumps))
     assume(known)
@@ -81,13 +81,13 @@ def test_evidence_taken_away_never_moves_the_blame(seed: int) -> None:
 @ROUNDS
 def test_the_order_of_dumps_decides_nothing(seed: int) -> None:
     random = Random(seed)
-    trial = random_trial(random, largest=8)
-    assume(trial is not None)
-    assert trial is not None
-    dumps = trial.dumps()
-    before = findings_of(trial, list(dumps))
+    drawn = random_run(random, largest=8)
+    assume(drawn is not None)
+    assert drawn is not None
+    dumps = drawn.dumps()
+    before = findings_of(drawn, list(dumps))
     random.shuffle(dumps)
-    assert findings_of(trial, dumps) == before
+    assert findings_of(drawn, dumps) == before
 
 
 @pytest.mark.long
@@ -95,15 +95,15 @@ def test_the_order_of_dumps_decides_nothing(seed: int) -> None:
 def test_two_thousand_trials_of_up_to_64_ranks() -> None:
     wrong, missed, could = [], [], 0
     for seed in range(2000):
-        trial = random_trial(Random(seed))
-        if trial is None:
+        drawn = random_run(Random(seed))
+        if drawn is None:
             continue
-        judgement = judge(trial, findings_of(trial))
-        if judgement is TrialJudgement.WRONG:
+        judgement = judge(drawn, findings_of(drawn))
+        if judgement is FindingsJudgement.WRONG:
             wrong.append(seed)
-        if decidable(trial):
+        if decidable(drawn):
             could += 1
-            if judgement is TrialJudgement.INCONCLUSIVE:
+            if judgement is FindingsJudgement.INCONCLUSIVE:
                 missed.append(seed)
     assert not wrong
     assert len(missed) <= could / 1000, missed

@@ -13,9 +13,9 @@ from hanglab.analyzer.causes.graph_findings import synchronization_findings
 from hanglab.analyzer.flight_recorder import load_bytes
 from hanglab.analyzer.graph import build_wait_for_graph
 from hanglab.analyzer.program import Action, Program, ProgramGroup
+from hanglab.analyzer.program.random_runs import random_run
 from hanglab.analyzer.program.rendering import Style, render, to_json, to_pickle, to_rank_dump
 from hanglab.analyzer.program.simulation import Backend, Run, simulate
-from hanglab.analyzer.program.trials import random_trial
 
 GROUPS = (ProgramGroup("0", (0, 1), "default_pg"),)
 ACTIONS = (
@@ -80,13 +80,13 @@ def test_rings_and_active_entries() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_bytes_and_columns_lead_to_the_same_findings(seed: int) -> None:
-    trial = random_trial(Random(seed), largest=4)
-    if trial is None:
+    drawn = random_run(Random(seed), largest=4)
+    if drawn is None:
         return
-    style = Style(version="2.10", frames=trial.style.frames)
-    ranks = range(trial.run.program.world_size)
-    columns = [to_rank_dump(trial.run, rank, style) for rank in ranks]
-    objects = [render(trial.run, rank, style) for rank in ranks]
+    style = Style(version="2.10", frames=drawn.style.frames)
+    ranks = range(drawn.run.program.world_size)
+    columns = [to_rank_dump(drawn.run, rank, style) for rank in ranks]
+    objects = [render(drawn.run, rank, style) for rank in ranks]
     pickled = [load_bytes(to_pickle(o), rank=r, source="") for r, o in enumerate(objects)]
     written = [load_bytes(to_json(o), rank=r, source="") for r, o in enumerate(objects)]
     expected = synchronization_findings(build_wait_for_graph(columns))

@@ -20,7 +20,7 @@ job = launcher.start(
     JobPlan(
         run_dir=run_dir,
         case_dir=run_dir / "case",
-        script=Path(__file__).with_name("litter_program.py"),
+        script=Path(__file__).with_name("leftovers_program.py"),
         function=None,
         world_size=2,
         faulty=True,

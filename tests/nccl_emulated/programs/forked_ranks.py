@@ -47,7 +47,7 @@ class Rank:
         """Initialise the default group, on the device that the tests are run on."""
         torch.set_num_threads(1)
         if backend() == "nccl":
-            from hanglab.harness.launchers.environment import host_identity
+            from hanglab.harness.rank.shared_gpu import host_identity
 
             os.environ.update(host_identity(os.environ, self.number))
             torch.cuda.set_device(self.number % torch.cuda.device_count())

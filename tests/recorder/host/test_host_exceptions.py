@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.system.capabilities import capability
+from hanglab.harness.capabilities import capability
 from hanglab.recorder.rank.exceptions import describe
 
 ROOT = Path(__file__).parents[3]

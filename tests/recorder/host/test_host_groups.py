@@ -11,7 +11,7 @@ import pytest
 from hanglab.harness.system.cgroups import make
 from hanglab.recorder.system import pressure
 from hanglab.recorder.system.cgroups import (
-    Level,
+    CgroupLevel,
     cpu_group,
     group_of,
     levels_of,
@@ -99,7 +99,7 @@ def test_bytes_that_no_host_has_are_no_limit(tmp_path: Path, file: str, told: st
     used = "memory.current" if version == 2 else "memory.usage_in_bytes"
     (tmp_path / file).write_text(f"{told}\n")
     (tmp_path / used).write_text("4096\n")
-    level = Level(str(tmp_path), "/", version)
+    level = CgroupLevel(str(tmp_path), "/", version)
     group = memory_group(level, [0], own=True)
     assert group is not None and group.limit_bytes is None and group.used_bytes == 4096
     assert memory_group(level, [0], own=False) is None

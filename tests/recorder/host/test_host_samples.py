@@ -16,16 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from hanglab.harness.system.capabilities import capability
-from hanglab.recorder.agent.host import nccl_ras, sockets
+from hanglab.harness.capabilities import capability
+from hanglab.recorder.agent.host import nccl_ras
 from hanglab.recorder.agent.host import sampler as sampling
-from hanglab.recorder.agent.host.process_limits import load_of
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.host_records import Connection, ConnectionSample
 from hanglab.recorder.case.reader import CaseReader
 from hanglab.recorder.case.records import Clock, Python, RankProcess
-from hanglab.recorder.system.file_systems import FileSystems, Place
+from hanglab.recorder.system import sockets
+from hanglab.recorder.system.file_systems import FileSystems, MountedFolder
+from hanglab.recorder.system.process_limits import load_of
 from hanglab.recorder.system.tcp_info import in_namespace_of
 
 
@@ -115,7 +116,7 @@ def test_a_read_that_does_not_come_back_names_the_call_and_the_file(tmp_path: Pa
         assert time.monotonic() - began < 30, "nobody waited for it to answer"
         namespace = os.readlink(f"/proc/{process.pid}/ns/mnt")
         for other in (thread.target, f"{thread.target}.2", f"{thread.target}.3"):
-            rooms._seen[process.pid]["file", Place(namespace, other)] = None
+            rooms._seen[process.pid]["file", MountedFolder(namespace, other)] = None
         rooms.spaces({0: process.pid})
         asking = [t.name for t in threading.enumerate() if t.name == "hanglab-room"]
         assert len(asking) == 2, "one for what does not answer, one for all else"
