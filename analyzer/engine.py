@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from hanglab.analyzer.branching.decision_points import NoDecision, decision_of
 from hanglab.analyzer.calibration import calibrate
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
 from hanglab.analyzer.decision import decide
@@ -16,7 +17,7 @@ from hanglab.analyzer.fallback import healthy, undecided
 from hanglab.analyzer.hypotheses.check import check_hypotheses
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.registry import heuristics
-from hanglab.analyzer.verdict import Evidence, Status, Unusable, Verdict
+from hanglab.analyzer.verdict import Evidence, Finding, Status, Unusable, Verdict
 from hanglab.recorder.case.backends import backends_in
 
 
@@ -94,11 +95,33 @@ def conclude(facts: CaseFacts, chosen: Sequence[tuple[str, Heuristic]] | None = 
         verdict.evidence = [*verdict.evidence, *_failures_seen(facts)]
     if verdict.status is not Status.HEALTHY:
         verdict.evidence = [*verdict.evidence, *differences(facts.ranks)]
+    _add_decisions(facts, verdict)
     if facts.inputs.set_aside:
         verdict.evidence = [*verdict.evidence, _judged(facts)]
     if _was_emulated(facts):
         verdict.evidence = [*verdict.evidence, Evidence("backend", None, EMULATED)]
     return verdict
+
+
+#: Statuses of jobs whose ranks may have parted.
+_PARTED = (Status.HUNG, Status.FAILED, Status.CORRUPT, Status.INCONCLUSIVE)
+
+
+def _add_decisions(facts: CaseFacts, verdict: Verdict) -> None:
+    """Name the statement that parted the ranks of each finding, or say why none can be named."""
+    told: list[Verdict | Finding] = [verdict, *verdict.findings]
+    for one in told:
+        if one.status not in _PARTED or not one.culprits:
+            continue
+        try:
+            decision = decision_of(facts, one)
+        except Exception as error:  # the source is a stranger's, and a verdict needs none
+            decision = NoDecision(f"the source could not be followed: {type(error).__name__}")
+        if isinstance(decision, NoDecision):
+            detail = f"the statement that parted the ranks is not named: {decision.reason}"
+            one.evidence = [*one.evidence, Evidence("source", None, detail)]
+        else:
+            one.decision = decision
 
 
 def _was_emulated(facts: CaseFacts) -> bool:

@@ -48,6 +48,23 @@ class Effect(msgspec.Struct, frozen=True):
     share_of_step: float
 
 
+class DecisionWay(msgspec.Struct, frozen=True):
+    """Ranks that went one way on from a statement, and which."""
+
+    ranks: list[int]
+    way: str
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The statement at which the ways of ranks parted, and who went which way."""
+
+    file: str
+    line: int
+    function: str
+    text: str
+    ways: list[DecisionWay]
+
+
 class Alternative(msgspec.Struct, frozen=True):
     cause: Cause
     culprits: list[int]
@@ -64,6 +81,7 @@ class Finding(msgspec.Struct, kw_only=True):
     victims: list[int] = []
     collective: CollectiveRef | None = None
     location: Location | None = None
+    decision: Decision | None = None
     confidence: float = 0.0
     summary: str = ""
     evidence: list[Evidence] = []
@@ -102,6 +120,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     victims: list[int] = []
     collective: CollectiveRef | None = None
     location: Location | None = None
+    decision: Decision | None = None
     confidence: float = 0.0
     summary: str = ""
     evidence: list[Evidence] = []

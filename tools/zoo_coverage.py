@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from hanglab.harness.jobs.suite import Options, refusal_anywhere, requests_of
+from hanglab.harness.jobs.plan import Options, refusal_anywhere, requests_of
 from hanglab.harness.launchers.selection import LAUNCHERS
 from hanglab.harness.scenarios.declaration import Expect, Scenario
 from hanglab.harness.scenarios.discovery import project_folder, read_project

@@ -49,6 +49,14 @@ def record(
             "of ranks that the job's straggler detector calls slow; at most once a minute.",
         ),
     ] = None,
+    source: Annotated[
+        bool,
+        typer.Option(
+            "--source/--no-source",
+            help="Keep the source of functions on the ranks' stacks and at their calls, in which "
+            "the decision behind a hang is found.",
+        ),
+    ] = True,
     as_json: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the verdict there too, as JSON."),
@@ -77,6 +85,8 @@ def record(
 
     words: list[str] = context.obj or []
     check_command(words)
+    if not source:
+        os.environ["HANGLAB_SOURCE"] = "0"
     case = (out or case_folder.name_folder(Path.cwd())).absolute()
     if out is not None:
         case_folder.check_folder(case)

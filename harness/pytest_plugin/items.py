@@ -119,7 +119,7 @@ class ScenarioItem(pytest.Item):
         for mark in _marks(scenario, asked.backend, asked.launcher):
             self.add_marker(mark)
         for pack in packs_of(scenario):
-            self.add_marker(suite.pack_marker(pack))
+            self.add_marker(plugin.pack_marker(pack))
         if scenario.expect is not None:
             self.extra_keyword_matches |= {str(scenario.category)}
             if (cause := scenario.expect.cause) is not None:

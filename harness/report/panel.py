@@ -59,6 +59,15 @@ def verdict_panel(verdict: Verdict) -> Panel:
     place = verdict.location
     if place is not None:
         fact("location", f"{place.file}:{place.line} in {place.function}, rank {place.rank}")
+    decision = verdict.decision
+    if decision is not None:
+        fact("decision", f"{decision.file}:{decision.line}: {decision.text}")
+        for way in decision.ways:
+            if way.ranks:
+                fact(
+                    "",
+                    f"{'ranks' if len(way.ranks) > 1 else 'rank'} {rank_list(way.ranks)} {way.way}",
+                )
     effect = verdict.effect
     if effect is not None:
         where = f" in {effect.section}" if effect.section else ""

@@ -24,6 +24,7 @@ from hanglab.recorder.agent.samples import (
     rank_stacks,
     socket_of,
 )
+from hanglab.recorder.agent.sources import source_functions
 from hanglab.recorder.agent.torch_dumps import TorchDumps
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
@@ -68,7 +69,7 @@ class Capture:
 
         ``gone`` are those that do not: what they shared with others is not the others' own.
         """
-        ranks = list(ranks)
+        ranks, gone = list(ranks), list(gone)
         shared = stderr_files.shared_files([*ranks, *gone])
         now = time.monotonic()
         if host is not None:
@@ -100,8 +101,17 @@ class Capture:
             # Last, as it takes longest and changes nothing of the rest.
             for rank in ranks:
                 self._write(rank, files.NATIVE_STACKS.name, self._write_native)
+        self._write_sources([*ranks, *gone])
         if host is not None:
             host.wait()
+
+    def _write_sources(self, ranks: list[WatchedRank]) -> None:
+        if not ranks:
+            return
+        try:
+            write(ranks[0].folder.parent.parent, files.SOURCES, source_functions(ranks))
+        except OSError as error:
+            self.miss(files.SOURCES.name, f"could not be written: {error.strerror or error}")
 
     def miss(self, what: str, reason: str, rank: int | None = None) -> None:
         absence = Absence(what, reason, self._host, rank)

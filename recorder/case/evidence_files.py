@@ -50,6 +50,9 @@ TIMEOUT_DUMPS: Final = FileSet(
 SAMPLES: Final = JsonLines(
     "samples.jsonl", Scope.HOST, "the machine and its ranks from outside, over time",
     lambda: host_records.HostSample)
+SOURCES: Final = JsonList(
+    "sources.json", Scope.HOST, "source of the functions on its ranks' stacks and at their calls",
+    lambda: records.SourceFunction, redaction=Redaction.LEFT_OUT, of_capture=True)
 NCCL_RAS: Final = JsonDocument(
     "nccl_ras.json", Scope.HOST, "what NCCL's own service said of its communicators",
     lambda: dict[str, Any], redaction=Redaction.LEFT_OUT, of_capture=True)

@@ -204,6 +204,10 @@ OPERATIONS: Final = {
 
 #: Carried out by messages, of which gloo's counter counts each: no buffer has an entry of it.
 MONITORED_BARRIER: Final = Method("monitored_barrier", -1, waits=True)
+#: Calls of ``torch.cuda.CUDAGraph`` that the boundary records: a capture, from its beginning to its
+#: end, and a replay.  Their ``group_seq`` is the number of the graph, from 1.
+GRAPH_CAPTURE: Final = "graph_capture"
+GRAPH_REPLAY: Final = "graph_replay"
 METHODS: Final = {
     method.name: method._replace(rooted=spec.rooted)
     for spec in OPERATIONS.values()

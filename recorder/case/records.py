@@ -414,6 +414,24 @@ class CodeShape(msgspec.Struct):
         return self.first_line <= line <= self.last_line
 
 
+class SourceFunction(msgspec.Struct, frozen=True):
+    """``sources.json`` holds a list of these: source of one function, or why it is not there.
+
+    ``function`` is its bare name, ``<module>`` for a file's own code, of which functions and
+    classes are left out.  Lines are those of the file, ``lines`` the text from ``first_line``.
+    """
+
+    file: text.CodeFile
+    function: text.FunctionName
+    first_line: int
+    last_line: int
+    lines: list[text.Message] = []
+    #: SHA-256 of the whole file, in hexadecimal digits.
+    checksum: text.Public = ""
+    #: Reason for which there is no text.
+    absent: text.Message = ""
+
+
 class LineCount(msgspec.Struct, frozen=True):
     """``lines.json`` holds a list of these: how often a line was the innermost of user code.
 

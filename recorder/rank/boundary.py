@@ -149,12 +149,14 @@ class Boundary(Hooked):
             found = found._replace(on_cpu=False)
         return found
 
-    def enter(self, method: str, splits: str, frame: Any) -> tuple[OperationCell, int]:
+    def enter(
+        self, method: str, splits: str, frame: Any, sequence: int = NONE
+    ) -> tuple[OperationCell, int]:
         """Record a call that is no method of a group; returns its cell and number."""
         site = self._sites.find(frame)
         found = CallArguments(on_cpu=False, splits=splits)
         signature = self._signatures.number(method, 0, site, found)
-        return self._begin(signature, NONE)
+        return self._begin(signature, sequence)
 
     def leave(self, cell: OperationCell, number: int, failed: bool) -> None:
         """The call that ``enter`` recorded has come back."""

@@ -30,6 +30,7 @@ from hanglab.recorder.rank.error_guard import GUARD, is_the_jobs, undisturbed
 from hanglab.recorder.rank.exceptions import ExceptionWatch, describe
 from hanglab.recorder.rank.function_changes import FunctionChanges
 from hanglab.recorder.rank.gc_pauses import PauseWatch
+from hanglab.recorder.rank.graph_replays import GraphReplays
 from hanglab.recorder.rank.group_creation import GroupCalls
 from hanglab.recorder.rank.group_members import GroupMembers
 from hanglab.recorder.rank.handled_exceptions import HandledWatch, ends_the_process
@@ -84,6 +85,7 @@ class RankRecorder:
         self._backends = Backends(self._boundary, rank, world_size, self._groups)
         self._program = ownership.ProgramCode(user_code, ownership.site_folders())
         self._group_calls = GroupCalls(self._boundary, self._write_standing, self._group_seen)
+        self._graphs = GraphReplays(self._boundary)
         self._lines = LineSampler(user_code, self._section.innermost)
         self._stores = StoreKeys(lambda: self._progress.slots[Slot.OPERATIONS_TOTAL])
         self._standing = FunctionChanges(self._progress, user_code)
@@ -152,6 +154,11 @@ class RankRecorder:
         self._group_calls.install(module, ProcessGroup)
 
     def _group_seen(self, group: object) -> None:
+        with GUARD:
+            import torch
+
+            # Not before there is a group: an emulated device brings a class of its own.
+            self._graphs.install(torch.cuda.CUDAGraph)
         # At once: the rank may be killed before the next beat.
         if isinstance(group, self._process_group):
             if type(group) is not self._process_group:
@@ -348,6 +355,7 @@ class RankRecorder:
             self._section.leave()
             self._boundary.uninstall()
             self._group_calls.uninstall()
+            self._graphs.uninstall()
             self._stores.uninstall()
             self._loader.uninstall()
             self._pauses.uninstall()

@@ -32,6 +32,7 @@ class Saver(threading.Thread):
     expect=Expect(Cause.GIL_HELD, culprits={2}, group="default_pg"),
     reference="pytorch/pytorch#147039",
     zoo="D17",
+    packs="checkpoint",
 )
 def saver_holds_gil(job):
     saver = Saver()

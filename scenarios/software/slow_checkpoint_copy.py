@@ -28,6 +28,7 @@ def copy(source, storage, seconds):
     hang_after=1.0,
     reference="ByteDance-Seed/VeOmni#1176",
     zoo="B11",
+    packs="checkpoint",
 )
 def slow_checkpoint_copy(job):
     layers = [torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024)]

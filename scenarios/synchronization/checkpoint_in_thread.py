@@ -34,6 +34,7 @@ class Checkpoints:
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={2}, group="default_pg"),
     reference="KempnerInstitute/KempnerForge#104",
     zoo="D16",
+    packs="checkpoint",
 )
 def checkpoint_in_thread(job):
     own = dist.new_group(list(range(job.world_size)), group_desc="checkpoints")

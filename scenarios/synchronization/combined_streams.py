@@ -34,6 +34,7 @@ class Combined(IterableDataset):
     expect=Expect(Cause.UNEVEN_INPUTS, culprits={1}, group="default_pg"),
     reference="Lightning-AI/litData#340",
     zoo="A6",
+    packs=("training", "data"),
 )
 def combined_streams(job):
     streams = [torch.randn(120, 64), torch.randn(60, 64)]

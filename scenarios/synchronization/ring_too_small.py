@@ -24,7 +24,7 @@ class Ring:
         dist.barrier()
 
     def put(self):
-        while self.counters[0] - self.counters[1 : self.size].min() >= self.slots:
+        while self.counters[0] - self.counters[1 : self.size].min() >= self.slots:  # SEEN
             time.sleep(0.001)  # SEEN
         self.counters[0] += 1
 

@@ -10,7 +10,7 @@ import pytest
 
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Finding, Location, Status, Verdict
 from hanglab.harness.jobs.outcome import Facts, Outcome, exit_code, judge, same_file
-from hanglab.harness.jobs.suite import Options, requests_of
+from hanglab.harness.jobs.plan import Options, requests_of
 from hanglab.harness.scenarios.declaration import Expect, Scenario, default_status
 
 FILE = Path("/somewhere/scenarios/train.py")

@@ -8,6 +8,7 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_re
 from hanglab.analyzer.facts.device_progress import unstarted_ranks
 from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.gpus import XidEvent, gpus_of, ras_cuda_errors, xid_events
+from hanglab.analyzer.facts.graph_replays import differing_replays
 from hanglab.analyzer.facts.kernel_sleeps import in_gpu_driver, main_sleep
 from hanglab.analyzer.facts.thresholds import END_BLUR_NS
 from hanglab.analyzer.proposal import Proposal, detector, propose
@@ -151,7 +152,7 @@ def device_not_started(facts: CaseFacts) -> Iterator[Proposal]:
     Something before it on its stream does not end: a kernel, or a copy.
     """
     away = any(not sink.by_exclusion for sink in facts.graph.sinks)
-    if not facts.stuck or away or facts.graph.divergences:
+    if not facts.stuck or away or facts.graph.divergences or differing_replays(facts):
         return
     for wait in facts.graph.stalled:
         ranks = unstarted_ranks(facts, wait.call)

@@ -1,0 +1,122 @@
+"""The calls of each rank in their order, as chains of the program's own places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hanglab.analyzer.branching.program_graph import Chain, Place
+from hanglab.analyzer.branching.source_code import Sources
+from hanglab.analyzer.code_owners import CodeMap, FrameLike, Owner
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.stack_position import StackPlace
+from hanglab.analyzer.flight_recorder.columns import Entries, Frame
+
+#: Code that Python runs in frames of its own, within a statement of a function.
+_PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"})
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A call that communicates: its group and number there, where they tell it from others."""
+
+    chain: Chain
+    #: All of the program's places on the stack are known, and not the innermost alone.
+    whole: bool
+    key: tuple[str, int] | None
+    #: The line itself calls torch.distributed; from others a module or autograd may call it often.
+    direct: bool
+
+
+@dataclass
+class CallHistory:
+    """A rank's calls, oldest first, as far back as its ring goes."""
+
+    rank: int
+    sites: list[CallSite]
+    #: The ring goes back to the rank's first call.
+    whole: bool
+    #: Where the rank is now; None where its program has come to its end.
+    now: Chain | None
+    #: It waits there for its peers, in a call that makes a group, which no ring has.
+    waits: bool
+    #: It ended by an exception or a signal: where it would have gone is not known.
+    died: bool
+
+
+def call_history(facts: CaseFacts, rank: int, sources: Sources) -> CallHistory | None:
+    """A rank's calls; None where they were not recorded, or were made by several threads."""
+    view, dump = facts.ranks.get(rank), facts.dumps.get(rank)
+    if view is None or dump is None or dump.entries is None or view.progress is None:
+        return None
+    calls = view.progress.operations
+    if len({call.thread_id for call in calls if call.method != "new_group"}) > 1:
+        return None
+    entries = dump.entries
+    program = _ProgramFrames(view.code, sources)
+    sites = [_site(entries, i, program) for i in range(len(entries))]
+    whole = view.progress.operations_total <= len(calls) and _from_the_first(entries)
+    ended = view.ended is not None or view.position.place is StackPlace.TEARDOWN
+    now = None if ended else _chain(program.of(view.program_frames))
+    waits = view.position.place is StackPlace.GROUP_CREATION
+    return CallHistory(rank, sites, whole, now, waits, view.failed or bool(view.exceptions))
+
+
+def current_chain(view: RankView, sources: Sources) -> Chain:
+    """The program's places on the rank's stack at the capture."""
+    return _chain(_ProgramFrames(view.code, sources).of(view.program_frames))
+
+
+F = TypeVar("F", bound=FrameLike)
+
+
+class _ProgramFrames:
+    """Tells frames of the program: the user's, and of packages those whose source is known.
+
+    A package's other frames are passed through as torch's are: a decorator's, say.
+    """
+
+    def __init__(self, code: CodeMap, sources: Sources) -> None:
+        self._code = code
+        self._sources = sources
+
+    def of(self, frames: Iterable[F]) -> list[F]:
+        return [frame for frame in frames if self._is_program(frame)]
+
+    def _is_program(self, frame: FrameLike) -> bool:
+        owner = self._code.owner(frame.file)
+        known = owner is Owner.PACKAGE and self._sources.at(frame.file, frame.line) is not None
+        return owner is Owner.USER or known
+
+
+def _from_the_first(entries: Entries) -> bool:
+    numbered = entries.record_id[entries.record_id >= 0]
+    return not len(numbered) or int(numbered[0]) == 0
+
+
+def _site(entries: Entries, index: int, program: _ProgramFrames) -> CallSite:
+    stack = int(entries.stack[index])
+    frames: tuple[Frame, ...] = entries.stacks[stack] if stack >= 0 else ()
+    own = program.of(frames)
+    passed = frames[: frames.index(own[0])] if own else ()
+    seq = int(entries.seq[index])
+    name = entries.group_names[int(entries.group[index])].name
+    return CallSite(
+        _chain(own),
+        len(frames) > 1,
+        (name, seq) if seq >= 0 and not entries.is_p2p[index] else None,
+        all(
+            "torch/distributed/distributed_c10d.py" in f.file or "c10d_logger" in f.file
+            for f in passed
+        ),
+    )
+
+
+def _chain(frames: Iterable[FrameLike]) -> Chain:
+    """Places of frames that come innermost first; parts of a function stand for the function.
+
+    A part's line is that of the call within it, which its function's own frame stands at too.
+    """
+    chain = [Place(f.file, f.function, f.line) for f in frames if f.function not in _PARTS]
+    return tuple(reversed(chain))

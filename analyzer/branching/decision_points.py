@@ -1,0 +1,302 @@
+"""The statement that sent a culprit another way than its peers, proved by source and call sites.
+
+Two ranks made the same calls up to one, and then each another.  Of all ways through the program
+from that call on, those to the one call and those to the other part at some statements.  Where it
+is one alone, it is the decision; where there are several, none of them is proved.  Ways that
+exceptions take count where a rank is known to have survived one, and where no others lead there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from hanglab.analyzer.branching.call_sites import CallHistory, call_history, current_chain
+from hanglab.analyzer.branching.equal_values import EqualValues
+from hanglab.analyzer.branching.flow_graph import AGAIN
+from hanglab.analyzer.branching.partings import Parting, parting_of
+from hanglab.analyzer.branching.program_graph import (
+    END,
+    Chain,
+    NotFollowed,
+    ProgramGraph,
+    Reached,
+    State,
+    Step,
+    follow,
+)
+from hanglab.analyzer.branching.source_code import FunctionCode, Sources
+from hanglab.analyzer.facts.case_facts import CaseFacts, once
+from hanglab.analyzer.verdict import Cause, Decision, DecisionWay, Finding, Verdict
+from hanglab.recorder.case import evidence_files as files
+
+#: Culprits, and peers of each, that are compared: more of a large job say the same.
+MOST_COMPARED = 8
+
+
+@dataclass(frozen=True)
+class NoDecision:
+    """Why no statement can be named, for people."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A statement that decides, and the words for the two ways on from it.
+
+    ``rounds`` says of loops, by file and line, how many rounds each of the two began at least.
+    """
+
+    code: FunctionCode
+    statement: ast.stmt
+    mine: str
+    theirs: str
+    rounds: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+
+def decision_of(facts: CaseFacts, finding: Finding | Verdict) -> Decision | NoDecision | None:
+    """The statement at which the ways of a finding's culprits and of their peers part.
+
+    None where nothing shows that a statement parted them, or where the Case holds no source.
+    """
+    program = _program(facts)
+    if program is None:
+        return None
+    # Its peers are in a round that it never began, so no call of theirs belongs to its last one.
+    left = finding.cause is Cause.UNEVEN_INPUTS
+    found: list[tuple[Branch, Parting]] = []
+    refusals: list[str] = []
+    for culprit in finding.culprits[:MOST_COMPARED]:
+        peers = [rank for rank in finding.victims if rank not in finding.culprits]
+        peers += [rank for rank in facts.others(*finding.culprits) if rank not in peers]
+        for peer in peers[:MOST_COMPARED]:
+            parting = program.parting(culprit, peer)
+            if parting is None:
+                continue
+            try:
+                survived = bool(facts.ranks[culprit].handled)
+                branch = branch_of(program.graph, program.equal, parting, survived, left)
+            except NotFollowed as reason:
+                refusals.append(str(reason))
+                continue
+            if branch is not None and not _of_one_round(facts, culprit, peer, branch):
+                refusals.append("the ranks made the same calls in different rounds of a loop")
+            elif branch is not None:
+                found.append((branch, parting))
+    if not found:
+        return NoDecision(refusals[0]) if refusals else None
+    first = found[0][0]
+    if any(branch.statement is not first.statement for branch, _ in found):
+        return NoDecision("the ranks' ways part at several statements")
+    return _decision(first, found[0][1], program.histories)
+
+
+class _Program:
+    """The program's ways, and the calls of each rank that knows them."""
+
+    def __init__(self, facts: CaseFacts, sources: Sources) -> None:
+        self.histories: dict[int, CallHistory] = {}
+        for rank in facts.ranks:
+            history = call_history(facts, rank, sources)
+            if history is not None:
+                self.histories[rank] = history
+        sites = [site for one in self.histories.values() for site in one.sites if site.chain]
+        stacks = {chain for view in facts.ranks.values() if (chain := current_chain(view, sources))}
+        stacks |= {site.chain for site in sites if site.whole}
+        self.equal = EqualValues(sources)
+        self.graph = ProgramGraph(sources, stacks, {site.chain for site in sites if site.direct})
+
+    def parting(self, culprit: int, peer: int) -> Parting | None:
+        mine, theirs = self.histories.get(culprit), self.histories.get(peer)
+        return None if mine is None or theirs is None else parting_of(mine, theirs)
+
+
+@once
+def _program(facts: CaseFacts) -> _Program | None:
+    sources = Sources(one for host in facts.hosts.values() for one in host.read(files.SOURCES))
+    return _Program(facts, sources) if sources else None
+
+
+def branch_of(
+    graph: ProgramGraph, equal: EqualValues, parting: Parting, survived: bool, left: bool
+) -> Branch | None:
+    """The one statement that separates the ways to a rank's next call from those to its peer's.
+
+    ``survived``: the rank has handled exceptions.  ``left``: the peer's next call is of a round
+    that the rank did not begin.  Raises NotFollowed.
+    """
+    starts = graph.starts() if parting.last is None else graph.states(parting.last.chain)
+    mine = [END] if not parting.mine else graph.states(parting.mine)
+    theirs = graph.states(parting.theirs.chain)
+    if not parting.called and parting.mine and _leads(graph, mine, theirs):
+        return None  # It may be on its way to the call.
+    if parting.last is not None and not parting.theirs.direct and not left:
+        if parting.last.chain[-1] == parting.theirs.chain[-1]:
+            raise NotFollowed("one line makes several of the calls, from within torch")
+    for exceptions in (True,) if survived else (False, True):
+        reached = follow(graph, starts, [mine, theirs], exceptions)
+        if len(reached.targets(None)) == 2:
+            branch = _only(_parting_branches(equal, starts, reached))
+            return None if branch is None else replace(branch, rounds=_rounds(reached))
+    raise NotFollowed("no way through the source that was kept leads to both calls")
+
+
+def _leads(graph: ProgramGraph, start: Sequence[State], target: Sequence[State]) -> bool:
+    return bool(follow(graph, start, [target], False).targets(None))
+
+
+def _parting_branches(
+    equal: EqualValues, starts: Sequence[State], reached: Reached
+) -> list[Branch]:
+    """Statements at which two ranks that went together may have gone on to a call each."""
+    found: dict[tuple[State, int], Branch] = {}
+    for state, steps in reached.steps.items():
+        ways = [(step, reached.targets(step.to)) for step in steps]
+        mine = [step for step, targets in ways if 0 in targets]
+        theirs = [step for step, targets in ways if 1 in targets]
+        if not any(one is not other for one in mine for other in theirs):
+            continue
+        if _meet_again(reached, state):
+            continue
+        decided = [step.decided_by for step, _ in ways if step.decided_by is not None]
+        if not decided:
+            raise NotFollowed("the calls around the last common one are not known")
+        code, statement = decided[-1]
+        here = starts[0] if state is None else state
+        if equal.decides_alike(here, statement):
+            continue
+        only_mine = [step for step in mine if step not in theirs]
+        only_theirs = [step for step in theirs if step not in mine]
+        # One statement in two calls of its function is two decisions.
+        branch = Branch(code, statement, _words(only_mine or mine), _words(only_theirs or theirs))
+        if not only_mine and not only_theirs:
+            raise NotFollowed(f"line {statement.lineno} leads to both calls, whichever way")
+        found.setdefault((here[:-1], id(statement)), branch)
+    return list(found.values())
+
+
+def _meet_again(reached: Reached, state: State | None) -> bool:
+    """True if all ways on from a state come through one and the same later state.
+
+    Ranks that went two ways there are together again, and have parted elsewhere if at all.
+    """
+    both = reached.leading_to[0] & reached.leading_to[1]
+    for other in _ways_on(reached, state, None) & both:
+        if other is None or other == state:
+            continue
+        beyond = _ways_on(reached, state, other)
+        if not any(beyond & targets for targets in reached.ends):
+            return True
+    return False
+
+
+def _ways_on(reached: Reached, start: State | None, without: State | None) -> set[State | None]:
+    """States that ways from ``start`` come to, but for those through ``without``."""
+    found: set[State | None] = set()
+    waiting = [step.to for step in reached.steps[start]]
+    while waiting:
+        state = waiting.pop()
+        if state not in found and (state != without or without is None):
+            found.add(state)
+            waiting += [step.to for step in reached.steps[state]]
+    return found
+
+
+def _rounds(reached: Reached) -> dict[tuple[str, int], tuple[int, int]]:
+    """For each loop on the ways the least rounds of it that lead to either call."""
+    loops = {
+        step.decided_by
+        for steps in reached.steps.values()
+        for step in steps
+        if step.decided_by is not None and isinstance(step.decided_by[1], ast.For)
+    }
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for code, statement in loops:
+        least = [_fewest(reached, statement, ends) for ends in reached.ends]
+        found[code.source.file, statement.lineno] = (least[0], least[1])
+    return found
+
+
+def _fewest(reached: Reached, loop: ast.stmt, ends: Collection[State | None]) -> int:
+    """The fewest rounds of a loop that a way to one of ``ends`` begins."""
+    rounds: dict[State | None, int] = {None: 0}
+    waiting: deque[State | None] = deque([None])
+    while waiting:
+        state = waiting.popleft()
+        if state in ends:
+            return rounds[state]
+        for step in reached.steps[state]:
+            begins = (
+                step.way == AGAIN and step.decided_by is not None and step.decided_by[1] is loop
+            )
+            if step.to not in rounds or rounds[state] + begins < rounds[step.to]:
+                rounds[step.to] = rounds[state] + begins
+                # Those of fewer rounds first.
+                waiting.append(step.to) if begins else waiting.appendleft(step.to)
+    return 0
+
+
+def _of_one_round(facts: CaseFacts, culprit: int, peer: int, branch: Branch) -> bool:
+    """False if counters of loops show that the two made the same calls in different rounds."""
+    counters = [
+        {
+            (shape.file, loop.first): loop.counter
+            for shape in facts.ranks[rank].shapes
+            for loop in shape.loops
+            if loop.counter is not None
+        }
+        for rank in (culprit, peer)
+    ]
+    for place, (mine, theirs) in branch.rounds.items():
+        if place in counters[0] and place in counters[1]:
+            if counters[0][place] - mine != counters[1][place] - theirs:
+                return False
+    return True
+
+
+def _words(steps: Sequence[Step]) -> str:
+    words = [step.way for step in steps if step.way]
+    return " or ".join(dict.fromkeys(words)) or "went on"
+
+
+def _only(branches: Sequence[Branch]) -> Branch | None:
+    if len(branches) > 1:
+        lines = ", ".join(str(line) for line in sorted({one.statement.lineno for one in branches}))
+        raise NotFollowed(f"the ways to the two calls part at several lines ({lines})")
+    return branches[0] if branches else None
+
+
+def _decision(branch: Branch, parting: Parting, histories: dict[int, CallHistory]) -> Decision:
+    mine: list[int] = []
+    theirs: list[int] = []
+    for rank, history in sorted(histories.items()):
+        way = _next(history, parting)
+        if way == parting.theirs.chain[-1:]:
+            theirs.append(rank)
+        elif way is not None and way == parting.mine[-1:]:
+            mine.append(rank)
+    line = branch.statement.lineno
+    return Decision(
+        file=branch.code.source.file,
+        line=line,
+        function=branch.code.source.function,
+        text=branch.code.text(line),
+        ways=[DecisionWay(mine, branch.mine), DecisionWay(theirs, branch.theirs)],
+    )
+
+
+def _next(history: CallHistory, parting: Parting) -> Chain | None:
+    """The place that a rank came to next, from the call after which the ways part."""
+    index = parting.index
+    if parting.last is not None:
+        if (
+            index > len(history.sites)
+            or history.sites[index - 1].chain[-1:] != parting.last.chain[-1:]
+        ):
+            return None
+    if index < len(history.sites):
+        return history.sites[index].chain[-1:]
+    return () if history.now is None else history.now[-1:]

@@ -1,0 +1,89 @@
+"""The call up to which two ranks did alike, and what each did next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hanglab.analyzer.branching.call_sites import CallHistory, CallSite
+from hanglab.analyzer.branching.program_graph import Chain
+
+
+@dataclass(frozen=True)
+class Parting:
+    """``last`` is the last call that both made, None where not even the first was the same.
+
+    ``mine`` is what the rank did next, () for the end of its program; where ``called`` is false it
+    is no call but the place where the rank is.  ``theirs`` is the peer's next call.
+    """
+
+    index: int
+    last: CallSite | None
+    mine: Chain
+    called: bool
+    theirs: CallSite
+
+
+def parting_of(mine: CallHistory, theirs: CallHistory) -> Parting | None:
+    """The first difference of two ranks' calls, if it is what the peer waits over.
+
+    Ranks may differ by right from the beginning.  So it counts where the peer stands in its call,
+    or where the rank itself has gone on to that call before, from the same one.
+    """
+    shift = _shift(mine, theirs)
+    if shift is None:
+        return None
+    own, others = mine.sites[shift[0] :], theirs.sites[shift[1] :]
+    index = next(
+        (i for i, (a, b) in enumerate(zip(own, others, strict=False)) if not same_site(a, b)),
+        min(len(own), len(others)),
+    )
+    if index < len(others):
+        next_one = others[index]
+    elif index < len(own) and theirs.waits and theirs.now:
+        next_one = CallSite(theirs.now, True, None, True)
+    else:
+        return None
+    if not next_one.chain:
+        return None
+    last = own[index - 1] if index else None
+    if last is not None and not last.chain:
+        return None
+    called = index < len(own)
+    if not called and mine.died:
+        return None
+    now = () if mine.now is None else mine.now
+    chain = own[index].chain if called else now
+    if not chain and (called or mine.now is not None):
+        return None
+    stands = index >= len(others) - 1
+    if not stands and not _went_on(own[:index], last, next_one):
+        return None
+    return Parting(index + shift[0], last, chain, called, next_one)
+
+
+def same_site(one: CallSite, other: CallSite) -> bool:
+    """True if two calls were made at one place; by a rank without stacks only that is known."""
+    if one.whole and other.whole:
+        return one.chain == other.chain
+    return one.chain[-1:] == other.chain[-1:]
+
+
+def _went_on(sites: Sequence[CallSite], last: CallSite | None, to: CallSite) -> bool:
+    if last is None:
+        return False
+    return any(
+        same_site(before, last) and same_site(after, to) for before, after in pairwise(sites)
+    )
+
+
+def _shift(mine: CallHistory, theirs: CallHistory) -> tuple[int, int] | None:
+    """Indices in two histories from which on their calls are held against each other."""
+    if mine.whole and theirs.whole:
+        return 0, 0
+    places = {site.key: i for i, site in enumerate(theirs.sites) if site.key is not None}
+    for i, site in enumerate(mine.sites):
+        if site.key in places:
+            return i, places[site.key]
+    return None

@@ -1,0 +1,113 @@
+"""Functions whose source a Case holds, by the frames that stand in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from hanglab.analyzer.branching.flow_graph import FlowGraph, Function
+from hanglab.recorder.case.records import SourceFunction
+
+_MODULE = "<module>"
+
+
+class FunctionCode:
+    """One function: its source, and the ways through it.  ``broken`` says why there are none."""
+
+    def __init__(self, source: SourceFunction) -> None:
+        self.source = source
+        self.broken = source.absent
+        self.tree: Function | None = None
+        if not self.broken:
+            try:
+                self.tree = _parsed(source)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self.broken = "its source cannot be parsed"
+
+    def __repr__(self) -> str:
+        return f"{self.source.function} ({self.source.file}:{self.source.first_line})"
+
+    @cached_property
+    def flow(self) -> FlowGraph:
+        """The ways through it.  Only where it is not ``broken``."""
+        assert self.tree is not None
+        return FlowGraph(self.tree)
+
+    def text(self, line: int) -> str:
+        """A line of the file, without the blanks around it."""
+        return self.source.lines[line - self.source.first_line].strip()
+
+
+class Sources:
+    """Functions of one job, whichever host told of them."""
+
+    def __init__(self, functions: Iterable[SourceFunction]) -> None:
+        self._of_file: dict[str, dict[int, FunctionCode]] = {}
+        for one in functions:
+            self._of_file.setdefault(one.file, {}).setdefault(one.first_line, FunctionCode(one))
+
+    def __bool__(self) -> bool:
+        return bool(self._of_file)
+
+    def functions(self) -> Iterator[FunctionCode]:
+        """All whose source can be read."""
+        for of_file in self._of_file.values():
+            yield from (code for code in of_file.values() if not code.broken)
+
+    def of_name(self, file: str, name: str) -> list[FunctionCode]:
+        """Functions of a file that have a name."""
+        of_file = self._of_file.get(file, {}).values()
+        return [code for code in of_file if code.source.function == name and not code.broken]
+
+    def module(self, file: str) -> FunctionCode | None:
+        """A file's own code."""
+        code = self._of_file.get(file, {}).get(1)
+        return code if code is not None and code.source.function == _MODULE else None
+
+    def at(self, file: str, line: int) -> FunctionCode | None:
+        """The innermost function whose source holds a line."""
+        holding = [
+            code
+            for code in self._of_file.get(file, {}).values()
+            if code.source.first_line <= line <= code.source.last_line
+        ]
+        return min(holding, key=lambda code: len(code.source.lines) or 1 << 30, default=None)
+
+
+def _parsed(source: SourceFunction) -> Function:
+    """The function's tree, with the line numbers of its file."""
+    text = "\n".join(source.lines)
+    if source.function == _MODULE:
+        return ast.parse(text)
+    # A method's lines stand further in than a file's own.
+    body = ast.parse(f"if True:\n{text}" if text[:1].isspace() else text).body
+    shift = source.first_line - 1
+    if isinstance(body[0], ast.If):
+        body, shift = body[0].body, shift - 1
+    function = body[0]
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        raise ValueError("no function stands there")
+    ast.increment_lineno(function, shift)
+    return function
+
+
+def calls_by_name(code: FunctionCode, sources: Sources) -> Iterator[tuple[int, FunctionCode]]:
+    """Nodes of a function that call another of its file by name, and that one.
+
+    A function of the file's own, or a method of ``self``, where one alone has the name.
+    """
+    for number, node in enumerate(code.flow.nodes):
+        for call in (one for part in node.parts for one in ast.walk(part)):
+            if not isinstance(call, ast.Call):
+                continue
+            match call.func:
+                case ast.Name(id=name):
+                    method = False
+                case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                    method = True
+                case _:
+                    continue
+            named = sources.of_name(code.source.file, name)
+            if len(named) == 1 and named[0].source.lines[0][:1].isspace() == method:
+                yield number, named[0]
