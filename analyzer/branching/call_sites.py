@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hanglab.analyzer.branching.program_graph import Chain, Place
+from hanglab.analyzer.branching.program_graph import Chain, ProgramPlace
 from hanglab.analyzer.branching.source_code import Sources
 from hanglab.analyzer.code_owners import CodeMap, FrameLike, Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
@@ -18,7 +18,7 @@ _PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lamb
 
 
 @dataclass(frozen=True)
-class CallSite:
+class ProgramCall:
     """A call that communicates: its group and number there, where they tell it from others."""
 
     chain: Chain
@@ -34,7 +34,7 @@ class CallHistory:
     """A rank's calls, oldest first, as far back as its ring goes."""
 
     rank: int
-    sites: list[CallSite]
+    sites: list[ProgramCall]
     #: The ring goes back to the rank's first call.
     whole: bool
     #: Where the rank is now; None where its program has come to its end.
@@ -95,14 +95,14 @@ def _from_the_first(entries: Entries) -> bool:
     return not len(numbered) or int(numbered[0]) == 0
 
 
-def _site(entries: Entries, index: int, program: _ProgramFrames) -> CallSite:
+def _site(entries: Entries, index: int, program: _ProgramFrames) -> ProgramCall:
     stack = int(entries.stack[index])
     frames: tuple[Frame, ...] = entries.stacks[stack] if stack >= 0 else ()
     own = program.of(frames)
     passed = frames[: frames.index(own[0])] if own else ()
     seq = int(entries.seq[index])
     name = entries.group_names[int(entries.group[index])].name
-    return CallSite(
+    return ProgramCall(
         _chain(own),
         len(frames) > 1,
         (name, seq) if seq >= 0 and not entries.is_p2p[index] else None,
@@ -118,5 +118,5 @@ def _chain(frames: Iterable[FrameLike]) -> Chain:
 
     A part's line is that of the call within it, which its function's own frame stands at too.
     """
-    chain = [Place(f.file, f.function, f.line) for f in frames if f.function not in _PARTS]
+    chain = [ProgramPlace(f.file, f.function, f.line) for f in frames if f.function not in _PARTS]
     return tuple(reversed(chain))

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 from hanglab.analyzer.branching.call_sites import CallHistory, call_history, current_chain
 from hanglab.analyzer.branching.equal_values import EqualValues
 from hanglab.analyzer.branching.flow_graph import AGAIN
-from hanglab.analyzer.branching.partings import Parting, parting_of
+from hanglab.analyzer.branching.partings import CallParting, parting_of
 from hanglab.analyzer.branching.program_graph import (
     END,
     Chain,
+    FlowStep,
     NotFollowed,
     ProgramGraph,
-    Reached,
+    ReachedStates,
     State,
-    Step,
     follow,
 )
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources
@@ -67,7 +67,7 @@ def decision_of(facts: CaseFacts, finding: Finding | Verdict) -> Decision | NoDe
         return None
     # Its peers are in a round that it never began, so no call of theirs belongs to its last one.
     left = finding.cause is Cause.UNEVEN_INPUTS
-    found: list[tuple[Branch, Parting]] = []
+    found: list[tuple[Branch, CallParting]] = []
     refusals: list[str] = []
     for culprit in finding.culprits[:MOST_COMPARED]:
         peers = [rank for rank in finding.victims if rank not in finding.culprits]
@@ -94,7 +94,7 @@ def decision_of(facts: CaseFacts, finding: Finding | Verdict) -> Decision | NoDe
     return _decision(first, found[0][1], program.histories)
 
 
-class _Program:
+class _ProgramOfRanks:
     """The program's ways, and the calls of each rank that knows them."""
 
     def __init__(self, facts: CaseFacts, sources: Sources) -> None:
@@ -109,19 +109,19 @@ class _Program:
         self.equal = EqualValues(sources)
         self.graph = ProgramGraph(sources, stacks, {site.chain for site in sites if site.direct})
 
-    def parting(self, culprit: int, peer: int) -> Parting | None:
+    def parting(self, culprit: int, peer: int) -> CallParting | None:
         mine, theirs = self.histories.get(culprit), self.histories.get(peer)
         return None if mine is None or theirs is None else parting_of(mine, theirs)
 
 
 @once
-def _program(facts: CaseFacts) -> _Program | None:
+def _program(facts: CaseFacts) -> _ProgramOfRanks | None:
     sources = Sources(one for host in facts.hosts.values() for one in host.read(files.SOURCES))
-    return _Program(facts, sources) if sources else None
+    return _ProgramOfRanks(facts, sources) if sources else None
 
 
 def branch_of(
-    graph: ProgramGraph, equal: EqualValues, parting: Parting, survived: bool, left: bool
+    graph: ProgramGraph, equal: EqualValues, parting: CallParting, survived: bool, left: bool
 ) -> Branch | None:
     """The one statement that separates the ways to a rank's next call from those to its peer's.
 
@@ -149,7 +149,7 @@ def _leads(graph: ProgramGraph, start: Sequence[State], target: Sequence[State])
 
 
 def _parting_branches(
-    equal: EqualValues, starts: Sequence[State], reached: Reached
+    equal: EqualValues, starts: Sequence[State], reached: ReachedStates
 ) -> list[Branch]:
     """Statements at which two ranks that went together may have gone on to a call each."""
     found: dict[tuple[State, int], Branch] = {}
@@ -178,7 +178,7 @@ def _parting_branches(
     return list(found.values())
 
 
-def _meet_again(reached: Reached, state: State | None) -> bool:
+def _meet_again(reached: ReachedStates, state: State | None) -> bool:
     """True if all ways on from a state come through one and the same later state.
 
     Ranks that went two ways there are together again, and have parted elsewhere if at all.
@@ -193,7 +193,9 @@ def _meet_again(reached: Reached, state: State | None) -> bool:
     return False
 
 
-def _ways_on(reached: Reached, start: State | None, without: State | None) -> set[State | None]:
+def _ways_on(
+    reached: ReachedStates, start: State | None, without: State | None
+) -> set[State | None]:
     """States that ways from ``start`` come to, but for those through ``without``."""
     found: set[State | None] = set()
     waiting = [step.to for step in reached.steps[start]]
@@ -205,7 +207,7 @@ def _ways_on(reached: Reached, start: State | None, without: State | None) -> se
     return found
 
 
-def _rounds(reached: Reached) -> dict[tuple[str, int], tuple[int, int]]:
+def _rounds(reached: ReachedStates) -> dict[tuple[str, int], tuple[int, int]]:
     """For each loop on the ways the least rounds of it that lead to either call."""
     loops = {
         step.decided_by
@@ -220,7 +222,7 @@ def _rounds(reached: Reached) -> dict[tuple[str, int], tuple[int, int]]:
     return found
 
 
-def _fewest(reached: Reached, loop: ast.stmt, ends: Collection[State | None]) -> int:
+def _fewest(reached: ReachedStates, loop: ast.stmt, ends: Collection[State | None]) -> int:
     """The fewest rounds of a loop that a way to one of ``ends`` begins."""
     rounds: dict[State | None, int] = {None: 0}
     waiting: deque[State | None] = deque([None])
@@ -257,7 +259,7 @@ def _of_one_round(facts: CaseFacts, culprit: int, peer: int, branch: Branch) -> 
     return True
 
 
-def _words(steps: Sequence[Step]) -> str:
+def _words(steps: Sequence[FlowStep]) -> str:
     words = [step.way for step in steps if step.way]
     return " or ".join(dict.fromkeys(words)) or "went on"
 
@@ -269,7 +271,7 @@ def _only(branches: Sequence[Branch]) -> Branch | None:
     return branches[0] if branches else None
 
 
-def _decision(branch: Branch, parting: Parting, histories: dict[int, CallHistory]) -> Decision:
+def _decision(branch: Branch, parting: CallParting, histories: dict[int, CallHistory]) -> Decision:
     mine: list[int] = []
     theirs: list[int] = []
     for rank, history in sorted(histories.items()):
@@ -288,7 +290,7 @@ def _decision(branch: Branch, parting: Parting, histories: dict[int, CallHistory
     )
 
 
-def _next(history: CallHistory, parting: Parting) -> Chain | None:
+def _next(history: CallHistory, parting: CallParting) -> Chain | None:
     """The place that a rank came to next, from the call after which the ways part."""
     index = parting.index
     if parting.last is not None:

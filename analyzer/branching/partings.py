@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hanglab.analyzer.branching.call_sites import CallHistory, CallSite
+from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.program_graph import Chain
 
 
 @dataclass(frozen=True)
-class Parting:
+class CallParting:
     """``last`` is the last call that both made, None where not even the first was the same.
 
     ``mine`` is what the rank did next, () for the end of its program; where ``called`` is false it
@@ -19,13 +19,13 @@ class Parting:
     """
 
     index: int
-    last: CallSite | None
+    last: ProgramCall | None
     mine: Chain
     called: bool
-    theirs: CallSite
+    theirs: ProgramCall
 
 
-def parting_of(mine: CallHistory, theirs: CallHistory) -> Parting | None:
+def parting_of(mine: CallHistory, theirs: CallHistory) -> CallParting | None:
     """The first difference of two ranks' calls, if it is what the peer waits over.
 
     Ranks may differ by right from the beginning.  So it counts where the peer stands in its call,
@@ -42,7 +42,7 @@ def parting_of(mine: CallHistory, theirs: CallHistory) -> Parting | None:
     if index < len(others):
         next_one = others[index]
     elif index < len(own) and theirs.waits and theirs.now:
-        next_one = CallSite(theirs.now, True, None, True)
+        next_one = ProgramCall(theirs.now, True, None, True)
     else:
         return None
     if not next_one.chain:
@@ -60,17 +60,17 @@ def parting_of(mine: CallHistory, theirs: CallHistory) -> Parting | None:
     stands = index >= len(others) - 1
     if not stands and not _went_on(own[:index], last, next_one):
         return None
-    return Parting(index + shift[0], last, chain, called, next_one)
+    return CallParting(index + shift[0], last, chain, called, next_one)
 
 
-def same_site(one: CallSite, other: CallSite) -> bool:
+def same_site(one: ProgramCall, other: ProgramCall) -> bool:
     """True if two calls were made at one place; by a rank without stacks only that is known."""
     if one.whole and other.whole:
         return one.chain == other.chain
     return one.chain[-1:] == other.chain[-1:]
 
 
-def _went_on(sites: Sequence[CallSite], last: CallSite | None, to: CallSite) -> bool:
+def _went_on(sites: Sequence[ProgramCall], last: ProgramCall | None, to: ProgramCall) -> bool:
     if last is None:
         return False
     return any(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from hanglab.analyzer.branching.flow_graph import ENTRY, EXIT, RAISED, Edge
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources, calls_by_name
+from hanglab.recorder.errors import HanglabError
 
 #: Calls within calls beyond which a way is not followed: a function that calls itself.
 DEEPEST = 20
@@ -16,11 +17,13 @@ DEEPEST = 20
 MOST_STATES = 4_000
 
 
-class NotFollowed(Exception):
+class NotFollowed(HanglabError):
     """A way that cannot be followed; the message says why, for people."""
 
+    advice = "Keep the source of the functions on the way in the Case."
 
-class Place(NamedTuple):
+
+class ProgramPlace(NamedTuple):
     """A line of a function, as a frame tells it."""
 
     file: str
@@ -29,7 +32,7 @@ class Place(NamedTuple):
 
 
 #: Places of a stack, outermost first.
-Chain = tuple[Place, ...]
+Chain = tuple[ProgramPlace, ...]
 
 
 class Point(NamedTuple):
@@ -44,7 +47,7 @@ State = tuple[Point, ...]
 END: State = ()
 
 
-class Step(NamedTuple):
+class FlowStep(NamedTuple):
     """A way from one state to another, and the statement that decides on it, if one does."""
 
     to: State
@@ -112,14 +115,14 @@ class ProgramGraph:
         """True where the program makes a call that always communicates."""
         return bool(state) and state[-1] in self._operations
 
-    def after(self, state: State, exceptions: bool) -> Iterator[Step]:
+    def after(self, state: State, exceptions: bool) -> Iterator[FlowStep]:
         """Ways on from a state whose own calls have come back."""
         code, number = state[-1]
         node = code.flow.nodes[number]
         around = state[:-1]
         if number == EXIT:
             if not around:
-                yield Step(END, "", None)
+                yield FlowStep(END, "", None)
                 return
             yield from self.after(around, exceptions)
             return
@@ -128,7 +131,7 @@ class ProgramGraph:
         if exceptions or number == RAISED:
             yield from self._raised(state)
 
-    def _raised(self, state: State) -> Iterator[Step]:
+    def _raised(self, state: State) -> Iterator[FlowStep]:
         """Ways of an exception, to the handlers around it."""
         for depth in range(len(state), 0, -1):
             code, number = state[depth - 1]
@@ -136,21 +139,23 @@ class ProgramGraph:
             for edge in node.exceptions:
                 yield self._step(state[: depth - 1], code, edge, node.statement)
 
-    def steps(self, state: State, exceptions: bool) -> list[Step]:
+    def steps(self, state: State, exceptions: bool) -> list[FlowStep]:
         """Ways on from a state just come to: into the functions that it calls, if any is known."""
         point = state[-1]
         called = self._called.get(point, [])
         if not called or len(state) >= DEEPEST:
             return list(self.after(state, exceptions))
-        into = [Step((*state, Point(code, ENTRY)), "", None) for code in called]
+        into = [FlowStep((*state, Point(code, ENTRY)), "", None) for code in called]
         if point.code.flow.nodes[point.node].mixed:
             into += self.after(state, exceptions)
         return into
 
-    def _step(self, around: State, code: FunctionCode, edge: Edge, own: ast.stmt | None) -> Step:
+    def _step(
+        self, around: State, code: FunctionCode, edge: Edge, own: ast.stmt | None
+    ) -> FlowStep:
         statement = edge.decided_by or (own if edge.way else None)
         decided_by = (code, statement) if statement is not None else None
-        return Step((*around, Point(code, edge.to)), edge.way, decided_by)
+        return FlowStep((*around, Point(code, edge.to)), edge.way, decided_by)
 
     def _known(self, chain: Chain) -> list[State]:
         """States that a stack may stand for; none where some source is not known."""
@@ -159,7 +164,7 @@ class ProgramGraph:
     def _product(self, points: Sequence[Sequence[Point]]) -> list[State]:
         return list(itertools.islice(itertools.product(*points), MOST_STATES))
 
-    def _needed(self, place: Place) -> list[Point]:
+    def _needed(self, place: ProgramPlace) -> list[Point]:
         points = self._points(place)
         if points:
             return points
@@ -172,17 +177,17 @@ class ProgramGraph:
             else f"no statement stands at {place.file}:{place.line}"
         )
 
-    def _points(self, place: Place) -> list[Point]:
+    def _points(self, place: ProgramPlace) -> list[Point]:
         code = self._sources.at(place.file, place.line)
         if code is None or code.broken:
             return []
         return [Point(code, number) for number in code.flow.at(place.line)]
 
 
-class Reached(NamedTuple):
+class ReachedStates(NamedTuple):
     """States on the ways from a start, None, each with its ways on, and where they may lead."""
 
-    steps: dict[State | None, list[Step]]
+    steps: dict[State | None, list[FlowStep]]
     leading_to: Sequence[set[State | None]]
     ends: Sequence[frozenset[State | None]]
 
@@ -196,14 +201,14 @@ def follow(
     starts: Sequence[State],
     targets: Sequence[Collection[State]],
     exceptions: bool,
-) -> Reached:
+) -> ReachedStates:
     """All ways from ``starts``, whose calls have come back, to the next call that communicates.
 
     A way ends at a target, at another such call, and at the program's end.  Raises NotFollowed
     where there are too many.
     """
     first = [step for start in starts for step in graph.after(start, exceptions)]
-    steps: dict[State | None, list[Step]] = {None: first}
+    steps: dict[State | None, list[FlowStep]] = {None: first}
     before: dict[State, list[State | None]] = {}
     ends = {state for states in targets for state in states}
     waiting: list[State | None] = [None]
@@ -222,7 +227,7 @@ def follow(
         if len(steps) > MOST_STATES:
             raise NotFollowed("there are too many ways between the calls")
     leading = [_leading(before, states) for states in targets]
-    return Reached(steps, leading, [frozenset(states) for states in targets])
+    return ReachedStates(steps, leading, [frozenset(states) for states in targets])
 
 
 def _leading(

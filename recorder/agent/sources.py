@@ -35,7 +35,7 @@ MODULE = "<module>"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Place(NamedTuple):
+class _SourceLine(NamedTuple):
     """A line of a function, as a frame tells it."""
 
     file: str
@@ -67,18 +67,18 @@ def source_functions(ranks: Iterable[WatchedRank]) -> list[SourceFunction]:
     return list(found.values())
 
 
-def _places(rank: WatchedRank) -> Iterator[Place]:
+def _places(rank: WatchedRank) -> Iterator[_SourceLine]:
     evidence = RankCase(rank.folder, "", rank.rank, rank.attempt, [])
     for sample in evidence.read(files.STACKS):
         for thread in sample.threads if sample.kind == "rank" else ():
             for frame in thread.frames:
-                yield Place(frame.file, frame.function, frame.line)
+                yield _SourceLine(frame.file, frame.function, frame.line)
     for raised in evidence.read(files.EXCEPTIONS):
         for frame in raised.frames:
-            yield Place(frame.file, frame.function, frame.line)
+            yield _SourceLine(frame.file, frame.function, frame.line)
     progress = evidence.read(files.PROGRESS)
     for operation in progress.operations if progress is not None else ():
-        yield Place(operation.file, operation.function, operation.line)
+        yield _SourceLine(operation.file, operation.function, operation.line)
 
 
 def functions_of(

@@ -7,11 +7,11 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from hanglab.analyzer.branching.call_sites import CallHistory, CallSite
+from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.decision_points import Branch, branch_of
 from hanglab.analyzer.branching.equal_values import EqualValues
 from hanglab.analyzer.branching.partings import parting_of
-from hanglab.analyzer.branching.program_graph import Chain, NotFollowed, Place, ProgramGraph
+from hanglab.analyzer.branching.program_graph import Chain, NotFollowed, ProgramGraph, ProgramPlace
 from hanglab.analyzer.branching.source_code import Sources
 from hanglab.recorder.agent.sources import functions_of
 from tests.analyzer.branching.made_up_programs import Event, Run, make_up, run
@@ -21,7 +21,7 @@ PROGRAMS = 150
 
 
 def _chain(file: str, event: Event) -> Chain:
-    return tuple(Place(file, function, line) for function, line in event.chain)
+    return tuple(ProgramPlace(file, function, line) for function, line in event.chain)
 
 
 def _calls(one: Run) -> list[int]:
@@ -31,7 +31,7 @@ def _calls(one: Run) -> list[int]:
 def _history(rank: int, file: str, one: Run, most: int) -> CallHistory:
     """A rank's calls, the last of which it is still in where it made as many as ``most``."""
     calls = _calls(one)[:most]
-    sites = [CallSite(_chain(file, one.events[i]), True, None, True) for i in calls]
+    sites = [ProgramCall(_chain(file, one.events[i]), True, None, True) for i in calls]
     inside = len(calls) == most
     now = sites[-1].chain if inside else None
     return CallHistory(rank, sites, True, now, False, False)
