@@ -22,11 +22,10 @@ INTERNAL = {
     "BadMessage",
     "BadTrace",
     "ChannelClosed",
-    "Cleared",
     "Damage",
     "DamagedProgress",
+    "FolderRemoved",
     "MinimisationStopped",
-    "Mistaken",
     "NoAnswer",
     "NoGroup",
     "NoProgram",
@@ -42,6 +41,7 @@ INTERNAL = {
     "Stop",
     "UnsafeBuffer",
     "WorkerDied",
+    "WrongKinds",
 }
 
 
