@@ -38,7 +38,7 @@ MOST_COMPARED = 8
 
 @dataclass(frozen=True)
 class NoDecision:
-    """Why no statement can be named, for people."""
+    """The reason for which no statement can be named, for people."""
 
     reason: str
 

@@ -153,7 +153,7 @@ def _known_bindings(tree: Function) -> list[tuple[ast.Name, ast.AST]]:
 
 
 def _first_number(counted: ast.expr) -> ast.AST:
-    """What the number of a round depends on: where ``range`` begins, and its step."""
+    """The values that the number of a round depends on: where ``range`` begins, and its step."""
     match counted:
         case ast.Call(args=[_]):
             return ast.Constant(0)

@@ -7,7 +7,7 @@ from hanglab.harness import Cause, Expect, scenario
 
 
 class Plans:
-    """How to transpose a grid of some size: over all ranks, or over a group of its own."""
+    """The way to transpose a grid of some size: over all ranks, or over a group of its own."""
 
     def __init__(self):
         self.cache = {}
