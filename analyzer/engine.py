@@ -109,19 +109,23 @@ _PARTED = (Status.HUNG, Status.FAILED, Status.CORRUPT, Status.INCONCLUSIVE)
 
 def _add_decisions(facts: CaseFacts, verdict: Verdict) -> None:
     """Name the statement that parted the ranks of each finding, or say why none can be named."""
-    told: list[Verdict | Finding] = [verdict, *verdict.findings]
-    for one in told:
-        if one.status not in _PARTED or not one.culprits:
+    for number, finding in enumerate(verdict.findings):
+        if finding.status not in _PARTED or not finding.culprits:
             continue
+        # The first finding is what the verdict says.
+        told: list[Finding | Verdict] = [finding]
+        if number == 0 and finding.culprits == verdict.culprits:
+            told.append(verdict)
         try:
-            decision = decision_of(facts, one)
+            decision = decision_of(facts, finding)
         except Exception as error:  # the source is a stranger's, and a verdict needs none
             decision = NoDecision(f"the source could not be followed: {type(error).__name__}")
-        if isinstance(decision, NoDecision):
-            detail = f"the statement that parted the ranks is not named: {decision.reason}"
-            one.evidence = [*one.evidence, Evidence("source", None, detail)]
-        else:
-            one.decision = decision
+        for one in told:
+            if isinstance(decision, NoDecision):
+                detail = f"the statement that parted the ranks is not named: {decision.reason}"
+                one.evidence = [*one.evidence, Evidence("source", None, detail)]
+            else:
+                one.decision = decision
 
 
 def _was_emulated(facts: CaseFacts) -> bool:

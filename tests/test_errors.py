@@ -32,6 +32,7 @@ INTERNAL = {
     "NoReply",
     "NoSockets",
     "NoStacks",
+    "NotFollowed",
     "NotLiteral",
     "NotProgress",
     "NotYet",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,9 +12,10 @@ from hanglab.analyzer.code_owners import CodeMap, FrameLike, Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.flight_recorder.columns import Entries, Frame
+from hanglab.recorder.case.user_code import PARTS_OF_FUNCTIONS
 
-#: Code that Python runs in frames of its own, within a statement of a function.
-_PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"})
+#: Files of torch that a call of the user's own passes on its way into a process group.
+_FRONT = ("torch/distributed/distributed_c10d.py", "torch/distributed/c10d_logger.py")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ def call_history(facts: CaseFacts, rank: int, sources: Sources) -> CallHistory |
         return None
     entries = dump.entries
     program = _ProgramFrames(view.code, sources)
-    sites = [_site(entries, i, program) for i in range(len(entries))]
+    # Calls by the thousand have stacks by the dozen.
+    stacks = [_place_of(frames, program) for frames in [*entries.stacks, ()]]
+    sites = [_call(entries, i, stacks) for i in range(len(entries))]
     whole = view.progress.operations_total <= len(calls) and _from_the_first(entries)
     ended = view.ended is not None or view.position.place is StackPlace.TEARDOWN
     now = None if ended else _chain(program.of(view.program_frames))
@@ -95,22 +98,21 @@ def _from_the_first(entries: Entries) -> bool:
     return not len(numbered) or int(numbered[0]) == 0
 
 
-def _site(entries: Entries, index: int, program: _ProgramFrames) -> ProgramCall:
-    stack = int(entries.stack[index])
-    frames: tuple[Frame, ...] = entries.stacks[stack] if stack >= 0 else ()
+def _place_of(frames: Sequence[Frame], program: _ProgramFrames) -> tuple[Chain, bool, bool]:
+    """The program's places on the stack of a call, and whether they are all and the call direct."""
     own = program.of(frames)
     passed = frames[: frames.index(own[0])] if own else ()
+    direct = all(frame.file.endswith(_FRONT) for frame in passed)
+    return _chain(own), len(frames) > 1, direct
+
+
+def _call(entries: Entries, index: int, stacks: Sequence[tuple[Chain, bool, bool]]) -> ProgramCall:
+    # An entry without a stack has the number -1, and the last one is empty.
+    chain, whole, direct = stacks[int(entries.stack[index])]
     seq = int(entries.seq[index])
     name = entries.group_names[int(entries.group[index])].name
-    return ProgramCall(
-        _chain(own),
-        len(frames) > 1,
-        (name, seq) if seq >= 0 and not entries.is_p2p[index] else None,
-        all(
-            "torch/distributed/distributed_c10d.py" in f.file or "c10d_logger" in f.file
-            for f in passed
-        ),
-    )
+    key = (name, seq) if seq >= 0 and not entries.is_p2p[index] else None
+    return ProgramCall(chain, whole, key, direct)
 
 
 def _chain(frames: Iterable[FrameLike]) -> Chain:
@@ -118,5 +120,9 @@ def _chain(frames: Iterable[FrameLike]) -> Chain:
 
     A part's line is that of the call within it, which its function's own frame stands at too.
     """
-    chain = [ProgramPlace(f.file, f.function, f.line) for f in frames if f.function not in _PARTS]
+    chain = [
+        ProgramPlace(f.file, f.function, f.line)
+        for f in frames
+        if f.function not in PARTS_OF_FUNCTIONS
+    ]
     return tuple(reversed(chain))

@@ -9,6 +9,7 @@ exceptions take count where a rank is known to have survived one, and where no o
 from __future__ import annotations
 
 import ast
+import itertools
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,11 +30,13 @@ from hanglab.analyzer.branching.program_graph import (
 )
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources
 from hanglab.analyzer.facts.case_facts import CaseFacts, once
-from hanglab.analyzer.verdict import Cause, Decision, DecisionWay, Finding, Verdict
+from hanglab.analyzer.verdict import Cause, Decision, DecisionWay, Finding
 from hanglab.recorder.case import evidence_files as files
 
 #: Culprits, and peers of each, that are compared: more of a large job say the same.
 MOST_COMPARED = 8
+#: Causes that concern two ranks of different parts in the program.
+_BETWEEN_TWO = (Cause.P2P_UNMATCHED, Cause.P2P_DEADLOCK)
 
 
 @dataclass(frozen=True)
@@ -57,67 +60,81 @@ class Branch:
     rounds: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
-def decision_of(facts: CaseFacts, finding: Finding | Verdict) -> Decision | NoDecision | None:
+def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | None:
     """The statement at which the ways of a finding's culprits and of their peers part.
 
     None where nothing shows that a statement parted them, or where the Case holds no source.
     """
-    program = _program(facts)
-    if program is None:
+    sources = _sources(facts)
+    if not sources:
         return None
-    # Its peers are in a round that it never began, so no call of theirs belongs to its last one.
-    left = finding.cause is Cause.UNEVEN_INPUTS
+    culprits = finding.culprits[:MOST_COMPARED]
+    peers = [rank for rank in finding.victims if rank not in finding.culprits]
+    peers += [rank for rank in facts.others(*finding.culprits) if rank not in peers]
+    peers = peers[:MOST_COMPARED]
+    program = _ProgramOfRanks(facts, sources, [*culprits, *peers])
     found: list[tuple[Branch, CallParting]] = []
     refusals: list[str] = []
-    for culprit in finding.culprits[:MOST_COMPARED]:
-        peers = [rank for rank in finding.victims if rank not in finding.culprits]
-        peers += [rank for rank in facts.others(*finding.culprits) if rank not in peers]
-        for peer in peers[:MOST_COMPARED]:
-            parting = program.parting(culprit, peer)
-            if parting is None:
-                continue
-            try:
-                survived = bool(facts.ranks[culprit].handled)
-                branch = branch_of(program.graph, program.equal, parting, survived, left)
-            except NotFollowed as reason:
-                refusals.append(str(reason))
-                continue
-            if branch is not None and not _of_one_round(facts, culprit, peer, branch):
-                refusals.append("the ranks made the same calls in different rounds of a loop")
-            elif branch is not None:
-                found.append((branch, parting))
+    for culprit, peer in itertools.product(culprits, peers):
+        mine, theirs = program.histories.get(culprit), program.histories.get(peer)
+        if mine is None or theirs is None:
+            continue
+        # Either end of a message has its own calls by right.
+        parting = parting_of(mine, theirs, by_habit=finding.cause in _BETWEEN_TWO)
+        if parting is None:
+            continue
+        try:
+            branch = program.branch(parting, finding.cause, bool(facts.ranks[culprit].handled))
+        except NotFollowed as reason:
+            refusals.append(str(reason))
+            continue
+        if branch is not None and not _of_one_round(facts, culprit, peer, branch):
+            return NoDecision("the ranks made the same calls in different rounds of a loop")
+        if branch is not None:
+            found.append((branch, parting))
     if not found:
         return NoDecision(refusals[0]) if refusals else None
-    first = found[0][0]
+    first, parting = found[0]
     if any(branch.statement is not first.statement for branch, _ in found):
         return NoDecision("the ranks' ways part at several statements")
-    return _decision(first, found[0][1], program.histories)
+    every = (call_history(facts, rank, sources) for rank in sorted(facts.ranks))
+    return _decision(first, parting, [history for history in every if history is not None])
+
+
+@once
+def _sources(facts: CaseFacts) -> Sources:
+    return Sources(one for host in facts.hosts.values() for one in host.read(files.SOURCES))
 
 
 class _ProgramOfRanks:
-    """The program's ways, and the calls of each rank that knows them."""
+    """The program's ways, and the calls of the ranks that are compared."""
 
-    def __init__(self, facts: CaseFacts, sources: Sources) -> None:
+    def __init__(self, facts: CaseFacts, sources: Sources, ranks: Sequence[int]) -> None:
         self.histories: dict[int, CallHistory] = {}
-        for rank in facts.ranks:
+        for rank in ranks:
             history = call_history(facts, rank, sources)
             if history is not None:
                 self.histories[rank] = history
         sites = [site for one in self.histories.values() for site in one.sites if site.chain]
-        stacks = {chain for view in facts.ranks.values() if (chain := current_chain(view, sources))}
+        stacks = {
+            chain
+            for rank in ranks
+            if rank in facts.ranks and (chain := current_chain(facts.ranks[rank], sources))
+        }
         stacks |= {site.chain for site in sites if site.whole}
-        self.equal = EqualValues(sources)
-        self.graph = ProgramGraph(sources, stacks, {site.chain for site in sites if site.direct})
+        self._equal = EqualValues(sources)
+        self._graph = ProgramGraph(sources, stacks, {site.chain for site in sites if site.direct})
+        self._known: dict[tuple[object, ...], Branch | None] = {}
 
-    def parting(self, culprit: int, peer: int) -> CallParting | None:
-        mine, theirs = self.histories.get(culprit), self.histories.get(peer)
-        return None if mine is None or theirs is None else parting_of(mine, theirs)
-
-
-@once
-def _program(facts: CaseFacts) -> _ProgramOfRanks | None:
-    sources = Sources(one for host in facts.hosts.values() for one in host.read(files.SOURCES))
-    return _ProgramOfRanks(facts, sources) if sources else None
+    def branch(self, parting: CallParting, cause: Cause | None, survived: bool) -> Branch | None:
+        """The statement of a parting, worked out once for ranks that did the same."""
+        last = None if parting.last is None else parting.last.chain
+        key = (last, parting.mine, parting.called, parting.theirs.chain, survived)
+        if key not in self._known:
+            # Its peers are in a round that it never began: no call of theirs is of its last one.
+            left = cause is Cause.UNEVEN_INPUTS
+            self._known[key] = branch_of(self._graph, self._equal, parting, survived, left)
+        return self._known[key]
 
 
 def branch_of(
@@ -183,25 +200,42 @@ def _meet_again(reached: ReachedStates, state: State | None) -> bool:
 
     Ranks that went two ways there are together again, and have parted elsewhere if at all.
     """
-    both = reached.leading_to[0] & reached.leading_to[1]
-    for other in _ways_on(reached, state, None) & both:
-        if other is None or other == state:
-            continue
+    # Such a state lies on every way, so on any one.
+    for other in _one_way(reached, state):
         beyond = _ways_on(reached, state, other)
         if not any(beyond & targets for targets in reached.ends):
             return True
     return False
 
 
-def _ways_on(
-    reached: ReachedStates, start: State | None, without: State | None
-) -> set[State | None]:
+def _one_way(reached: ReachedStates, start: State | None) -> list[State]:
+    """States between ``start`` and one of the targets, on the shortest way there."""
+    before: dict[State, State | None] = {}
+    waiting: deque[State | None] = deque([start])
+    while waiting:
+        state = waiting.popleft()
+        for step in reached.steps[state]:
+            if step.to in before:
+                continue
+            before[step.to] = state
+            if any(step.to in targets for targets in reached.ends):
+                way: list[State] = []
+                at = state
+                while at != start and at is not None:
+                    way.append(at)
+                    at = before[at]
+                return way
+            waiting.append(step.to)
+    return []
+
+
+def _ways_on(reached: ReachedStates, start: State | None, without: State) -> set[State | None]:
     """States that ways from ``start`` come to, but for those through ``without``."""
     found: set[State | None] = set()
     waiting = [step.to for step in reached.steps[start]]
     while waiting:
         state = waiting.pop()
-        if state not in found and (state != without or without is None):
+        if state not in found and state != without:
             found.add(state)
             waiting += [step.to for step in reached.steps[state]]
     return found
@@ -271,11 +305,11 @@ def _only(branches: Sequence[Branch]) -> Branch | None:
     return branches[0] if branches else None
 
 
-def _decision(branch: Branch, parting: CallParting, histories: dict[int, CallHistory]) -> Decision:
+def _decision(branch: Branch, parting: CallParting, histories: Sequence[CallHistory]) -> Decision:
     mine: list[int] = []
     theirs: list[int] = []
-    for rank, history in sorted(histories.items()):
-        way = _next(history, parting)
+    for history in histories:
+        way, rank = _next(history, parting), history.rank
         if way == parting.theirs.chain[-1:]:
             theirs.append(rank)
         elif way is not None and way == parting.mine[-1:]:

@@ -100,25 +100,14 @@ class EqualValues:
         """Values that each name is bound to in a function; None for one that may differ."""
         if code not in self._bindings:
             assert code.tree is not None
+            known = {id(target): value for target, value in _known_bindings(code.tree)}
             found: dict[str, list[ast.AST | None]] = {}
             for node in ast.walk(code.tree):
                 if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                    found.setdefault(node.id, [])
+                    found.setdefault(node.id, []).append(known.get(id(node)))
                 elif isinstance(node, ast.Global | ast.Nonlocal):
                     for name in node.names:
                         found.setdefault(name, []).append(None)
-            known = list(_known_bindings(code.tree))
-            for name in found:
-                values = [value for target, value in known if target.id == name]
-                targets = {id(target) for target, _ in known}
-                others = any(
-                    isinstance(node, ast.Name)
-                    and node.id == name
-                    and not isinstance(node.ctx, ast.Load)
-                    and id(node) not in targets
-                    for node in ast.walk(code.tree)
-                )
-                found[name] += values if not others else [None]
             self._bindings[code] = found
         return self._bindings[code]
 
@@ -138,8 +127,9 @@ def _known_bindings(tree: Function) -> list[tuple[ast.Name, ast.AST]]:
             case ast.Assign(targets=[ast.Name() as target], value=value):
                 found.append((target, value))
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-                pairs = zip(targets, values, strict=False)
-                found += [(one, value) for one, value in pairs if isinstance(one, ast.Name)]
+                if not any(isinstance(one, ast.Starred) for one in (*targets, *values)):
+                    pairs = zip(targets, values, strict=False)
+                    found += [(one, value) for one, value in pairs if isinstance(one, ast.Name)]
     for node in ast.walk(tree):
         match node:
             case ast.For(target=ast.Name() as target, iter=ast.Call(func=ast.Name(id="range"))):

@@ -9,18 +9,15 @@ from typing import NamedTuple
 
 from hanglab.analyzer.branching.flow_graph import ENTRY, EXIT, RAISED, Edge
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources, calls_by_name
-from hanglab.recorder.errors import HanglabError
 
 #: Calls within calls beyond which a way is not followed: a function that calls itself.
 DEEPEST = 20
 #: States that a search looks at.  A way between two calls of one round has some dozens.
-MOST_STATES = 4_000
+MOST_STATES = 1_000
 
 
-class NotFollowed(HanglabError):
+class NotFollowed(Exception):
     """A way that cannot be followed; the message says why, for people."""
-
-    advice = "Keep the source of the functions on the way in the Case."
 
 
 class ProgramPlace(NamedTuple):

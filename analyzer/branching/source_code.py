@@ -8,8 +8,7 @@ from functools import cached_property
 
 from hanglab.analyzer.branching.flow_graph import FlowGraph, Function
 from hanglab.recorder.case.records import SourceFunction
-
-_MODULE = "<module>"
+from hanglab.recorder.case.user_code import MODULE
 
 
 class FunctionCode:
@@ -44,8 +43,16 @@ class Sources:
 
     def __init__(self, functions: Iterable[SourceFunction]) -> None:
         self._of_file: dict[str, dict[int, FunctionCode]] = {}
+        checksums: dict[str, set[str]] = {}
         for one in functions:
-            self._of_file.setdefault(one.file, {}).setdefault(one.first_line, FunctionCode(one))
+            of_file = self._of_file.setdefault(one.file, {})
+            if one.first_line not in of_file:
+                of_file[one.first_line] = FunctionCode(one)
+            if one.checksum:
+                checksums.setdefault(one.file, set()).add(one.checksum)
+        for file, seen in checksums.items():
+            for code in self._of_file[file].values() if len(seen) > 1 else ():
+                code.broken = "the file differs between the job's hosts"
 
     def __bool__(self) -> bool:
         return bool(self._of_file)
@@ -63,7 +70,7 @@ class Sources:
     def module(self, file: str) -> FunctionCode | None:
         """A file's own code."""
         code = self._of_file.get(file, {}).get(1)
-        return code if code is not None and code.source.function == _MODULE else None
+        return code if code is not None and code.source.function == MODULE else None
 
     def at(self, file: str, line: int) -> FunctionCode | None:
         """The innermost function whose source holds a line."""
@@ -78,7 +85,7 @@ class Sources:
 def _parsed(source: SourceFunction) -> Function:
     """The function's tree, with the line numbers of its file."""
     text = "\n".join(source.lines)
-    if source.function == _MODULE:
+    if source.function == MODULE:
         return ast.parse(text)
     # A method's lines stand further in than a file's own.
     body = ast.parse(f"if True:\n{text}" if text[:1].isspace() else text).body

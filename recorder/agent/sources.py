@@ -2,6 +2,7 @@
 
 The analyzer finds in it the statement at which the ways of ranks part.  Text is kept only where
 it is what runs: of a file that was changed since its rank started, the reason is kept instead.
+What only people read is left out: comments, docstrings, decorators with their arguments.
 ``HANGLAB_SOURCE=0`` leaves all of it out.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import os
+import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +21,7 @@ from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import RankCase
 from hanglab.recorder.case.records import SourceFunction
-from hanglab.recorder.case.user_code import ProgramCode
+from hanglab.recorder.case.user_code import MODULE, PARTS_OF_FUNCTIONS, ProgramCode
 
 #: Set to 0, this name of the environment leaves source code out of Cases.
 SOURCE = "HANGLAB_SOURCE"
@@ -28,9 +31,6 @@ _LARGEST_FILE = 1 << 20
 _MOST_TEXT = 1 << 19
 #: Functions of a host: more are on no stacks that people can read.
 _MOST_FUNCTIONS = 1000
-#: Code in the frames of which Python runs parts of a function.
-_PARTS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")
-MODULE = "<module>"
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -108,7 +108,7 @@ def functions_of(
             reason = "the file holds no Python source"
     if tree is None:
         return [SourceFunction(file, name, line, line, absent=reason) for name, line in places]
-    lines, checksum = text.splitlines(), hashlib.sha256(data).hexdigest()
+    lines, checksum = _bare_lines(tree, text), hashlib.sha256(data).hexdigest()
     definitions = [node for node in ast.walk(tree) if isinstance(node, Definition)]
     found: dict[int, SourceFunction] = {}
     places = [*places, *_callers(definitions, places)]
@@ -116,15 +116,35 @@ def functions_of(
         around = [d for d in definitions if _first(d) <= line <= (d.end_lineno or d.lineno)]
         inner = max(around, key=_first, default=None)
         if inner is None:
-            if name == MODULE or name in _PARTS:
+            if name == MODULE or name in PARTS_OF_FUNCTIONS:
                 own = _own_lines(tree, lines)
                 found[0] = SourceFunction(file, MODULE, 1, len(own), own, checksum)
         else:
-            first, last = _first(inner), inner.end_lineno or inner.lineno
+            first, last = inner.lineno, inner.end_lineno or inner.lineno
             found[first] = SourceFunction(
                 file, inner.name, first, last, lines[first - 1 : last], checksum
             )
     return list(found.values())
+
+
+def _bare_lines(tree: ast.Module, text: str) -> list[str]:
+    """The lines of a file, without comments and docstrings."""
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip()
+    for node in ast.walk(tree):
+        if not isinstance(node, Definition | ast.ClassDef | ast.Module):
+            continue
+        if ast.get_docstring(node, clean=False) is None:
+            continue
+        string = node.body[0]
+        before = lines[string.lineno - 1][: string.col_offset]
+        if not before.strip():
+            last = string.end_lineno or string.lineno
+            lines[string.lineno - 1 : last] = [before + "pass", *[""] * (last - string.lineno)]
+    return lines
 
 
 def _callers(

@@ -11,6 +11,13 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
+
+#: The name of a file's own code in frames, and of code that Python runs within a function's.
+MODULE: Final = "<module>"
+PARTS_OF_FUNCTIONS: Final = frozenset(
+    {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"}
+)
 
 
 class UserCode:

@@ -26,7 +26,7 @@ def prepare(path):
 )
 def polls_for_file(job):
     folder = [tempfile.mkdtemp() if job.rank == 0 else ""]
-    dist.broadcast_object_list(folder, device=job.device)
+    dist.broadcast_object_list(folder, src=0, device=job.device)
     path = os.path.join(folder[0], "prepared")
     if job.rank == 0:
         prepare(path)

@@ -13,6 +13,8 @@ from hanglab.analyzer.verdict import (
     Category,
     Cause,
     CollectiveRef,
+    Decision,
+    DecisionWay,
     Effect,
     Evidence,
     Finding,
@@ -28,8 +30,8 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "verdict.schema.json"
 
 #: The keys that the design fixes, in their order.
 KEYS = (
-    "schema status category cause culprits victims collective location confidence summary "
-    "evidence advice effect alternatives findings inputs"
+    "schema status category cause culprits victims collective location decision confidence "
+    "summary evidence advice effect alternatives findings inputs"
 ).split()
 
 FULL = Verdict(
@@ -40,6 +42,9 @@ FULL = Verdict(
     victims=[0, 2],
     collective=CollectiveRef("default_pg", "0", [0, 1, 2], 12, "all_reduce"),
     location=Location("train.py", 18, "train_step", 1),
+    decision=Decision(
+        "train.py", 17, "train_step", "if ready:", [DecisionWay([1], "passed over the branch")]
+    ),
     confidence=0.98,
     summary="Rank 1 skipped an all_reduce.",
     evidence=[Evidence("flight_recorder", 1, "...")],

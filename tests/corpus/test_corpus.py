@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.corpus.trials import add_trials
 
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.harness.corpus.comparison import Agreement, compare_with_truth, differences
@@ -26,6 +25,7 @@ from hanglab.harness.corpus.entries import (
 )
 from tools.corpus.__main__ import CORPUS, check
 from tools.corpus.damage import add_damaged
+from tools.corpus.random_runs import add_random_runs
 from tools.corpus.zoo import add_runs
 
 MOST_BYTES = 8_000_000
@@ -167,8 +167,8 @@ def test_jobs_that_showed_their_fault_become_entries(
 
 def test_trials_are_rendered_alike_every_time(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
-    names = add_trials(first, range(4))
-    assert names and names == add_trials(again, range(4))
+    names = add_random_runs(first, range(4))
+    assert names and names == add_random_runs(again, range(4))
     for name in names:
         for corpus in (first, again):
             unpack_entry(corpus, name, tmp_path / corpus.name / "dumps")
