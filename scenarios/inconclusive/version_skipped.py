@@ -33,7 +33,7 @@ def write(path):
 )
 def version_skipped(job):
     folder = [tempfile.mkdtemp() if job.rank == 0 else ""]
-    dist.broadcast_object_list(folder)
+    dist.broadcast_object_list(folder, src=0)
     groups = [dist.new_group(ranks, group_desc="world") for ranks in ([0, 1], [2, 3])]
     world = groups[job.rank // 2]
     weights = torch.zeros(64)

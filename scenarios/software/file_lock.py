@@ -14,7 +14,7 @@ from hanglab.harness import Cause, Expect, scenario
 def path_for_all(file):
     """Path of rank 0's file, by which its peers open it."""
     path = [f"/proc/{os.getpid()}/fd/{file.fileno()}"]
-    dist.broadcast_object_list(path)
+    dist.broadcast_object_list(path, src=0)
     return path[0]
 
 

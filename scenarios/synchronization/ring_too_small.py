@@ -18,7 +18,7 @@ class Ring:
 
     def __init__(self, job, slots):
         path = [tempfile.mkstemp()[1] if job.rank == 0 else ""]
-        dist.broadcast_object_list(path)
+        dist.broadcast_object_list(path, src=0)
         self.counters = np.memmap(path[0], np.int64, "r+" if job.rank else "w+", shape=(64,))
         self.rank, self.slots, self.size = job.rank, slots, job.world_size
         dist.barrier()

@@ -99,12 +99,10 @@ class _Rewriter(ast.NodeTransformer):
             node.keywords = [word for word in node.keywords if word.arg != "location"]
             node.keywords.append(ast.keyword("location", ast.Constant(None)))
         for keyword in node.keywords:
-            if keyword.arg == "rank":
+            if keyword.arg in ("rank", "culprits", "src", "dst"):
                 keyword.value = _map_integers(keyword.value, self.ranks)
             elif keyword.arg == "at_step":
                 keyword.value = _map_integers(keyword.value, {_OLD_STEP: _NEW_STEP})
-            elif keyword.arg == "culprits":
-                keyword.value = _map_integers(keyword.value, self.ranks)
         return self.generic_visit(node)
 
 
