@@ -193,6 +193,7 @@ class MutationRun:
             observation,
             result.judgement.reason,
             chance_share=self.chance_share,
+            enqueued=backend_of(self.options.backend).enqueued,
         )
         judgement.seconds = round(result.seconds, 3)
         judgement.artifacts = str(result.folder) if result.folder else None

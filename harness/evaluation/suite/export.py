@@ -108,8 +108,8 @@ class Export:
 def export_suite(scenarios: Sequence[Scenario], folder: Path, backend: str) -> Export:
     """Write fault and control of each scenario, and the suite.json, labelled for a backend.
 
-    Those for NCCL are the same whether their device is to be emulated.  Raises UsageError where the folder is in use or no scenario can be exported, and
-    ArtifactsError.
+    Those for NCCL are the same whether their device is to be emulated.  Raises UsageError where
+    the folder is in use or no scenario can be exported, and ArtifactsError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is in use.", "Give a new folder: nothing is overwritten.")
