@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +120,16 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self.seq)
+
+
+#: Columns that are indices, and the tables into which.
+TABLES: Final = {
+    "group": "group_names",
+    "operation": "operations",
+    "argument": "arguments",
+    "stack": "stacks",
+    "thread": "threads",
+}
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def _all_groups(loaded: Loaded, calls: Calls) -> list[GroupOfCalls]:
         for name, members in dump.members.items():
             if (name, members) not in seen:
                 seen.add((name, members))
-                groups.append(GroupOfCalls(name, members, dump.descriptions.get(name, "")))
+                groups.append(GroupOfCalls(name, dump.descriptions.get(name, ""), members))
     return groups
 
 
