@@ -118,11 +118,7 @@ def _pairs(entries: Entries, calls: Sequence[OperationCall]) -> Iterator[_Pair]:
         for row, place in zip(rows.tolist(), places.tolist(), strict=True):
             call = made[place]
             late = call.returned_ns is not None and entries.created_ns[row] > call.returned_ns
-            if (
-                place >= 0
-                and not late
-                and _may_name(entries.operations[entries.operation[row]], call)
-            ):
+            if place >= 0 and not late and _may_name(entries.operation_at(row), call):
                 yield row, call
 
 

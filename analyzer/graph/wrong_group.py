@@ -123,11 +123,7 @@ def _may_be_a_helper(stack: tuple[Frame, ...]) -> bool:
 def _groups_at(entries: Entries, index: int, site: tuple[Frame, ...]) -> set[str]:
     """Groups on which a rank made a call before."""
     here = {number for number, stack in enumerate(entries.stacks) if _lines(stack) == site}
-    return {
-        entries.group_names[int(entries.group[row])].name
-        for row in range(index)
-        if int(entries.stack[row]) in here
-    }
+    return {entries.group_at(row) for row in range(index) if int(entries.stack[row]) in here}
 
 
 def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallLookup) -> bool:
@@ -143,7 +139,7 @@ def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallL
     if any(_lines(other.stack) == site for other in calls.values() if other is not call):
         return False
     last = lookup.at(rank, index - 1, call.group, completed=True)
-    group = entries.group_names[int(entries.group[index - 1])].name
+    group = entries.group_at(index - 1)
     if last is None or (last.op, group, _lines(last.stack)) != (call.op, call.group.name, site):
         return False
     return any(
