@@ -272,6 +272,8 @@ def join(
         return None
     joined = dump if dump is not None else RankDump(rank=rank, source=source)
     joined.sends_known = progress is not None
+    if progress is not None:
+        joined.steps_begun = tuple(progress.steps)
     for group in groups:
         if group.ranks and not joined.members.get(group.id):
             joined.members[group.id] = tuple(group.ranks)

@@ -7,6 +7,7 @@ of entries; every array of :class:`Entries` has shape ``(n,)``.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -207,3 +208,10 @@ class RankDump:
     posted: frozenset[int] = frozenset()
     #: Indices of entries in which a thread of the rank is known to stand, or to wait for them.
     held: frozenset[int] = frozenset()
+    #: Steps of the job as the rank began them, oldest first: number and wall time.
+    steps_begun: tuple[tuple[int, int], ...] = ()
+
+    def step_at(self, time_ns: int) -> int | None:
+        """Step of the job in which the rank was at a wall time; None where that is not known."""
+        place = bisect_right(self.steps_begun, time_ns, key=lambda begun: begun[1])
+        return self.steps_begun[place - 1][0] if place else None

@@ -10,6 +10,7 @@ from hanglab.analyzer.graph.batches import hold_up_batches
 from hanglab.analyzer.graph.calls_of_ranks import CallsOfRanks
 from hanglab.analyzer.graph.departure_finder import DepartureFinder
 from hanglab.analyzer.graph.divergences import divergences_of, settle
+from hanglab.analyzer.graph.job_steps import label_by_steps
 from hanglab.analyzer.graph.message_balance import find_unmatched_messages
 from hanglab.analyzer.graph.progressing_ranks import find_progressing, without_state_of
 from hanglab.analyzer.graph.queued_messages import hold_up_queued_messages
@@ -109,6 +110,7 @@ class _Builder:
         narrow_sources(merged, waits)
         settle(divergences, silent, group_table, waits, lookup)
         departure = self._departures.find(divergences, waits)
+        label_by_steps(divergences, lookup)
         label_thread_turns(divergences, lookup)
         on_wrong_group = calls_on_wrong_group(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)

@@ -134,6 +134,27 @@ def reads_wait(rank: Rank) -> None:
             rank.tell(**{name: read(tensor)})
 
 
+def thread_reads_wait(rank: Rank) -> None:
+    """Values that a thread of rank 0 reads before rank 1 has taken part."""
+    rank.join()
+    connect()
+    tensor, other = torch.ones(2), torch.ones(2)
+    if rank.number == 1:
+        rank.wait_for("read")
+        time.sleep(0.02)  # rank 0's thread is in its read by now
+    dist.all_reduce(tensor)
+    dist.all_reduce(other)
+
+    def read() -> None:
+        rank.tell(item=tensor.sum().item(), computed=(other * 2).sum().item())
+
+    if rank.number == 0:
+        rank.signal("read")
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+
+
 def _synchronized(tensor: torch.Tensor) -> float:
     from hanglab.harness.nccl_emulated.cuda import synchronize
 
