@@ -65,7 +65,12 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_habit: bool) -> CallPa
 
 
 def same_site(one: ProgramCall, other: ProgramCall) -> bool:
-    """True if two calls were made at one place; by a rank without stacks only that is known."""
+    """True if two calls of an operation were made at one place.
+
+    By a rank without stacks only the innermost place is known.
+    """
+    if one.operation != other.operation:
+        return False
     if one.whole and other.whole:
         return one.chain == other.chain
     return one.chain[-1:] == other.chain[-1:]
