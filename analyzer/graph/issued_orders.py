@@ -138,7 +138,7 @@ class OrderReader:
             key = int(entries.operation[row]), int(entries.argument[row]), int(entries.stack[row])
             if key not in calls:
                 calls[key] = self._call(entries, *key, message=message)
-            place = places[entries.group_names[int(entries.group[row])].name]
+            place = places[entries.group_at(row)]
             at = (NO_PLACE, ABSENT) if message else (place, int(entries.seq[row]))
             threads.setdefault(thread_of(entries, row), []).append(
                 IssuedCall(row, *at, calls[key], row not in open_)

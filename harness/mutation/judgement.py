@@ -47,6 +47,10 @@ class MutantJudgement(msgspec.Struct, kw_only=True):
     rank_right: bool = False
     #: None where no line can be expected.
     line_right: bool | None = None
+    #: The statement at which the ranks' ways part, as far as one is named; None where none parts
+    #: them.
+    branch_named: bool | None = None
+    branch_right: bool | None = None
     #: Ranks named that had no part in it.
     accused: list[int] = []
     same_output: bool = False
@@ -112,6 +116,14 @@ def judge(
         result.fate = Fate.SILENT
         return result
     _compare(result, mutant, verdict, observation, enqueued)
+    if mutant.branches and observation.end is not End.WELL:
+        decision = verdict.decision
+        result.branch_named = decision is not None
+        result.branch_right = (
+            decision is not None
+            and decision.line in mutant.branches
+            and same_file(decision.file, mutant.path)
+        )
     right = result.cause_right and result.rank_right and result.line_right is not False
     result.fate = Fate.FOUND if right and not result.accused else Fate.MISSED
     return result

@@ -68,10 +68,10 @@ def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None
     standing: dict[int, int] = {}
     calling: dict[int, int] = {}
     for kept in truth.glob(f"{script.stem}.*.line"):
-        rank = int(kept.name.split(".")[-2])
-        for found, line in zip((standing, calling), last_lines(kept), strict=True):
-            if line:
-                found[rank] = line
+        at = int(kept.name.split(".")[-2])
+        for found, seen in zip((standing, calling), last_lines(kept), strict=True):
+            if seen:
+                found[at] = seen
     for events in sorted(truth.glob(f"{script.stem}.*.jsonl")):
         rank = int(events.name.split(".")[-2])
         for line in events.read_text().splitlines():

@@ -33,6 +33,10 @@ class Figures(msgspec.Struct, kw_only=True):
     #: Of those for which a line is expected.
     right_line: int = 0
     lines: int = 0
+    #: Of those that hang or fail because a statement sent ranks two ways: that one is named.
+    right_branch: int = 0
+    wrong_branch: int = 0
+    branches: int = 0
     innocents_accused: int = 0
     not_struck: int = 0
     errors: int = 0
@@ -73,6 +77,9 @@ def count(operator: str, judgements: Iterable[MutantJudgement]) -> Figures:
         figures.right_cause_and_rank += one.cause_right and one.rank_right
         figures.lines += one.line_right is not None
         figures.right_line += one.line_right is True
+        figures.branches += one.branch_named is not None
+        figures.right_branch += one.branch_right is True
+        figures.wrong_branch += one.branch_named is True and not one.branch_right
     return figures
 
 
@@ -93,7 +100,7 @@ def exit_code(judgements: Sequence[MutantJudgement]) -> int:
 
 _COLUMNS: Final = (
     *("mutants", "not struck", "struck", "silent", "found", "cause", "rank", "both", "line"),
-    *("accused", "errors"),
+    *("branch", "wrong branch", "accused", "errors"),
 )
 
 
@@ -108,6 +115,8 @@ def _cells(figures: Figures) -> list[str]:
         f"{figures.right_rank}/{figures.judged}",
         f"{figures.right_cause_and_rank}/{figures.judged}",
         f"{figures.right_line}/{figures.lines}",
+        f"{figures.right_branch}/{figures.branches}",
+        _or_dash(figures.wrong_branch),
         _or_dash(figures.innocents_accused),
         _or_dash(figures.errors),
     ]
@@ -160,7 +169,8 @@ def markdown(report: MutationReport) -> str:
         markdown_table([*report.operators, report.total]),
         "",
         "Right are cause, rank and line of those that struck and were not silent; `both`: cause "
-        "and rank. `line`: of those for which a line is expected.",
+        "and rank. `line`: of those for which a line is expected; `branch`: the statement that "
+        "parted the ranks, of those that one parted.",
     ]
     if _emulated(report):
         lines += ["", EMULATED]

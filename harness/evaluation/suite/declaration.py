@@ -14,6 +14,7 @@ from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE, backend_of
 
 FILE = "suite.json"
 Observable = Literal["hangs", "fails", "silently_wrong", "fine"]
+SuiteBackend = Literal["gloo", "nccl", "nccl-emulated"]
 #: As people write it.
 _SPELLED: dict[str, Observable] = {"silently wrong": "silently_wrong"}
 
@@ -57,7 +58,7 @@ class LabelledSuite(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, om
     #: Where it comes from and under which licence, in words.
     origin: str = ""
     #: Backend that its scripts and labels are for, where they are for one alone.
-    backend: Literal["gloo", "nccl", "nccl-emulated"] | None = None
+    backend: SuiteBackend | None = None
 
     def runs_on(self, asked: str | None) -> str:
         """The backend to run it on.  Raises UsageError for one that its labels are not for."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from hanglab.harness.evaluation.suite.declaration import (
     LabelledScript,
     LabelledSuite,
     Observable,
+    SuiteBackend,
 )
 from hanglab.harness.jobs.run_folder import ArtifactsError
 from hanglab.harness.scenarios.declaration import Scenario
@@ -131,7 +132,9 @@ def export_suite(scenarios: Sequence[Scenario], folder: Path, backend: str) -> E
         told = "; ".join(f"{name} {reason}" for name, reason in refused.items())
         raise UsageError(f"No scenario can be a plain script: {told}.", "Name others.")
     suite = LabelledSuite(
-        scripts=scripts, origin="hanglab's scenarios, Apache-2.0", backend=backend
+        scripts=scripts,
+        origin="hanglab's scenarios, Apache-2.0",
+        backend=cast(SuiteBackend, backend),
     )
     content = msgspec.json.format(msgspec.json.encode(suite), indent=1).decode()
     try:
