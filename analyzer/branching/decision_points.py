@@ -80,7 +80,7 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
         if mine is None or theirs is None:
             continue
         # Either end of a message has its own calls by right.
-        parting = parting_of(mine, theirs, by_habit=finding.cause in _BETWEEN_TWO)
+        parting = parting_of(mine, theirs, by_own_calls=finding.cause in _BETWEEN_TWO)
         if parting is None:
             continue
         try:

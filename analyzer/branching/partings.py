@@ -25,12 +25,12 @@ class CallParting:
     theirs: ProgramCall
 
 
-def parting_of(mine: CallHistory, theirs: CallHistory, by_habit: bool) -> CallParting | None:
+def parting_of(mine: CallHistory, theirs: CallHistory, by_own_calls: bool) -> CallParting | None:
     """The first difference of two ranks' calls, if it is what the peer waits over.
 
     Ranks may differ by right from the beginning.  So it counts where the rank itself has gone on
-    to its peer's call before, from the same one, and unless ``by_habit`` where the peer stands in
-    it.
+    to its peer's call before, from the same one, and unless ``by_own_calls`` where the peer
+    stands in it.
     """
     shift = _shift(mine, theirs)
     if shift is None:
@@ -59,7 +59,7 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_habit: bool) -> CallPa
     if not chain and (called or mine.now is not None):
         return None
     stands = index >= len(others) - 1
-    if (by_habit or not stands) and not _went_on(own[:index], last, next_one):
+    if (by_own_calls or not stands) and not _went_on(own[:index], last, next_one):
         return None
     return CallParting(index + shift[0], last, chain, called, next_one)
 

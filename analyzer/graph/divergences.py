@@ -123,16 +123,11 @@ def _earlier_arguments(call: Call, index: int, lookup: CallLookup) -> Counter[Ar
     entries, site = lookup.entries(call.rank), call_site(call.stack)
     if entries is None or site is None or index <= 0:
         return None
-    names = [
-        number for number, one in enumerate(entries.group_names) if one.name == call.group.name
-    ]
     stacks = [number for number, one in enumerate(entries.stacks) if call_site(one) == site]
-    mine = np.isin(entries.group[:index], names) & np.isin(entries.stack[:index], stacks)
+    mine = entries.in_group(call.group.name)[:index] & np.isin(entries.stack[:index], stacks)
     rows = np.flatnonzero(mine & ~entries.is_p2p[:index]).tolist()
     return Counter(
-        entries.arguments[int(entries.argument[row])]
-        for row in rows
-        if entries.operations[int(entries.operation[row])].op == call.op
+        entries.arguments_at(row) for row in rows if entries.operation_at(row).op == call.op
     )
 
 

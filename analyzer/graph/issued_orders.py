@@ -135,7 +135,7 @@ class OrderReader:
             wanted |= entries.is_p2p & np.array(halves, dtype=np.bool_)[entries.operation]
         for row in np.flatnonzero(wanted).tolist():
             message = bool(entries.is_p2p[row])
-            place = places[entries.group_names[int(entries.group[row])].name]
+            place = places[entries.group_at(row)]
             operation, stack = int(entries.operation[row]), int(entries.stack[row])
             key = operation, int(entries.argument[row]), stack, place if message else NO_PLACE
             if key not in calls:

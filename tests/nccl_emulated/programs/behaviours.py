@@ -155,6 +155,18 @@ def thread_reads_wait(rank: Rank) -> None:
         thread.join()
 
 
+def threads_take_turns_often(rank: Rank) -> None:
+    """Host and device of a rank, between which the interpreter switches at every chance."""
+    rank.join()
+    connect()
+    sys.setswitchinterval(1e-6)
+    tensors = [torch.ones(1) for _ in range(500)]
+    works = [dist.all_reduce(one, async_op=True) for _ in range(7) for one in tensors]
+    works[-1].wait()
+    value = tensors[-1].item()
+    rank.tell(errors=[str(w.exception()) for w in works if w.exception() is not None], value=value)
+
+
 def _synchronized(tensor: torch.Tensor) -> float:
     from hanglab.harness.nccl_emulated.cuda import synchronize
 
