@@ -72,7 +72,7 @@ def judge_again(script: Path, folder: Path) -> MutationReport:
         if summaries.get(name) != mutation.summary:
             print(f"{folder}: {name} is another one today", file=sys.stderr)
             continue
-        mutants.append(named_mutant(name, operator, mutation, folder / "mutants"))
+        mutants.append(named_mutant(name, operator, mutation, target.script, folder / "mutants"))
     jobs = [JobFolder(folder / "jobs" / one.name / "fault" / "0") for one in mutants]
     with ProcessPoolExecutor() as pool:
         verdicts = pool.map(analyze, [job.case for job in jobs])

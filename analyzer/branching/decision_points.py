@@ -80,7 +80,7 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
         if mine is None or theirs is None:
             continue
         # Either end of a message has its own calls by right.
-        parting = parting_of(mine, theirs, by_habit=finding.cause in _BETWEEN_TWO)
+        parting = parting_of(mine, theirs, by_own_calls=finding.cause in _BETWEEN_TWO)
         if parting is None:
             continue
         try:
@@ -146,6 +146,9 @@ def branch_of(
     that the rank did not begin.  Raises NotFollowed.
     """
     starts = graph.starts() if parting.last is None else graph.states(parting.last.chain)
+    within = _within_a_line(graph, parting)
+    if within is not None:
+        return within
     mine = [END] if not parting.mine else graph.states(parting.mine)
     theirs = graph.states(parting.theirs.chain)
     if not parting.called and parting.mine and _leads(graph, mine, theirs):
@@ -159,6 +162,33 @@ def branch_of(
             branch = _only(_parting_branches(equal, starts, reached))
             return None if branch is None else replace(branch, rounds=_rounds(reached))
     raise NotFollowed("no way through the source that was kept leads to both calls")
+
+
+def _within_a_line(graph: ProgramGraph, parting: CallParting) -> Branch | None:
+    """The statement of a line that makes several calls, of which one of the ranks left out some.
+
+    The line's calls follow each other where nothing leads back to it without another call.
+    """
+    last = parting.last.chain if parting.last is not None else None
+    places = (last, parting.mine, parting.theirs.chain)
+    chain = next((one for one in (parting.mine, parting.theirs.chain) if places.count(one) > 1), ())
+    if not parting.called or not chain:
+        return None
+    states = graph.states(chain)
+    mixed = [state[-1] for state in states if state[-1].code.flow.nodes[state[-1].node].mixed]
+    if not mixed or (last == chain and graph.returns(states)):
+        return None
+    code, number = mixed[0]
+    statement = code.flow.nodes[number].statement
+    assert statement is not None
+    other = "went on from the line"
+    here = "made another call of the line"
+    return Branch(
+        code,
+        statement,
+        here if parting.mine == chain else other,
+        here if parting.theirs.chain == chain else other,
+    )
 
 
 def _leads(graph: ProgramGraph, start: Sequence[State], target: Sequence[State]) -> bool:

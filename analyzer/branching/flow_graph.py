@@ -7,7 +7,7 @@ kept apart: nearly every statement may raise, and few do.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -102,19 +102,20 @@ class FlowGraph:
         first = self._block(function.body, EXIT, _Surroundings())
         self.nodes[ENTRY].edges = [Edge(first)]
 
-    def at(self, line: int) -> tuple[int, ...]:
+    def at(self, line: int, called: str = "") -> tuple[int, ...]:
         """Numbers of the nodes of the narrowest statement that holds a line and may call there.
 
-        A finally block has nodes for each way through it.  Where a line holds several statements
-        that call, its nodes count as mixed.
+        ``called`` is the name of the function that it has called, where that is known.  A finally
+        block has nodes for each way through it.  Where a line holds several statements that call,
+        its nodes count as mixed.
         """
         holding = [n for n, node in enumerate(self.nodes) if node.first <= line <= node.last]
         if not holding:
             return ()
         narrowest = min(self.nodes[n].last - self.nodes[n].first for n in holding)
         holding = [n for n in holding if self.nodes[n].last - self.nodes[n].first == narrowest]
-        for calls in (_named, _calls):
-            calling = [n for n in holding if any(calls(part) for part in self.nodes[n].parts)]
+        for names in (frozenset({called}), COMMUNICATING, None):
+            calling = [n for n in holding if any(_calls(p, names) for p in self.nodes[n].parts)]
             statements = {id(self.nodes[n].statement) for n in calling}
             if len(statements) > 1:
                 for number in calling:
@@ -310,23 +311,21 @@ def _ways_of_calls(statement: ast.stmt) -> tuple[str, str, bool] | bool:
                 ways = ("made the call for an element", "had no element to make the call for", True)
         for part in parts:
             conditional.update((id(call), ways) for call in _calls(part))
-    calls = _named(statement) or _calls(statement)
+    calls = _calls(statement, COMMUNICATING) or _calls(statement)
     always = [call for call in calls if id(call) not in conditional]
     if always or not calls:
         return any(id(call) in conditional for call in calls)
     return conditional[id(calls[0])]
 
 
-def _calls(node: ast.AST) -> list[ast.Call]:
-    return [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+def _calls(node: ast.AST, names: Collection[str] | None = None) -> list[ast.Call]:
+    """Calls in a piece of source: all, or those of functions of some names."""
+    found = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
+    return found if names is None else [one for one in found if _name(one) in names]
 
 
-def _named(node: ast.AST) -> list[ast.Call]:
-    """Calls of functions that communicate, by the names that torch gives them."""
-    found = []
-    for call in _calls(node):
-        match call.func:
-            case ast.Attribute(attr=name) | ast.Name(id=name):
-                if name in COMMUNICATING:
-                    found.append(call)
-    return found
+def _name(call: ast.Call) -> str | None:
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return None

@@ -25,12 +25,12 @@ class CallParting:
     theirs: ProgramCall
 
 
-def parting_of(mine: CallHistory, theirs: CallHistory, by_habit: bool) -> CallParting | None:
+def parting_of(mine: CallHistory, theirs: CallHistory, by_own_calls: bool) -> CallParting | None:
     """The first difference of two ranks' calls, if it is what the peer waits over.
 
     Ranks may differ by right from the beginning.  So it counts where the rank itself has gone on
-    to its peer's call before, from the same one, and unless ``by_habit`` where the peer stands in
-    it.
+    to its peer's call before, from the same one, and unless ``by_own_calls`` where the peer
+    stands in it.
     """
     shift = _shift(mine, theirs)
     if shift is None:
@@ -59,13 +59,18 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_habit: bool) -> CallPa
     if not chain and (called or mine.now is not None):
         return None
     stands = index >= len(others) - 1
-    if (by_habit or not stands) and not _went_on(own[:index], last, next_one):
+    if (by_own_calls or not stands) and not _went_on(own[:index], last, next_one):
         return None
     return CallParting(index + shift[0], last, chain, called, next_one)
 
 
 def same_site(one: ProgramCall, other: ProgramCall) -> bool:
-    """True if two calls were made at one place; by a rank without stacks only that is known."""
+    """True if two calls of an operation were made at one place.
+
+    By a rank without stacks only the innermost place is known.
+    """
+    if one.operation != other.operation:
+        return False
     if one.whole and other.whole:
         return one.chain == other.chain
     return one.chain[-1:] == other.chain[-1:]

@@ -91,7 +91,7 @@ class ProgramGraph:
         Raises NotFollowed where the source or the calls around are not known.
         """
         if chain in self._stacks:
-            return self._product([self._needed(place) for place in chain])
+            return self._product([self._needed(place, name) for place, name in _with_called(chain)])
         points = self._needed(chain[-1])
         around = self._around(points[0].code, 0)
         if not around:
@@ -128,6 +128,27 @@ class ProgramGraph:
         if exceptions or number == RAISED:
             yield from self._raised(state)
 
+    def returns(self, states: Collection[State]) -> bool:
+        """True if ways lead from a line's calls back to one of them, with no other call on them.
+
+        Such that stay on the line do not count.
+        """
+        lines = {(state[:-1], _line(state)) for state in states}
+        waiting = [(step.to, False) for state in states for step in self.after(state, False)]
+        seen: set[tuple[State, bool]] = set()
+        while waiting and len(seen) < MOST_STATES:
+            state, away = waiting.pop()
+            if (state, away) in seen or state == END:
+                continue
+            seen.add((state, away))
+            if (state[:-1], _line(state)) not in lines:
+                away = True
+            elif away:
+                return True
+            if not away or not self.communicates(state):
+                waiting += [(step.to, away) for step in self.steps(state, False)]
+        return bool(waiting)
+
     def _raised(self, state: State) -> Iterator[FlowStep]:
         """Ways of an exception, to the handlers around it."""
         for depth in range(len(state), 0, -1):
@@ -156,13 +177,13 @@ class ProgramGraph:
 
     def _known(self, chain: Chain) -> list[State]:
         """States that a stack may stand for; none where some source is not known."""
-        return self._product([self._points(place) for place in chain])
+        return self._product([self._points(place, name) for place, name in _with_called(chain)])
 
     def _product(self, points: Sequence[Sequence[Point]]) -> list[State]:
         return list(itertools.islice(itertools.product(*points), MOST_STATES))
 
-    def _needed(self, place: ProgramPlace) -> list[Point]:
-        points = self._points(place)
+    def _needed(self, place: ProgramPlace, called: str = "") -> list[Point]:
+        points = self._points(place, called)
         if points:
             return points
         code = self._sources.at(place.file, place.line)
@@ -174,11 +195,23 @@ class ProgramGraph:
             else f"no statement stands at {place.file}:{place.line}"
         )
 
-    def _points(self, place: ProgramPlace) -> list[Point]:
+    def _points(self, place: ProgramPlace, called: str = "") -> list[Point]:
         code = self._sources.at(place.file, place.line)
         if code is None or code.broken:
             return []
-        return [Point(code, number) for number in code.flow.at(place.line)]
+        return [Point(code, number) for number in code.flow.at(place.line, called)]
+
+
+def _line(state: State) -> tuple[FunctionCode, int]:
+    code, number = state[-1]
+    statement = code.flow.nodes[number].statement
+    return code, -1 if statement is None else statement.lineno
+
+
+def _with_called(chain: Chain) -> list[tuple[ProgramPlace, str]]:
+    """Places of a stack, each with the name of the function that it has called."""
+    called = [place.function.rpartition(".")[2] for place in chain[1:]]
+    return list(zip(chain, [*called, ""], strict=True))
 
 
 class ReachedStates(NamedTuple):

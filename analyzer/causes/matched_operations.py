@@ -22,6 +22,7 @@ from hanglab.analyzer.facts.device_progress import unstarted_ranks
 from hanglab.analyzer.facts.failures import failure_of
 from hanglab.analyzer.facts.launches import held_in_launch, launched_line
 from hanglab.analyzer.facts.loops import further_on, left_loops, steps_compared
+from hanglab.analyzer.facts.source_loops import is_behind_loop_of
 from hanglab.analyzer.facts.split_lists import first_disagreement
 from hanglab.analyzer.graph.wait_for_graph import Sink
 from hanglab.analyzer.matching.calls import Call
@@ -143,6 +144,8 @@ def _sharpen(facts: CaseFacts, finding: Finding) -> Finding:
         gone = [r for r in finding.culprits if r in facts.ranks and left_loops(facts, r)]
         if len(gone) == 1:
             finding = _past_the_loop(facts, finding, gone[0])
+        elif not gone:
+            finding = _ended_sooner(facts, finding)
     if finding.cause is Cause.COLLECTIVE_MISMATCH:
         finding = _further_than_peers(facts, finding)
     elif finding.cause in _LEFT_OUT:
@@ -262,6 +265,32 @@ def _past_the_loop(facts: CaseFacts, finding: Finding, rank: int) -> Finding:
             *finding.evidence,
         ],
     )
+
+
+def _ended_sooner(facts: CaseFacts, finding: Finding) -> Finding:
+    """The root of a difference where hosts are past all of it, by the steps of the calls.
+
+    A rank called behind the loop in which its peers called, and they came there after more steps.
+    """
+    for divergence in facts.graph.divergences:
+        ranks = divergence.deviating
+        if list(ranks) != finding.culprits or len(ranks) != 1 or divergence.new_call_in is None:
+            continue
+        mine, theirs = divergence.new_call_in
+        call = divergence.calls[ranks[0]]
+        peer = next(one for rank, one in divergence.calls.items() if rank not in ranks)
+        if mine >= theirs or not is_behind_loop_of(facts, call.stack, peer.stack):
+            continue
+        cause = Cause.UNEVEN_INPUTS
+        return msgspec.structs.replace(
+            finding,
+            cause=cause,
+            category=cause.category,
+            advice=cause.advice,
+            summary=f"Rank {ranks[0]} left the loop in which its peers went on, in step {mine} of "
+            f"the job, they in step {theirs}; its next operation meets the wrong one of theirs.",
+        )
+    return finding
 
 
 def _current_line(facts: CaseFacts, rank: int) -> Location | None:

@@ -13,7 +13,7 @@ from hanglab.recorder.case.records import Poll, StoreKeyUse
 
 _NUMBER = re.compile(r"(\d+)")
 #: Times that a key of one kind has to have been set before a next one is due.
-_HABIT = 3
+_FEWEST_USES = 3
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _next_key(use: StoreKeyUse) -> str:
 def _is_overdue(setter: RankView, use: StoreKeyUse, wait: StoreKeyUse) -> bool:
     """True if both used the keys once in so many operations, and only the setter does no more."""
     strides = {b - a for a, b in zip(use.operations, use.operations[1:], strict=False)}
-    if setter.progress is None or len(use.operations) < _HABIT or len(strides) != 1:
+    if setter.progress is None or len(use.operations) < _FEWEST_USES or len(strides) != 1:
         return False
     asked = {b - a for a, b in zip(wait.operations, wait.operations[1:], strict=False)}
     due = use.operations[-1] + strides.pop()

@@ -137,6 +137,7 @@ class _SimulatedCheck:
             raise NoProgram("messages are simulated without their sizes and dtypes")
         self._culprits = finding.culprits
         divergence = self._divergence()
+        self._label_is_told = divergence is not None and divergence.told_by_steps
         self._faults: tuple[CandidateFault, ...] = (
             _DIFFERENCES.get(self._cause, (_Fault.LATE,))
             if divergence is not None
@@ -274,7 +275,7 @@ class _SimulatedCheck:
     def _other_labels(self, tested: Tested) -> dict[Cause, CandidateFault]:
         """Other causes by the same culprits, of which a fault leaves the evidence as well."""
         found: dict[Cause, CandidateFault] = {}
-        if self._at is None or self._cause not in _LABELS:
+        if self._at is None or self._cause not in _LABELS or self._label_is_told:
             return found
         for cause in _LABELS - {self._cause}:
             for fault in self._test(_DIFFERENCES[cause], self._culprits).reproduced:

@@ -78,6 +78,10 @@ class Divergence:
     #: True where each deviating rank's later operations continue its peers' order
     #: with some removed.
     skipped: bool = False
+    #: True where the steps of the job in which the calls were made tell ``skipped``.
+    told_by_steps: bool = False
+    #: Steps in which a deviating rank, and a peer later on, made the call that is new to both.
+    new_call_in: tuple[int, int] | None = None
     #: True where both sides made both calls, each from a thread of its own, in other turns.
     thread_turns: bool = False
     #: True where every known member finished it all the same, so that the job went on for a while.

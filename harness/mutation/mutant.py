@@ -32,6 +32,8 @@ class Mutant:
     rank: int
     truth: ExpectedVerdict
     summary: str
+    #: Lines of the statements that may send its ranks two ways; empty where none does.
+    branches: Sequence[int] = ()
 
 
 def support_file(name: str) -> Path:
@@ -113,7 +115,8 @@ def write_mutants(
     mutants = []
     write_support(folder, script.path)
     for number, (operator, mutation) in enumerate(mutations, 1):
-        mutant = named_mutant(mutant_name(number, operator), operator, mutation, folder)
+        name = mutant_name(number, operator)
+        mutant = named_mutant(name, operator, mutation, script, folder)
         write_text(mutant.path, script.rewrite(mutation.changes, mutation.statement.line))
         mutants.append(mutant)
     return mutants
@@ -123,9 +126,12 @@ def mutant_name(number: int, operator: Operator) -> str:
     return f"m{number:03}_{operator.name.replace('.', '_')}"
 
 
-def named_mutant(name: str, operator: Operator, mutation: Mutation, folder: Path) -> Mutant:
+def named_mutant(
+    name: str, operator: Operator, mutation: Mutation, script: Script, folder: Path
+) -> Mutant:
     """The mutant of that name, whose script is, or is to be, in ``folder``."""
     statement = mutation.statement
+    changed = {min(script.lines_of(node)) for node in mutation.changes}
     return Mutant(
         name,
         operator,
@@ -135,4 +141,5 @@ def named_mutant(name: str, operator: Operator, mutation: Mutation, folder: Path
         mutation.rank,
         mutation.truth,
         mutation.summary,
+        sorted(changed) if operator.is_branch else [],
     )

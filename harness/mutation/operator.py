@@ -91,6 +91,8 @@ class Operator:
     #: What is wrong in its mutants, as people read it.
     description: str
     mutate: Callable[[MutationTarget], Iterable[Mutation]]
+    #: Its mutants send ranks two ways at a statement: one of those that it changes.
+    is_branch: bool = False
 
 
 def own_operators() -> list[Operator]:

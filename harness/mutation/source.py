@@ -159,9 +159,9 @@ class Script:
 
         Raises SourceError if a line would move, or one be changed that is none of these nodes'.
         """
-        allowed = self._lines_of(self._host) | ({marked} if marked else set())
+        allowed = self.lines_of(self._host) | ({marked} if marked else set())
         for node in changes:
-            allowed |= self._lines_of(node)
+            allowed |= self.lines_of(node)
         prelude = cst.parse_statement(_PRELUDE)
         assert isinstance(prelude, cst.SimpleStatementLine)
         host = self._host.with_changes(body=[*self._host.body, *prelude.body])
@@ -184,7 +184,8 @@ class Script:
             raise SourceError(f"{self.path}:{marked} cannot be changed so: {failure}.") from failure
         return code
 
-    def _lines_of(self, node: cst.CSTNode) -> set[int]:
+    def lines_of(self, node: cst.CSTNode) -> set[int]:
+        """Lines on which a node of the script stands."""
         position = self._positions[node]
         return set(range(position.start.line, position.end.line + 1))
 

@@ -9,7 +9,9 @@ import msgspec
 from rich import box
 from rich.table import Table
 
+from hanglab.analyzer.engine import EMULATED
 from hanglab.harness.mutation.judgement import Fate, MutantJudgement
+from hanglab.recorder.case.backends import backend_of
 
 SCHEMA: Final = "hanglab.mutation/1"
 
@@ -31,6 +33,10 @@ class Figures(msgspec.Struct, kw_only=True):
     #: Of those for which a line is expected.
     right_line: int = 0
     lines: int = 0
+    #: Of those that hang or fail because a statement sent ranks two ways: that one is named.
+    right_branch: int = 0
+    wrong_branch: int = 0
+    branches: int = 0
     innocents_accused: int = 0
     not_struck: int = 0
     errors: int = 0
@@ -42,6 +48,8 @@ class MutationReport(msgspec.Struct, kw_only=True):
     schema: Literal["hanglab.mutation/1"] = SCHEMA
     script: str
     world_size: int
+    #: Backend that the jobs ran on.
+    backend: str
     seconds: float
     interrupted: bool
     total: Figures
@@ -69,6 +77,9 @@ def count(operator: str, judgements: Iterable[MutantJudgement]) -> Figures:
         figures.right_cause_and_rank += one.cause_right and one.rank_right
         figures.lines += one.line_right is not None
         figures.right_line += one.line_right is True
+        figures.branches += one.branch_named is not None
+        figures.right_branch += one.branch_right is True
+        figures.wrong_branch += one.branch_named is True and not one.branch_right
     return figures
 
 
@@ -89,7 +100,7 @@ def exit_code(judgements: Sequence[MutantJudgement]) -> int:
 
 _COLUMNS: Final = (
     *("mutants", "not struck", "struck", "silent", "found", "cause", "rank", "both", "line"),
-    *("accused", "errors"),
+    *("branch", "wrong branch", "accused", "errors"),
 )
 
 
@@ -104,6 +115,8 @@ def _cells(figures: Figures) -> list[str]:
         f"{figures.right_rank}/{figures.judged}",
         f"{figures.right_cause_and_rank}/{figures.judged}",
         f"{figures.right_line}/{figures.lines}",
+        f"{figures.right_branch}/{figures.branches}",
+        _or_dash(figures.wrong_branch),
         _or_dash(figures.innocents_accused),
         _or_dash(figures.errors),
     ]
@@ -115,7 +128,8 @@ def _or_dash(number: int) -> str:
 
 def terminal_table(report: MutationReport) -> Table:
     """The figures in 80 columns: those that struck out of all, and right ones out of judged."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    caption = "the device was emulated on the CPU" if _emulated(report) else None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, caption=caption)
     table.add_column("operator", no_wrap=True)
     columns = ["struck", "silent", "found", "cause", "rank", "line", "accused"]
     for column in [*columns, "errors"] if report.total.errors else columns:
@@ -137,6 +151,10 @@ def terminal_table(report: MutationReport) -> Table:
     return table
 
 
+def _emulated(report: MutationReport) -> bool:
+    return backend_of(report.backend).emulated
+
+
 def markdown_table(rows: Iterable[Figures], first: str = "operator") -> str:
     lines = [f"| {first} | {' | '.join(_COLUMNS)} |", f"|---|{'---:|' * len(_COLUMNS)}"]
     lines += [f"| {figures.operator} | {' | '.join(_cells(figures))} |" for figures in rows]
@@ -146,13 +164,16 @@ def markdown_table(rows: Iterable[Figures], first: str = "operator") -> str:
 def markdown(report: MutationReport) -> str:
     """The report as a page: figures by operator, then each miss."""
     lines = [
-        f"# Mutants of {report.script}, {report.world_size} ranks",
+        f"# Mutants of {report.script}, {report.world_size} ranks on {report.backend}",
         "",
         markdown_table([*report.operators, report.total]),
         "",
         "Right are cause, rank and line of those that struck and were not silent; `both`: cause "
-        "and rank. `line`: of those for which a line is expected.",
+        "and rank. `line`: of those for which a line is expected; `branch`: the statement that "
+        "parted the ranks, of those that one parted.",
     ]
+    if _emulated(report):
+        lines += ["", EMULATED]
     missed = [one for one in report.mutants if one.fate is Fate.MISSED or one.accused]
     if missed:
         lines += ["", "## Missed", "", "| mutant | what was done | expected | verdict | line |"]

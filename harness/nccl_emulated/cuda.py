@@ -19,6 +19,7 @@ from hanglab.harness.nccl_emulated.cuda_streams import Event, Stream, current, u
 from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.memory import check_memory, memory
 from hanglab.harness.nccl_emulated.rounds import Kernel
+from hanglab.harness.nccl_emulated.script_threads import use_in_threads
 from hanglab.harness.nccl_emulated.settings import read_settings
 from hanglab.harness.nccl_emulated.stream import current_stream
 
@@ -147,5 +148,6 @@ def emulate_cuda() -> None:
     }
     for name, value in above.items():
         setattr(torch.cuda, name, value)
-    mode: Any = CudaTensors()
-    mode.__enter__()
+    mode: Any = CudaTensors
+    use_in_threads(mode)
+    mode().__enter__()

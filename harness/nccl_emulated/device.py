@@ -23,6 +23,7 @@ from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.harness.nccl_emulated.rounds import Kernel
 from hanglab.harness.nccl_emulated.scheduling import Scheduler
 from hanglab.harness.nccl_emulated.settings import DeviceSettings, read_settings
+from hanglab.harness.nccl_emulated.snapshots import snapshot
 from hanglab.harness.nccl_emulated.wakeup import Address, PeerWakeup, Wakeup
 
 Condition = Callable[[], bool]
@@ -87,7 +88,7 @@ class EmulatedDevice:
                 pending[storage] = operation
         queue = self._scheduler.computations if communicator is None else communicator.queue
         queue.append(operation)
-        if queue[0] is operation:
+        if len(queue) == 1:  # not its head, which the device may have taken off by now
             # Others are found when the device has done with the head, or hears of a peer.
             self.wakeup.ring()
 
@@ -118,9 +119,9 @@ class EmulatedDevice:
     @property
     def outstanding(self) -> list[DeviceOperation]:
         """All that is not done, in the order of the queues."""
-        found = list(self._scheduler.computations)
+        found = snapshot(self._scheduler.computations)
         for communicator in list(self._scheduler.communicators):
-            found += list(communicator.queue)
+            found += snapshot(communicator.queue)
         return found
 
     # What the thread does.

@@ -1,10 +1,11 @@
 """Reads of hosts, which wait for what their device computes.
 
-A dispatch mode sees every operator of the threads that made a group, or that torch's autograd
-runs for them.  Reads that pass no operator, or while torch has switched modes off (``tolist``,
-printing, copies), are methods of Tensor, which are wrapped.  Of a number in a floating type
-``item`` waits for the current stream, as it does on a GPU, wherever the tensor comes from; of
-other types, in which data loaders draw their indices, only for what the tensor itself waits for.
+A dispatch mode sees every operator of the threads that made a group, of those that the script
+starts later, and of those that torch's autograd runs for them.  Reads that pass no operator, or
+while torch has switched modes off (``tolist``, printing, copies), are methods of Tensor, which are
+wrapped.  Of a number in a floating type ``item`` waits for the current stream, as it does on a GPU,
+wherever the tensor comes from; of other types, in which data loaders draw their indices, only for
+what the tensor itself waits for.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hanglab.harness.nccl_emulated.deferral import (
     wait_for_tensors,
 )
 from hanglab.harness.nccl_emulated.device import device_if_any
+from hanglab.harness.nccl_emulated.script_threads import use_in_threads
 from hanglab.harness.nccl_emulated.stream import current_stream
 
 _READ_ONE = torch.ops.aten._local_scalar_dense.default
@@ -115,7 +117,13 @@ def watch_reads() -> None:
         _WRAPPED = True
         for name in _METHODS:
             _wrap(name)
+        use_in_threads(_entered_mode)
     if getattr(_ENTERED, "process", None) != os.getpid():
-        _ENTERED.process = os.getpid()
-        mode: Any = HostReads
-        mode().__enter__()
+        _entered_mode().__enter__()
+
+
+def _entered_mode() -> Any:
+    """The mode of a thread that begins, which must not enter a second one."""
+    _ENTERED.process = os.getpid()
+    mode: Any = HostReads
+    return mode()

@@ -22,6 +22,7 @@ from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.kernels import Make
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.harness.nccl_emulated.ring import RingEntry, process_ring
+from hanglab.harness.nccl_emulated.snapshots import snapshot
 from hanglab.harness.nccl_emulated.stream import Captured, current_stream
 from hanglab.harness.nccl_emulated.watchdog import process_watchdog
 from hanglab.harness.nccl_emulated.work import EmulatedWork
@@ -99,7 +100,7 @@ class Launches:
     def flush(self) -> None:
         """Blocks until all that was launched is done, as ``ProcessGroupNCCL::shutdown`` does."""
         for communicator in self.connections.made.values():
-            self.device.wait_for(list(communicator.queue))
+            self.device.wait_for(snapshot(communicator.queue))
         self.watchdog.forget(self)
 
     def abort(self) -> None:

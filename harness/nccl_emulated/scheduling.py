@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from hanglab.harness.nccl_emulated.communicator import Communicator
 from hanglab.harness.nccl_emulated.conditions import Conditions
 from hanglab.harness.nccl_emulated.operation import DeviceOperation
 from hanglab.harness.nccl_emulated.rounds import Joint
 from hanglab.harness.nccl_emulated.segment import ROUNDS
+from hanglab.harness.nccl_emulated.snapshots import snapshot
 
 #: What an operation is said to take that was done in one go with the one before.
 _SHORTEST_NS = 10_000
@@ -146,7 +146,7 @@ class Scheduler:
                 count = self._endable(rounds.common, head, rounds.open)
                 if not count:
                     return False
-                done = list(islice(queue, count))
+                done = snapshot(queue, 0, count)
                 run = [one.kernel for one in done if isinstance(one.kernel, Joint)]
                 del done[rounds.settle(run) :]
             except Exception as error:
@@ -181,7 +181,7 @@ class Scheduler:
         """Kernels that are next to be published: the head, and as many as can go along with it."""
         found: list[Joint] = []
         most = ROUNDS if self._conditions.sound else 1
-        for place, one in enumerate(islice(communicator.queue, posted, most), posted):
+        for place, one in enumerate(snapshot(communicator.queue, posted, most), posted):
             if not isinstance(one.kernel, Joint):
                 break
             if place and (one.number > limit or not _can_be_published(one, communicator)):
@@ -206,7 +206,7 @@ def _limit(communicator: Communicator, waiting: Sequence[Communicator]) -> int:
     first = _NO_LIMIT
     for one in waiting:
         if one is not communicator:
-            for operation in islice(one.queue, 2):
+            for operation in snapshot(one.queue, 0, 2):
                 if not operation.started_ns:
                     first = min(first, operation.number)
                     break

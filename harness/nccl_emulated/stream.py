@@ -50,7 +50,7 @@ class CurrentStream:
     @property
     def frontier(self) -> list[DeviceOperation]:
         """Operations that must be done before anything that is launched now may start."""
-        return [one for one in self._awaited.values() if not one.completed_ns]
+        return [one for one in list(self._awaited.values()) if not one.completed_ns]
 
     def operation(
         self,

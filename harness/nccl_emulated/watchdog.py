@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from hanglab.harness.nccl_emulated.dumps import DumpPipe, write_dump
 from hanglab.harness.nccl_emulated.ring import process_ring
+from hanglab.harness.nccl_emulated.snapshots import snapshot
 
 if TYPE_CHECKING:
     from hanglab.harness.nccl_emulated.launches import Launches
@@ -70,7 +71,7 @@ class Watchdog:
         """The group has been shut down."""
         with self._lock:
             # In place: hosts go on adding to it meanwhile.
-            for work in [one for one in list(self._works) if one.group is group]:
+            for work in [one for one in snapshot(self._works) if one.group is group]:
                 self._works.remove(work)
             if group in self._groups:
                 self._groups.remove(group)
@@ -92,7 +93,7 @@ class Watchdog:
         """One turn over all open works; gives the first that has failed or takes too long."""
         failed = None
         with self._lock:
-            for work in list(self._works):
+            for work in snapshot(self._works):
                 timing, state = process_ring().timing, work.entry.group
                 work.entry.look(timing)
                 # Without timing torch has no event that tells of a start.

@@ -11,8 +11,9 @@ import os
 import platform
 import sys
 import threading
+import time
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hanglab.recorder.rank.thread_frames import steady_frames
 
@@ -44,13 +45,19 @@ _DEPTH = 8
 _FUTEX = {"x86_64": {202: 3}, "aarch64": {98: 3}}.get(platform.machine(), {})
 
 
+#: Between two looks at a thread in a lock, in seconds: of the interpreter's own, which it passes
+#: every time that it wants to run, it holds none so long without another to run in between.
+_BETWEEN_S = 0.02
+
+
 def thread_waits(stdlib: tuple[str, ...]) -> list[dict[str, Any]]:
     """Every thread that waits in the standard library or for a lock, as records.ThreadWait has it.
 
     ``stdlib`` are the standard library's folders.
     """
     threads = {thread.ident: thread for thread in threading.enumerate()}
-    found = []
+    found: list[dict[str, Any]] = []
+    locks: dict[int, _FutexWait] = {}
     with steady_frames:
         tops = sys._current_frames()
     for ident, top in tops.items():
@@ -63,14 +70,20 @@ def thread_waits(stdlib: tuple[str, ...]) -> list[dict[str, Any]]:
         try:
             with steady_frames:
                 wait = _wait_of(top, stdlib)
-            wait = wait or _lock_of(number)
+            lock = _lock_of(number) if wait is None else None
+            if lock is not None:
+                locks[len(found)] = lock
+                wait = lock.wait
         except Exception:  # whatever a foreign object does when it is looked at
             continue
         if wait is not None:
             wait["os_thread_id"] = number
             wait["main"] = main
             found.append(wait)
-    return found
+    if locks:
+        time.sleep(_BETWEEN_S)
+    passing = {place for place, lock in locks.items() if _lock_of(lock.thread) != lock}
+    return [wait for place, wait in enumerate(found) if place not in passing]
 
 
 def _wait_of(top: FrameType, stdlib: tuple[str, ...]) -> dict[str, Any] | None:
@@ -106,8 +119,22 @@ def _innermost(frame: FrameType, base: str, name: str) -> dict[str, Any]:
     return wait
 
 
-def _lock_of(thread: int | None) -> dict[str, Any] | None:
-    """A wait for a futex, which all of the interpreter's locks and simple queues are."""
+class _FutexWait(NamedTuple):
+    """A futex in which a thread sleeps; another one if it has run in between."""
+
+    thread: int
+    address: str
+    forever: bool
+    #: Times that the thread went to sleep so far.
+    sleeps: str
+
+    @property
+    def wait(self) -> dict[str, Any]:
+        return {"kind": "lock", "forever": self.forever}
+
+
+def _lock_of(thread: int | None) -> _FutexWait | None:
+    """The futex that a thread waits for, which all of the interpreter's locks and queues are."""
     if thread is None:
         return None
     with open(f"/proc/self/task/{thread}/syscall", encoding="ascii") as file:
@@ -116,7 +143,9 @@ def _lock_of(thread: int | None) -> dict[str, Any] | None:
     place = _FUTEX.get(int(words[0])) if words[0].isdecimal() else None
     if place is None:
         return None
-    return {"kind": "lock", "forever": int(words[1 + place], 16) == 0}
+    with open(f"/proc/self/task/{thread}/status", encoding="ascii", errors="replace") as file:
+        sleeps = next((line for line in file if line.startswith("voluntary_ctxt_switches")), "")
+    return _FutexWait(thread, words[1], int(words[1 + place], 16) == 0, sleeps)
 
 
 def _watched(loop: Any) -> int | None:

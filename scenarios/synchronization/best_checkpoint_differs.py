@@ -22,8 +22,6 @@ class SaveBest:
 
 @scenario(
     world_size=4,
-    # On NCCL, whose hosts run ahead, the verdict is another one.
-    backends=("gloo",),
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={2}, group="default_pg"),
     reference="Lightning-AI/pytorch-lightning#19045",
     zoo="E15",

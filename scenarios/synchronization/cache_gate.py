@@ -31,8 +31,6 @@ class BlockCache:
 
 @scenario(
     world_size=4,
-    # On NCCL, whose hosts run ahead, the verdict is another one.
-    backends=("gloo",),
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={3}, group="default_pg"),
     reference="NVIDIA/TensorRT-LLM#14020",
     zoo="H3",

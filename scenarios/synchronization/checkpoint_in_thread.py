@@ -11,12 +11,12 @@ from hanglab.harness import Cause, Expect, scenario
 class Checkpoints:
     """Agrees with all ranks on the shards to write, in a thread beside the training."""
 
-    def __init__(self, group):
-        self.group = group
+    def __init__(self, group, device):
+        self.group, self.device = group, device
 
     def save(self, step, staged, planned):
         staged.wait()
-        size = torch.tensor([step])
+        size = torch.tensor([step], device=self.device)
         sizes = [torch.empty_like(size) for _ in range(dist.get_world_size())]
         work = dist.all_gather(sizes, size, group=self.group, async_op=True)
         planned.set()
@@ -30,16 +30,17 @@ class Checkpoints:
 
 @scenario(
     world_size=4,
-    backends=("gloo",),
     expect=Expect(Cause.COLLECTIVE_MISMATCH, culprits={2}, group="default_pg"),
     reference="KempnerInstitute/KempnerForge#104",
     zoo="D16",
     packs="checkpoint",
 )
 def checkpoint_in_thread(job):
-    own = dist.new_group(list(range(job.world_size)), group_desc="checkpoints")
-    checkpoints = Checkpoints(None if job.faulty else own)  # FAULT
-    model = torch.nn.Linear(64, 64)
+    own = dist.new_group(list(range(job.world_size)), backend="gloo", group_desc="checkpoints")
+    checkpoints = Checkpoints(own, "cpu")
+    if job.faulty:
+        checkpoints = Checkpoints(None, job.device)  # FAULT
+    model = torch.nn.Linear(64, 64).to(job.device)
     for step in job.steps(20):
         saver = None
         staged, planned = threading.Event(), threading.Event()
@@ -52,7 +53,7 @@ def checkpoint_in_thread(job):
             if not late:
                 staged.set()
                 planned.wait()
-        work = dist.all_reduce(model.weight.grad, async_op=True)
+        work = dist.all_reduce(model.weight.grad, async_op=True)  # SEEN
         staged.set()
         work.wait()  # SEEN
         if saver is not None:

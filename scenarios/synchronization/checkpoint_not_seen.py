@@ -22,14 +22,13 @@ def resume(path, model):
 
 @scenario(
     world_size=4,
-    backends=("gloo",),
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={2}, group="default_pg"),
     reference="KempnerInstitute/KempnerForge#49",
     zoo="E16",
     packs="checkpoint",
 )
 def checkpoint_not_seen(job):
-    model = torch.nn.Linear(64, 8)
+    model = torch.nn.Linear(64, 8).to(job.device)
     with tempfile.TemporaryDirectory() as folder:  # each rank's own view of a shared folder
         path = os.path.join(folder, "latest.pt")
         for step in job.steps(20):

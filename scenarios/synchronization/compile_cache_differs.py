@@ -28,14 +28,13 @@ class Compiled:
 
 @scenario(
     world_size=4,
-    backends=("gloo",),
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={1}, group="default_pg"),
     reference="pytorch/pytorch#155558",
     zoo="E17",
     packs=("serving", "training"),
 )
 def compile_cache_differs(job):
-    model = torch.nn.Linear(64, 8)
+    model = torch.nn.Linear(64, 8).to(job.device)
     compiled = Compiled(model)
     for step in job.steps(20):
         rows = 8 if step < 6 else 16

@@ -27,8 +27,6 @@ class Workspaces:
 
 @scenario(
     world_size=4,
-    # On NCCL, whose hosts run ahead, the verdict is another one.
-    backends=("gloo",),
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={3}, group="default_pg"),
     reference="pytorch/pytorch#195501",
     zoo="H19",

@@ -40,8 +40,6 @@ class Replica:
 
 @scenario(
     world_size=4,
-    # A thread that a script starts makes no tensor of the emulated device.
-    backends=("gloo",),
     expect=Expect(Cause.MISSING_RANK, culprits={2}, group="default_pg"),
     reference="vllm-project/vllm#51984",
     zoo="E12",

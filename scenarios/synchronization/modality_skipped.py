@@ -34,8 +34,6 @@ class VisionLanguageModel:
 
 @scenario(
     world_size=4,
-    # On NCCL, whose hosts run ahead, the verdict is another one.
-    backends=("gloo",),
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={1}, group="default_pg"),
     reference="huggingface/transformers#37186",
     zoo="H16",

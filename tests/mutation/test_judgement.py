@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hanglab.analyzer.verdict import Cause, Finding, Location, Status, Verdict
+from hanglab.analyzer.verdict import Cause, Decision, Finding, Location, Status, Verdict
 from hanglab.harness.mutation.judgement import Fate, MutantJudgement, judge
 from hanglab.harness.mutation.mutant import Mutant
 from hanglab.harness.mutation.observation import End, JobObservation, RaisedException
@@ -68,6 +69,13 @@ def test_a_mutant_is_found_by_cause_ranks_and_line(
     assert judge(mutant(SKIPPED), given, observed).fate is fate
 
 
+def test_where_hosts_only_enqueue_the_next_call_s_line_is_right_too() -> None:
+    observed = replace(seen(), calling={1: 15})
+    assert judge(mutant(SKIPPED), verdict(line=15), observed, enqueued=True).fate is Fate.FOUND
+    assert judge(mutant(SKIPPED), verdict(line=15), observed).fate is Fate.MISSED
+    assert judge(mutant(SKIPPED), verdict(line=16), observed, enqueued=True).fate is Fate.MISSED
+
+
 def test_a_job_that_could_not_be_judged_is_an_error_and_says_why() -> None:
     judged = judge(mutant(SKIPPED), None, None, "no room")
     assert (judged.fate, judged.reason) == (Fate.ERROR, "no room")
@@ -118,3 +126,26 @@ def test_figures_count_shares_of_those_that_struck_and_were_not_silent() -> None
     assert exit_code(judged) == 1
     assert exit_code(judged[:1]) == 0
     assert exit_code(judged[2:]) == 2
+
+
+@pytest.mark.parametrize(
+    ("branches", "named", "end", "counts"),
+    [
+        ([10, 14], ("m001_skip.py", 14), End.HANGS, (1, 0, 1)),
+        ([10], ("m001_skip.py", 14), End.HANGS, (0, 1, 1)),
+        ([10], ("other.py", 10), End.HANGS, (0, 1, 1)),
+        ([10], None, End.HANGS, (0, 0, 1)),
+        ([10], None, End.WELL, (0, 0, 0)),
+        ([], ("m001_skip.py", 10), End.HANGS, (0, 0, 0)),
+    ],
+)
+def test_the_statement_that_parted_the_ranks_is_right_or_wrong_or_not_named(
+    branches: list[int],
+    named: tuple[str, int] | None,
+    end: End,
+    counts: tuple[int, int, int],
+) -> None:
+    told = verdict()
+    told.decision = Decision(*named, "main", "if late:", []) if named else None
+    figures = count("all", [judge(replace(mutant(SKIPPED), branches=branches), told, seen(end))])
+    assert (figures.right_branch, figures.wrong_branch, figures.branches) == counts

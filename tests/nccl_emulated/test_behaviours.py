@@ -59,6 +59,16 @@ def test_whoever_reads_a_value_waits_for_it(run_ranks: Run) -> None:
     assert {name: value for name, value in first.items() if value != 4.0} == {}
 
 
+def test_a_thread_of_the_script_waits_for_what_it_reads(run_ranks: Run) -> None:
+    first = _all_told(run_ranks("behaviours.py", "thread_reads_wait", 2))[0]
+    assert first == {"item": 4.0, "computed": 8.0}
+
+
+def test_hosts_launch_while_the_device_looks_at_its_queues(run_ranks: Run) -> None:
+    told = _all_told(run_ranks("behaviours.py", "threads_take_turns_often", 2))
+    assert told == [{"errors": [], "value": 2.0**7}] * 2
+
+
 def test_integers_that_no_device_has_touched_are_read_while_it_hangs(run_ranks: Run) -> None:
     first = _all_told(run_ranks("behaviours.py", "reading_a_loaders_index", 2))[0]
     assert first == {"drawn": 7, "seed": True}

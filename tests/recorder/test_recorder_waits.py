@@ -10,6 +10,7 @@ import os
 import pickle
 import queue
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,32 @@ def test_waits_are_told_apart(
 
     # On its way into the wait the thread is seen elsewhere.
     wait_for(lambda: told() == [expected], f"{expected}, not {told()}")
+
+
+def test_a_lock_that_a_thread_passes_over_and_over_is_no_wait() -> None:
+    """As the interpreter's own is, whoever holds it at the moment of the look."""
+    lock, done = threading.Lock(), threading.Event()
+
+    def pass_by() -> None:
+        while not done.is_set():
+            with lock:
+                pass
+
+    def hold() -> None:
+        while not done.is_set():
+            with lock:
+                time.sleep(0.002)
+
+    threads = [threading.Thread(target=one) for one in (pass_by, hold)]
+    for thread in threads:
+        thread.start()
+    try:
+        seen = [one for _ in range(5) for one in thread_waits(STDLIB)]
+        assert threads[0].native_id not in {one["os_thread_id"] for one in seen}
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_a_join_says_for_whom() -> None:

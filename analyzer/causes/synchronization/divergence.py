@@ -12,7 +12,7 @@ from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.calls import Call, Difference, Divergence, UnknownCall
 from hanglab.analyzer.matching.signatures import splits_of
 from hanglab.analyzer.strengths import INFERRED, PROVED, TIED
-from hanglab.analyzer.verdict import Cause, Finding, Status
+from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
 from hanglab.analyzer.wording import name_ranks
 
 
@@ -125,9 +125,19 @@ def _finding(graph: WaitForGraph, divergence: Divergence) -> Finding:
         evidence=[
             *(observation(call) for call in mine[:16]),
             *(observation(call, "a peer called") for call in others[:4]),
+            *(
+                Evidence("progress", rank, _words_of_steps(divergence))
+                for rank in culprits[:16]
+                if divergence.told_by_steps
+            ),
         ],
         advice=cause.advice,
     )
+
+
+def _words_of_steps(divergence: Divergence) -> str:
+    number = "fewer" if divergence.skipped else "more"
+    return f"made {number} calls than its peers in one step of the job, as its steps tell"
 
 
 def silent_findings(graph: WaitForGraph) -> list[Finding]:
@@ -182,6 +192,11 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
             f"Two threads of each rank use group {name_group(divergence)}, and nothing orders "
             f"them: {who} called {name_call(mine)} before {name_call(peer)}, which its peers did "
             "the other way round."
+        )
+    if divergence.skipped and mine.op == peer.op:
+        return (
+            f"{who.capitalize()} left out its peers' {name_call(peer)} and went on to the next "
+            f"{mine.op}."
         )
     if divergence.skipped:
         return f"{who.capitalize()} left out {name_call(peer)} and went on to {name_call(mine)}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.case_facts import CaseFacts, collective_ref
 from hanglab.analyzer.facts.collateral_exits import ended_before_failures, failures
 from hanglab.analyzer.facts.loops import classify_left_loop
 from hanglab.analyzer.facts.program_ends import describe_program_end
@@ -18,6 +18,7 @@ def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) ->
     """Most ranks came to their end together; the few left over issued operations of their own."""
     first = facts.ranks[culprits[0]]
     location = first.location(first.user_frames[0]) if first.user_frames else None
+    open_calls = facts.graph.unfinished.get(first.rank, ())
     return propose(
         facts,
         Cause.COLLECTIVE_MISMATCH,
@@ -31,6 +32,7 @@ def _one_too_many(facts: CaseFacts, culprits: list[int], finished: list[int]) ->
             for rank in culprits
         ],
         location=location,
+        collective=collective_ref(open_calls[0]) if open_calls else None,
     )
 
 

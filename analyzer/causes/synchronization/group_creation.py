@@ -71,6 +71,18 @@ def _joining(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]
     group's first operation, of which no buffer has an entry yet.
     """
     held = {rank: group for rank, view in alive.items() if (group := _first_use(view)) is not None}
+    different = _made_differently(alive, held)
+    if different is not None:
+        culprits, words = different
+        yield _proposal(
+            facts,
+            sorted(held),
+            culprits,
+            SHOWN,
+            f"new_group was called differently: {words}.",
+            "in the group's first operation",
+        )
+        return
     for name in sorted({group.id for group in held.values()}):
         joining = sorted(rank for rank, group in held.items() if group.id == name)
         members = held[joining[0]].ranks
@@ -94,6 +106,29 @@ def _joining(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]
                 "the group.",
                 "in the group's first operation",
             )
+
+
+def _made_differently(
+    alive: dict[int, RankView], held: dict[int, GroupRecord]
+) -> tuple[list[int], str] | None:
+    """Ranks that made a group in which peers wait of other members than those, and the calls."""
+    different = _different({rank: _asked_for(view) for rank, view in alive.items()})
+    if different is None or different[1]:
+        return None
+    culprits, _, words = different
+    waiting = [group for rank, group in held.items() if rank not in culprits]
+    if waiting and all(_made_unlike(alive[rank], waiting) for rank in culprits):
+        return culprits, words
+    return None
+
+
+def _made_unlike(view: RankView, groups: Sequence[GroupRecord]) -> bool:
+    """True if the rank has one of the groups, by its name, with other members."""
+    return any(
+        one.id == group.id and sorted(one.ranks) != sorted(group.ranks)
+        for one in view.groups
+        for group in groups
+    )
 
 
 def _made_of_others(facts: CaseFacts, alive: dict[int, RankView]) -> Iterator[Proposal]:

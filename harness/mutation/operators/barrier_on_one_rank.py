@@ -30,4 +30,4 @@ def mutate(target: MutationTarget) -> Iterator[Mutation]:
         )
 
 
-OPERATOR = Operator("barrier_on_one_rank", "a barrier in one rank's branch", mutate)
+OPERATOR = Operator("barrier_on_one_rank", "a barrier in one rank's branch", mutate, is_branch=True)

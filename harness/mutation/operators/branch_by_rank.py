@@ -56,4 +56,6 @@ def _is_in_function(function: cst.FunctionDef | None) -> bool:
     return function is not None
 
 
-OPERATOR = Operator("branch_by_rank", "a branch with operations taken wrongly by one rank", mutate)
+OPERATOR = Operator(
+    "branch_by_rank", "a branch with operations taken wrongly by one rank", mutate, is_branch=True
+)

@@ -33,4 +33,6 @@ def mutate(target: MutationTarget) -> Iterator[Mutation]:
         )
 
 
-OPERATOR = Operator("collective_doubled", "an operation called twice by one rank, once", mutate)
+OPERATOR = Operator(
+    "collective_doubled", "an operation called twice by one rank, once", mutate, is_branch=True
+)

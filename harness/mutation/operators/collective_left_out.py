@@ -32,4 +32,6 @@ def mutate(target: MutationTarget) -> Iterator[Mutation]:
         )
 
 
-OPERATOR = Operator("collective_left_out", "an operation left out by one rank, once", mutate)
+OPERATOR = Operator(
+    "collective_left_out", "an operation left out by one rank, once", mutate, is_branch=True
+)

@@ -44,5 +44,8 @@ def mutate(target: MutationTarget) -> Iterator[Mutation]:
 
 
 OPERATOR = Operator(
-    "collective_on_one_rank", "an operation moved into a branch that one rank takes", mutate
+    "collective_on_one_rank",
+    "an operation moved into a branch that one rank takes",
+    mutate,
+    is_branch=True,
 )

@@ -30,5 +30,8 @@ def mutate(target: MutationTarget) -> Iterator[Mutation]:
 
 
 OPERATOR = Operator(
-    "decision_by_local_value", "taking part decided by a value that differs per rank", mutate
+    "decision_by_local_value",
+    "taking part decided by a value that differs per rank",
+    mutate,
+    is_branch=True,
 )

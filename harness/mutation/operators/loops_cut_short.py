@@ -69,15 +69,18 @@ OPERATORS = [
         "one_step_less",
         "one round of a loop less on one rank",
         partial(_mutate, change=_shortened, what="makes one round less", salt=0),
+        is_branch=True,
     ),
     Operator(
         "loop_left_early",
         "a loop left in its middle by one rank",
         partial(_mutate, change=_stopping, what="makes half of the rounds", salt=1),
+        is_branch=True,
     ),
     Operator(
         "round_passed_over",
         "a round of a loop passed over by one rank (`continue` at its begin)",
         partial(_mutate, change=_passing_over, what="passes over a round", salt=2),
+        is_branch=True,
     ),
 ]

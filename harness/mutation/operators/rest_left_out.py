@@ -88,6 +88,6 @@ def _returns_value(statement: Statement) -> bool:
 
 
 OPERATORS = [
-    Operator("continue_early", "`continue` on one rank, once", mutate_loops),
-    Operator("return_early", "an early return on one rank, once", mutate_functions),
+    Operator("continue_early", "`continue` on one rank, once", mutate_loops, is_branch=True),
+    Operator("return_early", "an early return on one rank, once", mutate_functions, is_branch=True),
 ]

@@ -7,6 +7,8 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.decision_points import Branch, branch_of
 from hanglab.analyzer.branching.equal_values import EqualValues
@@ -16,7 +18,7 @@ from hanglab.analyzer.branching.source_code import Sources
 from hanglab.recorder.agent.sources import functions_of
 from tests.analyzer.branching.made_up_programs import Event, Run, make_up, run
 
-#: Some 0.01 s each; 2,000 of them were looked at when this was written.
+#: Some 0.03 s each; 2,000 of them were looked at when this was written.
 PROGRAMS = 400
 
 
@@ -56,6 +58,7 @@ def _went_apart(branch: Branch, mine: list[Event], theirs: list[Event]) -> bool:
     return bool(followers(mine) - followers(theirs)) and bool(followers(theirs) - followers(mine))
 
 
+@pytest.mark.timeout(300)
 def test_what_is_named_is_what_sent_the_ranks_apart(tmp_path: Path) -> None:
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
@@ -74,7 +77,7 @@ def test_what_is_named_is_what_sent_the_ranks_apart(tmp_path: Path) -> None:
             )
             mine = _history(1, file, odd, index + 1)
             theirs = _history(0, file, usual, index + 1)
-            parting = parting_of(mine, theirs, by_habit=False)
+            parting = parting_of(mine, theirs, by_own_calls=False)
             if parting is None or (not parting.mine and not odd.ended):
                 continue
             chains = {site.chain for one in (mine, theirs) for site in one.sites}

@@ -100,3 +100,23 @@ def test_who_made_the_group_of_others_is_named_where_a_member_waits_in_it(wrong:
     # Groups that differ by rank and have names of their own are no fault.
     views[wrong].groups = [GroupRecord("7", "7", [wrong], "gloo")]
     assert not list(group_creation(facts))
+
+
+@pytest.mark.parametrize("wrong", [1, 2])
+def test_who_made_groups_in_another_order_is_named_where_their_first_use_waits(wrong: int) -> None:
+    """Communicators are made late: each waits in another's, for who has none of that name."""
+    halves = {"1": [0, 1, 2], "2": [1, 2, 3]}
+    views = []
+    for rank in MEMBERS:
+        one = progress(view(rank, user(20)), 1)
+        assert one.progress is not None
+        order = list(halves.values())[:: -1 if rank == wrong else 1]
+        mine = {str(n): members for n, members in enumerate(order, 1) if rank in members}
+        one.groups = [GroupRecord(name, "half", members, "nccl") for name, members in mine.items()]
+        one.progress.operations = [
+            *(OperationCall(n, "new_group", "", n, 5, members=str(m)) for n, m in enumerate(order)),
+            OperationCall(9, "broadcast", next(iter(mine)), 10),
+        ]
+        views.append(one)
+    ((culprits, confidence),) = accused(views)
+    assert culprits == [wrong] and confidence > 0.9

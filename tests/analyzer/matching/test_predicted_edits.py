@@ -52,3 +52,11 @@ def test_a_new_phase_is_no_jump_within_the_rounds() -> None:
     assert not leaves_out(order, len(ROUNDS))
     assert leaves_out([*ROUNDS, "r"], len(ROUNDS))
     assert not leaves_out([*ROUNDS, "g"], len(ROUNDS))
+
+
+def test_one_that_is_followed_by_the_usual_calls_may_be_in_the_place_of_one() -> None:
+    """In rounds of one call nothing tells whether it is one too many, or that call made wrong."""
+    first, second = [*"aaaa", *"xaaa"], [*"aaaa", *"aaaa"]
+    parting = find_first_parting(first, second)
+    assert parting is not None
+    assert predict_edit(first, second, parting) is None

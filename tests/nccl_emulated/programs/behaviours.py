@@ -134,6 +134,39 @@ def reads_wait(rank: Rank) -> None:
             rank.tell(**{name: read(tensor)})
 
 
+def thread_reads_wait(rank: Rank) -> None:
+    """Values that a thread of rank 0 reads before rank 1 has taken part."""
+    rank.join()
+    connect()
+    tensor, other = torch.ones(2), torch.ones(2)
+    if rank.number == 1:
+        rank.wait_for("read")
+        time.sleep(0.02)  # rank 0's thread is in its read by now
+    dist.all_reduce(tensor)
+    dist.all_reduce(other)
+
+    def read() -> None:
+        rank.tell(item=tensor.sum().item(), computed=(other * 2).sum().item())
+
+    if rank.number == 0:
+        rank.signal("read")
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+
+
+def threads_take_turns_often(rank: Rank) -> None:
+    """Host and device of a rank, between which the interpreter switches at every chance."""
+    rank.join()
+    connect()
+    sys.setswitchinterval(1e-6)
+    tensors = [torch.ones(1) for _ in range(500)]
+    works = [dist.all_reduce(one, async_op=True) for _ in range(7) for one in tensors]
+    works[-1].wait()
+    value = tensors[-1].item()
+    rank.tell(errors=[str(w.exception()) for w in works if w.exception() is not None], value=value)
+
+
 def _synchronized(tensor: torch.Tensor) -> float:
     from hanglab.harness.nccl_emulated.cuda import synchronize
 

@@ -1,0 +1,77 @@
+"""The statement at which the ranks of a recorded job parted, and Cases that hold no source."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from installed import needs_torch
+from recording_support import PROGRAMS, hanglab
+
+from hanglab.analyzer.engine import analyze
+from hanglab.analyzer.verdict import Cause, DecisionWay
+from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.reader import CaseReader
+
+pytestmark = [needs_torch, pytest.mark.timeout(300)]
+
+PROGRAM = PROGRAMS / "branching_program.py"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+RUN = [*TORCHRUN, "--nproc-per-node", "3", str(PROGRAM), "hang"]
+
+
+def recorded(folder: Path, *options: str, **variables: str) -> tuple[Path, str]:
+    """The Case of a run that hangs, and what it wrote on standard error."""
+    case = folder / "case"
+    words = ["record", "--out", str(case), "--hang-after", "2", *options, "--", *RUN]
+    done = hanglab(*words, cwd=folder, **variables)
+    assert done.returncode == 124, done.stderr
+    return case, done.stderr
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    return recorded(tmp_path_factory.mktemp("hung"))
+
+
+def test_the_verdict_shows_the_branch_and_who_went_which_way(hung):
+    verdict = analyze(hung[0])
+    assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [1])
+    decision = verdict.decision
+    assert decision is not None
+    assert decision.text == "if torch.isnan(value).any():"
+    lines = PROGRAM.read_text().splitlines()
+    assert lines[decision.line - 1].strip() == decision.text
+    assert (Path(decision.file).name, decision.function) == (PROGRAM.name, "average")
+    assert [way.ranks for way in decision.ways] == [[1], [0, 2]]
+    assert all(isinstance(way, DecisionWay) and way.way for way in decision.ways)
+
+
+def test_people_see_it_and_programs_read_it(hung):
+    case, told = hung
+    assert "if torch.isnan(value).any():" in told
+    shown = hanglab("analyze", str(case), "--json", cwd=case.parent)
+    assert json.loads(shown.stdout)["decision"]["function"] == "average"
+
+
+@pytest.mark.parametrize("off", ["--no-source", "HANGLAB_SOURCE=0"])
+def test_a_case_without_source_names_the_cause_alone(tmp_path, off):
+    name, _, value = off.partition("=")
+    case, told = recorded(tmp_path, **{name: value}) if value else recorded(tmp_path, off)
+    assert not any(host.read(files.SOURCES) for host in CaseReader(case).hosts.values())
+    verdict = analyze(case)
+    assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [1])
+    assert verdict.decision is None and "isnan" not in told
+
+
+def test_a_redacted_copy_holds_no_source(hung, tmp_path):
+    folder = tmp_path / "copy"
+    done = hanglab("redact", str(hung[0]), "--out", str(folder), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(hung[0].rglob("sources.json"))
+    assert not list(folder.rglob("sources.json"))
+    verdict = analyze(folder)
+    assert (verdict.cause, verdict.culprits) == (Cause.SKIPPED_COLLECTIVE, [1])
+    assert verdict.decision is None
