@@ -154,7 +154,7 @@ def branch_of(
     if within is not None:
         return within
     mine = [END] if not parting.mine else graph.states(parting.mine)
-    theirs = graph.states(parting.theirs.chain)
+    theirs = [END] if not parting.theirs.chain else graph.states(parting.theirs.chain)
     if not parting.called and parting.mine and _leads(graph, mine, theirs):
         return None  # It may be on its way to the call.
     if parting.last is not None and not parting.theirs.direct and not left:
