@@ -9,7 +9,6 @@ from itertools import pairwise
 from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.program_graph import Chain
 
-
 #: What a rank does next that has come to the end of its program.
 _THE_END = ProgramCall((), True, None, True)
 
