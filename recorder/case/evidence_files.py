@@ -108,6 +108,9 @@ CHILDREN: Final = JsonLines(
 CODE: Final = JsonList(
     "code.json", Scope.RANK, "extent and loops of the code on its stacks",
     lambda: records.CodeShape)
+LOCALS: Final = JsonList(
+    "locals.json", Scope.RANK, "variables that its functions decide by, on request",
+    lambda: records.LocalValue, redaction=Redaction.LEFT_OUT, of_capture=True)
 WAITS: Final = JsonList(
     "waits.json", Scope.RANK, "what its threads wait for, and whether for ever",
     lambda: records.ThreadWait, snapshot=True)

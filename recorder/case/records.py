@@ -449,6 +449,20 @@ class CodeShape(msgspec.Struct):
         return self.first_line <= line <= self.last_line
 
 
+class LocalValue(msgspec.Struct, frozen=True):
+    """``locals.json`` holds a list of these: a variable by which a function decides.
+
+    Of the functions on the main thread's stack, as they stand at ``line``.
+    """
+
+    file: text.CodeFile
+    function: text.FunctionName
+    line: int
+    name: text.FunctionName
+    #: As Python shows it, cut off.
+    value: text.Message
+
+
 class SourceFunction(msgspec.Struct, frozen=True):
     """``sources.json`` holds a list of these: source of one function, or why it is not there.
 
