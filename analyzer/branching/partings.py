@@ -9,13 +9,17 @@ from itertools import pairwise
 from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.program_graph import Chain
 
+#: What a rank does next that has come to the end of its program.
+_THE_END = ProgramCall((), True, None, True)
+
 
 @dataclass(frozen=True)
 class CallParting:
     """``last`` is the last call that both made, None where not even the first was the same.
 
     ``mine`` is what the rank did next, () for the end of its program; where ``called`` is false it
-    is no call but the place where the rank is.  ``theirs`` is the peer's next call.
+    is no call but the place where the rank is.  ``theirs`` is the peer's next call, without a
+    chain where it came to the end of its program.
     """
 
     index: int
@@ -44,9 +48,11 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_own_calls: bool) -> Ca
         next_one = others[index]
     elif index < len(own) and theirs.waits and theirs.now:
         next_one = ProgramCall(theirs.now, True, None, True)
+    elif index < len(own) and theirs.now is None and not theirs.died:
+        next_one = _THE_END
     else:
         return None
-    if not next_one.chain:
+    if not next_one.chain and next_one is not _THE_END:
         return None
     last = own[index - 1] if index else None
     if last is not None and not last.chain:
