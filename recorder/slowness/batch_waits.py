@@ -34,14 +34,11 @@ class BatchWait(InputWait):
     in_process: bool = False
 
 
-def starved_ranks(
-    by_rank: Mapping[int, BatchWait], world_size: int, *, ahead: bool = False
-) -> list[int]:
+def starved_ranks(by_rank: Mapping[int, BatchWait], world_size: int) -> list[int]:
     """The ranks that are seen to wait, the longest first, where every rank's loader is too slow.
 
     Empty where that is not proved of every rank.  The others wait for those, behind a loader
     that is no faster: they wait in turns, and whose is behind just then keeps all the others.
-    ``ahead`` says that hosts run ahead of their operations: then each waits for itself alone.
     """
     behind = [
         wait
@@ -58,25 +55,17 @@ def starved_ranks(
     )
     proved = all(wait.saturated for wait in by_rank.values())
     enough = INPUT_SHARE if proved else DOMINANT_INPUT_SHARE
-    if len(behind) < world_size or _together(by_rank, waiting, ahead) < enough:
+    if len(behind) < world_size or sum(by_rank[rank].share for rank in waiting) < enough:
         return []
     return waiting
 
 
-def _together(by_rank: Mapping[int, BatchWait], waiting: list[int], ahead: bool) -> float:
-    """Share of the time in which any of the ranks keeps the job waiting."""
-    shares = [by_rank[rank].share for rank in waiting]
-    return max(shares, default=0.0) if ahead else sum(shares)
-
-
-def starved_share(
-    by_rank: Mapping[int, BatchWait], waiting: list[int], *, ahead: bool = False
-) -> float:
+def starved_share(by_rank: Mapping[int, BatchWait], waiting: list[int]) -> float:
     """Share of the time that a starved job waits for its input."""
     shares = [wait.share for wait in by_rank.values()]
     if all(share >= DOMINANT_INPUT_SHARE for share in shares):
         return median(shares)
-    return min(1.0, _together(by_rank, waiting, ahead))
+    return min(1.0, sum(by_rank[rank].share for rank in waiting))
 
 
 def input_excess_ms(by_rank: Mapping[int, BatchWait], rank: int) -> float:

@@ -321,16 +321,6 @@ def test_starved_jobs(waits: list[tuple[float, float | None, float]], waiting: l
     assert starved_ranks(batches(*waits), len(waits)) == waiting
 
 
-def test_hosts_that_run_ahead_do_not_wait_for_each_others_input() -> None:
-    """As recorded of a job on the emulated device: each waits for its own loader, all at once."""
-    waits = batches((0.29, 0.74, 32.8), (0.29, 0.87, 32.4), (0.2, 0.83, 19.4), (0.39, 0.87, 42.4))
-    assert starved_ranks(waits, 4) == [3, 0, 1, 2]
-    assert starved_ranks(waits, 4, ahead=True) == []
-    slower = batches(*[(0.8, 0.9, 42.4)] * 4)
-    assert starved_ranks(slower, 4, ahead=True) == [0, 1, 2, 3]
-    assert starved_share(slower, [0, 1, 2, 3], ahead=True) == pytest.approx(0.8)
-
-
 def test_a_rank_that_is_not_known_may_not_starve() -> None:
     assert starved_ranks(batches(*[(0.45, None, 20.0)] * 3), 4) == []
 

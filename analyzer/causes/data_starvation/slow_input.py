@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.job_timing import JobTiming
-from hanglab.analyzer.facts.launches import hosts_run_ahead
 from hanglab.analyzer.facts.sampled_lines import input_line
 from hanglab.analyzer.proposal import Proposal, propose
 from hanglab.analyzer.strengths import CANDIDATES, KERNEL_SAYS, PROVED, SLOW
@@ -81,11 +80,10 @@ def _busy(progress: Progress, span_ns: int) -> float | None:
 
 def input_starved(known: CaseFacts, waits: Mapping[int, BatchWait]) -> Iterator[Proposal]:
     """All ranks wait for input, at once or in turns."""
-    ahead = hosts_run_ahead(known)
-    waiting = starved_ranks(waits, len(known.ranks), ahead=ahead)
+    waiting = starved_ranks(waits, len(known.ranks))
     if not waiting:
         return
-    share = starved_share(waits, waiting, ahead=ahead)
+    share = starved_share(waits, waiting)
     yield propose(
         known,
         Cause.INPUT_STARVED,
