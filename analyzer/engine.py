@@ -128,6 +128,11 @@ def _add_decisions(facts: CaseFacts, verdict: Verdict) -> None:
                 one.decision = decision
 
 
+def was_emulated(verdict: Verdict) -> bool:
+    """True if the verdict says that no GPU was behind its job's groups."""
+    return any(one.detail == EMULATED for one in verdict.evidence)
+
+
 def _was_emulated(facts: CaseFacts) -> bool:
     """True if no GPU was behind the job's groups, by its Case or by its dumps."""
     settings = {group.backend for view in facts.ranks.values() for group in view.groups}

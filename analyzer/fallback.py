@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from hanglab.analyzer.causes.graph_findings import open_finding
@@ -26,6 +28,7 @@ from hanglab.analyzer.wording import name_line, name_ranks
 
 #: Evidence that tells why ranks that are all in one place do not go on.
 _OF_BOTH_ENDS = ["native stacks", "socket states of both ends"]
+_PLURAL = re.compile(r"^(wait|poll)s\b")
 _HANGS = "The job hangs, but the evidence does not show why."
 
 
@@ -187,7 +190,13 @@ def _hang_summary(facts: CaseFacts) -> str:
 def _host_wait_summary(facts: CaseFacts) -> str:
     """Words for waits on hosts of which nothing tells who had to act first."""
     waits = host_waits(facts)
-    told = [f"rank {rank} {wait.words}" for rank, wait in sorted(waits.items())[:LISTED_ROWS]]
+    alike: dict[str, list[int]] = {}
+    for rank, wait in sorted(waits.items()):
+        alike.setdefault(wait.words, []).append(rank)
+    told = []
+    for words, ranks in list(alike.items())[:LISTED_ROWS]:
+        verb = words if len(ranks) == 1 else _PLURAL.sub(r"\1", words, count=1)
+        told.append(f"{name_ranks(ranks)} {verb}")
     calls = {wait.call.rank: wait.call.op for wait in facts.graph.waits}
     told += [
         f"rank {rank} waits in {calls[rank]}"

@@ -19,11 +19,11 @@ from hanglab.analyzer.engine import conclude, gravest
 from hanglab.analyzer.errors import InputError
 from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.facts.case_facts import CaseFacts
-from hanglab.analyzer.flight_recorder.columns import Arguments, Bool, Entries, RankDump
+from hanglab.analyzer.flight_recorder.columns import Bool, Entries, RankDump
 from hanglab.analyzer.matching.completion import completed
 from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
-from hanglab.analyzer.program.reading import numel_of
+from hanglab.analyzer.program.reading import action_of
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import OPERATIONS, op_of
@@ -92,10 +92,10 @@ def open_operations(path: Path, ranks: Collection[int]) -> set[tuple[str, tuple[
             if dump.entries is None or rank in ranks:
                 continue
             for row in np.flatnonzero(~completed(dump)).tolist():
-                name = dump.entries.group_names[int(dump.entries.group[row])].name
+                name = dump.entries.group_at(row)
                 if (rank, name) in groups:
-                    operation = dump.entries.operations[int(dump.entries.operation[row])].op
-                    found.add((op_of(operation).program_name, groups[rank, name]))
+                    operation = dump.entries.operation_at(row)
+                    found.add((operation.spec.program_name, groups[rank, name]))
     return found
 
 
@@ -202,24 +202,10 @@ class _JobReader:
         return found
 
     def _action(self, entries: Entries, row: int, group: int) -> Action:
-        operation = entries.operations[int(entries.operation[row])]
-        spec = op_of(operation.op)
-        given: Arguments = entries.arguments[int(entries.argument[row])]
-        stack = int(entries.stack[row])
-        frame = CODE.innermost_user(entries.stacks[stack]) if stack >= 0 else None
+        frame = CODE.innermost_user(entries.stack_at(row))
         place = (frame.file, frame.line) if frame is not None else None
-        other = operation.dst if spec.sends else operation.src
-        return Action(
-            op=spec.program_name,
-            group=group,
-            site=self._sites.setdefault(place, len(self._sites)),
-            numel=numel_of(spec, given, len(self._groups[group].members)),
-            dtype=next(iter(given.input_dtypes + given.output_dtypes), "Float"),
-            root=given.root,
-            peer=other if spec.p2p and other >= 0 else None,
-            reduction=given.reduce_op,
-            splits=given.splits,
-        )
+        site = self._sites.setdefault(place, len(self._sites))
+        return action_of(entries, row, self._groups, group, site)
 
     def _stop_devices(self, calls: list[list[RecordedCall]]) -> None:
         """Has a rank stand still that did not finish what all its peers did: its device stopped.

@@ -55,6 +55,14 @@ class DecisionWay(msgspec.Struct, frozen=True):
     way: str
 
 
+class DecisionValue(msgspec.Struct, frozen=True):
+    """A variable of the statement that parted ranks, as one rank had it at the capture."""
+
+    rank: int
+    name: str
+    value: str
+
+
 class Decision(msgspec.Struct, frozen=True):
     """The statement at which the ways of ranks parted, and who went which way."""
 
@@ -63,6 +71,8 @@ class Decision(msgspec.Struct, frozen=True):
     function: str
     text: str
     ways: list[DecisionWay]
+    #: Of ranks that still stood in the function, where values were recorded.
+    values: list[DecisionValue] = []
 
 
 class Alternative(msgspec.Struct, frozen=True):

@@ -112,7 +112,7 @@ def _call(entries: Entries, index: int, stacks: Sequence[tuple[Chain, bool, bool
     # An entry without a stack has the number -1, and the last one is empty.
     chain, whole, direct = stacks[int(entries.stack[index])]
     seq = int(entries.seq[index])
-    name = entries.group_names[int(entries.group[index])].name
+    name = entries.group_at(index)
     key = (name, seq) if seq >= 0 and not entries.is_p2p[index] else None
     operation = entries.operations[int(entries.operation[index])].op
     return ProgramCall(chain, whole, key, direct, operation)

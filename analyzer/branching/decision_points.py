@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from hanglab.analyzer.branching.call_sites import CallHistory, call_history, current_chain
 from hanglab.analyzer.branching.equal_values import EqualValues
 from hanglab.analyzer.branching.flow_graph import AGAIN
@@ -30,8 +32,9 @@ from hanglab.analyzer.branching.program_graph import (
 )
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources
 from hanglab.analyzer.facts.case_facts import CaseFacts, once
-from hanglab.analyzer.verdict import Cause, Decision, DecisionWay, Finding
+from hanglab.analyzer.verdict import Cause, Decision, DecisionValue, DecisionWay, Finding
 from hanglab.recorder.case import evidence_files as files
+from hanglab.recorder.case.conditions import names_of_condition
 
 #: Culprits, and peers of each, that are compared: more of a large job say the same.
 MOST_COMPARED = 8
@@ -80,7 +83,7 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
         if mine is None or theirs is None:
             continue
         # Either end of a message has its own calls by right.
-        parting = parting_of(mine, theirs, by_habit=finding.cause in _BETWEEN_TWO)
+        parting = parting_of(mine, theirs, by_own_calls=finding.cause in _BETWEEN_TWO)
         if parting is None:
             continue
         try:
@@ -98,7 +101,8 @@ def decision_of(facts: CaseFacts, finding: Finding) -> Decision | NoDecision | N
     if any(branch.statement is not first.statement for branch, _ in found):
         return NoDecision("the ranks' ways part at several statements")
     every = (call_history(facts, rank, sources) for rank in sorted(facts.ranks))
-    return _decision(first, parting, [history for history in every if history is not None])
+    decision = _decision(first, parting, [history for history in every if history is not None])
+    return msgspec.structs.replace(decision, values=_values(facts, first))
 
 
 @once
@@ -150,7 +154,7 @@ def branch_of(
     if within is not None:
         return within
     mine = [END] if not parting.mine else graph.states(parting.mine)
-    theirs = graph.states(parting.theirs.chain)
+    theirs = [END] if not parting.theirs.chain else graph.states(parting.theirs.chain)
     if not parting.called and parting.mine and _leads(graph, mine, theirs):
         return None  # It may be on its way to the call.
     if parting.last is not None and not parting.theirs.direct and not left:
@@ -352,6 +356,19 @@ def _decision(branch: Branch, parting: CallParting, histories: Sequence[CallHist
         text=branch.code.text(line),
         ways=[DecisionWay(mine, branch.mine), DecisionWay(theirs, branch.theirs)],
     )
+
+
+def _values(facts: CaseFacts, branch: Branch) -> list[DecisionValue]:
+    """Variables of the statement's condition on ranks that stand in its function."""
+    names = names_of_condition(branch.statement)
+    return [
+        DecisionValue(rank, one.name, one.value)
+        for rank, view in sorted(facts.ranks.items())
+        for one in view.read(files.LOCALS)
+        if one.name in names
+        and one.file == branch.code.source.file
+        and branch.code.source.first_line <= one.line <= branch.code.source.last_line
+    ]
 
 
 def _next(history: CallHistory, parting: CallParting) -> Chain | None:

@@ -9,13 +9,17 @@ from itertools import pairwise
 from hanglab.analyzer.branching.call_sites import CallHistory, ProgramCall
 from hanglab.analyzer.branching.program_graph import Chain
 
+#: What a rank does next that has come to the end of its program.
+_THE_END = ProgramCall((), True, None, True)
+
 
 @dataclass(frozen=True)
 class CallParting:
     """``last`` is the last call that both made, None where not even the first was the same.
 
     ``mine`` is what the rank did next, () for the end of its program; where ``called`` is false it
-    is no call but the place where the rank is.  ``theirs`` is the peer's next call.
+    is no call but the place where the rank is.  ``theirs`` is the peer's next call, without a
+    chain where it came to the end of its program.
     """
 
     index: int
@@ -25,12 +29,12 @@ class CallParting:
     theirs: ProgramCall
 
 
-def parting_of(mine: CallHistory, theirs: CallHistory, by_habit: bool) -> CallParting | None:
+def parting_of(mine: CallHistory, theirs: CallHistory, by_own_calls: bool) -> CallParting | None:
     """The first difference of two ranks' calls, if it is what the peer waits over.
 
     Ranks may differ by right from the beginning.  So it counts where the rank itself has gone on
-    to its peer's call before, from the same one, and unless ``by_habit`` where the peer stands in
-    it.
+    to its peer's call before, from the same one, and unless ``by_own_calls`` where the peer
+    stands in it.
     """
     shift = _shift(mine, theirs)
     if shift is None:
@@ -44,9 +48,11 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_habit: bool) -> CallPa
         next_one = others[index]
     elif index < len(own) and theirs.waits and theirs.now:
         next_one = ProgramCall(theirs.now, True, None, True)
+    elif index < len(own) and theirs.now is None and not theirs.died:
+        next_one = _THE_END
     else:
         return None
-    if not next_one.chain:
+    if not next_one.chain and next_one is not _THE_END:
         return None
     last = own[index - 1] if index else None
     if last is not None and not last.chain:
@@ -59,7 +65,7 @@ def parting_of(mine: CallHistory, theirs: CallHistory, by_habit: bool) -> CallPa
     if not chain and (called or mine.now is not None):
         return None
     stands = index >= len(others) - 1
-    if (by_habit or not stands) and not _went_on(own[:index], last, next_one):
+    if (by_own_calls or not stands) and not _went_on(own[:index], last, next_one):
         return None
     return CallParting(index + shift[0], last, chain, called, next_one)
 

@@ -12,9 +12,8 @@ calls count there but not in ``collective_seq_id``.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,21 +27,17 @@ from hanglab.analyzer.flight_recorder.columns import (
     RankDump,
     State,
 )
+from hanglab.analyzer.flight_recorder.concatenation import concatenated, reordered
+from hanglab.analyzer.flight_recorder.interning import intern
 from hanglab.recorder.case.backends import backend_of, backends_in
 from hanglab.recorder.case.operations import METHODS, MONITORED_BARRIER, op_of_method
 from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
 
-
-def parse_shape(text: str) -> tuple[int, ...] | None:
-    """The shape that ``"[4, 8]"`` writes; None if it is not one."""
-    inner = text.strip()
-    if not (inner.startswith("[") and inner.endswith("]")):
-        return None
-    try:
-        return tuple(int(part) for part in inner[1:-1].split(",") if part.strip())
-    except ValueError:
-        return None
+#: A row of the entries, and the call of the boundary during which it was made.
+_Pair = tuple[int, OperationCall]
+#: A call that no entry tells of, its collective's number and its number of any kind.
+_Unrecorded = tuple[OperationCall, int, int]
 
 
 def is_collective(call: OperationCall) -> bool:
@@ -53,34 +48,6 @@ def is_collective(call: OperationCall) -> bool:
 def _is_p2p(call: OperationCall) -> bool:
     spec = op_of_method(call.method)
     return spec is not None and spec.p2p
-
-
-@dataclass
-class _BoundaryEntry:
-    """One entry to be, whichever source it comes from."""
-
-    created_ns: int
-    group: str
-    operation: Operation
-    arguments: Arguments
-    seq: int
-    op_id: int
-    state: State
-    retired: bool
-    is_p2p: bool
-    stack: tuple[Frame, ...]
-    thread: str
-    record_id: int = ABSENT
-    pg_id: int = ABSENT
-    p2p_seq: int = ABSENT
-    started_ns: int = ABSENT
-    completed_ns: int = ABSENT
-    timeout_ms: int = ABSENT
-    duration_ms: float = float("nan")
-    #: The rank started it and waits elsewhere, or for nothing.
-    posted: bool = False
-    #: A thread stands in it, or in a wait for it.
-    held: bool = False
 
 
 def _site(call: OperationCall) -> tuple[Frame, ...]:
@@ -94,10 +61,9 @@ def _finished(call: OperationCall) -> bool:
 
 
 def _boundary_arguments(call: OperationCall) -> Arguments:
-    shape = parse_shape(call.shape)
     method = METHODS.get(call.method)
     known = method is not None and method.whole_input
-    sizes = (shape,) if known and shape is not None else ()
+    sizes = (call.shape,) if known and call.shape is not None else ()
     dtypes = (call.dtype,) if known and call.dtype else ()
     return Arguments(
         input_sizes=sizes,
@@ -106,36 +72,6 @@ def _boundary_arguments(call: OperationCall) -> Arguments:
         reduce_op=call.reduce_op,
         splits=call.splits,
     )
-
-
-def _rows_of(entries: Entries) -> list[_BoundaryEntry]:
-    rows = []
-    for i in range(len(entries)):
-        stack = int(entries.stack[i])
-        thread = int(entries.thread[i])
-        rows.append(
-            _BoundaryEntry(
-                created_ns=int(entries.created_ns[i]),
-                group=entries.group_names[int(entries.group[i])].name,
-                operation=entries.operations[int(entries.operation[i])],
-                arguments=entries.arguments[int(entries.argument[i])],
-                seq=int(entries.seq[i]),
-                op_id=int(entries.op_id[i]),
-                state=State(int(entries.state[i])),
-                retired=bool(entries.retired[i]),
-                is_p2p=bool(entries.is_p2p[i]),
-                stack=entries.stacks[stack] if stack >= 0 else (),
-                thread=entries.threads[thread] if 0 <= thread < len(entries.threads) else "",
-                record_id=int(entries.record_id[i]),
-                pg_id=int(entries.pg_id[i]),
-                p2p_seq=int(entries.p2p_seq[i]),
-                started_ns=int(entries.started_ns[i]),
-                completed_ns=int(entries.completed_ns[i]),
-                timeout_ms=int(entries.timeout_ms[i]),
-                duration_ms=float(entries.duration_ms[i]),
-            )
-        )
-    return rows
 
 
 def _is_held(call: OperationCall) -> bool:
@@ -166,73 +102,62 @@ def _posted(calls: Sequence[OperationCall]) -> frozenset[int]:
     )
 
 
-def _pairs(
-    rows: list[_BoundaryEntry], calls: Sequence[OperationCall]
-) -> Iterator[tuple[_BoundaryEntry, OperationCall]]:
+def _pairs(entries: Entries, calls: Sequence[OperationCall]) -> Iterator[_Pair]:
     """Rows that were made while a call of the boundary lasted, and that call."""
     by_group: dict[str, list[OperationCall]] = {}
     for call in calls:
         if is_collective(call):
             by_group.setdefault(call.group, []).append(call)
-    starts = {name: [c.entered_ns for c in ops] for name, ops in by_group.items()}
-    for row in rows:
-        ops = by_group.get(row.group)
-        if ops is None or row.is_p2p:
+    for number, group in enumerate(entries.group_names):
+        made = by_group.get(group.name)
+        if made is None:
             continue
-        at = bisect_right(starts[row.group], row.created_ns) - 1
-        if at < 0:
-            continue
-        call = ops[at]
-        if call.returned_ns is not None and row.created_ns > call.returned_ns:
-            continue
-        spec = op_of_method(call.method)
-        named = spec is not None and spec.name == row.operation.op
-        if backend_of(row.operation.backend).named_by_method and not named:
-            continue
-        yield row, call
+        rows = np.flatnonzero((entries.group == number) & ~entries.is_p2p)
+        starts = np.array([call.entered_ns for call in made], dtype=np.int64)
+        places = np.searchsorted(starts, entries.created_ns[rows], side="right") - 1
+        for row, place in zip(rows.tolist(), places.tolist(), strict=True):
+            call = made[place]
+            late = call.returned_ns is not None and entries.created_ns[row] > call.returned_ns
+            if place >= 0 and not late and _may_name(entries.operation_at(row), call):
+                yield row, call
 
 
-def _annotate(
-    rows: list[_BoundaryEntry], calls: Sequence[OperationCall], posted: frozenset[int]
-) -> set[int]:
-    """Give rows what the boundary knows of them; returns the crossings that found their row."""
-    found: set[int] = set()
-    for row, call in _pairs(rows, calls):
-        found.add(call.index)
-        row.arguments = replace(
-            row.arguments,
+def _may_name(operation: Operation, call: OperationCall) -> bool:
+    """True unless entries of the backend are named by the method, and this one by another."""
+    spec = op_of_method(call.method)
+    named = spec is not None and spec.name == operation.op
+    return named or not backend_of(operation.backend).named_by_method
+
+
+def _with_arguments(entries: Entries, pairs: Sequence[_Pair]) -> Entries:
+    """Adds the roots, reduce operations and split lists that no buffer has."""
+    argument, arguments = entries.argument.copy(), list(entries.arguments)
+    places: dict[Arguments, int] = {}
+    for row, call in pairs:
+        whole = replace(
+            entries.arguments[argument[row]],
             root=call.root,
             reduce_op=call.reduce_op,
             splits=call.splits,
         )
-        if not row.stack:
-            row.stack = _site(call)
-        row.posted = call.index in posted
-        row.held = _is_held(call)
-        if _finished(call):
-            row.retired = True
-        elif call.failed:
+        argument[row] = places.setdefault(whole, len(arguments))
+        if argument[row] == len(arguments):
+            arguments.append(whole)
+    return replace(entries, argument=argument, arguments=arguments)
+
+
+def _with_ends(entries: Entries, pairs: Sequence[_Pair]) -> Entries:
+    """Adds where a call was made, and how it ended, as far as the boundary knows."""
+    stack, stacks = entries.stack.copy(), list(entries.stacks)
+    retired = entries.retired.copy()
+    for row, call in pairs:
+        if call.file and (stack[row] == ABSENT or not stacks[stack[row]]):
+            stack[row] = len(stacks)
+            stacks.append(_site(call))
+        if call.completed or call.failed:
             # gloo retires what failed, too
-            row.retired = False
-    return found
-
-
-def _with_arguments(dump: RankDump, calls: Sequence[OperationCall]) -> RankDump:
-    """Adds the roots, reduce operations and split lists that no buffer has.
-
-    All else a buffer of NCCL knows better: the host's part of an operation tells nothing of
-    the device's.
-    """
-    if dump.entries is None:
-        return dump
-    rows = _rows_of(dump.entries)
-    for row, call in _pairs(rows, calls):
-        row.arguments = replace(
-            row.arguments, root=call.root, reduce_op=call.reduce_op, splits=call.splits
-        )
-    if rows:
-        dump.entries = _columns(rows, dump.descriptions)
-    return dump
+            retired[row] = not call.failed
+    return replace(entries, stack=stack, stacks=stacks, retired=retired)
 
 
 def _p2p_before(call: OperationCall, ranks_in_group: int, rank_in_group: int) -> int:
@@ -246,110 +171,80 @@ def _p2p_before(call: OperationCall, ranks_in_group: int, rank_in_group: int) ->
     return 0
 
 
-def _row_of(
-    call: OperationCall, rank_in_group: int, seq: int, op_id: int, posted: frozenset[int]
-) -> _BoundaryEntry:
-    peer = ABSENT if call.peer is None else call.peer
+def _operation(call: OperationCall, rank_in_group: int) -> Operation:
     spec = op_of_method(call.method)
-    p2p = spec is not None and spec.p2p
-    operation = Operation("gloo", spec.name if spec is not None else call.method)
-    if spec is not None and p2p:
-        src, dst = (rank_in_group, peer) if spec.sends else (peer, rank_in_group)
-        operation = Operation("gloo", spec.name, src, dst, call.tag or 0)
-    return _BoundaryEntry(
-        created_ns=call.entered_ns,
-        group=call.group,
-        operation=operation,
-        arguments=_boundary_arguments(call),
-        seq=seq,
-        op_id=op_id,
-        state=State.SCHEDULED,
-        retired=_finished(call),
-        is_p2p=p2p,
-        stack=_site(call),
-        thread=str(call.thread_id),
-        posted=call.index in posted,
-        held=_is_held(call),
-    )
+    if spec is None or not spec.p2p:
+        return Operation("gloo", call.method if spec is None else spec.name)
+    peer = ABSENT if call.peer is None else call.peer
+    src, dst = (rank_in_group, peer) if spec.sends else (peer, rank_in_group)
+    return Operation("gloo", spec.name, src, dst, call.tag or 0)
 
 
-def _added_rows(
+def _unrecorded(
     calls: Sequence[OperationCall],
-    found: set[int],
-    posted: frozenset[int],
     groups: dict[str, GroupRecord],
     rank: int,
     with_collectives: bool,
     complete: bool,
-) -> list[_BoundaryEntry]:
-    rows: list[_BoundaryEntry] = []
+) -> Iterator[_Unrecorded]:
+    """Calls of gloo that have no entry."""
     unseen: dict[str, int] = {}
     for call in calls:
         group = groups.get(call.group)
         if group is None or rank not in group.ranks:
             continue
-        mine = group.ranks.index(rank)
         op_id = ABSENT if call.group_seq is None else call.group_seq + 1
         if _is_p2p(call):
-            rows.append(_row_of(call, mine, ABSENT, op_id, posted))
-        elif is_collective(call) and with_collectives and call.index not in found:
+            yield call, ABSENT, op_id
+        elif is_collective(call) and with_collectives:
             # Without the ring's beginning nobody knows how many unseen calls to subtract.
-            known = op_id != ABSENT and (complete or not unseen.get(call.group))
-            if known:
-                seq = op_id - unseen.get(call.group, 0)
-                rows.append(_row_of(call, mine, seq, op_id, posted))
-        step = _p2p_before(call, len(group.ranks), mine)
+            if op_id != ABSENT and (complete or not unseen.get(call.group)):
+                yield call, op_id - unseen.get(call.group, 0), op_id
+        step = _p2p_before(call, len(group.ranks), group.ranks.index(rank))
         unseen[call.group] = unseen.get(call.group, 0) + step
-    return rows
 
 
-def _columns(rows: list[_BoundaryEntry], names: dict[str, str]) -> Entries:
-    groups: dict[str, int] = {}
-    operations: dict[Operation, int] = {}
-    arguments: dict[Arguments, int] = {}
-    stacks: dict[tuple[Frame, ...], int] = {}
-    threads: dict[str, int] = {}
-
-    def index(row: _BoundaryEntry) -> tuple[int, int, int, int, int]:
-        return (
-            groups.setdefault(row.group, len(groups)),
-            operations.setdefault(row.operation, len(operations)),
-            arguments.setdefault(row.arguments, len(arguments)),
-            stacks.setdefault(row.stack, len(stacks)) if row.stack else ABSENT,
-            threads.setdefault(row.thread, len(threads)),
-        )
-
-    indices = [index(row) for row in rows]
-
-    def ints(values: Iterable[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.fromiter(values, dtype=np.int64, count=len(rows))
-
+def _entries_of(
+    made: Sequence[_Unrecorded],
+    groups: dict[str, GroupRecord],
+    rank: int,
+    descriptions: dict[str, str],
+) -> Entries:
+    """Entries as gloo's buffer would have them."""
+    calls = [call for call, _, _ in made]
+    group, names = intern([call.group for call in calls])
+    operation, operations = intern(
+        [_operation(call, groups[call.group].ranks.index(rank)) for call in calls]
+    )
+    argument, arguments = intern([_boundary_arguments(call) for call in calls])
+    stack, stacks = intern([_site(call) for call in calls])
+    stack[[not call.file for call in calls]] = ABSENT
+    thread, threads = intern([str(call.thread_id) for call in calls])
+    absent = np.full(len(calls), ABSENT, dtype=np.int64)
     return Entries(
-        record_id=ints(row.record_id for row in rows),
-        pg_id=ints(row.pg_id for row in rows),
-        group=ints(i[0] for i in indices).astype(np.int32),
-        seq=ints(row.seq for row in rows),
-        p2p_seq=ints(row.p2p_seq for row in rows),
-        op_id=ints(row.op_id for row in rows),
-        operation=ints(i[1] for i in indices).astype(np.int32),
-        argument=ints(i[2] for i in indices).astype(np.int32),
-        stack=ints(i[3] for i in indices).astype(np.int32),
-        state=ints(int(row.state) for row in rows).astype(np.int8),
-        retired=np.fromiter((row.retired for row in rows), dtype=np.bool_, count=len(rows)),
-        is_p2p=np.fromiter((row.is_p2p for row in rows), dtype=np.bool_, count=len(rows)),
-        created_ns=ints(row.created_ns for row in rows),
-        started_ns=ints(row.started_ns for row in rows),
-        completed_ns=ints(row.completed_ns for row in rows),
-        timeout_ms=ints(row.timeout_ms for row in rows),
-        duration_ms=np.fromiter(
-            (row.duration_ms for row in rows), dtype=np.float64, count=len(rows)
-        ),
-        thread=ints(i[4] for i in indices).astype(np.int32),
-        group_names=[GroupName(name, names.get(name, "")) for name in groups],
-        operations=list(operations),
-        arguments=list(arguments),
-        stacks=list(stacks),
-        threads=list(threads),
+        record_id=absent,
+        pg_id=absent,
+        group=group,
+        seq=np.array([seq for _, seq, _ in made], dtype=np.int64),
+        p2p_seq=absent,
+        op_id=np.array([op_id for _, _, op_id in made], dtype=np.int64),
+        operation=operation,
+        argument=argument,
+        stack=stack,
+        state=np.full(len(calls), State.SCHEDULED, dtype=np.int8),
+        retired=np.array([_finished(call) for call in calls], dtype=np.bool_),
+        is_p2p=np.array([_is_p2p(call) for call in calls], dtype=np.bool_),
+        created_ns=np.array([call.entered_ns for call in calls], dtype=np.int64),
+        started_ns=absent,
+        completed_ns=absent,
+        timeout_ms=absent,
+        duration_ms=np.full(len(calls), np.nan),
+        thread=thread,
+        group_names=[GroupName(name, descriptions.get(name, "")) for name in names],
+        operations=operations,
+        arguments=arguments,
+        stacks=stacks,
+        threads=threads,
     )
 
 
@@ -387,26 +282,45 @@ def join(
         del joined.members[""]
     if progress is None or not progress.operations:
         return joined
-    if not _leaves_out_p2p(dump, groups):
-        return _with_arguments(joined, progress.operations)
-    rows = _rows_of(joined.entries) if joined.entries is not None else []
-    posted = _posted(progress.operations)
-    found = _annotate(rows, progress.operations, posted)
-    complete = progress.operations_total <= len(progress.operations)
-    rows += _added_rows(
-        progress.operations,
-        found,
-        posted,
-        {group.id: group for group in groups},
-        rank,
-        with_collectives=dump is None,
-        complete=complete,
-    )
-    rows.sort(key=lambda row: row.created_ns)
-    if rows:
-        joined.entries = _columns(rows, joined.descriptions)
-        joined.posted = frozenset(i for i, row in enumerate(rows) if row.posted)
-        joined.held = frozenset(i for i, row in enumerate(rows) if row.held)
+    pairs: list[_Pair] = []
+    if joined.entries is not None:
+        pairs += _pairs(joined.entries, progress.operations)
+        names = joined.descriptions
+        joined.entries = _with_arguments(joined.entries, pairs)
+        joined.entries.group_names = [
+            GroupName(group.name, names.get(group.name, "")) for group in joined.entries.group_names
+        ]
+    # All else a buffer of NCCL knows better: the host's part of an operation tells nothing of
+    # the device's.
+    if _leaves_out_p2p(dump, groups):
+        _add_calls(joined, progress, {group.id: group for group in groups}, pairs, dump is None)
     if dump is None:
         joined.partial = True
     return joined
+
+
+def _add_calls(
+    joined: RankDump,
+    progress: Progress,
+    groups: dict[str, GroupRecord],
+    pairs: Sequence[_Pair],
+    with_collectives: bool,
+) -> None:
+    """Give the entries the ends of calls, and one to each call that has none."""
+    complete = progress.operations_total <= len(progress.operations)
+    made = list(_unrecorded(progress.operations, groups, joined.rank, with_collectives, complete))
+    ring = joined.entries
+    parts = [_entries_of(made, groups, joined.rank, joined.descriptions)]
+    if ring is not None:
+        parts.insert(0, _with_ends(ring, pairs))
+    entries = concatenated(parts)
+    if not len(entries):
+        return
+    order = np.argsort(entries.created_ns, kind="stable")
+    joined.entries = reordered(entries, order)
+    places = np.argsort(order)
+    first = len(entries) - len(made)
+    calls = [*pairs, *((first + row, call) for row, (call, _, _) in enumerate(made))]
+    posted = _posted(progress.operations)
+    joined.posted = frozenset(int(places[row]) for row, call in calls if call.index in posted)
+    joined.held = frozenset(int(places[row]) for row, call in calls if _is_held(call))

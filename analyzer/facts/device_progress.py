@@ -15,12 +15,10 @@ def states(facts: CaseFacts, call: Call) -> dict[int, State]:
         if dump is None or dump.entries is None or call.seq is None:
             continue
         entries = dump.entries
-        groups = [i for i, one in enumerate(entries.group_names) if one.name == call.group.name]
-        for group in groups:
-            mine = (entries.group == group) & (entries.seq == call.seq) & ~entries.is_p2p
-            values = entries.state[mine]
-            if len(values):
-                found[rank] = State(int(values[-1]))
+        mine = entries.in_group(call.group.name) & (entries.seq == call.seq) & ~entries.is_p2p
+        values = entries.state[mine]
+        if len(values):
+            found[rank] = State(int(values[-1]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Waits of hosts besides operations: for a lock, a pipe, a socket or a key that is a peer's.
+"""Waits of hosts besides operations: for a lock, pipe, socket, key or file that is a peer's.
 
 The edges of the wait-for graph that dumps do not show: from a rank's main thread to the rank
 that alone can end its wait.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.links import latest
+from hanglab.analyzer.facts.polls import is_older_than_job, poll_frequency, poll_words, polls
 from hanglab.analyzer.facts.store_waits import store_wait
 from hanglab.analyzer.facts.thresholds import NAMED_PROCESSES
 from hanglab.analyzer.verdict import Evidence
@@ -32,10 +33,13 @@ class HostWait:
     #: What it waits for, without the rank.
     words: str
     proved: bool = False
+    #: How often it asked, of one that polls.
+    frequency: str = ""
 
     @property
     def evidence(self) -> Evidence:
-        return Evidence(self.source, self.rank, self.words)
+        often = f" ({self.frequency})" if self.frequency else ""
+        return Evidence(self.source, self.rank, self.words + often)
 
 
 def host_waits(facts: CaseFacts) -> dict[int, HostWait]:
@@ -43,7 +47,12 @@ def host_waits(facts: CaseFacts) -> dict[int, HostWait]:
     found = {}
     for rank, view in facts.ranks.items():
         if view.ended is None:
-            wait = _for_lock(view) or _for_key(facts, view) or _for_descriptor(facts, view)
+            wait = (
+                _for_lock(view)
+                or _for_key(facts, view)
+                or _for_answer(facts, view)
+                or _for_descriptor(facts, view)
+            )
             if wait is not None:
                 found[rank] = wait
     return found
@@ -78,13 +87,26 @@ def _for_key(facts: CaseFacts, view: RankView) -> HostWait | None:
     wait = store_wait(facts, view)
     if wait is None:
         return None
+    verb = "polls" if wait.poll is not None else "waits"
+    often = poll_frequency(wait.poll) if wait.poll is not None else ""
     if wait.setter is None:
-        words = f"waits for the store's key {wait.key!r}, and no one rank is known to set it"
-        return HostWait(view.rank, (), "store", words)
-    words = f"waits for the store's key {wait.key!r}; rank {wait.setter} has set those before it"
+        words = f"{verb} for the store's key {wait.key!r}, and no one rank is known to set it"
+        return HostWait(view.rank, (), "store", words, frequency=often)
+    words = f"{verb} for the store's key {wait.key!r}; rank {wait.setter} has set those before it"
     if wait.left_out:
         words += ", and has gone on without this one"
-    return HostWait(view.rank, (wait.setter,), "store", words, proved=wait.left_out)
+    return HostWait(
+        view.rank, (wait.setter,), "store", words, proved=wait.left_out, frequency=often
+    )
+
+
+def _for_answer(facts: CaseFacts, view: RankView) -> HostWait | None:
+    """The wait of a rank that polls: for whom nobody knows; None if for nobody of the job."""
+    asked = polls(view)
+    if not asked or is_older_than_job(facts, asked[0]):
+        return None
+    words = poll_words(facts, asked[0])
+    return HostWait(view.rank, (), "polls", words, frequency=poll_frequency(asked[0]))
 
 
 def _for_descriptor(facts: CaseFacts, view: RankView) -> HostWait | None:

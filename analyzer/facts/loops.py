@@ -331,10 +331,10 @@ def _operations_per_iteration(facts: CaseFacts, rank: int, loop: Loop) -> int | 
     entries = dump.entries
     lines: list[int] = []
     for i in range(len(entries)):
-        stack = int(entries.stack[i])
-        site = entries.stacks[stack] if stack >= 0 else ()
         at = [
-            f.line for f in site if f.file == loop.frame.file and f.function == loop.frame.function
+            f.line
+            for f in entries.stack_at(i)
+            if f.file == loop.frame.file and f.function == loop.frame.function
         ]
         if at and loop.first <= at[0] <= loop.last:
             lines.append(at[0])

@@ -32,13 +32,11 @@ def _calls(facts: CaseFacts) -> dict[tuple[str, int], dict[int, SplitCall]]:
             continue
         code = facts.ranks[rank].code
         for i in range(len(entries)):
-            given = entries.arguments[int(entries.argument[i])].splits
+            given = entries.arguments_at(i).splits
             if given is None:
                 continue
-            name = entries.group_names[int(entries.group[i])].name
-            stack = int(entries.stack[i])
-            line = code.innermost_user(entries.stacks[stack]) if stack >= 0 else None
-            calls.setdefault((name, int(entries.seq[i])), {})[rank] = SplitCall(
+            line = code.innermost_user(entries.stack_at(i))
+            calls.setdefault((entries.group_at(i), int(entries.seq[i])), {})[rank] = SplitCall(
                 given.sends, given.receives, bool(entries.retired[i]), line
             )
     return calls

@@ -1,4 +1,5 @@
-"""A rank that waits for a key of a Store, and the rank that was to set it by what it had set."""
+"""A rank that waits or polls for a key of a Store, and the rank that was to set it by what it had
+set."""
 
 from __future__ import annotations
 
@@ -6,27 +7,32 @@ import re
 from dataclasses import dataclass
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.polls import polls
 from hanglab.recorder.case import evidence_files as files
-from hanglab.recorder.case.records import StoreKeyUse
+from hanglab.recorder.case.records import Poll, StoreKeyUse
 
 _NUMBER = re.compile(r"(\d+)")
 #: Times that a key of one kind has to have been set before a next one is due.
-_HABIT = 3
+_FEWEST_USES = 3
 
 
 @dataclass(frozen=True)
 class StoreWait:
-    """``setter`` is the one rank that set the keys before; None where none or several did."""
+    """``setter`` is the one rank that set the keys before; None where none or several did.
+
+    ``poll`` tells how often it asks, where it does so again and again.
+    """
 
     key: str
     setter: int | None
     #: The setter had its time to set it, went on without, and the waiter asks when it used to.
     left_out: bool
+    poll: Poll | None = None
 
 
 def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
     """The wait of a rank's main thread for a key; None if it waits for none that is known."""
-    mine = next((use for use in view.read(files.STORE_KEYS) if use.waiting), None)
+    mine, poll = _awaited(view)
     if mine is None:
         return None
     setters = {
@@ -39,9 +45,23 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
         and _next_key(use) == mine.key
     }
     if len(setters) != 1:
-        return StoreWait(mine.key, None, False)
+        return StoreWait(mine.key, None, False, poll)
     ((rank, use),) = setters.items()
-    return StoreWait(mine.key, rank, _is_overdue(facts.ranks[rank], use, mine))
+    return StoreWait(mine.key, rank, _is_overdue(facts.ranks[rank], use, mine), poll)
+
+
+def _awaited(view: RankView) -> tuple[StoreKeyUse | None, Poll | None]:
+    """Key that the main thread waits for in a call, or asks for again and again in vain."""
+    uses = view.read(files.STORE_KEYS)
+    waiting = next((use for use in uses if use.waiting), None)
+    if waiting is not None:
+        return waiting, None
+    for poll in polls(view):
+        if poll.kind == "key" and not poll.found:
+            for use in uses:
+                if (use.kind, use.prefix, use.key) == ("check", poll.prefix, poll.what):
+                    return use, poll
+    return None, None
 
 
 def _next_key(use: StoreKeyUse) -> str:
@@ -56,7 +76,7 @@ def _next_key(use: StoreKeyUse) -> str:
 def _is_overdue(setter: RankView, use: StoreKeyUse, wait: StoreKeyUse) -> bool:
     """True if both used the keys once in so many operations, and only the setter does no more."""
     strides = {b - a for a, b in zip(use.operations, use.operations[1:], strict=False)}
-    if setter.progress is None or len(use.operations) < _HABIT or len(strides) != 1:
+    if setter.progress is None or len(use.operations) < _FEWEST_USES or len(strides) != 1:
         return False
     asked = {b - a for a, b in zip(wait.operations, wait.operations[1:], strict=False)}
     due = use.operations[-1] + strides.pop()

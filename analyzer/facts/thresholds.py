@@ -58,6 +58,14 @@ COMPARED_STDERR = 1_000
 CHECKED_BYTES = 64 << 20
 #: Child processes that a verdict names.
 NAMED_PROCESSES = 3
+#: Times that a question was asked with the same answer before a rank is said to poll.
+POLL_TIMES = 3
+#: Nanoseconds by which a file is older than the job's first process before nobody of the job has
+#: made it: clocks of file servers differ.
+OLDER_FILE_NS = 60_000_000_000
+#: Seconds since the latest question, beside two of its usual intervals, after which a rank is no
+#: longer said to poll: a crowded machine keeps it, and the thread that takes the time.
+POLL_LATE_S = 1.0
 #: Differing settings that a verdict lists.
 LISTED_SETTINGS = 8
 #: Seconds without progress after which a job is called hung, where its Case does not tell.

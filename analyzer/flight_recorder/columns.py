@@ -10,10 +10,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from hanglab.recorder.case.operations import OpSpec, op_of
 
 if TYPE_CHECKING:
     from hanglab.recorder.case.progress_records import SplitLists
@@ -58,6 +60,15 @@ class Operation:
     src: int = ABSENT
     dst: int = ABSENT
     tag: int = 0
+
+    @property
+    def spec(self) -> OpSpec:
+        return op_of(self.op)
+
+    @property
+    def peer(self) -> int:
+        """Rank within the group at the other end of a send or receive."""
+        return self.dst if self.spec.sends else self.src
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,37 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self.seq)
+
+    def operation_at(self, row: int) -> Operation:
+        return self.operations[int(self.operation[row])]
+
+    def arguments_at(self, row: int) -> Arguments:
+        return self.arguments[int(self.argument[row])]
+
+    def stack_at(self, row: int) -> tuple[Frame, ...]:
+        """Innermost frame first; () without frames."""
+        stack = int(self.stack[row])
+        return self.stacks[stack] if stack >= 0 else ()
+
+    def group_at(self, row: int) -> str:
+        """Name of the entry's group."""
+        return self.group_names[int(self.group[row])].name
+
+    def in_group(self, name: str | None) -> Bool:
+        """True for the entries of the group with this name."""
+        numbers = [number for number, one in enumerate(self.group_names) if one.name == name]
+        found: Bool = np.isin(self.group, numbers)
+        return found
+
+
+#: Columns that are indices, and the tables into which.
+TABLES: Final = {
+    "group": "group_names",
+    "operation": "operations",
+    "argument": "arguments",
+    "stack": "stacks",
+    "thread": "threads",
+}
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def _steps(entries: Entries, timed: Bool) -> dict[int, tuple[int, str]]:
         return {}
     rows = timed & ~entries.is_p2p & (entries.seq >= 0) & (entries.group == default[0])
     return {
-        seq: (int(entries.created_ns[row]), entries.operations[entries.operation[row]].op)
+        seq: (int(entries.created_ns[row]), entries.operation_at(row).op)
         for seq, row in _samples(entries.seq, np.flatnonzero(rows))
     }
 

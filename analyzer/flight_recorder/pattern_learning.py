@@ -8,12 +8,12 @@ from dataclasses import fields
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
+from hanglab.analyzer.flight_recorder.columns import ABSENT, TABLES, Entries
 from hanglab.analyzer.flight_recorder.decoding import Decoded
 from hanglab.analyzer.flight_recorder.entry_kinds import Thinned, UInt8
 from hanglab.analyzer.flight_recorder.memo_queries import Marks
 from hanglab.analyzer.flight_recorder.pattern_scan import PLAIN, RUN, Scan, key_at, written
-from hanglab.analyzer.flight_recorder.patterns import TABLES, Column, Pattern
+from hanglab.analyzer.flight_recorder.patterns import Column, Pattern
 from hanglab.analyzer.flight_recorder.ring import read_entries
 
 #: By its opcode, the form of a number and how far behind the opcode it stands.

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hanglab.analyzer.flight_recorder.columns import (
     ABSENT,
+    TABLES,
     Entries,
     Float64,
     GroupName,
@@ -20,14 +21,6 @@ from hanglab.analyzer.flight_recorder.entry_kinds import UInt8, WrongKinds
 
 #: Bytes that are compared before all are.
 _GLANCE = 2048
-#: Columns that are indices, and the tables into which.
-TABLES = {
-    "group": "group_names",
-    "operation": "operations",
-    "argument": "arguments",
-    "stack": "stacks",
-    "thread": "threads",
-}
 
 
 @dataclass

@@ -18,10 +18,10 @@ from hanglab.analyzer.graph.rings import RingReader
 from hanglab.analyzer.graph.roots import WaitRoots, find_roots, may_hide, reaching
 from hanglab.analyzer.graph.single_calls import (
     added_calls,
+    calls_on_wrong_group,
     crossed_messages,
     mismatched_messages,
     shown_departure,
-    stray_calls,
     unanswered_calls,
     unmatched_calls,
 )
@@ -112,7 +112,7 @@ class _Builder:
         departure = self._departures.find(divergences, waits)
         label_by_steps(divergences, lookup)
         label_thread_turns(divergences, lookup)
-        strays = stray_calls(divergences, waits, group_table.groups, self._calls)
+        on_wrong_group = calls_on_wrong_group(divergences, waits, group_table.groups, self._calls)
         added = added_calls(waits, self._calls)
         unmatched = find_unmatched_messages(waits, group_table, lookup)
         for message in (message for one in unmatched for message in one.messages):
@@ -162,13 +162,13 @@ class _Builder:
         )
         important = {end.rank for end in roots.ends if end.kind != "unknown"}
         important.update(rank for divergence in divergences for rank in divergence.deviating)
-        important.update(rank for cycle in strays for rank in cycle.deviating)
+        important.update(rank for cycle in on_wrong_group for rank in cycle.deviating)
         important.update(call.rank for call in added)
         important = set(sorted(important)[:FULL_RANKS])
         lookup.prefetch(sorted(important)[:FULL_RANKS])
         everybody = reaching(waits, important) if len(roots.ends) > SMALL else set()
         graph.sinks = [sink_of(end, waits, everybody, self._calls) for end in roots.ends]
-        told = bool(divergences or strays or added or unmatched or departure)
+        told = bool(divergences or on_wrong_group or added or unmatched or departure)
         stopped = None if told else self._stopped_device(roots, waits)
         rings = RingReader(self._calls, self._departures.orders)
         if departure is not None and not any(one.deviating for one in divergences):
@@ -180,7 +180,7 @@ class _Builder:
             graph.sinks, graph.open = [], ()
         else:
             rings.read(roots, important, waits)
-            graph.cycles = [*rings.cycles, *strays]
+            graph.cycles = [*rings.cycles, *on_wrong_group]
             graph.unmatched = [*rings.unmatched, *unmatched_calls(unmatched, waits, self._calls)]
             graph.sinks += [
                 sink_of(end, waits, everybody, self._calls) for end in rings.stopped_hosts

@@ -69,7 +69,7 @@ class CallsOfRanks:
         entries = self.lookup.entries(rank) if summary is not None else None
         if summary is None or entries is None or index is None or index == ABSENT:
             return None
-        name = entries.group_names[int(entries.group[index])].name
+        name = entries.group_at(index)
         for number, part in enumerate(summary.parts):
             if part.name == name:
                 group = self._group_table.groups[self._group_table.places[rank, number]]

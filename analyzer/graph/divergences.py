@@ -71,13 +71,16 @@ def _proves_to_be_silent(merged: MergedSummaries, divergence: Divergence) -> boo
 
 
 def settle(
-    divergences: Sequence[Divergence],
+    divergences: list[Divergence],
     silent: Sequence[Divergence],
     group_table: GroupTable,
     waits: OpenOperations,
     lookup: CallLookup,
 ) -> None:
-    """Name who deviates where other groups, or the rank's own order, tell."""
+    """Name who deviates where other groups, or the rank's own order, tell.
+
+    Of several differences of one rank the first that it came to stays: the others follow from it.
+    """
     for divergence in divergences:
         _settle_by_other_groups(divergence, group_table, waits)
         if not divergence.deviating and len(divergence.candidates) == 2:
@@ -86,6 +89,7 @@ def settle(
         if not divergence.deviating and divergence.difference in ARGUMENT_DIFFERENCES:
             _settle_by_usual_arguments(divergence, lookup)
     _settle_by_proved([*divergences, *silent])
+    _leave_out_consequences(divergences, lookup)
 
 
 def _settle_by_usual_arguments(divergence: Divergence, lookup: CallLookup) -> None:
@@ -119,16 +123,11 @@ def _earlier_arguments(call: Call, index: int, lookup: CallLookup) -> Counter[Ar
     entries, site = lookup.entries(call.rank), call_site(call.stack)
     if entries is None or site is None or index <= 0:
         return None
-    names = [
-        number for number, one in enumerate(entries.group_names) if one.name == call.group.name
-    ]
     stacks = [number for number, one in enumerate(entries.stacks) if call_site(one) == site]
-    mine = np.isin(entries.group[:index], names) & np.isin(entries.stack[:index], stacks)
+    mine = entries.in_group(call.group.name)[:index] & np.isin(entries.stack[:index], stacks)
     rows = np.flatnonzero(mine & ~entries.is_p2p[:index]).tolist()
     return Counter(
-        entries.arguments[int(entries.argument[row])]
-        for row in rows
-        if entries.operations[int(entries.operation[row])].op == call.op
+        entries.arguments_at(row) for row in rows if entries.operation_at(row).op == call.op
     )
 
 
@@ -228,3 +227,15 @@ def _settle_by_proved(divergences: Sequence[Divergence]) -> None:
         rest = [call for rank, call in divergence.calls.items() if rank not in mine]
         if rest and all(difference(rest[0], c, sites=False) is None for c in rest):
             divergence.deviating, divergence.candidates = tuple(mine), ()
+
+
+def _leave_out_consequences(divergences: list[Divergence], lookup: CallLookup) -> None:
+    by_rank: dict[tuple[int, ...], list[Divergence]] = {}
+    for divergence in divergences:
+        if len(divergence.deviating) == 1:
+            by_rank.setdefault(divergence.deviating, []).append(divergence)
+    for (rank,), mine in by_rank.items():
+        issued = [lookup.index_of(rank, one.group.name, one.seq) for one in mine]
+        if len(mine) > 1 and min(issued) >= 0:
+            first = mine[issued.index(min(issued))]
+            divergences[:] = [one for one in divergences if one is first or one not in mine]

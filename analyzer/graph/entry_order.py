@@ -122,14 +122,12 @@ def _messages_by_peer(
     end = lookup.index_of(rank, other.group.group.name, other.seq)
     if end == ABSENT:
         return None
-    groups = [i for i, g in enumerate(entries.group_names) if g.name == message.group.group.name]
-    mine = np.isin(entries.group[:end], groups) & entries.is_p2p[:end]
+    mine = (entries.in_group(message.group.group.name) & entries.is_p2p)[:end]
     found: Counter[tuple[bool, int]] = Counter()
     for row in np.flatnonzero(mine).tolist():
-        operation = entries.operations[int(entries.operation[row])]
-        if op_of(operation.op).half:
-            sends = op_of(operation.op).sends
-            found[sends, operation.dst if sends else operation.src] += 1
+        operation = entries.operation_at(row)
+        if operation.spec.half:
+            found[operation.spec.sends, operation.peer] += 1
     return found
 
 
@@ -140,11 +138,7 @@ def _all_messages_before(
     entries = lookup.entries(rank)
     if entries is None or int(entries.record_id[0]) != 0:
         return {}
-    names = [group.name for group in entries.group_names]
-    of = [
-        np.isin(entries.group, [i for i, name in enumerate(names) if name == one.group.group.name])
-        for one in (message, other)
-    ]
+    of = [entries.in_group(one.group.group.name) for one in (message, other)]
     messages, rows = np.flatnonzero(of[0] & entries.is_p2p), np.flatnonzero(of[1] & ~entries.is_p2p)
     counts = np.searchsorted(messages, rows)
     return dict(zip(entries.seq[rows].tolist(), counts.tolist(), strict=True))
@@ -159,10 +153,8 @@ def _messages_before(
         return {}
     op = op_of(pending.op)
     messages = channel_rows(entries, pending, message, op.half if rank == waiter else op.other_half)
-    name = other.group.group.name
-    groups = [i for i, group in enumerate(entries.group_names) if group.name == name]
-    mine = np.isin(entries.group, groups) & ~entries.is_p2p & (entries.seq != other.seq)
-    rows = np.flatnonzero(mine)
+    mine = entries.in_group(other.group.group.name) & ~entries.is_p2p
+    rows = np.flatnonzero(mine & (entries.seq != other.seq))
     counts = np.searchsorted(messages, rows)
     return dict(zip(entries.seq[rows].tolist(), counts.tolist(), strict=True))
 

@@ -27,7 +27,7 @@ class CallNumbers(NamedTuple):
 
     #: Operation, sizes that all members have alike, and line.
     call: int
-    #: The first two, with the other end of a message.
+    #: The first two, with group and ends of a message.
     plain: int
     #: All of that, and the shapes as this rank has them: the same in each of its own rounds.
     own: int
@@ -127,7 +127,7 @@ class OrderReader:
     def _by_thread(
         self, entries: Entries, places: dict[str, int], open_: set[int]
     ) -> dict[str, list[IssuedCall]]:
-        calls: dict[tuple[int, int, int], CallNumbers] = {}
+        calls: dict[tuple[int, int, int, int], CallNumbers] = {}
         threads: dict[str, list[IssuedCall]] = {}
         wanted = ~entries.is_p2p & (entries.seq >= 0)
         if self._messages:
@@ -135,10 +135,11 @@ class OrderReader:
             wanted |= entries.is_p2p & np.array(halves, dtype=np.bool_)[entries.operation]
         for row in np.flatnonzero(wanted).tolist():
             message = bool(entries.is_p2p[row])
-            key = int(entries.operation[row]), int(entries.argument[row]), int(entries.stack[row])
+            place = places[entries.group_at(row)]
+            operation, stack = int(entries.operation[row]), int(entries.stack[row])
+            key = operation, int(entries.argument[row]), stack, place if message else NO_PLACE
             if key not in calls:
-                calls[key] = self._call(entries, *key, message=message)
-            place = places[entries.group_names[int(entries.group[row])].name]
+                calls[key] = self._call(entries, *key)
             at = (NO_PLACE, ABSENT) if message else (place, int(entries.seq[row]))
             threads.setdefault(thread_of(entries, row), []).append(
                 IssuedCall(row, *at, calls[key], row not in open_)
@@ -146,14 +147,16 @@ class OrderReader:
         return threads
 
     def _call(
-        self, entries: Entries, number: int, argument: int, stack: int, *, message: bool
+        self, entries: Entries, number: int, argument: int, stack: int, group: int
     ) -> CallNumbers:
+        """Numbers of a call; of a message ``group`` is the place of its group, else NO_PLACE."""
+        message = group != NO_PLACE
         operation, arguments = entries.operations[number], entries.arguments[argument]
         site = call_site(entries.stacks[stack]) if stack >= 0 else None
         # A message has another end on each rank, and may have another size.
         sizes = None if message else comparable_sizes(operation.op, arguments)
         name = op_of(operation.op).half if message else operation.op
-        ends = (operation.src, operation.dst) if message else None
+        ends = (group, operation.src, operation.dst) if message else None
         first = prod(arguments.input_sizes[0]) if arguments.input_sizes and sizes else None
         return CallNumbers(
             self._number((name, sizes, site)),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Bool, Entries
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries
 from hanglab.analyzer.graph.thresholds import (
     AGREEING_COUNTS,
     COMPARED_MEMBERS,
@@ -232,32 +232,23 @@ def _rounds(
 
     Only such as the ring still has from their beginning; ``whole`` if it has all of the group.
     """
-    names = [name.name for name in entries.group_names]
-    collective = _of_group(entries, names, marks) & ~entries.is_p2p
+    collective = entries.in_group(marks) & ~entries.is_p2p
     # Where the rank waits in a collective, that one ends its round.
     end = place.waiters[rank].index if place.seq is not None else len(entries)
     if end == ABSENT:
         return
     ends = [end, *np.flatnonzero(collective[:end])[::-1].tolist()]
-    mine = _of_group(entries, names, group) & entries.is_p2p
+    mine = entries.in_group(group) & entries.is_p2p
     for after, before in zip(ends[: COMPARED_ROUNDS + 1], [*ends[1:], ABSENT], strict=False):
         if before == ABSENT and not whole:
             return
         yield _counted(entries, np.flatnonzero(mine[before + 1 : after]) + before + 1)
 
 
-def _of_group(entries: Entries, names: list[str], name: str | None) -> Bool:
-    found: Bool = np.isin(
-        entries.group, [number for number, one in enumerate(names) if one == name]
-    )
-    return found
-
-
 def _counted(entries: Entries, rows: Iterable[int]) -> Counter[_Use]:
     found: Counter[_Use] = Counter()
     for row in rows:
-        operation = entries.operations[int(entries.operation[row])]
-        if operation.op in ("send", "recv"):
-            sends = operation.op == "send"
-            found[sends, operation.dst if sends else operation.src] += 1
+        operation = entries.operation_at(row)
+        if operation.spec.half:
+            found[operation.spec.sends, operation.peer] += 1
     return found

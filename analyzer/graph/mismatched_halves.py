@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hanglab.analyzer.flight_recorder.columns import Bool, Entries
+from hanglab.analyzer.flight_recorder.columns import Entries
 from hanglab.analyzer.graph.thresholds import USUAL_CHANNEL
 from hanglab.analyzer.graph.waits import OpenOperation
 from hanglab.analyzer.matching.call_lookup import CallLookup
@@ -69,10 +69,9 @@ def _is_new(entries: Entries | None, pending: Pending, group: str) -> bool:
 
 def _tags(entries: Entries, pending: Pending, group: str) -> Iterator[int]:
     """Tags of a rank's earlier messages the same way, with the same peer, in the same group."""
-    names = [number for number, one in enumerate(entries.group_names) if one.name == group]
-    mine: Bool = np.isin(entries.group[: pending.index], names)
-    for row in np.flatnonzero(mine & entries.is_p2p[: pending.index]):
-        one = entries.operations[int(entries.operation[row])]
+    earlier = (entries.in_group(group) & entries.is_p2p)[: pending.index]
+    for row in np.flatnonzero(earlier).tolist():
+        one = entries.operation_at(row)
         if (one.op, one.src, one.dst) == (pending.op, pending.src, pending.dst):
             yield one.tag
 

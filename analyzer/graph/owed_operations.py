@@ -125,10 +125,9 @@ def _passed(owed: Owed, waits: OpenOperations, lookup: CallLookup) -> bool:
         if entries is None or pending.index == ABSENT or not pending.overtaken:
             return False
         still_open = {one.index for one, _ in waits.by_rank[waiter]}
-        names = {index for index, group in enumerate(entries.group_names)
-                 if group.name == owed.waiting.group.group.name}  # fmt: skip
-        later = range(pending.index + 1, len(entries))
-        common = sum(int(entries.group[row]) in names and row not in still_open for row in later)
+        later = entries.in_group(owed.waiting.group.group.name)[pending.index + 1 :]
+        rows = (np.flatnonzero(later) + pending.index + 1).tolist()
+        common = sum(row not in still_open for row in rows)
         since = min(since or common, common)
     return len(owed.missed.waiters) > 1 and since >= SWAPPED_OPERATIONS
 
@@ -148,8 +147,6 @@ def _rows(
         pending = operation.waiters[rank]
     if pending.index == ABSENT:
         return None
-    name = operation.group.group.name
-    groups = [number for number, group in enumerate(entries.group_names) if group.name == name]
     op = pending.op
     if operation.seq is None and counterpart:
         op = op_of(op).other_half
@@ -160,9 +157,8 @@ def _rows(
         if one.op == op
         and (operation.seq is not None or (one.src, one.dst) in (ends, (ABSENT, ends[1])))
     ]
-    found: Int64 = np.flatnonzero(
-        np.isin(entries.operation, fitting) & np.isin(entries.group, groups)
-    )
+    of_group = entries.in_group(operation.group.group.name)
+    found: Int64 = np.flatnonzero(np.isin(entries.operation, fitting) & of_group)
     return found
 
 

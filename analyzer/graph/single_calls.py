@@ -18,7 +18,7 @@ from hanglab.analyzer.graph.wait_for_graph import (
     Unmatched,
 )
 from hanglab.analyzer.graph.waits import OpenOperation, OpenOperations
-from hanglab.analyzer.graph.wrong_group import StrayCall, find_stray_calls
+from hanglab.analyzer.graph.wrong_group import CallOnWrongGroup, find_calls_on_wrong_group
 from hanglab.analyzer.matching.call_lookup import CallLookup
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.matching.groups import ResolvedGroup
@@ -66,34 +66,34 @@ def mismatched_messages(
     return found
 
 
-def stray_calls(
+def calls_on_wrong_group(
     divergences: list[Divergence],
     waits: OpenOperations,
     groups: Sequence[ResolvedGroup],
     shown: CallsOfRanks,
 ) -> list[Cycle]:
     """Calls on the wrong group, which explain whatever waits in it, or where they lack."""
-    found: dict[int, StrayCall] = {}
-    for stray in find_stray_calls(waits, groups, shown.lookup):
-        found.setdefault(stray.rank, stray)
+    found: dict[int, CallOnWrongGroup] = {}
+    for made in find_calls_on_wrong_group(waits, groups, shown.lookup):
+        found.setdefault(made.rank, made)
     _explain([one for s in found.values() for one in (s.taken, s.usual)], waits)
     cycles = []
-    for stray in found.values():
+    for made in found.values():
         mine = shown.call(
-            stray.rank, stray.taken.waiters[stray.rank], stray.taken.group.group, full=True
+            made.rank, made.taken.waiters[made.rank], made.taken.group.group, full=True
         )
         theirs = [
-            shown.call(rank, pending, stray.usual.group.group, full=True)
-            for rank, pending in stray.usual.waiters.items()
+            shown.call(rank, pending, made.usual.group.group, full=True)
+            for rank, pending in made.usual.waiters.items()
         ]
         divergences[:] = [d for d in divergences if d.group != mine.group]
-        ranks = (stray.rank, *stray.usual.waiters)
+        ranks = (made.rank, *made.usual.waiters)
         cycles.append(
             Cycle(
                 ranks,
                 (mine, *theirs),
                 False,
-                deviating=(stray.rank,),
+                deviating=(made.rank,),
                 candidates=ranks,
                 wrong_group=True,
             )

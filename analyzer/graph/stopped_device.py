@@ -97,15 +97,13 @@ def _index_of_finished(pending: Pending, waiting: OpenOperation, lookup: CallLoo
 
 def channel_rows(entries: Entries, pending: Pending, waiting: OpenOperation, half: str) -> Int64:
     """Indices of a rank's sends, or receives, on the channel of a message."""
-    name = waiting.group.group.name
-    groups = [i for i, one in enumerate(entries.group_names) if one.name == name]
     operations = [
         i for i, one in enumerate(entries.operations)
         if op_of(one.op).half == half and one.tag == pending.tag
         and (one.src, one.dst) == (pending.src, pending.dst)
     ]  # fmt: skip
-    fits = np.isin(entries.group, groups) & np.isin(entries.operation, operations)
-    rows: Int64 = np.flatnonzero(fits)
+    of_group = entries.in_group(waiting.group.group.name)
+    rows: Int64 = np.flatnonzero(of_group & np.isin(entries.operation, operations))
     return rows
 
 

@@ -54,7 +54,7 @@ def find_wrong_group(
 
 
 @dataclass(frozen=True)
-class StrayCall:
+class CallOnWrongGroup:
     """The call that ``rank`` alone made in ``taken``, and its peers together in ``usual``."""
 
     rank: int
@@ -62,9 +62,9 @@ class StrayCall:
     usual: OpenOperation
 
 
-def find_stray_calls(
+def find_calls_on_wrong_group(
     waits: OpenOperations, groups: Sequence[ResolvedGroup], lookup: CallLookup
-) -> Iterator[StrayCall]:
+) -> Iterator[CallOnWrongGroup]:
     """Calls of one rank on a group that nobody else entered, which all its peers made on theirs.
 
     All members of a group but one are in one call there, and that one is in the same call on
@@ -76,22 +76,22 @@ def find_stray_calls(
         (rank,) = usual.absent
         for taken in waits.first(rank):
             if taken.seq is not None and len(taken.waiters) == 1 and taken.group is not usual.group:
-                stray = StrayCall(rank, taken, usual)
-                if _is_stray(stray, _is_taken(stray, groups), lookup):
-                    yield stray
+                made = CallOnWrongGroup(rank, taken, usual)
+                if _is_wrong(made, _is_taken(made, groups), lookup):
+                    yield made
 
 
-def _is_taken(stray: StrayCall, groups: Sequence[ResolvedGroup]) -> bool:
+def _is_taken(made: CallOnWrongGroup, groups: Sequence[ResolvedGroup]) -> bool:
     """True if peers give the name of the rank's group to another one that the rank is in, too."""
-    taken = stray.taken.group
+    taken = made.taken.group
     return any(
-        group is not taken and group.group.name == taken.group.name and stray.rank in group.members
+        group is not taken and group.group.name == taken.group.name and made.rank in group.members
         for group in groups
     )
 
 
-def _is_stray(stray: StrayCall, taken_name: bool, lookup: CallLookup) -> bool:
-    rank, taken, usual = stray.rank, stray.taken, stray.usual
+def _is_wrong(made: CallOnWrongGroup, taken_name: bool, lookup: CallLookup) -> bool:
+    rank, taken, usual = made.rank, made.taken, made.usual
     entries, mine = lookup.entries(rank), taken.waiters[rank]
     index = mine.index
     call = lookup.at(rank, index, taken.group.group, completed=False)
@@ -123,11 +123,7 @@ def _may_be_a_helper(stack: tuple[Frame, ...]) -> bool:
 def _groups_at(entries: Entries, index: int, site: tuple[Frame, ...]) -> set[str]:
     """Groups on which a rank made a call before."""
     here = {number for number, stack in enumerate(entries.stacks) if _lines(stack) == site}
-    return {
-        entries.group_names[int(entries.group[row])].name
-        for row in range(index)
-        if int(entries.stack[row]) in here
-    }
+    return {entries.group_at(row) for row in range(index) if int(entries.stack[row]) in here}
 
 
 def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallLookup) -> bool:
@@ -143,7 +139,7 @@ def repeats_call(rank: int, calls: Mapping[int, Call], index: int, lookup: CallL
     if any(_lines(other.stack) == site for other in calls.values() if other is not call):
         return False
     last = lookup.at(rank, index - 1, call.group, completed=True)
-    group = entries.group_names[int(entries.group[index - 1])].name
+    group = entries.group_at(index - 1)
     if last is None or (last.op, group, _lines(last.stack)) != (call.op, call.group.name, site):
         return False
     return any(

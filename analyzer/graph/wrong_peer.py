@@ -122,14 +122,11 @@ def _uses(
     used: Counter[_Use] = Counter()
     if entries is None:
         return used
-    name = waiting.group.group.name
-    groups = [number for number, group in enumerate(entries.group_names) if group.name == name]
-    mine = entries.operation[:before][np.isin(entries.group[:before], groups)]
+    mine = entries.operation[:before][entries.in_group(waiting.group.group.name)[:before]]
     for number, count in zip(*np.unique(mine, return_counts=True), strict=True):
         operation = entries.operations[int(number)]
         if operation.src != ABSENT and operation.dst != ABSENT:
-            sends = op_of(operation.op).sends
-            used[sends, operation.dst if sends else operation.src] += int(count)
+            used[operation.spec.sends, operation.peer] += int(count)
     return used
 
 
@@ -177,15 +174,13 @@ def _from_usual_call_site(wrong_peer: WrongPeer, lookup: CallLookup) -> bool:
     index = wrong_peer.waiting.waiters[wrong_peer.rank].index
     if entries is None or not 0 <= index < len(entries) or int(entries.stack[index]) < 0:
         return False
-    place = call_site(entries.stacks[int(entries.stack[index])])
-    waiting = op_of(wrong_peer.waiting.op)
-    sends, expected = waiting.sends, {use[1] for use in _expected(wrong_peer)}
+    place = call_site(entries.stack_at(index))
+    half = op_of(wrong_peer.waiting.op).half
+    expected = {use[1] for use in _expected(wrong_peer)}
     for row in range(index):
-        operation = entries.operations[int(entries.operation[row])]
-        stack = int(entries.stack[row])
-        other = operation.dst if sends else operation.src
-        if stack >= 0 and other in expected and op_of(operation.op).half == waiting.half:
-            if call_site(entries.stacks[stack]) == place:
+        operation = entries.operation_at(row)
+        if operation.peer in expected and operation.spec.half == half and entries.stack[row] >= 0:
+            if call_site(entries.stack_at(row)) == place:
                 return True
     return False
 

@@ -242,18 +242,16 @@ class _Reader:
             )
 
     def _arguments(self, rank: int, entries: Entries, row: int, number: int) -> dict[str, Any]:
-        operation = entries.operations[int(entries.operation[row])]
-        given = entries.arguments[int(entries.argument[row])]
+        operation, given = entries.operation_at(row), entries.arguments_at(row)
         sizes, dtypes = comparable_sizes(operation.op, given), comparable_dtypes(given)
         members = self._members[number]
         peer: int | None = None
-        if op_of(operation.op).p2p:
-            other = operation.dst if op_of(operation.op).sends else operation.src
+        if operation.spec.p2p:
             everybody = self._known[number].members
-            if other >= len(everybody):
+            if operation.peer >= len(everybody):
                 raise NoProgram(f"rank {rank} names a peer that is no member")
-            if other >= 0:
-                peer = self._peer(everybody[other], members)
+            if operation.peer >= 0:
+                peer = self._peer(everybody[operation.peer], members)
         return {
             "op": operation.op,
             # What is compared is whether they are equal; no hash is -1.

@@ -109,17 +109,24 @@ def _with_peers_call(
 def _with_one_more(
     last: LastOperations, culprit: int, culprits: set[int], at: tuple[int, int]
 ) -> list[LastOperations]:
-    """Programs with what peers did under a number, before its own or messages in front of it."""
+    """Programs with what peers did under a number, before its own or further in front.
+
+    That is, before messages, and what was not finished of other groups.
+    """
     mine = list(last.steps[culprit])
     place, theirs = _place_of(mine, *at), _peers_step(last, culprits, at)
     if place is None or theirs is None:
         return []
     more = replace(theirs, action=replace(theirs.action, overlap=False), finished=False)
     found = [last.with_steps(culprit, [*mine[:place], more, *mine[place:]])]
-    while place and mine[place - 1].number is None:
+    while place and _may_come_before(mine[place - 1], at[0]):
         place -= 1
         found.append(last.with_steps(culprit, [*mine[:place], more, *mine[place:]]))
     return found
+
+
+def _may_come_before(step: Step, group: int) -> bool:
+    return step.number is None or (not step.finished and step.action.group != group)
 
 
 def _with_one_awaited(

@@ -66,21 +66,20 @@ class CallLookup:
         entries = self.entries(rank)
         if entries is None or not 0 <= index < len(entries):
             return None
-        operation = entries.operations[int(entries.operation[index])]
-        stack = int(entries.stack[index])
+        operation = entries.operation_at(index)
         created = int(entries.created_ns[index])
-        p2p = bool(entries.is_p2p[index]) or op_of(operation.op).p2p
+        p2p = bool(entries.is_p2p[index]) or operation.spec.p2p
         peer: int | None = None
         if p2p:
-            other = operation.dst if op_of(operation.op).sends else operation.src
-            peer = group.members[other] if 0 <= other < len(group.members) else None
+            known = 0 <= operation.peer < len(group.members)
+            peer = group.members[operation.peer] if known else None
         return Call(
             rank=rank,
             group=group,
             seq=None if p2p else int(entries.seq[index]),
             op=operation.op,
-            arguments=entries.arguments[int(entries.argument[index])],
-            stack=entries.stacks[stack] if stack >= 0 else (),
+            arguments=entries.arguments_at(index),
+            stack=entries.stack_at(index),
             created_ns=created if created > 0 else None,
             peer=peer,
             tag=operation.tag,
@@ -92,9 +91,7 @@ class CallLookup:
         entries = self.entries(rank)
         if entries is None:
             return ABSENT
-        names = [i for i, group in enumerate(entries.group_names) if group.name == name]
-        mine = np.isin(entries.group, names) & (entries.seq == seq) & ~entries.is_p2p
-        rows = np.flatnonzero(mine)
+        rows = np.flatnonzero(entries.in_group(name) & (entries.seq == seq) & ~entries.is_p2p)
         return int(rows[-1]) if len(rows) else ABSENT
 
     def collective(self, rank: int, resolved: ResolvedGroup, seq: int) -> Call | None:
@@ -112,16 +109,15 @@ class CallLookup:
         entries = self.entries(rank)
         if entries is None:
             return None
-        name = resolved.group.name
-        names = [i for i, group in enumerate(entries.group_names) if group.name == name]
         fitting = [
             number
             for number, one in enumerate(entries.operations)
-            if op_of(one.op).sends == channel.sends
-            and op_of(one.op).p2p
+            if one.spec.sends == channel.sends
+            and one.spec.p2p
             and (one.src, one.dst, one.tag) == (channel.src, channel.dst, channel.tag)
         ]
-        rows = np.flatnonzero(np.isin(entries.operation, fitting) & np.isin(entries.group, names))
+        of_group = entries.in_group(resolved.group.name)
+        rows = np.flatnonzero(np.isin(entries.operation, fitting) & of_group)
         if position >= len(rows):
             return None
         done = position not in channel.open

@@ -18,7 +18,7 @@ from hanglab.analyzer.matching.thresholds import COMPARED_HISTORIES
 def find_divergent_call_site(
     sequences: Sequences, lookup: CallLookup, before: int
 ) -> Divergence | None:
-    """A detour that ends in the difference under the number ``before``; None without one."""
+    """Calls from another line that end in the difference under ``before``; None without any."""
     members = set(sequences.group.members)
     histories = [h for h in sequences.histories[:COMPARED_HISTORIES] if members & set(h.windows)]
     starts: dict[int, list[SignatureHistory]] = {}

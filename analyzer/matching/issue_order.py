@@ -130,12 +130,10 @@ def _patterns_at(entries: Entries, index: int) -> tuple[_Called | None, list[_Ca
 
 def _call(entries: Entries, row: int) -> _Called | None:
     """The call of an entry, its place in the program included; None without one."""
-    stack = int(entries.stack[row])
-    site = call_site(entries.stacks[stack]) if stack >= 0 else None
+    site = call_site(entries.stack_at(row))
     if site is None:
         return None
     # A tag may count steps.
-    operation = replace(entries.operations[int(entries.operation[row])], tag=0)
-    sizes = comparable_sizes(operation.op, entries.arguments[int(entries.argument[row])])
-    name = entries.group_names[int(entries.group[row])].name
-    return name, operation, sizes, site
+    operation = replace(entries.operation_at(row), tag=0)
+    sizes = comparable_sizes(operation.op, entries.arguments_at(row))
+    return entries.group_at(row), operation, sizes, site

@@ -557,7 +557,7 @@ def _read_pending(
     last_done = int(np.flatnonzero(done)[-1]) if done.any() else ABSENT
     begun = _begun(entries, part_index, p2p, ends)
     for index in np.flatnonzero(~done & ~completion.undetermined).tolist():
-        operation = entries.operations[entries.operation[index]]
+        operation = entries.operation_at(index)
         number, kind = int(part_index[index]), bool(p2p[index])
         if not kind and entries.seq[index] < 0:
             continue

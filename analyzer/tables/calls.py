@@ -6,156 +6,77 @@ rank, and those of a rank oldest first.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
 from hanglab.analyzer.flight_recorder.columns import (
     ABSENT,
-    Arguments,
     Bool,
-    Float64,
-    Frame,
-    Int8,
+    Entries,
+    GroupName,
     Int32,
     Int64,
-    Operation,
     RankDump,
 )
+from hanglab.analyzer.flight_recorder.concatenation import concatenated
 from hanglab.analyzer.matching.completion import completed
 
 
 @dataclass(frozen=True)
-class GroupOfCalls:
+class GroupOfCalls(GroupName):
     """A process group; ``members`` are global ranks in group order, None if not known."""
 
-    name: str
     members: tuple[int, ...] | None
-    description: str = ""
 
     @property
     def label(self) -> str:
         return self.description or self.name or "?"
 
 
-@dataclass
-class Calls:
-    """Indices point into the tables below, as in ``columns.Entries``."""
+@dataclass(kw_only=True)
+class Calls(Entries):
+    """Entries of all ranks."""
 
     rank: Int32
-    record_id: Int64
-    pg_id: Int64
-    group: Int32
-    seq: Int64
-    p2p_seq: Int64
-    op_id: Int64
-    operation: Int32
-    argument: Int32
-    stack: Int32
-    state: Int8
-    retired: Bool
-    is_p2p: Bool
-    created_ns: Int64
-    started_ns: Int64
-    completed_ns: Int64
-    timeout_ms: Int64
-    duration_ms: Float64
-    thread: Int32
     #: By state, by retirement on gloo, or by the status of its group.
     finished: Bool
     #: Calls with the same number belong together across ranks.
     row: Int64
-    groups: list[GroupOfCalls] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
-    arguments: list[Arguments] = field(default_factory=list)
-    stacks: list[tuple[Frame, ...]] = field(default_factory=list)
-    threads: list[str] = field(default_factory=list)
 
-    def __len__(self) -> int:
-        return len(self.rank)
-
-
-_INDEXED = {
-    "group": "group_names",
-    "operation": "operations",
-    "argument": "arguments",
-    "stack": "stacks",
-    "thread": "threads",
-}
-_OWN = frozenset({"rank", "finished", "row"})
-
-
-class _Tables:
-    """Gives a value of any rank its place in the one table of all ranks."""
-
-    def __init__(self) -> None:
-        self.places: dict[str, dict[Any, int]] = {name: {} for name in _INDEXED}
-
-    def translate(self, name: str, values: Sequence[Hashable]) -> Int32:
-        table = self.places[name]
-        numbers = [table.setdefault(value, len(table)) for value in values]
-        # One more at the end: ABSENT stays ABSENT.
-        return np.array([*numbers, ABSENT], dtype=np.int32)
+    @property
+    def groups(self) -> list[GroupOfCalls]:
+        """Table of the column ``group``."""
+        return cast("list[GroupOfCalls]", self.group_names)
 
 
 def collect_calls(dumps: Sequence[RankDump]) -> Calls:
     """Every entry of ``dumps``; a dump without entries adds nothing."""
     groups = _Groups(dumps)
-    tables = _Tables()
-    names = [item.name for item in fields(Calls) if item.name not in _OWN]
-    columns: dict[str, list[Any]] = {name: [] for name in (*names, *_OWN) if name not in _TABLES}
+    ranks = [np.zeros(0, dtype=np.int32)]
+    finished = [np.zeros(0, dtype=np.bool_)]
+    parts: list[Entries] = []
     for dump in dumps:
         entries = dump.entries
         if entries is None:
             continue
-        columns["rank"].append(np.full(len(entries), dump.rank, dtype=np.int32))
-        columns["finished"].append(completed(dump))
-        for name in names:
-            if name in _TABLES:
-                continue
-            column = getattr(entries, name)
-            if name == "group":
-                values: Sequence[Any] = [
-                    groups.of(dump.rank, group.name) for group in entries.group_names
-                ]
-                column = tables.translate(name, values)[column]
-            elif name in _INDEXED:
-                column = tables.translate(name, getattr(entries, _INDEXED[name]))[column]
-            columns[name].append(column)
-    del columns["row"]
-    joined = {name: _joined(name, parts) for name, parts in columns.items()}
-    calls = Calls(**joined, row=np.zeros(len(joined["rank"]), dtype=np.int64))
-    calls.groups = [groups.described(key) for key in tables.places["group"]]
-    calls.operations = list(tables.places["operation"])
-    calls.arguments = list(tables.places["argument"])
-    calls.stacks = list(tables.places["stack"])
-    calls.threads = list(tables.places["thread"])
+        own: list[GroupName] = [
+            groups.described(groups.of(dump.rank, one.name)) for one in entries.group_names
+        ]
+        parts.append(replace(entries, group_names=own))
+        ranks.append(np.full(len(entries), dump.rank, dtype=np.int32))
+        finished.append(completed(dump))
+    joined = concatenated(parts)
+    calls = Calls(
+        **vars(joined),
+        rank=np.concatenate(ranks),
+        finished=np.concatenate(finished),
+        row=np.zeros(len(joined), dtype=np.int64),
+    )
     calls.row = _rows(calls)
     return calls
-
-
-_TABLES = frozenset({"groups", "operations", "arguments", "stacks", "threads"})
-_KINDS = {
-    "rank": np.int32,
-    "group": np.int32,
-    "operation": np.int32,
-    "argument": np.int32,
-    "stack": np.int32,
-    "thread": np.int32,
-    "state": np.int8,
-    "retired": np.bool_,
-    "is_p2p": np.bool_,
-    "finished": np.bool_,
-    "duration_ms": np.float64,
-}
-
-
-def _joined(name: str, parts: list[Any]) -> Any:
-    if not parts:
-        return np.zeros(0, dtype=_KINDS.get(name, np.int64))
-    return np.concatenate(parts)
 
 
 _Key = tuple[str, tuple[int, ...] | None]
@@ -189,7 +110,7 @@ class _Groups:
         return name, members
 
     def described(self, key: _Key) -> GroupOfCalls:
-        return GroupOfCalls(key[0], key[1], self._descriptions.get(key, ""))
+        return GroupOfCalls(key[0], self._descriptions.get(key, ""), key[1])
 
 
 def _rows(calls: Calls) -> Int64:

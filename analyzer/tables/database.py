@@ -62,7 +62,7 @@ def _all_groups(loaded: Loaded, calls: Calls) -> list[GroupOfCalls]:
         for name, members in dump.members.items():
             if (name, members) not in seen:
                 seen.add((name, members))
-                groups.append(GroupOfCalls(name, members, dump.descriptions.get(name, "")))
+                groups.append(GroupOfCalls(name, dump.descriptions.get(name, ""), members))
     return groups
 
 
@@ -104,10 +104,7 @@ def _collectives(pa: Any, calls: Calls) -> Any:
     created = [calls.created_ns[piece][calls.created_ns[piece] != ABSENT] for piece in pieces]
     differences = []
     for piece in pieces:
-        kinds = [
-            (calls.operations[calls.operation[n]], calls.arguments[calls.argument[n]])
-            for n in piece.tolist()
-        ]
+        kinds = [(calls.operation_at(n), calls.arguments_at(n)) for n in piece.tolist()]
         difference, _ = mismatch(kinds)
         differences.append(None if difference is None else difference.value)
     ops = [operation.op for operation in calls.operations]

@@ -167,10 +167,7 @@ class _View:
         calls = self.calls
         if len(piece) == 1:
             return None, [False]
-        kinds = [
-            (calls.operations[calls.operation[n]], calls.arguments[calls.argument[n]])
-            for n in piece.tolist()
-        ]
+        kinds = [(calls.operation_at(n), calls.arguments_at(n)) for n in piece.tolist()]
         return mismatch(kinds)
 
     def row(
@@ -206,8 +203,8 @@ class _View:
         if stack != ABSENT and stack_places is not None:
             place = stack_places.setdefault(stack, len(stack_places))
         return CallCell(
-            operation=calls.operations[calls.operation[n]],
-            arguments=calls.arguments[calls.argument[n]],
+            operation=calls.operation_at(n),
+            arguments=calls.arguments_at(n),
             state=State(int(calls.state[n])),
             finished=bool(calls.finished[n]),
             deviates=deviates,

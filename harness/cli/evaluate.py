@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hanglab.harness.cli.backend_option import OptionalBackendName
 from hanglab.harness.cli.number_checks import finite, share
 from hanglab.harness.cli.run import RUNS, one_of, stopping
 
@@ -71,6 +72,7 @@ def evaluate(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes; as many as cores without it.")
     ] = None,
+    backend: OptionalBackendName = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each script of a suite.")] = 1,
     hang_after: Annotated[
         float,
@@ -128,7 +130,13 @@ def evaluate(
         from hanglab.harness.evaluation.suite.running import RunOptions
 
         options = RunOptions(jobs or 1, repeat, hang_after, deadline, choice)
-        return evaluate_scripts(suite, options, wanted, bounds)
+        return evaluate_scripts(suite, backend, options, wanted, bounds)
+    if backend is not None:
+        raise UsageError(
+            f"--backend {backend} is for --suite: nothing else runs here on one of choice.",
+            "`hanglab run --backend` runs scenarios, and `hanglab eval --mutants runs/latest` "
+            "judges what it left.",
+        )
     if scenarios and not live:
         raise UsageError(
             f"{scenarios[0]} is for --live, which is not given.",

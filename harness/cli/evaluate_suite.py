@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from hanglab.harness.cli.backend_option import require_backend
 from hanglab.harness.cli.run import RUNS, stopping
 
 if TYPE_CHECKING:
@@ -16,10 +18,13 @@ if TYPE_CHECKING:
     from hanglab.harness.evaluation.suite.running import RunOptions
 
 
-def evaluate_scripts(folder: Path, options: RunOptions, outputs: Outputs, bounds: Bounds) -> int:
-    """Run and judge a suite; its exit code is that of ``hanglab eval``."""
-    from hanglab.harness import capabilities
-    from hanglab.harness.errors import MissingExtra
+def evaluate_scripts(
+    folder: Path, backend: str | None, options: RunOptions, outputs: Outputs, bounds: Bounds
+) -> int:
+    """Run and judge a suite; its exit code is that of ``hanglab eval``.
+
+    Without ``backend`` it is that which the suite's labels are for.
+    """
     from hanglab.harness.evaluation.showing import print_tables
     from hanglab.harness.evaluation.suite.declaration import read_suite
     from hanglab.harness.evaluation.suite.measures import score_suite
@@ -27,10 +32,9 @@ def evaluate_scripts(folder: Path, options: RunOptions, outputs: Outputs, bounds
     from hanglab.harness.evaluation.suite.tables import evaluate_suite, tables_of_suite
     from hanglab.harness.report.panel import make_console
 
-    torch = capabilities.capability("torch")
-    if not torch.available:
-        raise MissingExtra("`hanglab eval --suite` needs torch.", torch.remedy)
     suite = read_suite(folder)
+    options = replace(options, backend=suite.runs_on(backend))
+    require_backend("hanglab eval --suite", options.backend)
     begun = time.monotonic()
     with stopping() as stopped:
         runs = run_suite(suite, folder, options, RUNS, make_console(errors=True), stopped.event)
@@ -38,6 +42,7 @@ def evaluate_scripts(folder: Path, options: RunOptions, outputs: Outputs, bounds
     found = evaluate_suite(
         score_suite(suite, runs),
         folder=str(folder),
+        backend=options.backend,
         repeat=options.repeat,
         interrupted=stopped.signal is not None,
         unknown_classes=sorted(kind for kind in classes if not suite.causes(kind)),

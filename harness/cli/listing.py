@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.backend_option import OptionalBackendName
 from hanglab.harness.cli.packs import PACK_HELP
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 if TYPE_CHECKING:
     from hanglab.harness.scenarios.declaration import Scenario
@@ -33,14 +35,20 @@ def list_scenarios(
             "plain scripts with a suite.json, for `hanglab eval --suite` and other tools.",
         ),
     ] = None,
+    backend: OptionalBackendName = None,
 ) -> int:
     """List scenarios, without running or importing them."""
+    from hanglab.harness.errors import UsageError
     from hanglab.harness.scenarios.packs import packs_of, select
 
     found = select(files or [], pack or [])
+    if backend is not None and as_suite is None:
+        raise UsageError(
+            f"--backend {backend} is for --as-suite.", "`hanglab run --backend` runs on it."
+        )
     if as_suite is not None:
         chosen = [one for one in found.scenarios if files or pack or one.category == _EXPORTED]
-        return _export(chosen, as_suite)
+        return _export(chosen, as_suite, backend or DEFAULT_BACKEND)
     found.scenarios.sort(key=lambda scenario: (scenario.category or "", scenario.name))
     if as_json:
         import msgspec
@@ -83,10 +91,10 @@ def list_scenarios(
     return 4 if found.broken else 0
 
 
-def _export(scenarios: list[Scenario], folder: Path) -> int:
+def _export(scenarios: list[Scenario], folder: Path, backend: str) -> int:
     from hanglab.harness.evaluation.suite.export import export_suite
 
-    export = export_suite(scenarios, folder)
+    export = export_suite(scenarios, folder, backend)
     for name, reason in export.refused.items():
         typer.echo(f"hanglab: {name} is left out: it {reason}", err=True)
     print(

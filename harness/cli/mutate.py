@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.backend_option import BackendName, require_backend
 from hanglab.harness.cli.new_folders import check_unused
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import RUNS, stopping
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,6 +39,7 @@ def mutate(
         ),
     ] = None,
     world_size: Annotated[int, typer.Option(min=2, max=MOST_RANKS, help="Ranks of the job.")] = 4,
+    backend: BackendName = DEFAULT_BACKEND,
     operators: Annotated[
         str | None,
         typer.Option(
@@ -88,12 +91,9 @@ def mutate(
     an innocent rank was accused; 2 if there was nothing to judge; 3 if the script does not run
     or is not healthy as it is; 4 if hanglab could not run some job.
     """
-    from hanglab.harness import capabilities
     from hanglab.harness.errors import MissingExtra, UsageError
 
-    torch = capabilities.capability("torch")
-    if not torch.available:
-        raise MissingExtra("`hanglab mutate` needs torch, which is not installed.", torch.remedy)
+    require_backend("hanglab mutate", backend)
     try:
         from hanglab.harness.mutation.communication import trainers_of
         from hanglab.harness.mutation.operator import all_operators, choose_operators
@@ -128,6 +128,7 @@ def mutate(
         raise UsageError("--out and --as-suite are one folder.", "Give each a folder of its own.")
     path = out.absolute() if out is not None else RunFolder.create(RUNS.absolute()).path
     options = Options(
+        backend=backend,
         world_size=world_size,
         jobs=jobs,
         control=False,
@@ -153,13 +154,14 @@ def mutate(
     report = make_report(
         source.path.name,
         world_size,
+        backend,
         judgements,
         seconds=time.monotonic() - begun,
         interrupted=stopped.signal is not None,
     )
     misses = write_results(run, report, mutants)
     if as_suite is not None:
-        number = write_suite(as_suite, source, world_size, mutants, judgements)
+        number = write_suite(as_suite, source, report, mutants)
         print(f"{as_suite}: {number} scripts and suite.json")
     _print_report(report, run.folder, misses)
     if stopped.signal is not None:

@@ -57,6 +57,13 @@ def record(
             "the decision behind a hang is found.",
         ),
     ] = True,
+    local_values: Annotated[
+        bool,
+        typer.Option(
+            "--locals/--no-locals",
+            help="Keep the values of the variables that conditions of these functions name.",
+        ),
+    ] = False,
     as_json: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the verdict there too, as JSON."),
@@ -87,6 +94,8 @@ def record(
     check_command(words)
     if not source:
         os.environ["HANGLAB_SOURCE"] = "0"
+    if local_values:
+        os.environ["HANGLAB_LOCALS"] = "1"
     case = (out or case_folder.name_folder(Path.cwd())).absolute()
     if out is not None:
         case_folder.check_folder(case)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.backend_option import BackendName, require_backend
 from hanglab.harness.cli.number_checks import finite
-from hanglab.harness.cli.run import RUNS, one_of, stopping
+from hanglab.harness.cli.run import RUNS, stopping
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
-from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE, backend_of
+from hanglab.recorder.case.backends import DEFAULT_BACKEND, backend_of
 
 if TYPE_CHECKING:
     from hanglab.analyzer.replayable import ReplayableJob
@@ -28,14 +29,7 @@ def replay(
         Path,
         typer.Argument(metavar="CASE|DUMPS", help="A Case, or a folder of Flight Recorder dumps."),
     ],
-    backend: Annotated[
-        str,
-        typer.Option(
-            callback=one_of(RUNNABLE),
-            metavar=f"[{'|'.join(RUNNABLE)}]",
-            help="Backend of the process groups; nccl needs a GPU, nccl-emulated none.",
-        ),
-    ] = DEFAULT_BACKEND,
+    backend: BackendName = DEFAULT_BACKEND,
     world_size: Annotated[
         int | None,
         typer.Option(
@@ -76,20 +70,13 @@ def replay(
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from hanglab.analyzer.replayable import read_replayable
-    from hanglab.harness import capabilities
-    from hanglab.harness.errors import MissingExtra
     from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.run_folder import RunFolder
     from hanglab.harness.replay.comparison import EXIT_CODES
     from hanglab.harness.replay.script import write_script
     from hanglab.harness.report.panel import make_console
 
-    for need in ("torch", backend):
-        found = capabilities.capability(need)
-        if not found.available:
-            raise MissingExtra(
-                f"`hanglab replay` on {backend} needs {need}: {found.reason}.", found.remedy
-            )
+    require_backend("hanglab replay", backend)
     job = read_replayable(source)
     original, ranks = job.verdict, list(range(len(job.calls)))
     if world_size is not None:

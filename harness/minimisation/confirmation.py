@@ -120,7 +120,7 @@ class Confirmer:
         (result,) = self._run(script_scenario(path, options), options)
         verdict, ranks = result.verdict, reproduction.reduced.ranks
         if verdict is None:
-            raise RunFailed(f"A run of {path} came to nothing: {result.judgement.reason}.")
+            raise RunFailed(f"A run of {path} ended without a verdict: {result.judgement.reason}.")
         if verdict.status in (Status.HEALTHY, Status.INCONCLUSIVE):
             return None  # it may have been slow
         agreement = VerdictAgreement.NONE

@@ -68,9 +68,12 @@ def judge(
     reason: str = "",
     *,
     chance_share: float = 0.0,
+    enqueued: bool = False,
 ) -> MutantJudgement:
     """Compares; ``reason`` says why there is no verdict.
 
+    ``enqueued``: hosts do not wait in their calls, so that the line is right, too, of the culprit's
+    first call after the fault.
     ``chance_share`` is the share of the time by which ranks of the original differ: what costs no
     more has not struck, whatever the verdict is.
     """
@@ -112,7 +115,7 @@ def judge(
     if ended_well and not result.detected:
         result.fate = Fate.SILENT
         return result
-    _compare(result, mutant, verdict, observation)
+    _compare(result, mutant, verdict, observation, enqueued)
     if mutant.branches and observation.end is not End.WELL:
         decision = verdict.decision
         result.branch_named = decision is not None
@@ -127,7 +130,11 @@ def judge(
 
 
 def _compare(
-    result: MutantJudgement, mutant: Mutant, verdict: Verdict, observation: JobObservation
+    result: MutantJudgement,
+    mutant: Mutant,
+    verdict: Verdict,
+    observation: JobObservation,
+    enqueued: bool,
 ) -> None:
     truth = mutant.truth
     # What the fault made the culprit raise by itself is a right answer too.
@@ -152,6 +159,8 @@ def _compare(
     ended = truth.effect is FaultEffect.STOPS and set(truth.culprits) <= observation.gone
     if truth.has_line and not ended:
         seen = set(observation.standing.values()) | {one.line for one in observation.raised}
+        if enqueued:
+            seen |= set(observation.calling.values())
         result.expected_lines = sorted({*result.expected_lines, *(line for line in seen if line)})
         place = verdict.location
         result.line_right = (

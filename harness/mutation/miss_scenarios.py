@@ -24,6 +24,7 @@ def write_scenario(
     folder: Path,
     *,
     world_size: int,
+    backend: str,
     hang_after_s: float,
     arguments: tuple[str, ...],
 ) -> Path:
@@ -39,40 +40,37 @@ def write_scenario(
     for name in SUPPORT_FILES:
         copy_file(mutant.path.with_name(name), folder / name)
     scenario = folder / f"{mutant.name}_scenario.py"
-    write_text(scenario, _declaration(mutant, judgement, code, world_size, hang_after_s, arguments))
-    return scenario
-
-
-def _declaration(
-    mutant: Mutant,
-    judgement: MutantJudgement,
-    code: str,
-    world_size: int,
-    hang_after_s: float,
-    arguments: tuple[str, ...],
-) -> str:
-    cause = mutant.truth.causes[0]
-    words = [f"Cause.{cause.name}", f"culprits={{{', '.join(map(str, mutant.truth.culprits))}}}"]
-    status = _status(mutant, judgement)
-    if status is not default_status(cause, DEFAULT_BACKEND):
-        words.append(f"status=Status.{status.name}")
-    if not mutant.truth.has_line or not ("# SEEN" in code or "# FAULT" in code):
-        words.append("location=None")
-    names = ["Cause", "Expect", *(["Status"] if "Status." in words[-1] or len(words) > 2 else [])]
-    used = [name for name in names if any(f"{name}." in word for word in words) or name == "Expect"]
-    given = f"    arguments={list(arguments)!r},\n" if arguments else ""
+    told = _expectation(mutant, judgement, code, backend)
+    if backend != DEFAULT_BACKEND:
+        told += f"    backends=({backend!r},),\n".replace("'", '"')
+    if arguments:
+        told += f"    arguments={list(arguments)!r},\n"
     summary = mutant.summary[0].upper() + mutant.summary[1:]
-    return (
+    names = [name for name in ("Cause", "Expect", "Status") if f"{name}." in told or name[0] == "E"]
+    text = (
         f'"""{summary}."""\n\n'
-        f"from hanglab.harness import {', '.join(used)}, scenario\n\n"
+        f"from hanglab.harness import {', '.join(names)}, scenario\n\n"
         "scenario(\n"
         f'    name="{mutant.name}",\n'
         f'    script="{mutant.path.name}",\n'
         f"    world_size={world_size},\n"
-        f"    expect=Expect({', '.join(words)}),\n"
         f"    hang_after={hang_after_s:g},\n"
-        f"{given})\n"
+        f"{told})\n"
     )
+    write_text(scenario, text)
+    return scenario
+
+
+def _expectation(mutant: Mutant, judgement: MutantJudgement, code: str, backend: str) -> str:
+    """The line of the declaration that says which verdict is right."""
+    cause = mutant.truth.causes[0]
+    words = [f"Cause.{cause.name}", f"culprits={{{', '.join(map(str, mutant.truth.culprits))}}}"]
+    status = _status(mutant, judgement)
+    if status is not default_status(cause, backend):
+        words.append(f"status=Status.{status.name}")
+    if not mutant.truth.has_line or not ("# SEEN" in code or "# FAULT" in code):
+        words.append("location=None")
+    return f"    expect=Expect({', '.join(words)}),\n"
 
 
 def _status(mutant: Mutant, judgement: MutantJudgement) -> Status:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,8 @@ class JobObservation:
     same_output: bool = False
     #: Share of its rank's time that a fault took which only costs time; None for others.
     cost_share: float | None = None
+    #: The script's line that made each struck rank's first collective after the fault.
+    calling: dict[int, int] = field(default_factory=dict)
 
 
 def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None) -> JobObservation:
@@ -64,10 +66,12 @@ def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None
     struck: list[int] = []
     raised: list[RaisedException] = []
     standing: dict[int, int] = {}
+    calling: dict[int, int] = {}
     for kept in truth.glob(f"{script.stem}.*.line"):
-        seen = last_line(kept)
-        if seen:
-            standing[int(kept.name.split(".")[-2])] = seen
+        at = int(kept.name.split(".")[-2])
+        for found, seen in zip((standing, calling), last_lines(kept), strict=True):
+            if seen:
+                found[at] = seen
     for events in sorted(truth.glob(f"{script.stem}.*.jsonl")):
         rank = int(events.name.split(".")[-2])
         for line in events.read_text().splitlines():
@@ -86,16 +90,24 @@ def observe(job: JobFolder, truth: Path, script: Path, control: JobFolder | None
     gone = frozenset(one["rank"] for one in told["exits"] if one["code"] == 0)
     costs = [cost for kept in truth.glob(f"{script.stem}.*.cost") if (cost := cost_share(kept))]
     return JobObservation(
-        _end(told), sorted(set(struck)), raised, standing, gone, same, max(costs, default=None)
+        end=_end(told),
+        struck=sorted(set(struck)),
+        raised=raised,
+        standing=standing,
+        calling=calling,
+        gone=gone,
+        same_output=same,
+        cost_share=max(costs, default=None),
     )
 
 
-def last_line(kept: Path) -> int:
-    """The script's line that a rank was last at, as the rank itself kept it; 0 if it has not."""
+def last_lines(kept: Path) -> tuple[int, int]:
+    """The script's lines that a rank was last at and called first from, as it kept them; or 0."""
     try:
-        return int.from_bytes(kept.read_bytes()[:4], "little")
+        content = kept.read_bytes()
     except OSError:
-        return 0
+        return 0, 0
+    return int.from_bytes(content[:4], "little"), int.from_bytes(content[4:8], "little")
 
 
 def _end(told: dict[str, Any]) -> End:

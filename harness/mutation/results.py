@@ -16,6 +16,7 @@ from hanglab.harness.mutation.table import MutationReport, count, count_by_opera
 def make_report(
     script: str,
     world_size: int,
+    backend: str,
     judgements: list[MutantJudgement],
     *,
     seconds: float,
@@ -24,6 +25,7 @@ def make_report(
     return MutationReport(
         script=script,
         world_size=world_size,
+        backend=backend,
         seconds=round(seconds, 1),
         interrupted=interrupted,
         total=count("all", judgements),
@@ -46,6 +48,7 @@ def write_results(
             judgement,
             run.folder.misses,
             world_size=report.world_size,
+            backend=report.backend,
             hang_after_s=run.options.hang_after_s or 0.0,
             arguments=run.arguments,
         )

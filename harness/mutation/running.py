@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hanglab.analyzer.engine import was_emulated
 from hanglab.analyzer.verdict import Status
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.outcome import Judgement, Outcome, describe
@@ -25,6 +26,7 @@ from hanglab.harness.mutation.observation import End, observe
 from hanglab.harness.mutation.pace import chance_share
 from hanglab.harness.mutation.statement_counts import Profile
 from hanglab.harness.scenarios.declaration import Scenario
+from hanglab.recorder.case.backends import backend_of
 
 #: What torch puts before the lines of an exception.
 _RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?")
@@ -115,6 +117,7 @@ class MutationRun:
         if len(results) < len(requests) or self.stop.is_set():
             raise Interrupted("interrupted before the original had run")
         self._check_control(script, results[0])
+        self._check_backend(script, results[0])
         return Profile.read(self.folder.truth, self.options.world_size or 4)
 
     def _check_control(self, script: Path, result: Result) -> None:
@@ -137,6 +140,16 @@ class MutationRun:
             raise ControlError(
                 f"{name} ends well, but is not healthy as it is: {describe(result.verdict)} "
                 f"({result.verdict.summary})"
+            )
+
+    def _check_backend(self, script: Path, result: Result) -> None:
+        """Refuses a script whose own words keep it from the backend that was asked for."""
+        emulated = backend_of(self.options.backend).emulated
+        if emulated and result.verdict is not None and not was_emulated(result.verdict):
+            raise ControlError(
+                f"{script.name} makes no group on {self.options.backend}: it names another "
+                "backend itself, or none.",
+                'It is to say init_process_group("nccl"), or init_process_group() alone.',
             )
 
     def run_mutants(
@@ -180,6 +193,7 @@ class MutationRun:
             observation,
             result.judgement.reason,
             chance_share=self.chance_share,
+            enqueued=backend_of(self.options.backend).enqueued,
         )
         judgement.seconds = round(result.seconds, 3)
         judgement.artifacts = str(result.folder) if result.folder else None

@@ -12,6 +12,7 @@ from hanglab.harness.mutation.judgement import Fate, MutantJudgement
 from hanglab.harness.mutation.mutant import Mutant, copy_file, write_support, write_text
 from hanglab.harness.mutation.observation import End
 from hanglab.harness.mutation.source import Script
+from hanglab.harness.mutation.table import MutationReport
 from hanglab.harness.mutation.truth import FaultEffect
 
 
@@ -31,15 +32,16 @@ class SuiteScript(msgspec.Struct, kw_only=True):
 
 
 class Suite(msgspec.Struct):
+    #: That on which the scripts did what is said of them.
+    backend: str
     scripts: list[SuiteScript]
 
 
 def write_suite(
     folder: Path,
     script: Script,
-    world_size: int,
+    report: MutationReport,
     mutants: Sequence[Mutant],
-    judgements: Sequence[MutantJudgement],
 ) -> int:
     """Writes the original and the mutants that struck; gives their number.
 
@@ -47,7 +49,7 @@ def write_suite(
     """
     original = SuiteScript(
         file=script.path.name,
-        ranks=world_size,
+        ranks=report.world_size,
         label="ok",
         class_=None,
         culprits=[],
@@ -58,7 +60,7 @@ def write_suite(
     write_text(folder / script.path.name, script.rewrite({}, None))
     write_support(folder, script.path)
     by_name = {mutant.name: mutant for mutant in mutants}
-    for judgement in judgements:
+    for judgement in report.mutants:
         mutant = by_name[judgement.mutant]
         if judgement.fate in (Fate.NOT_STRUCK, Fate.ERROR):
             continue
@@ -66,7 +68,7 @@ def write_suite(
         scripts.append(
             SuiteScript(
                 file=mutant.path.name,
-                ranks=world_size,
+                ranks=report.world_size,
                 label="error",
                 class_=mutant.truth.causes[0].value,
                 culprits=mutant.truth.culprits,
@@ -74,7 +76,7 @@ def write_suite(
                 observable=_observable(mutant, judgement),
             )
         )
-    write_json(folder / "suite.json", Suite(scripts))
+    write_json(folder / "suite.json", Suite(report.backend, scripts))
     return len(scripts)
 
 

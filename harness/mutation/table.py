@@ -9,7 +9,9 @@ import msgspec
 from rich import box
 from rich.table import Table
 
+from hanglab.analyzer.engine import EMULATED
 from hanglab.harness.mutation.judgement import Fate, MutantJudgement
+from hanglab.recorder.case.backends import backend_of
 
 SCHEMA: Final = "hanglab.mutation/1"
 
@@ -46,6 +48,8 @@ class MutationReport(msgspec.Struct, kw_only=True):
     schema: Literal["hanglab.mutation/1"] = SCHEMA
     script: str
     world_size: int
+    #: Backend that the jobs ran on.
+    backend: str
     seconds: float
     interrupted: bool
     total: Figures
@@ -124,7 +128,8 @@ def _or_dash(number: int) -> str:
 
 def terminal_table(report: MutationReport) -> Table:
     """The figures in 80 columns: those that struck out of all, and right ones out of judged."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    caption = "the device was emulated on the CPU" if _emulated(report) else None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, caption=caption)
     table.add_column("operator", no_wrap=True)
     columns = ["struck", "silent", "found", "cause", "rank", "line", "accused"]
     for column in [*columns, "errors"] if report.total.errors else columns:
@@ -146,6 +151,10 @@ def terminal_table(report: MutationReport) -> Table:
     return table
 
 
+def _emulated(report: MutationReport) -> bool:
+    return backend_of(report.backend).emulated
+
+
 def markdown_table(rows: Iterable[Figures], first: str = "operator") -> str:
     lines = [f"| {first} | {' | '.join(_COLUMNS)} |", f"|---|{'---:|' * len(_COLUMNS)}"]
     lines += [f"| {figures.operator} | {' | '.join(_cells(figures))} |" for figures in rows]
@@ -155,7 +164,7 @@ def markdown_table(rows: Iterable[Figures], first: str = "operator") -> str:
 def markdown(report: MutationReport) -> str:
     """The report as a page: figures by operator, then each miss."""
     lines = [
-        f"# Mutants of {report.script}, {report.world_size} ranks",
+        f"# Mutants of {report.script}, {report.world_size} ranks on {report.backend}",
         "",
         markdown_table([*report.operators, report.total]),
         "",
@@ -163,6 +172,8 @@ def markdown(report: MutationReport) -> str:
         "and rank. `line`: of those for which a line is expected; `branch`: the statement that "
         "parted the ranks, of those that one parted.",
     ]
+    if _emulated(report):
+        lines += ["", EMULATED]
     missed = [one for one in report.mutants if one.fate is Fate.MISSED or one.accused]
     if missed:
         lines += ["", "## Missed", "", "| mutant | what was done | expected | verdict | line |"]

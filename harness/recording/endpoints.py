@@ -117,7 +117,7 @@ def _address(name: str, port: int) -> tuple[str, int]:
 
 
 def tell_apart(endpoints: Sequence[Endpoint]) -> tuple[list[Endpoint], list[Endpoint]]:
-    """Doors of hanglab's agents, and doors of dynolog daemons."""
+    """Endpoints of hanglab's agents, and those of dynolog daemons."""
     own: list[Endpoint] = []
     dynologs: list[Endpoint] = []
     for endpoint in endpoints:

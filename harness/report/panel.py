@@ -68,6 +68,8 @@ def verdict_panel(verdict: Verdict) -> Panel:
                     "",
                     f"{'ranks' if len(way.ranks) > 1 else 'rank'} {rank_list(way.ranks)} {way.way}",
                 )
+        for one in decision.values:
+            fact("", f"{one.name} = {one.value} on rank {one.rank}")
     effect = verdict.effect
     if effect is not None:
         where = f" in {effect.section}" if effect.section else ""

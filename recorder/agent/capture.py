@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from hanglab.recorder.agent import snapshots, stderr_files
+from hanglab.recorder.agent import condition_values, snapshots, stderr_files
 from hanglab.recorder.agent.descriptor_waits import descriptor_waits
 from hanglab.recorder.agent.host.sampler import HostSampler
 from hanglab.recorder.agent.rank_request import NoReply, ask
@@ -30,7 +30,7 @@ from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.file_kinds import JsonLines
 from hanglab.recorder.case.reader import RankCase
-from hanglab.recorder.case.records import Absence, ChildExit, Exit, StackSample
+from hanglab.recorder.case.records import Absence, ChildExit, Exit, SourceFunction, StackSample
 from hanglab.recorder.case.writer import clock, write, write_tail
 from hanglab.recorder.system import procfs
 from hanglab.recorder.system.stacks import NoStacks, native_threads_of
@@ -101,17 +101,28 @@ class Capture:
             # Last, as it takes longest and changes nothing of the rest.
             for rank in ranks:
                 self._write(rank, files.NATIVE_STACKS.name, self._write_native)
-        self._write_sources([*ranks, *gone])
+        self._write_sources([*ranks, *gone], ranks)
         if host is not None:
             host.wait()
 
-    def _write_sources(self, ranks: list[WatchedRank]) -> None:
+    def _write_sources(self, ranks: list[WatchedRank], running: list[WatchedRank]) -> None:
         if not ranks:
             return
+        functions = source_functions(ranks)
         try:
-            write(ranks[0].folder.parent.parent, files.SOURCES, source_functions(ranks))
+            write(ranks[0].folder.parent.parent, files.SOURCES, functions)
         except OSError as error:
             self.miss(files.SOURCES.name, f"could not be written: {error.strerror or error}")
+        for rank in running if condition_values.are_wanted() else ():
+            self._write(rank, files.LOCALS.name, self._write_locals, functions)
+
+    def _write_locals(self, rank: WatchedRank, functions: list[SourceFunction]) -> None:
+        try:
+            values = condition_values.condition_values(rank, functions)
+        except NoStacks as reason:
+            self.miss(files.LOCALS.name, str(reason), rank.rank)
+        else:
+            write(rank.folder, files.LOCALS, values)
 
     def miss(self, what: str, reason: str, rank: int | None = None) -> None:
         absence = Absence(what, reason, self._host, rank)

@@ -108,12 +108,18 @@ CHILDREN: Final = JsonLines(
 CODE: Final = JsonList(
     "code.json", Scope.RANK, "extent and loops of the code on its stacks",
     lambda: records.CodeShape)
+LOCALS: Final = JsonList(
+    "locals.json", Scope.RANK, "variables that its functions decide by, on request",
+    lambda: records.LocalValue, redaction=Redaction.LEFT_OUT, of_capture=True)
 WAITS: Final = JsonList(
     "waits.json", Scope.RANK, "what its threads wait for, and whether for ever",
     lambda: records.ThreadWait, snapshot=True)
 STORE_KEYS: Final = JsonList(
-    "store_keys.json", Scope.RANK, "keys of stores that it has set, and waits or waited for",
+    "store_keys.json", Scope.RANK, "keys of stores that it has set, and waits or asked for",
     lambda: records.StoreKeyUse, snapshot=True)
+POLLS: Final = JsonList(
+    "polls.json", Scope.RANK, "files and keys of stores that it asks for again and again",
+    lambda: records.Poll, snapshot=True)
 STRAGGLER: Final = JsonLines(
     "straggler.jsonl", Scope.RANK, "windows and reports of its straggler detector",
     lambda: records.StragglerLine, redaction=Redaction.LEFT_OUT)

@@ -322,6 +322,14 @@ def _split_lists(text: str) -> SplitLists | None:
         return None
 
 
+def _shape(text: str) -> tuple[int, ...] | None:
+    """The shape that the recorder writes as ``[4, 8]``; None of any other text."""
+    try:
+        return _integers(text)
+    except ValueError:
+        return None
+
+
 def _integers(text: str) -> tuple[int, ...]:
     if not (text.startswith("[") and text.endswith("]")):
         raise ValueError(text)
@@ -346,7 +354,7 @@ def _decoded(values: dict[str, int], tables: _TableReader) -> OperationCall:
         peer=_known(values["peer"]),
         tag=_known(values["tag"]),
         reduce_op=text(values["reduce_op"]),
-        shape=text(values["shape"]),
+        shape=_shape(text(values["shape"])),
         dtype=text(values["dtype"]),
         numel=_known(values["numel"]),
         splits=_split_lists(splits),

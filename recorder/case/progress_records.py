@@ -51,8 +51,8 @@ class OperationCall(msgspec.Struct):
     peer: int | None = None
     tag: int | None = None
     reduce_op: str = ""
-    #: Shape of the first tensor, e.g. "[4, 8]", and its dtype as Flight Recorder names it.
-    shape: str = ""
+    #: Shape of the first tensor, if it has one, and its dtype as Flight Recorder names it.
+    shape: tuple[int, ...] | None = None
     dtype: str = ""
     numel: int | None = None
     #: Of all_to_all_single where it is uneven; one list may be empty.

@@ -295,7 +295,7 @@ class StoreKeyUse(msgspec.Struct):
     Keys that differ by numbers alone are one use.
     """
 
-    #: ``set`` (also add, append and the like) or ``wait``.
+    #: ``set`` (also add, append and the like), ``wait``, or ``check``: of that the first time.
     kind: text.Public
     #: The latest key, and the one before it, "" without.
     key: text.Setting
@@ -306,6 +306,41 @@ class StoreKeyUse(msgspec.Struct):
     #: True if the main thread waits for ``key`` now.
     waiting: bool = False
     #: What PrefixStores put before the key: equal keys under two prefixes are two.
+    prefix: text.Setting = ""
+
+
+class Poll(msgspec.Struct):
+    """``polls.json`` holds a list of these: a question that the main thread asked again and again.
+
+    Of the time since the rank's latest step, section or operation, and of equal answers.
+    """
+
+    #: ``file`` or ``key``.
+    kind: text.Public
+    #: The path, or the key as passed to the store.
+    what: text.DataPath
+    #: ``stat``, ``lstat``, ``access``, ``listdir``, ``scandir``, ``open``; of stores ``check``,
+    #: ``add``.
+    call: text.Public
+    #: True if it was there.  Of ``open`` those that failed count, also as it was there already.
+    found: bool
+    #: How often it was asked.
+    count: int
+    #: Time between the first and the latest question.
+    asked_s: float
+    #: Time since the latest question.
+    ago_s: float
+    #: The innermost line of user code that asked.
+    file: text.CodeFile = ""
+    #: Function of ``file``.
+    function: text.FunctionName = ""
+    #: Line of ``file``.
+    line: int = 0
+    #: When a file that was there had been changed last, on the wall clock of its file system.
+    changed_ns: int | None = None
+    #: The counter's value, where the question was for one.
+    value: int | None = None
+    #: What PrefixStores put before the key.
     prefix: text.Setting = ""
 
 
@@ -412,6 +447,20 @@ class CodeShape(msgspec.Struct):
 
     def encloses(self, line: int) -> bool:
         return self.first_line <= line <= self.last_line
+
+
+class LocalValue(msgspec.Struct, frozen=True):
+    """``locals.json`` holds a list of these: a variable by which a function decides.
+
+    Of the functions on the main thread's stack, as they stand at ``line``.
+    """
+
+    file: text.CodeFile
+    function: text.FunctionName
+    line: int
+    name: text.FunctionName
+    #: As Python shows it, cut off.
+    value: text.Message
 
 
 class SourceFunction(msgspec.Struct, frozen=True):

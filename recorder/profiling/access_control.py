@@ -1,4 +1,4 @@
-"""Locked doors: who may ask the agent for something, and where traces may be written."""
+"""Access: who may ask the agent for something, and where traces may be written."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class ProfilingService:
 
         ``at_work`` is called for each process while an order about it is open;
         ``trouble`` takes, once each, what went wrong in the thread that answers jobs.
-        Raises Refused for settings that would leave a door open, OSError, and
+        Raises Refused for settings that would let anybody in, OSError, and
         RuntimeError where no thread can be started.
         """
         beyond = [address for address in settings.addresses if not is_loopback(address)]

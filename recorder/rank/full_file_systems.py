@@ -32,7 +32,9 @@ def full_disks(value: BaseException) -> list[dict[str, Any]]:
     if not any(_is_failed_write(error) for error in chain(value)):
         return []
     found: list[dict[str, Any]] = []
-    looking = threading.Thread(target=_look, args=(found,), name="hanglab-rooms", daemon=True)
+    looking = threading.Thread(
+        target=_look, args=(found,), name="hanglab-file-systems", daemon=True
+    )
     looking.start()
     looking.join(_PATIENCE_S)
     return list(found)

@@ -39,6 +39,7 @@ from hanglab.recorder.rank.line_samples import LineSampler
 from hanglab.recorder.rank.loader_queues import LoaderQueues
 from hanglab.recorder.rank.loader_waits import LoaderWatch
 from hanglab.recorder.rank.optimizer_steps import UpdateWatch
+from hanglab.recorder.rank.polls import PollWatch
 from hanglab.recorder.rank.processor_usage import UsageSampler
 from hanglab.recorder.rank.program_end import ProgramEndWatch
 from hanglab.recorder.rank.progress_file import ProgressFile
@@ -88,6 +89,7 @@ class RankRecorder:
         self._graphs = GraphReplays(self._boundary)
         self._lines = LineSampler(user_code, self._section.innermost)
         self._stores = StoreKeys(lambda: self._progress.slots[Slot.OPERATIONS_TOTAL])
+        self._polls = PollWatch(self._moved, user_code, self._stores.prefix_of)
         self._standing = FunctionChanges(self._progress, user_code)
         self._queues = LoaderQueues(self._progress)
         self._loader = LoaderWatch(
@@ -151,6 +153,7 @@ class RankRecorder:
         self._boundary.install(ProcessGroup, Work)
         self._backends.install(Backend)
         self._stores.install(Store, PrefixStore)
+        self._polls.watch_stores(Store)
         self._group_calls.install(module, ProcessGroup)
 
     def _group_seen(self, group: object) -> None:
@@ -198,6 +201,17 @@ class RankRecorder:
             self._write_groups()
         self._queues.look()
         self._write_children()
+        self._polls.look()
+
+    def _moved(self) -> tuple[int, ...]:
+        """Numbers that change with each step, section and operation."""
+        slots = self._progress.slots
+        return (
+            slots[Slot.OPERATIONS_TOTAL],
+            slots[Slot.OPERATION_EVENT],
+            slots[Slot.STEPS_TOTAL],
+            slots[Slot.SECTION_EVENT],
+        )
 
     def _note_torch(self) -> None:
         """Complete process.json once the job has imported torch."""
@@ -236,6 +250,8 @@ class RankRecorder:
             self._write(files.WAITS, thread_waits(tuple(ownership.stdlib_folders())))
         with GUARD:
             self._write(files.STORE_KEYS, self._stores.rows())
+        with GUARD:
+            self._write(files.POLLS, self._polls.rows())
         self._write_lines()
 
     def _note_shapes(self, shapes: list[dict[str, Any]]) -> None:
@@ -356,6 +372,7 @@ class RankRecorder:
             self._boundary.uninstall()
             self._group_calls.uninstall()
             self._graphs.uninstall()
+            self._polls.uninstall()
             self._stores.uninstall()
             self._loader.uninstall()
             self._pauses.uninstall()

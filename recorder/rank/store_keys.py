@@ -1,4 +1,4 @@
-"""Keys of a Store of torch.distributed that the rank sets, and those that it waits for.
+"""Keys of a Store of torch.distributed that the rank sets, waits for, or asks for.
 
 A key that a rank waits for is for a peer to set: which one tells who has set the keys before it.
 The wrapper's frame tells the sampler of lines (``line_samples``), too, that the rank waits for
@@ -21,6 +21,8 @@ from hanglab.recorder.rank.hooks import Hooked
 #: Methods of ``Store`` that wait until a key is there, and those that write one.
 WAITING = ("get", "multi_get", "wait", "queue_pop", "barrier")
 WRITING = ("set", "multi_set", "add", "append", "compare_set", "queue_push")
+#: The method that only asks: of one key asked for again and again the first time counts.
+ASKING = ("check",)
 #: Kinds of keys that are kept, and characters of one.
 _MOST = 256
 _LONGEST = 256
@@ -30,7 +32,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 class StoreKeys(Hooked):
-    """Wraps the methods of torch's class ``Store`` that wait or write.
+    """Wraps the methods of torch's class ``Store`` that wait, write or ask.
 
     ``operations`` tells how many operations the rank has entered.
     """
@@ -48,10 +50,20 @@ class StoreKeys(Hooked):
         """``prefixed`` is torch's class ``PrefixStore``.  Installing twice does nothing."""
         if not self._hooks:
             self._hooks.put(prefixed, "__init__", self._maker(prefixed.__init__))  # type: ignore[misc]
-            for names, wrapper in ((WAITING, self._waiter), (WRITING, self._writer)):
+            for names, wrapper in (
+                (WAITING, self._waiter),
+                (WRITING, self._writer),
+                (ASKING, self._asker),
+            ):
                 for name in names:
                     if name in vars(store):
                         self._hooks.put(store, name, wrapper(getattr(store, name)))
+
+    def prefix_of(self, store: Any) -> str:
+        """Text that PrefixStores put before keys passed to ``store``; "" if not known."""
+        with contextlib.suppress(TypeError):  # a class of the job's that has no hash
+            return self._prefixes.get(store, "")
+        return ""
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows as records.StoreKeyUse has them."""
@@ -76,15 +88,15 @@ class StoreKeys(Hooked):
             key = key[-1] if key else None
         if not isinstance(key, str) or len(key) > _LONGEST:
             return None
-        prefix = ""
-        with contextlib.suppress(TypeError):  # a class of the job's that has no hash
-            prefix = self._prefixes.get(arguments[0], "")
+        prefix = self.prefix_of(arguments[0])
         name = kind, prefix, _NUMBER.sub("#", key)
         use = self._uses.get(name)
         if use is None:
             if len(self._uses) >= _MOST:
                 return None
             use = self._uses[name] = _Use()
+        if kind == "check" and use.key == key:
+            return use
         use.earlier, use.key = use.key, key
         use.count += 1
         use.operations.append(self._operations())
@@ -109,6 +121,14 @@ class StoreKeys(Hooked):
             return original(*args, **kwargs)
 
         return write_key
+
+    def _asker(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def check_key(*args: Any, **kwargs: Any) -> Any:
+            self._note("check", args, kwargs)
+            return original(*args, **kwargs)
+
+        return check_key
 
     def _waiter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,13 @@ _SPAWN = "torch/multiprocessing/spawn.py"
 
 #: Stands for what the code of a rank does: see :func:`position`.
 Position = frozenset[tuple[tuple[str, str], ...]]
+
+
+class FrameLocals(NamedTuple):
+    """A frame of a main thread, with its variables as Python shows them."""
+
+    frame: StackFrame
+    values: dict[str, str]
 
 
 class NoStacks(Exception):
@@ -78,6 +85,26 @@ def spawn_number(pid: int) -> int | None:
     except (KeyError, TypeError) as error:
         raise NoStacks(f"py-spy's answer cannot be read: {error}") from None
     return None
+
+
+def locals_of(pid: int, stopped: bool) -> list[FrameLocals]:
+    """The main thread's frames with their variables, innermost first.
+
+    ``stopped`` as in :func:`threads_of`.  Raises NoStacks.
+    """
+    options = ["--locals", *(["--nonblocking"] if stopped else [])]
+    try:
+        rows = [row for row in _dump(pid, *options) if row.get("os_thread_id") == pid]
+        return [
+            FrameLocals(
+                StackFrame(str(f["name"]), str(f["filename"]), int(f["line"] or 0)),
+                {str(v["name"]): str(v["repr"]) for v in f.get("locals") or ()},
+            )
+            for row in rows
+            for f in row["frames"]
+        ]
+    except (KeyError, TypeError) as error:
+        raise NoStacks(f"py-spy's answer cannot be read: {error}") from None
 
 
 def _dump(pid: int, *options: str, patience: float = _PATIENCE) -> list[dict[str, Any]]:

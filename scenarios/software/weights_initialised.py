@@ -6,11 +6,21 @@ import torch.distributed as dist
 from hanglab.harness import Cause, Expect, scenario
 
 
+def initialise_attention(layer):
+    torch.nn.init.orthogonal_(layer.weight)  # SEEN
+    torch.nn.init.zeros_(layer.bias)  # SEEN
+
+
+def initialise_feed_forward(layer):
+    torch.nn.init.orthogonal_(layer.weight, gain=2**0.5)  # SEEN
+    torch.nn.init.zeros_(layer.bias)  # SEEN
+
+
 def initialise(layers):
-    """Orthogonal weights, layer by layer."""
-    for layer in layers:  # SEEN
-        torch.nn.init.orthogonal_(layer.weight)  # SEEN
-        torch.nn.init.zeros_(layer.bias)  # SEEN
+    """Orthogonal weights, block by block."""
+    for attention, feed_forward in zip(layers[::2], layers[1::2], strict=True):  # SEEN
+        initialise_attention(attention)  # SEEN
+        initialise_feed_forward(feed_forward)  # SEEN
 
 
 @scenario(
@@ -21,7 +31,7 @@ def initialise(layers):
     zoo="A10",
 )
 def weights_initialised(job):
-    width, depth = (320, 400) if job.faulty else (32, 4)  # FAULT
+    width, depth = (320, 240) if job.faulty else (32, 4)  # FAULT
     layers = [torch.nn.Linear(width, width).to(job.device) for _ in range(depth)]
     dist.barrier()
     if job.rank == 0:

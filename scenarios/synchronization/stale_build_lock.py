@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -30,6 +31,11 @@ class KernelCache:
         return torch.relu
 
 
+def leave_lock_of_yesterday(path):
+    open(path, "x").close()
+    os.utime(path, (time.time() - 86_400,) * 2)
+
+
 @scenario(
     world_size=4,
     expect=Expect(Cause.MISSING_RANK, culprits={2}, group="default_pg"),
@@ -43,7 +49,7 @@ def stale_build_lock(job):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         for step in job.steps(20):
             if job.faulty and job.rank == 2 and step == 5:
-                open(os.path.join(folder, f"relu-{step}.lock"), "x").close()  # FAULT
+                leave_lock_of_yesterday(os.path.join(folder, f"relu-{step}.lock"))  # FAULT
             activation = cache.load(f"relu-{step}")
             with job.section("forward_backward"):
                 activation(model(job.batch(64))).square().mean().backward()

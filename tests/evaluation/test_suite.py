@@ -232,6 +232,50 @@ def test_a_suite_is_run_judged_and_bounded(
     }
 
 
+def test_labels_are_for_a_backend_and_run_on_what_behaves_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert read_suite(write_suite(tmp_path / "any", FAULTY)).runs_on(None) == "gloo"
+    for own, asked, runs in (
+        ("nccl", "nccl-emulated", "nccl-emulated"),
+        ("nccl-emulated", None, "nccl-emulated"),
+        ("gloo", "gloo", "gloo"),
+    ):
+        suite = read_suite(write_suite(tmp_path / "suite", FAULTY, backend=own))
+        assert suite.runs_on(asked) == runs
+    folder = write_suite(tmp_path / "suite", FAULTY, backend="nccl")
+    assert main(["eval", "--suite", str(folder), "--backend", "gloo"]) == 64
+    told = capsys.readouterr().err
+    assert "labels are for nccl, and not for gloo" in told and "nccl or nccl-emulated" in told
+    with pytest.raises(SuiteError, match="mpi"):
+        read_suite(write_suite(tmp_path / "other", FAULTY, backend="mpi"))
+    assert main(["eval", "--simulated", "1", "--backend", "gloo"]) == 64
+    assert main(["list", "--backend", "gloo"]) == 64
+
+
+@needs_torch
+@pytest.mark.timeout(120)
+def test_scenarios_for_nccl_become_plain_scripts_that_run_on_the_emulated_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ["size_mismatch_hangs", "crossed_on_device"]  # one makes its groups itself
+    assert main(["list", *names, "--as-suite", "suite", "--backend", "nccl-emulated"]) == 0
+    suite = read_suite(tmp_path / "suite")
+    assert len(suite.scripts) == 4
+    for one in suite.scripts:
+        text = (tmp_path / "suite" / one.file).read_text()
+        assert "hanglab" not in text and text.count('dist.init_process_group("nccl"') == 1
+    assert main(["eval", "--suite", "suite", "--jobs", "2", "--json", "out.json"]) == 0
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["backend"] == "nccl-emulated"
+    assert all(run["emulated"] for one in found["scripts"] for run in one["runs"])
+    measures = found["measures"]
+    assert measures["class_agreement"]["count"] == measures["culprits"]["count"] == 2
+    assert measures["specificity"]["count"] == 2
+    assert "the device was emulated on the CPU" in capsys.readouterr().out
+
+
 @needs_torch
 @pytest.mark.long
 def test_an_exported_control_runs_under_torchrun_alone(exported: Path, tmp_path: Path) -> None:

@@ -69,6 +69,13 @@ def test_a_mutant_is_found_by_cause_ranks_and_line(
     assert judge(mutant(SKIPPED), given, observed).fate is fate
 
 
+def test_where_hosts_only_enqueue_the_next_call_s_line_is_right_too() -> None:
+    observed = replace(seen(), calling={1: 15})
+    assert judge(mutant(SKIPPED), verdict(line=15), observed, enqueued=True).fate is Fate.FOUND
+    assert judge(mutant(SKIPPED), verdict(line=15), observed).fate is Fate.MISSED
+    assert judge(mutant(SKIPPED), verdict(line=16), observed, enqueued=True).fate is Fate.MISSED
+
+
 def test_a_job_that_could_not_be_judged_is_an_error_and_says_why() -> None:
     judged = judge(mutant(SKIPPED), None, None, "no room")
     assert (judged.fate, judged.reason) == (Fate.ERROR, "no room")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from installed import needs_torch
 
 from hanglab.harness.cli import main
+from hanglab.harness.evaluation.suite.declaration import read_suite
 from hanglab.harness.scenarios.discovery import read_file
 
 pytestmark = [needs_torch, pytest.mark.timeout(240)]
@@ -98,6 +100,54 @@ def test_a_suite_has_the_original_and_what_struck_with_what_could_be_seen(
     assert seen[0] == ("ok", None, "fine")
     assert ("error", "process_frozen", "hangs") in seen and ("error", "exception", "fine") in seen
     assert len(scripts) == 5
+
+
+@pytest.fixture(scope="module")
+def on_device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run on the emulated device, of a script that names NCCL."""
+    folder = tmp_path_factory.mktemp("device")
+    script = folder / "train.py"
+    script.write_text(SCRIPT.read_text().replace('"gloo"', '"nccl"'))
+    shutil.copy(PROGRAMS / "averaging_settings.py", folder)
+    operators = f"collective_left_out,other_size,{PROGRAMS / 'wrong_operators.py'}"
+    words = ["--operators", operators, "--limit", "5", "--out", str(folder / "out")]
+    words += ["--backend", "nccl-emulated", "--as-suite", str(folder / "suite")]
+    assert main(["mutate", str(script), *FAST, *words]) == 1
+    return folder
+
+
+def test_mutants_run_on_the_emulated_device_and_are_judged_by_its_semantics(
+    on_device: Path,
+) -> None:
+    mutants = by_operator(on_device)
+    # Its host went on from the call that it made too early: that line is right, too.
+    skip = mutants["collective_left_out"]
+    assert (skip["fate"], skip["line_right"]) == ("found", True), skip
+    # On gloo ranks end with an error.
+    size = mutants["other_size"]
+    assert (size["fate"], size["end"]) == ("found", "hangs"), size
+    report = json.loads((on_device / "out" / "report.json").read_text())
+    assert report["backend"] == "nccl-emulated"
+    assert "The device was emulated on the CPU" in (on_device / "out" / "report.md").read_text()
+    suite = read_suite(on_device / "suite")
+    assert suite.runs_on(None) == "nccl-emulated"
+    assert {one.observable for one in suite.scripts} >= {"fine", "hangs"}
+    (file,) = (on_device / "out" / "misses").glob("*_scenario.py")
+    (scenario,) = read_file(file).scenarios
+    assert scenario.backends == ("nccl-emulated",)
+
+
+def test_a_script_that_names_another_backend_is_not_run_on_a_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--backend", "nccl-emulated", "--out", str(tmp_path / "out")]
+    assert main(["mutate", str(SCRIPT), *FAST, *words]) == 3
+    told = capsys.readouterr().err
+    assert "averaging_program.py makes no group on nccl-emulated" in told
+    assert main(["mutate", str(SCRIPT), "--backend", "gloo,nccl"]) == 64
+    assert "one backend, and not on gloo and nccl" in capsys.readouterr().err
+    assert main(["mutate", str(SCRIPT), "--backend", "nccl-emulate"]) == 64
+    assert "Did you mean nccl-emulated?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

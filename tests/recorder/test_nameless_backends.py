@@ -65,7 +65,7 @@ def test_operations_are_recorded_like_those_of_groups(tmp_path: Path) -> None:
     assert rank.read(files.PROGRESS) is not None
     found = [(o.method, o.group, o.completed, o.line) for o in rank.read(files.PROGRESS).operations]
     assert found == [("allreduce", "", True, 9), ("broadcast", "", True, 10)]
-    assert [o.shape for o in rank.read(files.PROGRESS).operations] == ["[3]", "[3]"]
+    assert [o.shape for o in rank.read(files.PROGRESS).operations] == [(3,), (3,)]
     (group,) = rank.read(files.GROUPS)
     assert (group.id, group.ranks, group.backend) == ("", [0], "gloo")
 

@@ -37,14 +37,14 @@ def test_operations_and_their_arguments(job):
     _, maximum, broadcast, paired, split, send, tagged, gather, scatter, reduce, *rest = found
     barrier, monitored, wrong, unmatched = rest
     assert (maximum.reduce_op, maximum.shape, maximum.dtype, maximum.numel) == (
-        "max", "[3, 4]", "Float", 12,
+        "max", (3, 4), "Float", 12,
     )  # fmt: skip
     assert (broadcast.root, broadcast.dtype) == (1, "Double")
     assert paired.group == "1" and maximum.group == "0"
     assert split.splits == ((1, 2), (1, 2))
     assert (send.peer, send.tag, tagged.peer, tagged.tag) == (1, 0, 1, 3)
     assert (gather.root, scatter.root, reduce.root, reduce.reduce_op) == (0, 0, 1, "min")
-    assert barrier.shape == "" and barrier.completed and monitored.completed
+    assert barrier.shape is None and barrier.completed and monitored.completed
     assert wrong.failed and not wrong.completed
     assert not unmatched.completed and unmatched.returned_ns and unmatched.wait_entered_ns is None
     for operation in found[:-2]:

@@ -66,6 +66,22 @@ def test_a_case_without_source_names_the_cause_alone(tmp_path, off):
     assert verdict.decision is None and "isnan" not in told
 
 
+def test_values_of_the_condition_are_shown_on_request_and_no_others(tmp_path):
+    case, told = recorded(tmp_path, "--locals")
+    kept = {rank.rank: rank.read(files.LOCALS) for rank in CaseReader(case).ranks}
+    assert {one.name for rows in kept.values() for one in rows} == {"step", "value"}
+    decision = analyze(case).decision
+    assert decision is not None
+    # Rank 1 has come back from the function; its peers stand in it.
+    assert [(one.rank, one.name) for one in decision.values] == [(0, "value"), (2, "value")]
+    assert all("tensor" in one.value.lower() for one in decision.values)
+    assert "on rank 2" in told
+
+
+def test_without_being_asked_for_no_value_is_kept(hung):
+    assert not list(hung[0].rglob("locals.json"))
+
+
 def test_a_redacted_copy_holds_no_source(hung, tmp_path):
     folder = tmp_path / "copy"
     done = hanglab("redact", str(hung[0]), "--out", str(folder), cwd=tmp_path)

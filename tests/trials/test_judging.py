@@ -16,6 +16,9 @@ FALSE = {
 #: Seeds of families that were false once.
 MENDED = {
     "an operation more in a pair was told as the partner's absence": (11, 40, 62090),
+    "a message on another group than before was told as its peer's": (7002899, 7003595),
+    "a call on a wrong group was told as the size of what then met": (7001752, 7001917, 7002933),
+    "what was left out in front of another group's operation was told as one too many": (7000037,),
     "a group under two names was told as two groups": (7, 80, 109, 1233),
     "a receive behind another stream's open operation was told as a stopped device": (145, 1292),
     "an operation more in a batch was told as the partner's absence": (518,),

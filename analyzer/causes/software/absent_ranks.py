@@ -9,6 +9,7 @@ from hanglab.analyzer.facts.absent_ranks import absent_ranks, classify, computes
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.host_waits import final_holder, host_waits, wait_evidence
 from hanglab.analyzer.facts.idle_time import captured_early, is_unusually_idle, moved_recently
+from hanglab.analyzer.facts.polls import poll_frequency, poll_words, polls
 from hanglab.analyzer.facts.python_waits import nobody_works
 from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.facts.thresholds import PAUSES
@@ -82,6 +83,8 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
         if victims is not None:
             victims = sorted({*victims, *facts.graph.held_on_hosts([rank])})
         place = f" but{name_line(location)}" if location is not None else ""
+        if cause is Cause.MISSING_RANK and (asked := polls(view)):
+            words = f"it {poll_words(facts, asked[0])} ({poll_frequency(asked[0])})"
         yield propose(
             facts,
             cause,

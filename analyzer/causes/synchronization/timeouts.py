@@ -126,14 +126,9 @@ def _entered(facts: CaseFacts, rank: int, call: Call) -> int | None:
     if dump is None or dump.entries is None or call.seq is None:
         return None
     entries = dump.entries
-    groups = [i for i, group in enumerate(entries.group_names) if group.name == call.group.name]
-    for group in groups:
-        mine = entries.created_ns[
-            (entries.group == group) & (entries.seq == call.seq) & ~entries.is_p2p
-        ]
-        if len(mine):
-            return int(mine[0]) - facts.ranks[rank].clock_ahead_ns
-    return None
+    mine = entries.in_group(call.group.name) & (entries.seq == call.seq) & ~entries.is_p2p
+    entered = entries.created_ns[mine]
+    return int(entered[0]) - facts.ranks[rank].clock_ahead_ns if len(entered) else None
 
 
 def _late(facts: CaseFacts, abandoned: _AbandonedWait) -> dict[int, int | None]:

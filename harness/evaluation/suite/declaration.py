@@ -8,11 +8,13 @@ from typing import Literal
 import msgspec
 
 from hanglab.analyzer.verdict import Category, Cause
-from hanglab.harness.errors import HanglabError
+from hanglab.harness.errors import HanglabError, UsageError
 from hanglab.harness.scenarios.number_bounds import MOST_RANKS
+from hanglab.recorder.case.backends import DEFAULT_BACKEND, RUNNABLE, backend_of
 
 FILE = "suite.json"
 Observable = Literal["hangs", "fails", "silently_wrong", "fine"]
+SuiteBackend = Literal["gloo", "nccl", "nccl-emulated"]
 #: As people write it.
 _SPELLED: dict[str, Observable] = {"silently wrong": "silently_wrong"}
 
@@ -55,6 +57,19 @@ class LabelledSuite(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, om
     classes: dict[str, list[str]] = {}
     #: Where it comes from and under which licence, in words.
     origin: str = ""
+    #: Backend that its scripts and labels are for, where they are for one alone.
+    backend: SuiteBackend | None = None
+
+    def runs_on(self, asked: str | None) -> str:
+        """The backend to run it on.  Raises UsageError for one that its labels are not for."""
+        backend = asked or self.backend or DEFAULT_BACKEND
+        if self.backend is not None and _behaviour(backend) != _behaviour(self.backend):
+            fitting = [name for name in RUNNABLE if _behaviour(name) == _behaviour(self.backend)]
+            raise UsageError(
+                f"The suite's labels are for {self.backend}, and not for {backend}.",
+                f"Give --backend {' or '.join(fitting)}.",
+            )
+        return backend
 
     def causes(self, kind: str) -> frozenset[str]:
         """Causes that agree with a class; none where nothing says which do."""
@@ -63,6 +78,10 @@ class LabelledSuite(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, om
         if kind in {category.value for category in Category}:
             return frozenset(cause.value for cause in Cause if cause.category.value == kind)
         return frozenset({kind} & {cause.value for cause in Cause})
+
+
+def _behaviour(backend: str) -> str:
+    return backend_of(backend).behaves_as or backend
 
 
 def read_suite(folder: Path) -> LabelledSuite:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, cast
 
 import msgspec
 
@@ -16,11 +17,12 @@ from hanglab.harness.evaluation.suite.declaration import (
     LabelledScript,
     LabelledSuite,
     Observable,
+    SuiteBackend,
 )
 from hanglab.harness.jobs.run_folder import ArtifactsError
 from hanglab.harness.scenarios.declaration import Scenario
+from hanglab.recorder.case.backends import backend_of
 
-BACKEND = "gloo"
 _OBSERVABLE: dict[Status, Observable] = {
     Status.HUNG: "hangs",
     Status.FAILED: "fails",
@@ -48,8 +50,8 @@ class Job:
     local_rank: int = int(os.environ.get("LOCAL_RANK", os.environ["RANK"]))
     faulty: bool = {faulty}
     seed: int = 0
-    backend: str = "gloo"
-    device: torch.device = torch.device("cpu")
+    backend: str = "{backend}"
+    device: torch.device = {device}
 
     def steps(self, count):
         yield from range(count)
@@ -58,19 +60,42 @@ class Job:
         return contextlib.nullcontext()
 
     def batch(self, features, rows=32):
-        return torch.randn(rows, features)
+        return torch.randn(rows, features, device=self.device)
 '''
 _MAIN = """
 
 if __name__ == "__main__":
     torch.manual_seed(int(os.environ["RANK"]))
     random.seed(int(os.environ["RANK"]))
-    dist.init_process_group("gloo")
+"""
+#: Around the scenario's function, where it does not do so itself.
+_BEGIN = """\
+    dist.init_process_group({words})
     # gloo's group may hang or abort where it is destroyed: it lives as long as the process.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dist.group.WORLD))
-    {function}(Job())
-    dist.destroy_process_group()
 """
+_END = """\
+    if dist.is_initialized():
+        dist.destroy_process_group()
+"""
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Parts of scripts that depend on the backend."""
+
+    device: str
+    #: Arguments of init_process_group.
+    words: str
+
+
+_TEXTS: dict[Literal["gloo", "nccl"], _Texts] = {
+    "gloo": _Texts('torch.device("cpu")', '"gloo"'),
+    "nccl": _Texts(
+        'torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))',
+        '"nccl", device_id=Job().device',
+    ),
+}
 
 
 @dataclass
@@ -81,31 +106,36 @@ class Export:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def export_suite(scenarios: Sequence[Scenario], folder: Path) -> Export:
-    """Write fault and control of each scenario, and the suite.json.
+def export_suite(scenarios: Sequence[Scenario], folder: Path, backend: str) -> Export:
+    """Write fault and control of each scenario, and the suite.json, labelled for a backend.
 
-    Raises UsageError where the folder is in use or no scenario can be exported, and
-    ArtifactsError.
+    Those for NCCL are the same whether their device is to be emulated.  Raises UsageError where
+    the folder is in use or no scenario can be exported, and ArtifactsError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is in use.", "Give a new folder: nothing is overwritten.")
+    named: Literal["gloo", "nccl"] = "gloo" if backend_of(backend).blocking else "nccl"
     texts: dict[str, str] = {}
     scripts: list[LabelledScript] = []
     refused = {}
     for scenario in scenarios:
-        reason = _refusal(scenario)
+        reason = _refusal(scenario, backend)
         if reason:
             refused[scenario.name] = reason
             continue
         for faulty in (True, False):
-            text, lines = _script(scenario, faulty=faulty)
+            text, lines = _script(scenario, named, faulty=faulty)
             file = f"{scenario.name}_{'fault' if faulty else 'control'}.py"
             texts[file] = text
-            scripts.append(_label(scenario, file, lines, faulty=faulty))
+            scripts.append(_label(scenario, file, lines, backend, faulty=faulty))
     if not scripts:
         told = "; ".join(f"{name} {reason}" for name, reason in refused.items())
         raise UsageError(f"No scenario can be a plain script: {told}.", "Name others.")
-    suite = LabelledSuite(scripts=scripts, origin="hanglab's scenarios, Apache-2.0")
+    suite = LabelledSuite(
+        scripts=scripts,
+        origin="hanglab's scenarios, Apache-2.0",
+        backend=cast(SuiteBackend, backend),
+    )
     content = msgspec.json.format(msgspec.json.encode(suite), indent=1).decode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,17 +146,17 @@ def export_suite(scenarios: Sequence[Scenario], folder: Path) -> Export:
     return Export(suite, refused)
 
 
-def _refusal(scenario: Scenario) -> str:
+def _refusal(scenario: Scenario, backend: str) -> str:
     """Reason why a scenario cannot be a plain script; "" where it can."""
     if scenario.function is None or scenario.expect is None:
         return "is a script already"
     if scenario.faults or scenario.needs or scenario.gpus:
         return "needs what a script cannot do to itself"
-    if BACKEND not in scenario.backends:
-        return f"does not run on {BACKEND}"
+    if backend not in scenario.backends:
+        return f"does not run on {backend}"
     if scenario.expect.cause is None:
         return f"expects {scenario.category}"
-    if scenario.expect.status_on(BACKEND) not in _OBSERVABLE:
+    if scenario.expect.status_on(backend) not in _OBSERVABLE:
         return "neither hangs nor fails, nor ends with wrong results"
     tree = ast.parse(scenario.source.read_bytes())
     used = {
@@ -141,7 +171,9 @@ def _refusal(scenario: Scenario) -> str:
     return ""
 
 
-def _label(scenario: Scenario, file: str, lines: dict[int, int], *, faulty: bool) -> LabelledScript:
+def _label(
+    scenario: Scenario, file: str, lines: dict[int, int], backend: str, *, faulty: bool
+) -> LabelledScript:
     expect = scenario.expect
     assert expect is not None
     if not faulty:
@@ -153,7 +185,7 @@ def _label(scenario: Scenario, file: str, lines: dict[int, int], *, faulty: bool
         file=file,
         ranks=scenario.world_size,
         label="error",
-        observable=_OBSERVABLE[expect.status_on(BACKEND)],
+        observable=_OBSERVABLE[expect.status_on(backend)],
         kind=cause.value,
         culprits=expect.culprits_of(scenario.world_size),
         lines=seen,
@@ -161,7 +193,9 @@ def _label(scenario: Scenario, file: str, lines: dict[int, int], *, faulty: bool
     )
 
 
-def _script(scenario: Scenario, *, faulty: bool) -> tuple[str, dict[int, int]]:
+def _script(
+    scenario: Scenario, backend: Literal["gloo", "nccl"], *, faulty: bool
+) -> tuple[str, dict[int, int]]:
     """The scenario's file without hanglab, and the number of each of its lines there."""
     source = scenario.source.read_text()
     tree = ast.parse(source)
@@ -187,7 +221,9 @@ def _script(scenario: Scenario, *, faulty: bool) -> tuple[str, dict[int, int]]:
         for name, line in (("torch", "import torch"), ("dist", "import torch.distributed as dist"))
         if name not in imported
     ]
-    lines = _HELPER.replace("{faulty}", str(faulty)).splitlines()
+    own = _TEXTS[backend]
+    helper_text = _HELPER.replace("{faulty}", str(faulty)).replace("{backend}", backend)
+    lines = helper_text.replace("{device}", own.device).splitlines()
     helper = needed + [line for line in lines if line not in known]
     out: list[str] = []
     numbers: dict[int, int] = {}
@@ -197,5 +233,16 @@ def _script(scenario: Scenario, *, faulty: bool) -> tuple[str, dict[int, int]]:
             numbers[number] = len(out)
         if number == last_import:
             out += helper
-    text = "\n".join(out) + "\n" + _MAIN.replace("{function}", str(scenario.function))
-    return text, numbers
+    parts = ["\n".join(out), "\n", _MAIN]
+    if backend == "nccl":
+        parts.append("    torch.cuda.set_device(Job().device)\n")
+    by_itself = any(
+        "init_process_group" in (getattr(node, "attr", ""), getattr(node, "id", ""))
+        for node in ast.walk(tree)
+    )
+    if not by_itself:
+        parts.append(_BEGIN.replace("{words}", own.words))
+    parts.append(f"    {scenario.function}(Job())\n")
+    if not by_itself:
+        parts.append(_END)
+    return "".join(parts), numbers

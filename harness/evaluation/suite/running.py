@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from rich.console import Console
 
+from hanglab.analyzer.engine import was_emulated
 from hanglab.harness.evaluation.answers import CaseAnswer, answer_of
 from hanglab.harness.evaluation.contenders import Hanglab
 from hanglab.harness.evaluation.heuristics import HeuristicChoice
@@ -22,6 +23,7 @@ from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.jobs.running import run_all
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.report.progress import RunProgress
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 Observed = Literal["hangs", "fails", "fine"]
 
@@ -33,6 +35,8 @@ class ScriptRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     observed: Observed | None = None
     problem: str = ""
     seconds: float = 0.0
+    #: No GPU was behind its groups, by its verdict.
+    emulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class RunOptions:
     hang_after_s: float | None = None
     deadline_s: float = DEFAULT_DEADLINE_S
     choice: HeuristicChoice = HeuristicChoice()
+    backend: str = DEFAULT_BACKEND
 
 
 def run_suite(
@@ -58,7 +63,11 @@ def run_suite(
     requests: list[RunRequest] = []
     files: dict[RunRequest, str] = {}
     settings = Options(
-        jobs=options.jobs, repeat=options.repeat, control=False, deadline_s=options.deadline_s
+        backend=options.backend,
+        jobs=options.jobs,
+        repeat=options.repeat,
+        control=False,
+        deadline_s=options.deadline_s,
     )
     for script in suite.scripts:
         for request in _requests(script, folder, settings, options.hang_after_s):
@@ -105,6 +114,7 @@ def _run_of(result: Result, choice: HeuristicChoice) -> ScriptRun:
         answer=answer,
         observed=_observed(result),
         seconds=result.seconds,
+        emulated=was_emulated(result.verdict),
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from hanglab.harness.evaluation.suite.measures import ScriptScore, SuiteMeasures, measure_suite
 from hanglab.harness.evaluation.tables import ReportTable, share, with_interval
+from hanglab.recorder.case.backends import backend_of
 
 SCHEMA: Literal["hanglab.suite_evaluation/1"] = "hanglab.suite_evaluation/1"
 _OBSERVABLES = ("hangs", "fails", "silently_wrong", "fine")
@@ -19,6 +20,8 @@ class SuiteEvaluation(msgspec.Struct, kw_only=True):
 
     schema: Literal["hanglab.suite_evaluation/1"] = SCHEMA
     folder: str
+    #: Backend that its scripts were run on, unless they name another themselves.
+    backend: str
     repeat: int
     interrupted: bool
     scripts: list[ScriptScore]
@@ -34,6 +37,7 @@ def evaluate_suite(
     scores: list[ScriptScore],
     *,
     folder: str,
+    backend: str,
     repeat: int,
     interrupted: bool,
     unknown_classes: list[str],
@@ -45,6 +49,7 @@ def evaluate_suite(
 
     return SuiteEvaluation(
         folder=folder,
+        backend=backend,
         repeat=repeat,
         interrupted=interrupted,
         scripts=scores,
@@ -151,6 +156,7 @@ def _overall(found: SuiteEvaluation) -> ReportTable:
     all_of = found.measures
     rows = [
         ["scripts", _told_scripts(found)],
+        ["backend", _told_backend(found)],
         ["recall", with_interval(all_of.recall)],
         ["recall where it decided", with_interval(all_of.decided_recall)],
         ["precision", with_interval(all_of.precision)],
@@ -173,6 +179,17 @@ def _overall(found: SuiteEvaluation) -> ReportTable:
         note="recall: inconclusive verdicts are misses. specificity: of sound scripts with a "
         "verdict. (95 % intervals: Wilson.)",
     )
+
+
+def _told_backend(found: SuiteEvaluation) -> str:
+    runs = [run for one in found.scripts for run in one.runs if run.answer is not None]
+    emulated = sum(run.emulated for run in runs)
+    if not (emulated or backend_of(found.backend).emulated):
+        return found.backend
+    words = f"{found.backend}; the device was emulated on the CPU"
+    if emulated < len(runs):
+        words += f" in {emulated} of {len(runs)} runs: the others made no group on it"
+    return words
 
 
 def _told_scripts(found: SuiteEvaluation) -> str:

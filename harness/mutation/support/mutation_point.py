@@ -94,6 +94,8 @@ def _begin_to_follow(path: str) -> None:
 def _follow(path: str) -> None:
     """Keeps the script's line that the rank is at in mapped memory, whatever ends it.
 
+    And behind it the line that made its groups' first operation from here on: where hosts only
+    enqueue, a rank goes on from there, and stands elsewhere.
     Neither a thread nor a system call: what watches the rank must see nothing of it.
     """
     script = os.path.abspath(sys.argv[0])
@@ -102,7 +104,12 @@ def _follow(path: str) -> None:
         memory = mmap.mmap(file.fileno(), mmap.PAGESIZE)
     _kept.append(memory)
 
+    before = _operations()
+
     def keep(line: int) -> None:
+        nonlocal before
+        if before is not None and _operations() != before:
+            memory[4:8], before = memory[:4], None
         memory[:4] = line.to_bytes(4, "little")
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -130,6 +137,20 @@ def _follow(path: str) -> None:
             found = True
         frame = frame.f_back
     sys.settrace(trace)
+
+
+def _operations() -> int | None:
+    """Collectives of all groups so far, by their own counts; None where there are no groups."""
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is None or not c10d.is_initialized():
+        return None
+    total = 0
+    for group in list(c10d._world.pg_map):
+        try:
+            total += group._get_sequence_number_for_group()
+        except RuntimeError:
+            continue  # a backend that counts none
+    return total
 
 
 def _record_raised(kind: type[BaseException], error: object, trace: TracebackType) -> None:

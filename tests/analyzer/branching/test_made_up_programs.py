@@ -77,7 +77,7 @@ def test_what_is_named_is_what_sent_the_ranks_apart(tmp_path: Path) -> None:
             )
             mine = _history(1, file, odd, index + 1)
             theirs = _history(0, file, usual, index + 1)
-            parting = parting_of(mine, theirs, by_habit=False)
+            parting = parting_of(mine, theirs, by_own_calls=False)
             if parting is None or (not parting.mine and not odd.ended):
                 continue
             chains = {site.chain for one in (mine, theirs) for site in one.sites}

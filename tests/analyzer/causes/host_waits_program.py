@@ -2,18 +2,22 @@
 
     hanglab run host_waits_program.py -- KIND WAITER PEER FAULT
 
-KIND: tcp, unix, connection (of multiprocessing), store, or prefixes: a store in which another
-rank sets the same keys under another prefix.  At the fifth step PEER, with FAULT
-``left_out``, leaves out what WAITER waits for; with ``away`` it waits for an event before.  With
-``chain`` a third rank is away that PEER reads from; with ``early`` WAITER asks once too often,
-with ``unknown`` for what nobody ever sends, and with ``none`` nothing is wrong.
+KIND: tcp, unix, connection (of multiprocessing), store, prefixes (a store in which another
+rank sets the same keys under another prefix), checked (a store that WAITER polls), or file:
+WAITER polls for one.  At the fifth step PEER, with FAULT ``left_out``, leaves out what WAITER
+waits for; with ``away`` it waits for an event before.  With ``chain`` a third rank is away that
+PEER reads from; with ``early`` WAITER asks once too often, with ``unknown`` for what nobody ever
+sends; with ``stale`` or ``locked`` WAITER polls for the end of a file, older than the job or of
+now; and with ``none`` nothing is wrong.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
+import time
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from tempfile import mkdtemp
@@ -85,11 +89,44 @@ class Keys:
         self._store.get(f"plan/{step}")
 
 
+class CheckedKeys(Keys):
+    """Keys that the receiver asks for again and again."""
+
+    def receive(self, step: int) -> None:
+        while not self._store.check([f"plan/{step}"]):
+            time.sleep(0.01)
+
+
+class Files:
+    """The same by files."""
+
+    def __init__(self, receiver: int) -> None:
+        self._folder = Path(str(shared(mkdtemp(), receiver)))
+
+    def send(self, step: int) -> None:
+        (self._folder / str(step)).touch()
+
+    def receive(self, step: int) -> None:
+        while not os.path.exists(self._folder / str(step)):
+            time.sleep(0.01)
+
+    def wait_for_end(self, step: int, age_s: int) -> None:
+        lock = self._folder / "lock"
+        lock.touch()
+        os.utime(lock, (time.time() - age_s,) * 2)
+        while lock.exists():
+            time.sleep(0.01)
+
+
 def main() -> None:
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
-    link: Link | Keys
-    if KIND in ("store", "prefixes"):
+    link: Link | Keys | Files
+    if KIND == "checked":
+        link = CheckedKeys()
+    elif KIND == "file":
+        link = Files(WAITER)
+    elif KIND in ("store", "prefixes"):
         link = Keys("peer" if KIND == "prefixes" else "")
     else:
         link = Link(KIND, WAITER, PEER)
@@ -109,6 +146,8 @@ def main() -> None:
             same_keys.send(step)
         if rank == PEER and not (struck and FAULT == "left_out"):
             link.send(step)
+        if struck and rank == WAITER and isinstance(link, Files) and FAULT in ("stale", "locked"):
+            link.wait_for_end(step, 86_400 if FAULT == "stale" else 0)
         if rank == WAITER:
             link.receive(1000 if struck and FAULT == "unknown" else step)
             if struck and FAULT == "early":

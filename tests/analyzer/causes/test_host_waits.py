@@ -1,4 +1,4 @@
-"""Real jobs whose ranks wait for each other besides operations: on sockets, and for keys."""
+"""Real jobs whose ranks wait for each other besides operations: on sockets, for keys and files."""
 
 from __future__ import annotations
 
@@ -78,6 +78,31 @@ def test_who_set_the_keys_before_left_one_out(
     verdict = verdict_on(tmp_path, size, "store", waiter, setter, "left_out")
     assert (verdict["cause"], verdict["culprits"]) == ("python_deadlock", [setter])
     assert "'plan/5'" in verdict["summary"]
+
+
+@pytest.mark.long
+def test_who_set_the_keys_that_a_rank_polls_for_left_one_out(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, 4, "checked", 1, 3, "left_out")
+    assert (verdict["cause"], verdict["culprits"]) == ("python_deadlock", [3])
+    assert "rank 1 polls for the store's key 'plan/5'" in verdict["summary"]
+
+
+@pytest.mark.parametrize("fault", ["left_out", pytest.param("locked", marks=pytest.mark.long)])
+def test_who_polls_for_a_file_is_not_accused_of_what_others_have_to_do(
+    tmp_path: Path, fault: str
+) -> None:
+    verdict = verdict_on(tmp_path, 4, "file", 2, 0, fault)
+    assert (verdict["status"], verdict["culprits"]) == ("inconclusive", [])
+    name, there = ("5", "not there") if fault == "left_out" else ("lock", "there")
+    assert f"/{name}, which is {there}" in verdict["summary"]
+    assert "asked" in details(verdict, 2)
+
+
+@pytest.mark.long
+def test_who_polls_for_the_end_of_a_file_older_than_the_job_is_the_root(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, 4, "file", 2, 0, "stale")
+    assert (verdict["cause"], verdict["culprits"]) == ("missing_rank", [2])
+    assert "/lock, which is there since before the job began" in verdict["summary"]
 
 
 def test_the_same_keys_under_another_prefix_are_others(tmp_path: Path) -> None:

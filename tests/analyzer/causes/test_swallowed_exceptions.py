@@ -29,7 +29,7 @@ def dump(rank: int, *entered: int) -> RankDump:
     """A rank that entered an all_reduce at each of these times and finished it."""
     operations = [
         OperationCall(
-            i, "allreduce", "0", at, returned_ns=at + 1, completed=True, group_seq=i, shape="[4]"
+            i, "allreduce", "0", at, returned_ns=at + 1, completed=True, group_seq=i, shape=(4,)
         )
         for i, at in enumerate(entered)
     ]

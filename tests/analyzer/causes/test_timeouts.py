@@ -38,7 +38,7 @@ def operation(index: int, at: float, waited_s: float | None, group: str = "0") -
         wait_returned_ns=until,
         completed=until is not None,
         group_seq=index,
-        shape="[4]",
+        shape=(4,),
     )
 
 
