@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -113,7 +112,7 @@ def call_of(ending: RecordedEnding) -> tuple[str, ...]:
     """Function and arguments as Python writes them."""
     name = function_of(ending.kind)
     assert name is not None
-    return (name, *(json.dumps(word) for word in arguments_of(ending)))
+    return (name, *map(ascii, arguments_of(ending)))
 
 
 def imports_of(kinds: Collection[EndingKind]) -> list[str]:

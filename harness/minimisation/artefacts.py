@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_of
 from hanglab.analyzer.program.simulation import simulate
+from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.minimisation.call_lines import CallFunctions, call_functions, entry
-from hanglab.harness.minimisation.endings import RankEnding
+from hanglab.harness.minimisation.endings import Ending, RankEnding
+from hanglab.harness.rank_endings import call_of, definitions_of, imports_of
 from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, default_status
 
 _STAND_STILL = ["", "", "def stand_still():", "    while True:", "        time.sleep(1)"]
@@ -35,7 +37,7 @@ class Reproduction:
     """A cut-down job with how its ranks end, and of how much it is left."""
 
     reduced: ReducedProgram
-    endings: tuple[RankEnding, ...]
+    endings: tuple[Ending, ...]
     whole_ranks: int
     whole_operations: int
     cause: Cause
@@ -78,9 +80,7 @@ def script_text(reproduction: Reproduction, name: str) -> str:
     lines = [
         f'"""{_title(reproduction)}\n\n{how}\n{_history(reproduction)}\n"""',
         "",
-        *(["import time", ""] if _stands(reproduction) else []),
-        "import torch",
-        "import torch.distributed as dist",
+        *_imports(reproduction),
         "",
         'dist.init_process_group("gloo")',
         "rank = dist.get_rank()",
@@ -117,9 +117,7 @@ def scenario_text(reproduction: Reproduction, name: str, verdict: Verdict, scrip
     lines = [
         f'"""{_title(reproduction)}\n\n{_history(reproduction)}{control}\n"""',
         "",
-        *(["import time", ""] if _stands(reproduction) else []),
-        "import torch",
-        "import torch.distributed as dist",
+        *_imports(reproduction),
         "",
         f"from hanglab.harness import Cause, Expect, {_status_import(verdict)}scenario",
         "",
@@ -162,10 +160,11 @@ def _title(reproduction: Reproduction) -> str:
 
 
 def _history(reproduction: Reproduction) -> str:
+    waits = "; ".join(_waits(reproduction))
     text = (
         f"`hanglab minimise` left {reproduction.ranks} of {reproduction.whole_ranks} ranks and "
         f"{reproduction.operations} of {reproduction.whole_operations:,} operations of that job. "
-        f"{'; '.join(_waits(reproduction)).capitalize()}. To blame: "
+        f"{waits[:1].upper()}{waits[1:]}. To blame: "
         f"{name_ranks(reproduction.culprits)}. {reproduction.caveat}"
     )
     return _wrapped(text.rstrip())
@@ -179,7 +178,29 @@ def _waits(reproduction: Reproduction) -> Iterator[str]:
         if open_:
             yield f"rank {rank} waits in {open_[-1]}"
         else:
-            yield f"rank {rank} {'ends' if ending is RankEnding.ITSELF else ending.value}"
+            yield f"rank {rank} {_told_ending(ending)}"
+
+
+def _told_ending(ending: Ending) -> str:
+    if isinstance(ending, RecordedEnding):
+        return f"ends as that of the job, of which evidence says: {ending.words}"
+    return "ends" if ending is RankEnding.ITSELF else ending.value
+
+
+def _kinds(reproduction: Reproduction) -> set[EndingKind]:
+    return {one.kind for one in reproduction.endings if isinstance(one, RecordedEnding)}
+
+
+def _imports(reproduction: Reproduction) -> Iterator[str]:
+    modules = set(imports_of(_kinds(reproduction))) | ({"time"} if _stands(reproduction) else set())
+    standard = sorted(modules - {"torch.utils.data"})
+    yield from (f"import {module}" for module in standard)
+    if standard:
+        yield ""
+    yield "import torch"
+    yield "import torch.distributed as dist"
+    if "torch.utils.data" in modules:
+        yield "import torch.utils.data"
 
 
 def _quoted(text: str) -> str:
@@ -199,6 +220,8 @@ def _definitions(functions: CallFunctions, reproduction: Reproduction) -> list[s
         lines += _CREATE_GROUP
     if RankEnding.RAISES in reproduction.endings:
         lines += _FAIL
+    for text in definitions_of(_kinds(reproduction)):
+        lines += ["", "", *text.splitlines()]
     return lines
 
 
@@ -220,6 +243,8 @@ def _table(name: str, functions: CallFunctions, reproduction: Reproduction) -> I
             calls.append(entry("create_group"))
         elif ending is RankEnding.RAISES:
             calls.append(entry("fail"))
+        elif isinstance(ending, RecordedEnding):
+            calls.append(entry(*call_of(ending)))
         rows.append((calls, f"rank {reduced.ranks[rank]} of the job"))
     return _rows(name, rows)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
 from hanglab.analyzer.program.reduced_program import ReducedProgram
+from hanglab.analyzer.recorded_endings import RecordedEnding
 from hanglab.analyzer.simulated_verdict import KeptVerdict
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.harness.errors import HanglabError
@@ -64,6 +65,7 @@ class Confirmer:
         self,
         kept_verdict: KeptVerdict,
         ended: Collection[int],
+        recorded: Mapping[int, RecordedEnding],
         template: Reproduction,
         folder: RunFolder,
         launchers: Launchers,
@@ -73,6 +75,7 @@ class Confirmer:
     ) -> None:
         self._blame = kept_verdict
         self._ended = ended
+        self._recorded = recorded
         self._template = template
         self._folder = folder
         self._launchers = launchers
@@ -88,7 +91,11 @@ class Confirmer:
         A run that does not agree as much as is ``enough`` is made again with a longer wait, and
         once more where it told nothing.
         """
-        endings = list(endings_of(reduced, self._blame.cause, self._blame.culprits, self._ended))
+        endings = list(
+            endings_of(
+                reduced, self._blame.cause, self._blame.culprits, self._ended, self._recorded
+            )
+        )
         best: Confirmed | None = None
         for attempt, hang_after_s in enumerate(HANG_AFTER_S):
             silent = False

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import ReducedProgram
 from hanglab.analyzer.program.simulation import simulate
+from hanglab.analyzer.recorded_endings import RecordedEnding
 from hanglab.analyzer.verdict import Cause
+from hanglab.harness.rank_endings import function_of
 
 
 class RankEnding(Enum):
@@ -43,17 +45,37 @@ _OF_CAUSE: dict[Cause, tuple[tuple[RankEnding, RankEnding], ...]] = {
 _OF_OTHERS = ((RankEnding.STANDS_STILL, RankEnding.STANDS_STILL),)
 
 
-def endings_of(
-    reduced: ReducedProgram, cause: Cause, culprits: Collection[int], ended: Collection[int]
-) -> Iterator[tuple[RankEnding, ...]]:
-    """Endings of all ranks, the likeliest for the cause first.
+#: How a rank ends in a script: as evidence says, or as a cause lets one guess.
+Ending = RankEnding | RecordedEnding
 
-    ``culprits`` and those who ended by themselves (``ended``) are ranks of the whole job.
+
+def endings_of(
+    reduced: ReducedProgram,
+    cause: Cause,
+    culprits: Collection[int],
+    ended: Collection[int],
+    recorded: Mapping[int, RecordedEnding],
+) -> Iterator[tuple[Ending, ...]]:
+    """Endings of all ranks: as evidence says, then the likeliest for the cause first.
+
+    ``culprits``, those who ended by themselves (``ended``) and those of whom evidence says how
+    (``recorded``) are ranks of the whole job.
     """
     idle = idle_ranks(reduced.program)
-    told: list[tuple[RankEnding, ...]] = []
+    told: list[tuple[Ending, ...]] = []
+    if any(reduced.ranks[rank] in recorded for rank in idle):
+        of_evidence = tuple(
+            RankEnding.ITSELF
+            if rank not in idle
+            else _as_recorded(recorded[name])
+            if name in recorded
+            else RankEnding.STANDS_STILL
+            for rank, name in enumerate(reduced.ranks)
+        )
+        told.append(of_evidence)
+        yield of_evidence
     for of_culprit, of_peer in _OF_CAUSE.get(cause, _OF_OTHERS):
-        endings = tuple(
+        endings: tuple[Ending, ...] = tuple(
             RankEnding.ITSELF
             if rank not in idle or (name in ended and cause not in _OF_CAUSE)
             else of_culprit
@@ -64,6 +86,10 @@ def endings_of(
         if endings not in told:
             told.append(endings)
             yield endings
+
+
+def _as_recorded(ending: RecordedEnding) -> Ending:
+    return ending if function_of(ending.kind) is not None else RankEnding.BEHIND_LOOP
 
 
 def idle_ranks(program: Program) -> set[int]:

@@ -73,6 +73,7 @@ class Minimiser:
                 confirmer = Confirmer(
                     similarity.kept_verdict,
                     job.ended,
+                    job.endings,
                     self._template(program, similarity),
                     self._folder,
                     launchers,

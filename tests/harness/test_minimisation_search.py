@@ -44,6 +44,7 @@ def confirmer(tmp_path: Path) -> Iterator[Confirmer]:
         yield Confirmer(
             BLAME,
             (),
+            {},
             Reproduction(start("Double", 1), (), 3, 3, BLAME.cause, BLAME.culprits),
             RunFolder.create(tmp_path),
             launchers,

@@ -15,9 +15,10 @@ from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.program import COLLECTIVES, ROOTED
 from hanglab.analyzer.program.reduced_program import whole
+from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Location, Status, Verdict
 from hanglab.harness.minimisation.artefacts import Reproduction, scenario_text, script_text
-from hanglab.harness.minimisation.endings import RankEnding, endings_of
+from hanglab.harness.minimisation.endings import Ending, RankEnding, endings_of
 from hanglab.harness.scenarios.discovery import select
 
 
@@ -131,8 +132,11 @@ def test_ends_follow_from_the_cause() -> None:
     groups = (ProgramGroup("0", (0, 1, 2), "default_pg"),)
     reduced = whole(Program(groups, ((call,), (), ())))
 
-    def endings(cause: Cause, ended: set[int]) -> list[tuple[RankEnding, ...]]:
-        return list(endings_of(reduced, cause, {1}, ended))
+    def endings(
+        cause: Cause, ended: set[int], **recorded: RecordedEnding
+    ) -> list[tuple[Ending, ...]]:
+        by_rank = {int(name[1:]): ending for name, ending in recorded.items()}
+        return list(endings_of(reduced, cause, {1}, ended, by_rank))
 
     still = RankEnding.STANDS_STILL
     assert endings(Cause.MISSING_RANK, set()) == [(RankEnding.ITSELF, still, still)]
@@ -144,3 +148,9 @@ def test_ends_follow_from_the_cause() -> None:
         still,
     )
     assert endings(Cause.EXCEPTION, {1}) == [(RankEnding.ITSELF, RankEnding.RAISES, still)]
+    # What evidence says of a rank comes first, whatever the cause; one in a call waits there.
+    stopped = RecordedEnding(EndingKind.STOPPED)
+    told = endings(Cause.MISSING_RANK, set(), r1=stopped, r0=stopped)
+    assert told == [(RankEnding.ITSELF, stopped, still), (RankEnding.ITSELF, still, still)]
+    left = endings(Cause.MISSING_RANK, set(), r2=RecordedEnding(EndingKind.LEFT_LOOP))
+    assert left[0] == (RankEnding.ITSELF, still, RankEnding.BEHIND_LOOP)

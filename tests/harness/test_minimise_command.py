@@ -196,6 +196,25 @@ def test_every_scenario_shrinks_to_four_ranks_and_ten_operations(
 
 
 @needs_torch
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("process_frozen", "(be_stopped,)"),
+        pytest.param("exception", "(fail, 'ValueError', 'label 8 of", marks=pytest.mark.long),
+        pytest.param("gil_held", "(hold_interpreter,)", marks=pytest.mark.long),
+        pytest.param("loader_stuck", "(wait_for_loader,)", marks=pytest.mark.long),
+    ],
+)
+def test_a_script_ends_its_culprit_as_the_job_did(here: Path, name: str, call: str) -> None:
+    assert main(["run", "--no-control", name]) == 0
+    case = here / "runs" / "latest" / name / "fault" / "0"
+    assert main(["minimise", str(case.resolve()), "-o", "repro.py"]) == 0
+    ranks, _ = left(here / "repro.py")
+    assert ranks <= 4 and call in (here / "repro.py").read_text()
+
+
+@needs_torch
 @pytest.mark.skipif(
     not MEGATRON.is_dir(), reason=f"put the dumps of the Megatron hangs there: {MEGATRON}"
 )
