@@ -10,6 +10,7 @@ from hanglab.harness import Cause, Expect, scenario
     world_size=3,
     backends=("nccl", "nccl-emulated"),
     expect=Expect(Cause.SKIPPED_COLLECTIVE, culprits={1}),
+    zoo="D8",
     reference="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs",
 )
 def graph_replays_differ(job):
