@@ -30,6 +30,12 @@ def launched_line(facts: CaseFacts, rank: int) -> Location | None:
     return None
 
 
+def hosts_run_ahead(facts: CaseFacts) -> bool:
+    """True if the job has a group whose operations its hosts launch and do not carry out."""
+    settings = {one.backend for view in facts.ranks.values() for one in view.groups}
+    return any(one.enqueued for setting in settings for one in backends_in(setting))
+
+
 def held_in_launch(facts: CaseFacts, rank: int) -> bool:
     """True if a host is held in a call that no buffer knows, while its device has nothing to do.
 

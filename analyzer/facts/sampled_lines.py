@@ -42,6 +42,13 @@ def busiest_line(facts: CaseFacts, rank: int, section: str | None = None) -> Sta
     return own.most_common(1)[0][0] if section else None
 
 
+def main_line(facts: CaseFacts, rank: int) -> StackFrame | None:
+    """The line at which the rank was seen in most of its samples, calls to peers aside."""
+    _, own = _beyond_peers(facts, rank, None)
+    line, count = own.most_common(1)[0] if own else (None, 0)
+    return line if 2 * count > own.total() else None
+
+
 def _beyond_peers(
     facts: CaseFacts, rank: int, section: str | None
 ) -> tuple[dict[StackFrame, float], Counter[StackFrame]]:

@@ -264,11 +264,12 @@ class Ring:
                 by_column[n.column].append((index, n.at, n.opcode, n.size))
         firsts = {n.column: n.at + self.begin for n in self.first.numbers}
         for column, found in by_column.items():
-            forms = sorted({(opcode, size) for _, _, opcode, size in found})
-            table = np.full((2, len(kinds)), -1, dtype=np.int64)
+            forms: dict[tuple[int, int], int] = {}
+            places, which = [-1] * len(kinds), [-1] * len(kinds)
             for index, place, opcode, size in found:
-                table[:, index] = place, forms.index((opcode, size))
-            at, form = table[:, like]
+                places[index] = place
+                which[index] = forms.setdefault((opcode, size), len(forms))
+            at, form = np.array(places)[like], np.array(which)[like]
             opcodes = np.where(form >= 0, self.starts[:-1] + at, 0)
             spots[column] = np.concatenate(([firsts.get(column, 0)], opcodes))
             values: Int64 | Float64
@@ -276,7 +277,7 @@ class Ring:
                 values = np.full(len(like) + 2, np.nan)
             else:
                 values = np.full(len(like) + 2, ABSENT, dtype=np.int64)
-            for number, (code, width) in enumerate(forms):
+            for (code, width), number in forms.items():
                 if (code == _FLOAT) != (column == "duration_ms"):
                     return {}, {}
                 if width:
@@ -345,11 +346,11 @@ class _EntryLayout:
 
 def _starts(data: bytes, opening: bytes, begin: int) -> Int64:
     """Places of dictionaries whose first key is got, by what may stand before ``opening``."""
-    pieces = data[begin + 6 :].split(opening)[:-1]
-    # Behind each piece but the last there is one.
-    behind = np.cumsum(np.array([len(piece) + len(opening) for piece in pieces], dtype=np.int64))
-    at = behind - len(opening) + begin + 6
     d = np.frombuffer(data, dtype=np.uint8)
+    first = begin + 6
+    at = np.flatnonzero(d[first : len(d) - len(opening)] == opening[0]) + first
+    for place, byte in enumerate(opening[1:], start=1):
+        at = at[d[at + place] == byte]
     starts: Int64 = np.full(len(at), -1, dtype=np.int64)
     for put, ahead in ((None, 1), (0x94, 2), (ord("q"), 3), (ord("r"), 6)):
         fits = d[at - ahead] == ord("}")

@@ -84,19 +84,22 @@ class HangInPart(DeviceFault):
 @dataclass(frozen=True, kw_only=True)
 class SlowDevice(DeviceFault):
     """Has operations of the device take ``times`` as long: computations what they took, and
-    communications of a millisecond.
+    communications of a millisecond.  ``every`` n-th of them alone, where that is more than 1.
     """
 
     order = Order.SLOW
     times: float = 2.0
+    every: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1 < self.times <= 1000:
             raise ValueError(f"times= is more than 1 and at most 1000, not {self.times}")
+        if self.every < 1:
+            raise ValueError(f"every= is 1 or more, not {self.every}")
 
     def strike(self, pid: int) -> None:
-        give_order(pid, self.order, self.times)
+        give_order(pid, self.order, self.times, str(self.every))
 
 
 @dataclass(frozen=True, kw_only=True)

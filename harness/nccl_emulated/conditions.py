@@ -38,6 +38,8 @@ class Conditions:
         self._stuck: DeviceOperation | None = None
         #: When the operation that is over by itself is over on a slow device.
         self._ends: dict[int, float] = {}
+        #: Operations that were over by themselves since the device is slow.
+        self._ended = 0
         self._link: DeviceLink | None = None
         #: When the link lets the operation go on that asked last.
         self._held_until = 0.0
@@ -120,6 +122,9 @@ class Conditions:
             return True
         key, now = id(operation), time.monotonic()
         if key not in self._ends:
+            self._ended += 1
+            if self._ended % int(self._text or 1):
+                return True
             computed = (time.time_ns() - operation.started_ns) / 1e9
             usual = _USUAL_S if operation.communicator is not None else computed
             self._ends[key] = now + usual * (self._amount - 1)

@@ -92,10 +92,10 @@ def with_factor(reduce: Reduce, *tensors: torch.Tensor) -> list[torch.Tensor] | 
 def reduction(op: ReduceOp | ReduceOp.RedOpType) -> Reduce:
     """Function of a reduce operation; raises EmulationError for those that NCCL has not either."""
     kind: Any = getattr(op, "op", op)
-    if kind == ReduceOp.PREMUL_SUM:
+    found = _BY_OP.get(int(kind))  # To compare them as they are takes microseconds.
+    if found is None and kind == ReduceOp.PREMUL_SUM:
         made: Any = op
         return PremulSum(made.__getstate__()[1])
-    found = _BY_OP.get(int(kind))
     if found is None:
         name = str(kind).rpartition(".")[2]
         raise EmulationError(

@@ -45,8 +45,8 @@ def crop_with_object(image, objects, generator):
     zoo="A3",
 )
 def augmentation_never_ends(job):
-    empty = 5 * 32 + 7 if job.faulty and job.rank == 2 else None
-    loader = DataLoader(Detections(12 * 32, empty), batch_size=32, num_workers=1)
+    empty = 5 * 8 + 7 if job.faulty and job.rank == 2 else None
+    loader = DataLoader(Detections(12 * 8, empty), batch_size=8, num_workers=1)
     layers = [torch.nn.Linear(CROP * CROP, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers).to(job.device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -44,9 +44,15 @@ def test_a_device_that_stops(
 @needs_torch
 def test_a_slow_device_holds_its_peers_up(run_ranks: Run) -> None:
     """Of a millisecond that a communication is taken to need, a hundred times as much."""
-    ended = run_ranks("behaviours.py", "device_order", 2, ORDER="SLOW", AMOUNT="101")
+    ended = run_ranks("behaviours.py", "device_order", 2, ORDER="SLOW", AMOUNT="101", TEXT="1")
     assert [one.told["ended"] for one in ended] == [[True, True]] * 2
     assert ended[1].told["seconds"] > 0.2
+
+
+@needs_torch
+def test_a_device_may_be_slow_now_and_then(run_ranks: Run) -> None:
+    ended = run_ranks("behaviours.py", "device_order", 2, ORDER="SLOW", AMOUNT="1000", TEXT="2")
+    assert [one.told["ended"] for one in ended] == [[True, True], [True, False]]
 
 
 @needs_torch
@@ -168,6 +174,8 @@ def test_faults_of_devices_are_refused_on_other_backends() -> None:
 def test_numbers_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="times= is more than 1"):
         SlowDevice(rank=0, at_step=1, times=1.0)
+    with pytest.raises(ValueError, match="every= is 1 or more"):
+        SlowDevice(rank=0, at_step=1, every=0)
     with pytest.raises(ValueError, match="exactly one of"):
         StopDevice(rank=0)
     with pytest.raises(ValueError, match="xid= is one of 13, 31"):

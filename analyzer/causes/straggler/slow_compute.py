@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from hanglab.analyzer.facts.job_timing import JobTiming
-from hanglab.analyzer.facts.sampled_lines import busiest_line, time_at_own_lines
+from hanglab.analyzer.facts.launches import hosts_run_ahead
+from hanglab.analyzer.facts.sampled_lines import busiest_line, main_line, time_at_own_lines
 from hanglab.analyzer.proposal import Proposal, propose
-from hanglab.analyzer.strengths import CANDIDATES, PROVED, SHOWN, SLOW
+from hanglab.analyzer.strengths import CANDIDATES, CONCLUDED, PROVED, SHOWN, SLOW
 from hanglab.analyzer.verdict import Cause, Evidence, Status
 from hanglab.analyzer.wording import name_line, name_ranks
 from hanglab.recorder.case.records import StackFrame
@@ -35,6 +36,16 @@ def slow_compute(timing: JobTiming, named: Collection[int]) -> Iterator[Proposal
     }
     if blocked:
         yield _blocked(timing, blocked)
+    elif hosts_run_ahead(timing.known):
+        slow = {
+            rank: line
+            for rank in ranks
+            if rank not in computing
+            and window.is_blocked(rank)
+            and (line := _line_of_all(timing, rank)) is not None
+        }
+        if slow:
+            yield _on_slow_device(timing, slow)
 
 
 def _is_placed(timing: JobTiming, rank: int) -> bool:
@@ -64,6 +75,12 @@ def _own_line(timing: JobTiming, rank: int) -> StackFrame | None:
     """
     longer = _seen(timing, rank) >= MAIN_PART * _own(timing, rank)
     return busiest_line(timing.known, rank) if longer else None
+
+
+def _line_of_all(timing: JobTiming, rank: int) -> StackFrame | None:
+    """The line at which the rank and all its peers were seen most; None if that is not one."""
+    lines = {main_line(timing.known, other) for other in timing.window.times}
+    return lines.pop() if len(lines) == 1 and rank in timing.window.times else None
 
 
 def _computing(timing: JobTiming, culprits: list[int]) -> Proposal:
@@ -136,6 +153,31 @@ def _blocked(timing: JobTiming, lines: dict[int, StackFrame]) -> Proposal:
             )
         ],
         location=places[worst],
+        effect=timing.effect(cost),
+    )
+
+
+def _on_slow_device(timing: JobTiming, lines: dict[int, StackFrame]) -> Proposal:
+    """Ranks that take longer than their peers while all hosts wait for their devices."""
+    known, window = timing.known, timing.window
+    culprits = sorted(lines)
+    worst = timing.worst(culprits)
+    cost = window.own_excess_ns(worst) or 0.0
+    place = known.ranks[worst].location(lines[worst])
+    return propose(
+        known,
+        Cause.SLOW_COMPUTE,
+        culprits,
+        status=Status.SLOW,
+        confidence=min(
+            CONCLUDED, CANDIDATES + sum(window.share(_own(timing, r)) for r in culprits)
+        ),
+        summary=f"{name_ranks(culprits).capitalize()} came {window.ms_per_step(cost):.1f} ms a "
+        "step later than the others, and not by its host, which neither computed more nor was kept "
+        f"from a processor. All hosts wait for their devices{name_line(place)}, and this one's "
+        "takes longer.",
+        evidence=[timing.lag(rank) for rank in culprits],
+        location=place,
         effect=timing.effect(cost),
     )
 

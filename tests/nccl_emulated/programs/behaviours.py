@@ -458,13 +458,13 @@ def many_small(rank: Rank) -> None:
 
 
 def device_order(rank: Rank) -> None:
-    """Rank 1's device gets an order (by ORDER and AMOUNT) before its second operation."""
+    """Rank 1's device gets an order (ORDER, AMOUNT and TEXT) before its second operation."""
     from hanglab.harness.nccl_emulated.control import Order, give_order
 
     rank.join()
     connect()
     if rank.number == 1:
-        text = "CUDA error: an illegal memory access was encountered"
+        text = os.environ.get("TEXT", "CUDA error: an illegal memory access was encountered")
         give_order(os.getpid(), Order[os.environ["ORDER"]], float(os.environ["AMOUNT"]), text)
     begun = time.monotonic()
     first = dist.all_reduce(torch.ones(2), async_op=True)
