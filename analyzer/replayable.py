@@ -24,6 +24,7 @@ from hanglab.analyzer.matching.completion import completed
 from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import action_of
+from hanglab.analyzer.recorded_endings import WITHIN_CALLS, RecordedEnding, recorded_endings
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import OPERATIONS, op_of
@@ -59,6 +60,8 @@ class ReplayableJob:
     calls: list[list[RecordedCall]]
     #: Ranks that ended by themselves; in a hang, others that wait for nothing stand still.
     ended: frozenset[int]
+    #: Ends that are no call, by rank.
+    endings: Mapping[int, RecordedEnding]
     #: What was taken for granted where the evidence does not tell, one sentence each.
     assumptions: list[str] = field(default_factory=list)
 
@@ -150,12 +153,22 @@ class _JobReader:
                 f"rank {rank}, which left no entries, made the calls that its peers show, {end}"
             )
         self._begin_together(calls)
+        endings = {
+            rank: ending
+            for rank, ending in recorded_endings(self._facts).items()
+            if rank < len(calls)
+            and (ending.kind in WITHIN_CALLS or all(call.finished for call in calls[rank]))
+        }
+        for rank, ending in sorted(endings.items()):
+            self._assume(f"rank {rank} ends as its evidence says: {ending.words}")
         ended = frozenset(
             rank
             for rank, view in self._facts.ranks.items()
             if view.exit is not None and not view.exit.by_recorder
         )
-        return ReplayableJob(self._verdict, backend, self._groups, calls, ended, self._assumptions)
+        return ReplayableJob(
+            self._verdict, backend, self._groups, calls, ended, endings, self._assumptions
+        )
 
     def _assume(self, sentence: str) -> None:
         self._assumptions.append(sentence)

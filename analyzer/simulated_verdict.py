@@ -250,5 +250,6 @@ def cut_ranks(job: ReplayableJob, size: int) -> tuple[ReplayableJob, tuple[int, 
         for mine in calls
     ]
     ended = frozenset(place for place, rank in enumerate(ranks) if rank in job.ended)
+    endings = {place: job.endings[rank] for place, rank in enumerate(ranks) if rank in job.endings}
     kept = tuple(groups[group] for group in used)
-    return replace(job, groups=kept, calls=calls, ended=ended), ranks
+    return replace(job, groups=kept, calls=calls, ended=ended, endings=endings), ranks

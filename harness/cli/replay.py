@@ -63,7 +63,8 @@ def replay(
     """Run the calls of a recorded job again, and compare the verdicts.
 
     What is taken for granted, and what differs from the job, is listed. Calls are replayed, and
-    nothing else of the job: whatever else kept a rank from its next call comes out as missing_rank.
+    how ranks ended by their evidence: an exit, an exception, a stopped process, a lock, a loader.
+    Whatever else kept a rank from its next call comes out as missing_rank.
 
     Exits with 0 if cause, culprits and operation are the same; 1 if one differs; 2 if the
     original is inconclusive or no Program follows from it; 3 if the replay does not hang.

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
 
+from hanglab.analyzer.recorded_endings import EndingKind
 from hanglab.analyzer.replayable import ReplayableJob, goes_on, small_sizes
 from hanglab.harness.program_calls import OTHER, ROOTED, call_text, called_operation
+from hanglab.harness.rank_endings import (
+    arguments_of,
+    definitions_of,
+    function_of,
+    imports_of,
+)
 from hanglab.recorder.case.backends import backend_of
 
 _HEAD = '''"""Makes the calls of a recorded job; written by `hanglab replay`."""
 
-import json
-import os
-import time
-from pathlib import Path
-
-import torch
-import torch.distributed as dist
-
+IMPORTS
 PROGRAM = json.loads(Path(__file__).with_name("program.json").read_text())
 DEVICE = torch.device("cpu")
 if PROGRAM["backend"] == "nccl":
@@ -70,21 +71,25 @@ def main():
             if rank in members:
                 dist.barrier(group=group)
     running = []
+    left = []
+    ending = PROGRAM["endings"][rank]
     began = time.monotonic()
-    for call in PROGRAM["calls"][rank]:
-        if call is None:
-            wait_for(running)
-            stand_still()
-        site, group, numel, dtype, root, peer, reduction, splits, posted, at = call
+    for turn, call in enumerate(PROGRAM["calls"][rank]):
+        site, group, numel, dtype, root, peer, reduction, splits, way, at = call
         members = PROGRAM["groups"][group][0]
         call = Call(groups[group], members, numel, dtype, root, peer, reduction, splits)
         time.sleep(max(0.0, began + at - time.monotonic()))
         work = SITES[site](call)
-        if posted:
-            running.append((call, work))
-        else:
+        if way == "waits":
             work.wait()
+        else:
+            (running if way == "goes on" else left).append((call, work))
+        if ending and turn == ending["turn"]:
+            wait_for(running)
+            ENDINGS[ending["name"]](*ending["arguments"])
     wait_for(running)
+    if ending:
+        ENDINGS[ending["name"]](*ending["arguments"])
 
 
 def wait_for(running):
@@ -94,13 +99,12 @@ def wait_for(running):
         torch.cuda.synchronize()
 
 
-def stand_still():
-    while True:
-        time.sleep(1)
-
-
 main()
 """
+_STAND_STILL = """\
+def stand_still():
+    while True:
+        time.sleep(1)"""
 #: Of each call what stands in its text, by the class above.
 _PARTS = {
     "own": "call.own",
@@ -124,12 +128,13 @@ def write_script(
 ) -> list[str]:
     """Write ``replay.py`` and its ``program.json``; what differs from the job, in sentences."""
     sizes = small_sizes(job.calls)
+    kinds = {ending.kind for ending in job.endings.values()}
     sites: dict[tuple[int, str], int] = {}
     differences = _differences(job, backend)
     replaced: set[str] = set()
     begin = min((c.created_ns for mine in job.calls for c in mine), default=0)
-    rows: list[list[list[object] | None]] = []
-    for mine in job.calls:
+    rows: list[list[list[object]]] = []
+    for rank, mine in enumerate(job.calls):
         rows.append([])
         for call in mine:
             action = call.action
@@ -140,7 +145,9 @@ def write_script(
             root = action.root or 0 if op in ROOTED else None
             numel = action.numel if true_sizes else sizes[action.numel]
             at = (call.created_ns - begin) / 1e9 / speed if speed else 0.0
-            posted = goes_on(job, call)
+            way = "goes on" if goes_on(job, call) else "waits"
+            if rank in job.endings and not call.finished:
+                way = "is left"
             rows[-1].append(
                 [
                     site,
@@ -151,15 +158,12 @@ def write_script(
                     action.peer,
                     action.reduction or "sum",
                     action.splits,
-                    posted,
+                    way,
                     at,
                 ]
             )
     if replaced:
         differences.append(f"{', '.join(sorted(replaced))} run as {OTHER}")
-    for rank, mine in enumerate(job.calls):
-        if all(call.finished for call in mine) and rank not in job.ended:
-            rows[rank].append(None)
     everybody = list(range(len(job.calls)))
     default = next((n for n, g in enumerate(job.groups) if list(g.members) == everybody), None)
     program = {
@@ -168,15 +172,50 @@ def write_script(
         "groups": [[list(g.members), g.description] for g in job.groups],
         "default": default,
         "calls": rows,
+        "endings": [_ending(job, rank) for rank in range(len(job.calls))],
     }
     body = [
         f"def site_{n}(call):\n    return {call_text(op, posted=True, **_PARTS)}\n"
         for (_, op), n in sites.items()
     ]
     table = f"\nSITES = [{', '.join(f'site_{n}' for n in sites.values())}]\n"
-    (folder / "replay.py").write_text(_HEAD + "\n\n".join(body) + table + _TAIL)
+    needed = sorted({"json", "os", "time", *imports_of(kinds)} - {"torch.utils.data"})
+    imports = "".join(f"import {module}\n" for module in needed)
+    imports += "from pathlib import Path\n\nimport torch\nimport torch.distributed as dist\n"
+    if "torch.utils.data" in imports_of(kinds):
+        imports += "import torch.utils.data\n"
+    ends = [*definitions_of(kinds), _STAND_STILL]
+    names = [function_of(kind) for kind in EndingKind if kind in kinds]
+    called = dict.fromkeys([*filter(None, names), "stand_still"])
+    ends.append(f"ENDINGS = {{{', '.join(f'{json.dumps(name)}: {name}' for name in called)}}}")
+    (folder / "replay.py").write_text(
+        _HEAD.replace("IMPORTS", imports)
+        + "\n\n".join(body)
+        + table
+        + "\n\n"
+        + "\n\n\n".join(ends)
+        + "\n"
+        + _TAIL
+    )
     (folder / "program.json").write_bytes(msgspec.json.encode(program))
     return differences
+
+
+def _ending(job: ReplayableJob, rank: int) -> dict[str, object] | None:
+    """The function that ends a rank, and after which of its calls; behind its loop if it left that.
+
+    None for a rank that waits in its calls, or ends as others do.
+    """
+    ending, calls = job.endings.get(rank), job.calls[rank]
+    last = len(calls) - 1
+    if ending is None:
+        if rank in job.ended or not all(call.finished for call in calls):
+            return None
+        return {"name": "stand_still", "arguments": [], "turn": last}
+    name = function_of(ending.kind)
+    if name is None:
+        return {"name": "stand_still", "arguments": [], "turn": None}
+    return {"name": name, "arguments": arguments_of(ending), "turn": last}
 
 
 def _differences(job: ReplayableJob, backend: str) -> list[str]:

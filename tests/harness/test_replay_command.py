@@ -15,13 +15,18 @@ import pytest
 from dump_folders import dumps, ends_on_gloo
 from installed import needs_torch
 
+from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.program.job_dumps import JobOptions
+from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding, recorded_endings
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Status, Verdict
 from hanglab.harness.capabilities import capability
 from hanglab.harness.cli import main
+from hanglab.harness.corpus.entries import unpack_entry
+from hanglab.harness.rank_endings import call_of, definitions_of, imports_of
 from hanglab.harness.replay.comparison import compare_verdicts
 
 MEGATRON = Path(__file__).resolve().parents[3] / "shared" / "data" / "megatron-nccl"
+CORPUS = Path(__file__).resolve().parents[1] / "corpus"
 #: Scenarios of which the calls tell the cause.
 TOLD_BY_CALLS = (
     "skipped_collective",
@@ -46,9 +51,21 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cases")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        names = [*TOLD_BY_CALLS, "uneven_inputs"]
-        assert main(["run", "--no-control", "--jobs", "2", *names]) == 0
+        assert main(["run", "--no-control", "--jobs", "2", *TOLD_BY_CALLS]) == 0
     yield folder / "runs" / "latest"
+
+
+#: Scenarios of which the cause is no call, and what the replay says of the culprit's end.
+TOLD_BY_ENDINGS = {
+    "uneven_inputs": "it stood behind the loop that its peers were in",
+    "process_frozen": "its process was stopped (state T)",
+    "exception": "it ended with ValueError",
+    "crash": "it was ended by SIGSEGV",
+    "gil_held": "a thread of it held the interpreter's lock in C",
+    "python_deadlock": "it waited for a lock of its own",
+    "loader_stuck": "it waited for its data loader",
+    "busy_loop": "it used a full core in Python code and got no further",
+}
 
 
 def replay(source: Path, out: Path, *more: str) -> int:
@@ -87,15 +104,63 @@ def test_a_replay_keeps_what_calls_were_made_with(
 
 
 @needs_torch
-@pytest.mark.timeout(120)
-def test_what_is_no_call_comes_out_as_a_missing_rank(
-    cases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        *list(TOLD_BY_ENDINGS)[:3],
+        *(pytest.param(name, marks=pytest.mark.long) for name in list(TOLD_BY_ENDINGS)[3:]),
+    ],
+)
+def test_a_rank_ends_as_its_evidence_says(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert replay(cases / "uneven_inputs" / "fault" / "0", tmp_path) == 1
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--no-control", scenario]) == 0
+    capsys.readouterr()
+    case = tmp_path / "runs" / "latest" / scenario / "fault" / "0"
+    assert replay(case.resolve(), tmp_path / "replays") == 0
     told = capsys.readouterr().out
-    rows = [line for line in told.splitlines() if "missing_rank" in line]
-    assert len(rows) == 1 and "uneven_inputs" in rows[0] and "differs" in rows[0]
-    assert told.count("same") == 2
+    assert f"ends as its evidence says: {TOLD_BY_ENDINGS[scenario]}" in told
+    assert told.count(scenario) >= 2 and told.count("same") == 4
+
+
+@pytest.mark.parametrize(
+    ("case", "kinds"),
+    [
+        # Peers end by the connection that they lost, and are left to do so again.
+        ("local/exception.fault", {1: EndingKind.RAISES}),
+        ("local/oom_killed.fault", {2: EndingKind.KILLED}),
+        # Hosts that wait for their devices wait for no lock of their own.
+        ("nccl-emulated/link_down.fault", {}),
+        ("nccl-emulated/host_sync.fault", {}),
+        ("nccl-emulated/size_mismatch_hangs.fault", {}),
+    ],
+)
+def test_only_ranks_that_ended_by_themselves_are_ended(
+    tmp_path: Path, case: str, kinds: dict[int, EndingKind]
+) -> None:
+    unpack_entry(CORPUS, case, tmp_path / "case")
+    facts, *_ = gather_worlds(tmp_path / "case")
+    assert {rank: one.kind for rank, one in recorded_endings(facts).items()} == kinds
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("KeyError", KeyError), ("my.package.OwnError", Exception), ("UnicodeDecodeError", Exception)],
+)
+def test_exceptions_are_raised_by_type_and_text(name: str, kind: type[Exception]) -> None:
+    ending = RecordedEnding(EndingKind.RAISES, 1, name, 'it\'s "odd"\n and {long}')
+    program = "\n".join(f"import {module}" for module in imports_of({ending.kind}))
+    program += "\n" + "\n".join(definitions_of({ending.kind}))
+    function, *words = call_of(ending)
+    with pytest.raises(kind) as caught:
+        exec(f"{program}\n{function}({', '.join(words)})", {})
+    assert caught.type.__name__ == name.rpartition(".")[2]
+    assert caught.value.args == (ending.text,)
 
 
 @needs_torch

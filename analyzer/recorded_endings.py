@@ -1,0 +1,132 @@
+"""Ends of ranks that are no call, as their exits, exceptions, states and stacks tell."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from enum import Enum
+
+from hanglab.analyzer.facts.absent_ranks import computes
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.interpreter_lock import gil_holder
+from hanglab.analyzer.facts.loops import left_loops
+from hanglab.analyzer.facts.python_waits import python_wait
+from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
+
+
+class EndingKind(str, Enum):
+    """What a rank did after its last call, or while it was in one."""
+
+    EXITS = "exits"
+    KILLED = "killed"
+    RAISES = "raises"
+    STOPPED = "stopped"
+    HOLDS_GIL = "holds_gil"
+    SPINS = "spins"
+    WAITS_FOR_LOCK = "waits_for_lock"
+    WAITS_FOR_LOADER = "waits_for_loader"
+    LEFT_LOOP = "left_loop"
+
+
+#: Kinds that may come over a rank within a call.
+WITHIN_CALLS = frozenset(
+    {
+        EndingKind.EXITS,
+        EndingKind.KILLED,
+        EndingKind.RAISES,
+        EndingKind.STOPPED,
+        EndingKind.HOLDS_GIL,
+    }
+)
+_WORDS = {
+    EndingKind.STOPPED: "its process was stopped (state T)",
+    EndingKind.HOLDS_GIL: "a thread of it held the interpreter's lock in C",
+    EndingKind.SPINS: "it used a full core in Python code and got no further",
+    EndingKind.WAITS_FOR_LOCK: "it waited for a lock of its own",
+    EndingKind.WAITS_FOR_LOADER: "it waited for its data loader",
+    EndingKind.LEFT_LOOP: "it stood behind the loop that its peers were in",
+}
+
+
+@dataclass(frozen=True)
+class RecordedEnding:
+    """One rank's end."""
+
+    kind: EndingKind
+    #: Exit code, or number of the signal.
+    number: int = 0
+    #: Call that it left by (``os._exit``), or type of the exception.
+    how: str = ""
+    #: Message of the exception.
+    text: str = ""
+
+    @property
+    def words(self) -> str:
+        """What the evidence says, as half a sentence."""
+        if self.kind is EndingKind.EXITS:
+            return f"it left with code {self.number}" + (f" by {self.how}" if self.how else "")
+        if self.kind is EndingKind.KILLED:
+            known = self.number in set(signal.Signals)
+            name = signal.Signals(self.number).name if known else str(self.number)
+            return f"it was ended by {name}"
+        if self.kind is EndingKind.RAISES:
+            return f"it ended with {self.how}"
+        return _WORDS[self.kind]
+
+
+def recorded_endings(facts: CaseFacts) -> dict[int, RecordedEnding]:
+    """Ends by rank, of those that did not only wait in a call; none from a bare folder of dumps.
+
+    Whose end followed from that of another is left to do so again.
+    """
+    followed = {one.view.rank for one in failures(facts) if one.consequence}
+    found: dict[int, RecordedEnding] = {}
+    for rank, view in facts.ranks.items():
+        if rank in followed:
+            continue
+        ending = _of_ended(view) if view.ended is not None else _of_living(facts, view)
+        if ending is not None:
+            found[rank] = ending
+    return found
+
+
+def _of_ended(view: RankView) -> RecordedEnding | None:
+    end = view.ended
+    assert end is not None
+    if end.signal is not None:
+        return RecordedEnding(EndingKind.KILLED, end.signal)
+    raised = next((one for one in view.exceptions if one.main), None)
+    if raised is not None and end.code:
+        return RecordedEnding(EndingKind.RAISES, end.code, raised.type, raised.message)
+    if end.code is None:
+        return None
+    last = view.program_ends[-1] if view.program_ends else None
+    return RecordedEnding(EndingKind.EXITS, end.code, last.how if last is not None else "")
+
+
+def _of_living(facts: CaseFacts, view: RankView) -> RecordedEnding | None:
+    if not facts.stuck:
+        return None
+    if view.always_in_state("T"):
+        return RecordedEnding(EndingKind.STOPPED)
+    if gil_holder(facts, view) is not None:
+        return RecordedEnding(EndingKind.HOLDS_GIL)
+    if not facts.in_no_operation(view.rank) or view.position.place is StackPlace.TEARDOWN:
+        return None
+    if facts.blocked(view.rank) is not None:
+        # Its host waits for its device, or for a thread of its own that calls.
+        return None
+    if left_loops(facts, view.rank) and facts.operations_behind(view.rank):
+        return RecordedEnding(EndingKind.LEFT_LOOP)
+    if view.position.place is StackPlace.LOADER:
+        return RecordedEnding(EndingKind.WAITS_FOR_LOADER)
+    if python_wait(view) is not None:
+        return RecordedEnding(EndingKind.WAITS_FOR_LOCK)
+    mains = [thread for one in view.rank_stacks if (thread := main_thread(one)) is not None]
+    if computes(view) and 2 * sum(thread.owns_gil for thread in mains) > len(mains):
+        return RecordedEnding(EndingKind.SPINS)
+    return None
+
+
+__all__ = ["WITHIN_CALLS", "EndingKind", "RecordedEnding", "recorded_endings"]

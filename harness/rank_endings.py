@@ -1,0 +1,131 @@
+"""Ends of ranks as Python functions of scripts that are written: each does the real thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
+
+_TEXTS: Final[dict[EndingKind, tuple[tuple[str, ...], str]]] = {
+    EndingKind.EXITS: (
+        ("os", "sys"),
+        """
+def leave(code, how):
+    if how == "os._exit" or (code and not how):
+        os._exit(code)
+    sys.exit(code)
+""",
+    ),
+    EndingKind.KILLED: (
+        ("os",),
+        """
+def be_killed(number):
+    os.kill(os.getpid(), number)
+""",
+    ),
+    EndingKind.RAISES: (
+        ("builtins",),
+        """
+def fail(name, message):
+    kind = getattr(builtins, name.rpartition(".")[2], None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        kind = type(name.rpartition(".")[2], (Exception,), {})
+    try:
+        error = kind(message)
+    except TypeError:
+        error = type(kind.__name__, (Exception,), {})(message)
+    raise error
+""",
+    ),
+    EndingKind.STOPPED: (
+        ("os", "signal"),
+        """
+def be_stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+""",
+    ),
+    EndingKind.HOLDS_GIL: (
+        ("ctypes",),
+        """
+def hold_interpreter():
+    while True:
+        ctypes.PyDLL(None).pause()
+""",
+    ),
+    EndingKind.SPINS: (
+        (),
+        """
+def spin():
+    while True:
+        pass
+""",
+    ),
+    EndingKind.WAITS_FOR_LOCK: (
+        ("threading",),
+        """
+def wait_for_lock():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+""",
+    ),
+    EndingKind.WAITS_FOR_LOADER: (
+        ("time", "torch.utils.data"),
+        """
+class WithoutSamples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        while True:
+            time.sleep(1)
+
+
+def wait_for_loader():
+    for _ in torch.utils.data.DataLoader(WithoutSamples(), num_workers=1):
+        pass
+""",
+    ),
+}
+
+
+def function_of(kind: EndingKind) -> str | None:
+    """Name of the function that ends a rank so; None where it has to stand elsewhere for it."""
+    if kind not in _TEXTS:
+        return None
+    return _TEXTS[kind][1].rpartition("\ndef ")[2].partition("(")[0]
+
+
+def arguments_of(ending: RecordedEnding) -> list[int | str]:
+    """Arguments of that function."""
+    if ending.kind is EndingKind.EXITS:
+        return [ending.number, ending.how]
+    if ending.kind is EndingKind.KILLED:
+        return [ending.number]
+    if ending.kind is EndingKind.RAISES:
+        return [ending.how, ending.text]
+    return []
+
+
+def call_of(ending: RecordedEnding) -> tuple[str, ...]:
+    """Function and arguments as Python writes them."""
+    name = function_of(ending.kind)
+    assert name is not None
+    return (name, *(json.dumps(word) for word in arguments_of(ending)))
+
+
+def imports_of(kinds: Collection[EndingKind]) -> list[str]:
+    """Modules that the functions need, in order."""
+    return sorted({module for kind in kinds if kind in _TEXTS for module in _TEXTS[kind][0]})
+
+
+def definitions_of(kinds: Collection[EndingKind]) -> Iterator[str]:
+    """Texts of the functions, each once."""
+    for kind in EndingKind:
+        if kind in kinds and kind in _TEXTS:
+            yield _TEXTS[kind][1].strip("\n")
+
+
+__all__ = ["arguments_of", "call_of", "definitions_of", "function_of", "imports_of"]
