@@ -83,6 +83,8 @@ class CauseRow:
     stage: Stage
     #: What to do next.
     advice: str
+    #: The same where neither a line nor a section is named, where it differs.
+    advice_without_place: str = ""
     #: That of a job in which it struck, where a scenario does not say otherwise.
     status: Status = Status.HUNG
     #: The same on a backend that compares sizes and dtypes, and raises, where it differs.
@@ -99,6 +101,7 @@ class Cause(str, Enum):
     category: Category
     stage: Stage
     advice: str
+    advice_without_place: str
     status: Status
     status_where_compared: Status
     requires: Observation
@@ -152,8 +155,9 @@ class Cause(str, Enum):
         "missing_rank",
         Category.SYNCHRONIZATION,
         Stage.OUTSIDE,
-        "Look at the line that the culprit is at; take a stack of it (py-spy dump) if none "
-        "was captured.",
+        "Look at the line that the culprit is at: what it does or waits for there keeps it away.",
+        advice_without_place="Take a stack of the culprit (py-spy dump --pid PID): nothing here "
+        "tells what it does.",
     )
     SIZE_MISMATCH = CauseRow(
         "size_mismatch",
@@ -411,7 +415,9 @@ class Cause(str, Enum):
         "slow_compute",
         Category.STRAGGLER,
         Stage.SLOW,
-        "Compare the culprit's work with its peers' in the section named.",
+        "Compare the culprit's work with its peers' at the line, or in the section, that is named.",
+        advice_without_place="Compare the culprit's work with its peers'; with the parts of a step "
+        "as sections (recorder.section) the next run tells which of them it is.",
         status=Status.SLOW,
     )
     SLOW_HOST = CauseRow(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from hanglab.analyzer.catalogue import Stage
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
@@ -90,8 +92,8 @@ def decide(
         explained |= culprits or set(proposal.finding.victims)
     if not accepted:
         return [], None
-    first = accepted[0].finding
-    findings = [p.finding for p in accepted]
+    findings = [_advised(p.finding) for p in accepted]
+    first = findings[0]
     return accepted, Verdict(
         status=first.status,
         category=first.category,
@@ -112,6 +114,15 @@ def decide(
         findings=findings,
         inputs=facts.inputs,
     )
+
+
+def _advised(finding: Finding) -> Finding:
+    """The finding; its advice does not point to a place where none is named."""
+    cause = finding.cause
+    placed = finding.location is not None or (finding.effect and finding.effect.section)
+    if placed or cause is None or not cause.advice_without_place or finding.advice != cause.advice:
+        return finding
+    return msgspec.structs.replace(finding, advice=cause.advice_without_place)
 
 
 def _covers(earlier: Finding, later: Finding) -> bool:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from hanglab.analyzer.verdict import Location
+
+#: Behind a sentence on ranks that differ, without its full stop.
+UNTOLD: Final = ", and nothing tells which of them is wrong"
 
 
 def name_ranks(ranks: Sequence[int]) -> str:

@@ -45,8 +45,11 @@ BUSY_LINK = 0.5
 HELD_UP_LINK = 0.2
 #: Share of what came in that a receiver who reads all of it may not have read at the moment.
 UNREAD_SHARE = 0.05
-#: Bytes on the way, four segments, below which a receiver may still hold its acknowledgement back.
-ACKNOWLEDGED_LATE_BYTES = 4 * 1448
+#: Segments on the way below which a receiver may still hold its acknowledgement back.
+ACKNOWLEDGED_LATE = 4
+#: Bytes of a segment between hosts, and within one: the loopback device takes 64 KiB at a time.
+SEGMENT_BYTES = 1448
+LOOPBACK_SEGMENT_BYTES = 65_483
 #: Nanoseconds: a rank that has been away from its peers for less is in the middle of a step.
 AWAY_NS = 3_000_000_000
 #: Part of the confidence that is left where the look was early and may have met a wait in passing.

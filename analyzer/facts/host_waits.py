@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.links import latest
 from hanglab.analyzer.facts.polls import is_older_than_job, poll_frequency, poll_words, polls
+from hanglab.analyzer.facts.stack_position import StackPlace
 from hanglab.analyzer.facts.store_waits import store_wait
 from hanglab.analyzer.facts.thresholds import NAMED_PROCESSES
 from hanglab.analyzer.verdict import Evidence
@@ -87,6 +88,12 @@ def _for_key(facts: CaseFacts, view: RankView) -> HostWait | None:
     wait = store_wait(facts, view)
     if wait is None:
         return None
+    if wait.joins and view.position.place is StackPlace.RENDEZVOUS:
+        # Whether the job ever forms is told of all ranks together.
+        return None
+    if wait.joins:
+        words = f"waits for others at the store {wait.key}, which it makes or joins"
+        return HostWait(view.rank, (), "store", words)
     verb = "polls" if wait.poll is not None else "waits"
     often = poll_frequency(wait.poll) if wait.poll is not None else ""
     if wait.setter is None:

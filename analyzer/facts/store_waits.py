@@ -28,6 +28,8 @@ class StoreWait:
     #: The setter had its time to set it, went on without, and the waiter asks when it used to.
     left_out: bool
     poll: Poll | None = None
+    #: It makes a store at the address ``key``, and waits for who else is to come there.
+    joins: bool = False
 
 
 def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
@@ -35,6 +37,8 @@ def store_wait(facts: CaseFacts, view: RankView) -> StoreWait | None:
     mine, poll = _awaited(view)
     if mine is None:
         return None
+    if mine.kind == "join":
+        return StoreWait(mine.key, None, False, joins=True)
     setters = {
         rank: use
         for rank, other in facts.ranks.items()

@@ -31,7 +31,7 @@ from hanglab.analyzer.matching.calls import Divergence
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.strengths import CANDIDATES
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
-from hanglab.analyzer.wording import name_ranks
+from hanglab.analyzer.wording import UNTOLD, name_ranks
 
 SOURCE = "simulation"
 
@@ -342,7 +342,8 @@ class _SimulatedCheck:
             victims=sorted({*finding.victims, *fallen}),
             location=location(current_call(self._graph, rank)) or finding.location,
             confidence=max(finding.confidence, TIE_DECIDED),
-            summary=f"{finding.summary} A simulation leaves rank {rank} alone of them.",
+            summary=f"{finding.summary.removesuffix(f'{UNTOLD}.').removesuffix('.')}; simulated, "
+            f"a fault of rank {rank} alone leaves what was found.",
         )
 
 

@@ -22,6 +22,7 @@ from hanglab.harness.nccl_emulated.communicator import (
     Communicator,
     connect,
     give_up_connecting,
+    has_keys,
 )
 from hanglab.harness.nccl_emulated.device import current_device
 from hanglab.harness.nccl_emulated.settings import EmulationError
@@ -130,9 +131,9 @@ class Connections:
         until = time.monotonic() + self.timeout.total_seconds()
         self._store.set(f"{folder}/{self.rank}", f"{color}:{place}")
         keys = [f"{folder}/{member}" for member in range(self.size)]
-        while not self._store.check(keys):
+        while not has_keys(self._store, keys):
             if time.monotonic() > until:
-                late = [str(m) for m, key in enumerate(keys) if not self._store.check([key])]
+                late = [str(m) for m, key in enumerate(keys) if not has_keys(self._store, [key])]
                 raise EmulationError(
                     f"rank {', '.join(late)} of the parent did not call ncclCommSplit in time.",
                     "Every rank of the default group calls new_group, members or not.",

@@ -295,7 +295,8 @@ class StoreKeyUse(msgspec.Struct):
     Keys that differ by numbers alone are one use.
     """
 
-    #: ``set`` (also add, append and the like), ``wait``, or ``check``: of that the first time.
+    #: ``set`` (also add, append and the like), ``wait``, ``check`` (of that the first
+    #: time), or ``join``: the host and port of a store that it makes right now.
     kind: text.Public
     #: The latest key, and the one before it, "" without.
     key: text.Setting

@@ -147,12 +147,19 @@ class RankRecorder:
         self._service.start()
 
     def _distributed_imported(self, module: ModuleType) -> None:
-        from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store, Work
+        from torch._C._distributed_c10d import (
+            Backend,
+            PrefixStore,
+            ProcessGroup,
+            Store,
+            TCPStore,
+            Work,
+        )
 
         self._process_group = ProcessGroup
         self._boundary.install(ProcessGroup, Work)
         self._backends.install(Backend)
-        self._stores.install(Store, PrefixStore)
+        self._stores.install(Store, PrefixStore, TCPStore)
         self._polls.watch_stores(Store)
         self._group_calls.install(module, ProcessGroup)
 

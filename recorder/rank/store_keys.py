@@ -46,10 +46,14 @@ class StoreKeys(Hooked):
         #: The use whose key the main thread waits for.
         self._waiting: _Use | None = None
 
-    def install(self, store: type, prefixed: type) -> None:
-        """``prefixed`` is torch's class ``PrefixStore``.  Installing twice does nothing."""
+    def install(self, store: type, prefixed: type, served: type) -> None:
+        """``prefixed`` and ``served`` are torch's ``PrefixStore`` and ``TCPStore``.
+
+        Installing twice does nothing.
+        """
         if not self._hooks:
             self._hooks.put(prefixed, "__init__", self._maker(prefixed.__init__))  # type: ignore[misc]
+            self._hooks.put(served, "__init__", self._opener(served.__init__))  # type: ignore[misc]
             for names, wrapper in (
                 (WAITING, self._waiter),
                 (WRITING, self._writer),
@@ -113,6 +117,25 @@ class StoreKeys(Hooked):
                 self._prefixes[made] = f"{self._prefixes.get(below, '')}{prefix}/"[:_LONGEST]
 
         return make_prefix_store
+
+    def _opener(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def make_tcp_store(*args: Any, **kwargs: Any) -> None:
+            if threading.current_thread() is not threading.main_thread():
+                return original(*args, **kwargs)
+            given = [*args[1:3], *kwargs.values()]
+            host = kwargs.get("host_name", given[0] if given else "")
+            port = kwargs.get("port", given[1] if len(given) > 1 else "")
+            use = _Use()
+            use.key, use.count = f"{host}:{port}"[:_LONGEST], 1
+            self._uses["join", "", use.key] = self._waiting = use
+            try:
+                original(*args, **kwargs)
+            finally:
+                self._waiting = None
+                self._uses.pop(("join", "", use.key), None)
+
+        return make_tcp_store
 
     def _writer(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -92,12 +92,12 @@ def test_what_is_imported_by_the_loader_s_module_is_none(sampler: LineSampler) -
 
 def test_the_wait_for_a_key_is_a_wait_for_a_peer(sampler: LineSampler) -> None:
     """``Store.wait`` is C++, which leaves no frame of its own."""
-    from torch._C._distributed_c10d import HashStore, PrefixStore, Store
+    from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 
     from hanglab.recorder.rank.store_keys import StoreKeys
 
     waits, original = StoreKeys(lambda: 0), Store.__dict__["wait"]
-    waits.install(Store, PrefixStore)
+    waits.install(Store, PrefixStore, TCPStore)
     try:
         store = HashStore()
         answers: list[object] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,11 +18,11 @@ pytestmark = needs_torch
 
 @pytest.fixture
 def keys() -> Iterator[StoreKeys]:
-    from torch._C._distributed_c10d import PrefixStore, Store
+    from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
     watched = StoreKeys(lambda: 7)
     original = PrefixStore.__dict__["__init__"]
-    watched.install(Store, PrefixStore)
+    watched.install(Store, PrefixStore, TCPStore)
     yield watched
     watched.uninstall()
     assert PrefixStore.__dict__["__init__"] is original
@@ -101,3 +102,24 @@ def test_what_the_main_thread_waits_for_has_its_prefix(keys: StoreKeys) -> None:
     PrefixStore("plan", bottom).get("go")
     watching.join()
     assert [(one["prefix"], one["key"]) for one in seen] == [("plan/", "go")]
+
+
+def test_who_makes_a_store_waits_there_for_the_others(keys: StoreKeys) -> None:
+    from torch.distributed import DistStoreError, TCPStore
+
+    seen: list[Any] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.01):
+            seen.extend(row for row in keys.rows() if row["waiting"])
+
+    watching = threading.Thread(target=look)
+    watching.start()
+    with pytest.raises(DistStoreError):
+        TCPStore("127.0.0.1", 0, 2, True, timedelta(seconds=1))
+    over.set()
+    watching.join()
+    assert {(one["kind"], one["key"]) for one in seen} == {("join", "127.0.0.1:0")}
+    assert keys.rows() == []
+    assert TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False).port > 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hanglab.analyzer.causes.thresholds import (
-    ACKNOWLEDGED_LATE_BYTES,
+    ACKNOWLEDGED_LATE,
     BUSY_LINK,
     HELD_UP_LINK,
+    LOOPBACK_SEGMENT_BYTES,
+    SEGMENT_BYTES,
     SHORTEST_BUSY_S,
     SHORTEST_WATCH_S,
     SLOW_LINK_BYTES_S,
@@ -108,4 +110,10 @@ def _waits_for_receipts(sender: SocketEnd) -> bool:
     The receiver may take its time, 40 ms or more, to acknowledge those: no link is slow then.
     """
     rate, rtt_ms = _rate(sender), sender.typical_rtt_ms
-    return rate is not None and rtt_ms is not None and rate * rtt_ms / 1e3 < ACKNOWLEDGED_LATE_BYTES
+    ends = {end.rpartition(":")[0] for end in (sender.now.local, sender.now.remote)}
+    segment = LOOPBACK_SEGMENT_BYTES if len(ends) == 1 else SEGMENT_BYTES
+    return (
+        rate is not None
+        and rtt_ms is not None
+        and rate * rtt_ms / 1e3 < ACKNOWLEDGED_LATE * segment
+    )

@@ -11,6 +11,7 @@ from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.matching.signatures import argument_difference
 from hanglab.analyzer.strengths import CONCLUDED, SEEN, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
+from hanglab.analyzer.wording import UNTOLD
 
 
 def departure_findings(graph: WaitForGraph) -> list[Finding]:
@@ -77,7 +78,7 @@ def _summary(departure: OrderDeparture) -> str:
     difference = _argument_difference(departure)
     if difference is not None:
         whose = f"rank {departure.tied[0]}" if departure.tied else "its peers"
-        unsure = ", and nothing tells which of them is wrong" if departure.tied else ""
+        unsure = UNTOLD if departure.tied else ""
         return f"{who} called {mine} with {WORDS[difference]} than {whose}{unsure}."
     if departure.tied:
         return (

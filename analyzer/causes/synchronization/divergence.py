@@ -13,7 +13,7 @@ from hanglab.analyzer.matching.calls import Call, Difference, Divergence, Unknow
 from hanglab.analyzer.matching.signatures import splits_of
 from hanglab.analyzer.strengths import INFERRED, PROVED, TIED
 from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status
-from hanglab.analyzer.wording import name_ranks
+from hanglab.analyzer.wording import UNTOLD, name_ranks
 
 
 def divergence_findings(graph: WaitForGraph) -> list[Finding]:
@@ -185,7 +185,7 @@ def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call
     if not divergence.deviating:
         return (
             f"Under number {divergence.seq} of group {name_group(divergence)} {who} do not call "
-            f"the same ({WORDS[divergence.difference]}), and nothing tells which of them is wrong."
+            f"the same ({WORDS[divergence.difference]}){UNTOLD}."
         )
     if divergence.thread_turns:
         return (

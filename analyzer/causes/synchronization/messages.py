@@ -9,6 +9,7 @@ from hanglab.analyzer.graph.wait_for_graph import MismatchedMessage, WaitForGrap
 from hanglab.analyzer.matching.calls import Difference
 from hanglab.analyzer.strengths import INFERRED, TIED
 from hanglab.analyzer.verdict import Cause, Finding, Status
+from hanglab.analyzer.wording import UNTOLD
 
 _CAUSES = {Difference.SIZE: Cause.SIZE_MISMATCH, Difference.DTYPE: Cause.DTYPE_MISMATCH}
 
@@ -36,7 +37,7 @@ def _finding(graph: WaitForGraph, message: MismatchedMessage) -> Finding:
     if message.deviating is not None:
         summary += f"; all other messages of the two are unlike that of rank {message.deviating}"
     else:
-        summary += ", and nothing tells which of them is wrong"
+        summary += UNTOLD
     victims = [call.rank for call in calls if call.rank not in culprits]
     return Finding(
         status=Status.CORRUPT if message.finished else Status.HUNG,

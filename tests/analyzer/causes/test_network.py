@@ -380,3 +380,27 @@ def with_address(samples: list[ConnectionSample], **changed: str) -> list[Connec
         )
         for sample in samples
     ]
+
+
+@pytest.mark.parametrize(("rtt_ms", "slow"), [(100.0, False), (1000.0, True)])
+def test_a_segment_within_one_host_is_larger(rtt_ms: float, slow: bool) -> None:
+    """A heavy stage of a pipeline takes and acknowledges its input late: no link is slow there."""
+    known = carried(unread=0)
+    for number in range(2):
+        known.ranks[number].connections = [
+            ConnectionSample(
+                sample.at,
+                [
+                    msgspec.structs.replace(
+                        one,
+                        local=f"127.0.0.1:{one.local.replace('.', '').replace(':', '')[-5:]}",
+                        remote=f"127.0.0.1:{one.remote.replace('.', '').replace(':', '')[-5:]}",
+                        rtt_ms=None if one.rtt_ms is None else rtt_ms,
+                    )
+                    for one in sample.connections
+                ],
+                capture=sample.capture,
+            )
+            for sample in known.ranks[number].connections
+        ]
+    assert bool(list(slow_link(known))) == slow
