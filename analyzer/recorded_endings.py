@@ -16,7 +16,7 @@ from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
 
 
 class EndingKind(str, Enum):
-    """What a rank did after its last call, or while it was in one."""
+    """The end of a rank after its last call, or while it was in one."""
 
     EXITS = "exits"
     KILLED = "killed"
@@ -63,7 +63,7 @@ class RecordedEnding:
 
     @property
     def words(self) -> str:
-        """What the evidence says, as half a sentence."""
+        """The evidence of it, as half a sentence."""
         if self.kind is EndingKind.EXITS:
             return f"it left with code {self.number}" + (f" by {self.how}" if self.how else "")
         if self.kind is EndingKind.KILLED:
