@@ -8,6 +8,11 @@ from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.records import Poll
 
 _LISTS = frozenset({"listdir", "scandir"})
+#: Functions that ask for nothing but whether a file is there, or try to make it.
+_EXISTENCE = frozenset(
+    {"exists", "lexists", "isfile", "isdir", "islink", "is_file", "is_dir", "is_symlink"}
+    | {"access", "open"}
+)
 
 
 def polls(view: RankView) -> list[Poll]:
@@ -47,11 +52,14 @@ def poll_frequency(poll: Poll) -> str:
 
 
 def is_older_than_job(facts: CaseFacts, poll: Poll) -> bool:
-    """True of a file that no process of the job has made, so that none is to take it away."""
+    """True of a file that no process of the job has made, so that none is to take it away.
+
+    Only where nothing else was asked: who asks for its time or size waits for a new content.
+    """
     starts = [v.process.started.wall_ns for v in facts.ranks.values() if v.process is not None]
     return (
         poll.found
-        and poll.call not in _LISTS
+        and _EXISTENCE.issuperset(poll.call.split(", "))
         and poll.changed_ns is not None
         and bool(starts)
         and poll.changed_ns < min(starts) - OLDER_FILE_NS

@@ -320,8 +320,8 @@ class Poll(msgspec.Struct):
     kind: text.Public
     #: The path, or the key as passed to the store.
     what: text.DataPath
-    #: ``stat``, ``lstat``, ``access``, ``listdir``, ``scandir``, ``open``; of stores ``check``,
-    #: ``add``.
+    #: The functions that were called, such as ``exists``, ``getmtime``, ``stat``, ``access``,
+    #: ``listdir``, ``scandir``, ``open``, between commas; of stores ``check``, ``add``.
     call: text.Public
     #: True if it was there.  Of ``open`` those that failed count, also as it was there already.
     found: bool

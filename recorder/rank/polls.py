@@ -29,6 +29,10 @@ _MOST = 64
 _LONGEST = 512
 #: The system's own, whatever stands in ``os`` when it is called.
 _LSTAT = os.lstat
+#: Those by which many functions ask.
+_STATUS = ("stat", "lstat")
+#: Modules by which programs ask ``os``.
+_MODULES = frozenset({"genericpath", "posixpath", "pathlib"})
 #: Sets of ``os`` in which others look a function up to learn what it can do.
 _ABILITIES = ("supports_dir_fd", "supports_effective_ids", "supports_fd",
               "supports_follow_symlinks")  # fmt: skip
@@ -83,7 +87,7 @@ class PollWatch(Hooked):
                 "kind": kind,
                 "prefix": prefix,
                 "what": what,
-                "call": one.call,
+                "call": ", ".join(sorted(one.calls)),
                 "found": one.found,
                 "value": one.value,
                 "changed_ns": self._changed_ns(what) if kind == "file" and one.found else None,
@@ -181,10 +185,12 @@ class PollWatch(Hooked):
             if question is None and len(self._questions) >= _MOST:
                 return
             if question is None or (question.found, question.value) != (found, value):
-                question = self._questions[kind, prefix, what] = _Repeated(call, found, value)
+                question = self._questions[kind, prefix, what] = _Repeated(found, value)
             question.count += 1
             question.last = time.monotonic()
-            question.site = self._site(sys._getframe(2))
+            asking = sys._getframe(2)
+            question.calls.add(_asked_by(asking) or call if call in _STATUS else call)
+            question.site = self._site(asking)
 
     def _changed_ns(self, path: str) -> int | None:
         """Time of the file's latest change, on the wall clock; the job asks about it meanwhile."""
@@ -202,13 +208,24 @@ class PollWatch(Hooked):
         return "", "", 0
 
 
+def _asked_by(frame: FrameType | None) -> str:
+    """The function that a program called: ``exists`` asks for less than the ``stat`` that it is."""
+    call = ""
+    while frame is not None:
+        # Their files are frozen, or not, by Python's version.
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _MODULES:
+            break
+        call, frame = frame.f_code.co_name, frame.f_back
+    return call
+
+
 class _Repeated:
     """One question, and what it was answered each time."""
 
-    __slots__ = ("call", "count", "first", "found", "last", "site", "value")
+    __slots__ = ("calls", "count", "first", "found", "last", "site", "value")
 
-    def __init__(self, call: str, found: bool, value: int | None) -> None:
-        self.call = call
+    def __init__(self, found: bool, value: int | None) -> None:
+        self.calls: set[str] = set()
         self.found = found
         self.value = value
         self.count = 0

@@ -6,7 +6,7 @@ import builtins
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,26 @@ def test_a_file_that_stays_and_one_that_cannot_be_made_are_there(
         with pytest.raises(FileExistsError):
             os.open(lock, os.O_CREAT | os.O_EXCL)
     # Answers are counted by question, whatever call asked.
-    assert rank.asked() == [("stat", str(lock), True, 5)]
+    assert rank.asked() == [("is_file, open", str(lock), True, 5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("exists", os.path.exists),
+        ("getmtime", os.path.getmtime),
+        ("stat", lambda path: os.stat(path)),
+        ("exists", Path.exists),
+        ("stat", Path.stat),
+    ],
+)
+def test_who_asks_for_a_time_is_told_from_who_asks_whether_it_is_there(
+    rank: Rank, tmp_path: Path, name: str, ask: Callable[[Path], object]
+) -> None:
+    rank.rest()
+    for _ in range(2):
+        ask(tmp_path)
+    assert rank.asked() == [(name, str(tmp_path), True, 2)]
 
 
 def test_another_answer_begins_another_count(rank: Rank, tmp_path: Path) -> None:
@@ -77,7 +96,7 @@ def test_another_answer_begins_another_count(rank: Rank, tmp_path: Path) -> None
     (tmp_path / "late").mkdir()
     for _ in range(2):
         assert os.path.exists(tmp_path / "late")
-    assert rank.asked() == [("stat", str(tmp_path / "late"), True, 2)]
+    assert rank.asked() == [("exists", str(tmp_path / "late"), True, 2)]
 
 
 def test_nothing_is_watched_while_the_rank_moves_and_a_move_ends_the_watch(

@@ -7,7 +7,8 @@ rank sets the same keys under another prefix), checked (a store that WAITER poll
 WAITER polls for one.  At the fifth step PEER, with FAULT ``left_out``, leaves out what WAITER
 waits for; with ``away`` it waits for an event before.  With ``chain`` a third rank is away that
 PEER reads from; with ``early`` WAITER asks once too often, with ``unknown`` for what nobody ever
-sends; with ``stale`` or ``locked`` WAITER polls for the end of a file, older than the job or of
+sends; with ``unwritten`` WAITER polls for a new content of an old file, with ``stale`` or
+``locked`` for the end of a file, older than the job or of
 now; and with ``none`` nothing is wrong.
 """
 
@@ -110,6 +111,15 @@ class Files:
         while not os.path.exists(self._folder / str(step)):
             time.sleep(0.01)
 
+    def wait_for_content(self) -> None:
+        """The same file is to be written again."""
+        weights = self._folder / "weights"
+        weights.touch()
+        os.utime(weights, (time.time() - 86_400,) * 2)
+        seen = weights.stat().st_mtime
+        while os.path.getmtime(weights) == seen:
+            time.sleep(0.01)
+
     def wait_for_end(self, step: int, age_s: int) -> None:
         lock = self._folder / "lock"
         lock.touch()
@@ -146,6 +156,8 @@ def main() -> None:
             same_keys.send(step)
         if rank == PEER and not (struck and FAULT == "left_out"):
             link.send(step)
+        if struck and rank == WAITER and isinstance(link, Files) and FAULT == "unwritten":
+            link.wait_for_content()
         if struck and rank == WAITER and isinstance(link, Files) and FAULT in ("stale", "locked"):
             link.wait_for_end(step, 86_400 if FAULT == "stale" else 0)
         if rank == WAITER:

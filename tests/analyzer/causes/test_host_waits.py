@@ -105,6 +105,14 @@ def test_who_polls_for_the_end_of_a_file_older_than_the_job_is_the_root(tmp_path
     assert "/lock, which is there since before the job began" in verdict["summary"]
 
 
+def test_who_polls_for_a_new_content_of_an_old_file_is_not_accused(tmp_path: Path) -> None:
+    verdict = verdict_on(tmp_path, 4, "file", 2, 0, "unwritten")
+    assert (verdict["status"], verdict["culprits"]) == ("inconclusive", [])
+    assert "rank 2 polls for the file" in verdict["summary"]
+    assert "/weights, which is there" in verdict["summary"]
+    assert "before the job began" not in verdict["summary"]
+
+
 def test_the_same_keys_under_another_prefix_are_others(tmp_path: Path) -> None:
     verdict = verdict_on(tmp_path, 3, "prefixes", 1, 2, "left_out")
     assert (verdict["cause"], verdict["culprits"]) == ("python_deadlock", [2])
