@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from hanglab.analyzer.branching.flow_graph import Function
 from hanglab.analyzer.branching.program_graph import Point, State
 from hanglab.analyzer.branching.source_code import FunctionCode, Sources
+from hanglab.recorder.case.source_functions import Function
 
 #: Calls within calls through which an argument is followed.
 _DEEPEST = 8

@@ -11,15 +11,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from hanglab.recorder.case.source_functions import Function
+
 #: Numbers of the nodes that every graph has: where a function begins and ends, and where an
 #: exception leaves it.
 ENTRY, EXIT, RAISED = 0, 1, 2
 
 #: The way of whoever begins another round of a loop.
 AGAIN = "went on in the loop"
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
-
 
 #: Functions of torch.distributed that communicate.  One of the user's own of such a name would
 #: stand on the stack itself, below the line that calls it.

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from hanglab.analyzer.branching.flow_graph import FlowGraph, Function
+from hanglab.analyzer.branching.flow_graph import FlowGraph
 from hanglab.recorder.case.records import SourceFunction
+from hanglab.recorder.case.source_functions import UNREADABLE, Function, parsed
 from hanglab.recorder.case.user_code import MODULE
 
 
@@ -20,8 +21,8 @@ class FunctionCode:
         self.tree: Function | None = None
         if not self.broken:
             try:
-                self.tree = _parsed(source)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self.tree = parsed(source)
+            except UNREADABLE:
                 self.broken = "its source cannot be parsed"
 
     def __repr__(self) -> str:
@@ -80,23 +81,6 @@ class Sources:
             if code.source.first_line <= line <= code.source.last_line
         ]
         return min(holding, key=lambda code: len(code.source.lines) or 1 << 30, default=None)
-
-
-def _parsed(source: SourceFunction) -> Function:
-    """The function's tree, with the line numbers of its file."""
-    text = "\n".join(source.lines)
-    if source.function == MODULE:
-        return ast.parse(text)
-    # A method's lines stand further in than a file's own.
-    body = ast.parse(f"if True:\n{text}" if text[:1].isspace() else text).body
-    shift = source.first_line - 1
-    if isinstance(body[0], ast.If):
-        body, shift = body[0].body, shift - 1
-    function = body[0]
-    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-        raise ValueError("no function stands there")
-    ast.increment_lineno(function, shift)
-    return function
 
 
 def calls_by_name(code: FunctionCode, sources: Sources) -> Iterator[tuple[int, FunctionCode]]:

@@ -7,13 +7,12 @@ tells its loops.
 from __future__ import annotations
 
 import ast
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.flight_recorder.columns import Frame
 from hanglab.recorder.case import evidence_files as files
-from hanglab.recorder.case.records import SourceFunction
+from hanglab.recorder.case.source_functions import UNREADABLE, innermost, parsed
 
 
 def is_behind_loop_of(facts: CaseFacts, mine: Sequence[Frame], theirs: Sequence[Frame]) -> bool:
@@ -27,26 +26,23 @@ def is_behind_loop_of(facts: CaseFacts, mine: Sequence[Frame], theirs: Sequence[
     return False
 
 
-def _loops(facts: CaseFacts, frame: Frame) -> Iterator[tuple[int, int]]:
+def _loops(facts: CaseFacts, frame: Frame) -> list[tuple[int, int]]:
     """First and last line of the loops of the innermost function around a line."""
-    around = [
+    of_file = [
         source
         for host in facts.hosts.values()
         for source in host.read(files.SOURCES)
-        if source.file == frame.file and source.first_line <= frame.line <= source.last_line
+        if source.file == frame.file
     ]
-    for source in sorted(around, key=lambda one: one.last_line - one.first_line)[:1]:
-        yield from _loops_of(source)
-
-
-def _loops_of(source: SourceFunction) -> list[tuple[int, int]]:
+    if len({source.checksum for source in of_file if source.checksum}) > 1:
+        return []  # Hosts have other versions of it.
+    source = innermost(of_file, frame.file, frame.line)
     try:
-        tree = ast.parse(textwrap.dedent("\n".join(source.lines)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parsed(source) if source is not None else None
+    except UNREADABLE:
         return []
-    before = source.first_line - 1
     return [
-        (node.lineno + before, (node.end_lineno or node.lineno) + before)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While)
     ]
