@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import Slot, Table

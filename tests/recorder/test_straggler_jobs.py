@@ -11,7 +11,8 @@ from statistics import median
 from typing import Any
 
 import pytest
-from recorder_support import Job, wait_for
+from conditions import wait_for
+from recorder_support import Job
 
 from hanglab.recorder.case import evidence_files as files
 
