@@ -1,0 +1,1 @@
+"""What people are told of each cause, a file for each category."""
