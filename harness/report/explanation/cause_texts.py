@@ -21,5 +21,5 @@ _UNKNOWN = CauseText(says=(), what="", proof="")
 
 
 def text_of(cause: str | None) -> CauseText:
-    """What people are told of a cause; without words for one that is not hanglab's own."""
+    """Text of a cause; without words for one that is not hanglab's own."""
     return TEXTS.get(cause or "", _UNKNOWN)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hanglab.harness.report.explanation.cause_texts import text_of
-from hanglab.harness.report.explanation.parts import Command, RankProcess
+from hanglab.harness.report.explanation.parts import ProcessPlace, ShellLine
 from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.subject import Subject
 
@@ -18,10 +18,10 @@ MOST_RANKS = 2
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a command is about: a culprit's process, and the folder that was examined."""
+class CommandSubject:
+    """The subject of a command: a culprit's process, and the folder that was examined."""
 
-    process: RankProcess
+    process: ProcessPlace
     case: Path | None
     stderr: Path | None
 
@@ -33,20 +33,22 @@ class Target:
         return str(self.process.pid)
 
 
-def commands(subject: Subject) -> tuple[Command, ...]:
+def commands(subject: Subject) -> tuple[ShellLine, ...]:
     """The commands of the verdict's cause that can be run: those of processes while they live."""
     verdict = subject.verdict
     cause = verdict.cause.value if verdict.cause is not None else None
-    found: dict[str, Command] = {}
+    found: dict[str, ShellLine] = {}
     several = len(subject.hosts) > 1
     for rank in subject.culprits[:MOST_RANKS] or (subject.waiting or (0,))[:1]:
         process = subject.process(rank)
-        target = Target(process, subject.folder, _stderr(subject, rank))
+        target = CommandSubject(process, subject.folder, _stderr(subject, rank))
         for name in text_of(cause).commands:
             command = COMMANDS[name](target)
             if command is not None:
                 host = "" if name in _HERE or not several else process.host
-                found.setdefault(command.line + host, Command(command.line, command.purpose, host))
+                found.setdefault(
+                    command.line + host, ShellLine(command.line, command.purpose, host)
+                )
     return tuple(list(found.values())[:MOST_COMMANDS])
 
 
@@ -61,37 +63,37 @@ def _path(path: Path) -> str:
     return shlex.quote(shown(str(path), 4096))
 
 
-def _of_process(line: str, purpose: str) -> Callable[[Target], Command | None]:
+def _of_process(line: str, purpose: str) -> Callable[[CommandSubject], ShellLine | None]:
     """A command that asks the culprit's living process."""
 
-    def make(target: Target) -> Command | None:
+    def make(target: CommandSubject) -> ShellLine | None:
         pid = target.pid
-        return Command(line.replace("PID", pid), purpose) if pid is not None else None
+        return ShellLine(line.replace("PID", pid), purpose) if pid is not None else None
 
     return make
 
 
-def _of_host(line: str, purpose: str) -> Callable[[Target], Command | None]:
-    return lambda _: Command(line, purpose)
+def _of_host(line: str, purpose: str) -> Callable[[CommandSubject], ShellLine | None]:
+    return lambda _: ShellLine(line, purpose)
 
 
-def _of_folder(line: str, purpose: str) -> Callable[[Target], Command | None]:
+def _of_folder(line: str, purpose: str) -> Callable[[CommandSubject], ShellLine | None]:
     """A command on the folder that was examined."""
 
-    def make(target: Target) -> Command | None:
-        return Command(f"{line} {_path(target.case)}", purpose) if target.case else None
+    def make(target: CommandSubject) -> ShellLine | None:
+        return ShellLine(f"{line} {_path(target.case)}", purpose) if target.case else None
 
     return make
 
 
-def _tail(target: Target) -> Command | None:
+def _tail(target: CommandSubject) -> ShellLine | None:
     if target.stderr is None:
         return None
-    return Command(f"tail -n 40 {_path(target.stderr)}", "the end of what it printed")
+    return ShellLine(f"tail -n 40 {_path(target.stderr)}", "the end of what it printed")
 
 
 _HERE = frozenset({"entries", "stragglers", "stderr"})
-COMMANDS: dict[str, Callable[[Target], Command | None]] = {
+COMMANDS: dict[str, Callable[[CommandSubject], ShellLine | None]] = {
     "stack": _of_process("py-spy dump --pid PID", "where it is now"),
     "native_stack": _of_process("py-spy dump --native --pid PID", "where it is, C code included"),
     "flame": _of_process(

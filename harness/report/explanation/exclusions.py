@@ -1,4 +1,4 @@
-"""What it is not: causes that were considered, and what excludes them; those that stay open."""
+"""Causes that it is not and what excludes them, and causes that stay open."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.commands import commands
 from hanglab.harness.report.explanation.exclusions import alternatives, exclusions
 from hanglab.harness.report.explanation.headlines import headline, is_undecided, words_of
-from hanglab.harness.report.explanation.observations import chain, observations
 from hanglab.harness.report.explanation.parts import CallFrame, Explanation, Mend
 from hanglab.harness.report.explanation.places import places
 from hanglab.harness.report.explanation.plain_text import shown
+from hanglab.harness.report.explanation.reasons import chain, reasons
 from hanglab.harness.report.explanation.subject import Subject, short
 
 #: Processes that are listed: culprits first.
@@ -36,7 +36,7 @@ def explain(
     the verdict alone speaks.  ``folder`` is the one that was examined, as commands should name it.
     """
     subject = Subject(verdict, facts, fallen, undecided, folder)
-    why, more = observations(subject)
+    why, more = reasons(subject)
     return Explanation(
         status=verdict.status.value,
         cause=verdict.cause.value if verdict.cause is not None else None,

@@ -1,4 +1,4 @@
-"""The first sentence: who did what, and who has waited for it since when."""
+"""The first sentence of a verdict: who did what, and who has waited for it since when."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
 
 
 def _told(subject: Subject, place: Location | None) -> str:
-    """What was first seen of a culprit, without its line."""
+    """The first observation of a culprit, without its line."""
     culprits = set(subject.culprits)
     for item in subject.verdict.evidence:
         if item.rank in culprits and item.source != "flight_recorder":
@@ -202,7 +202,7 @@ def _end(subject: Subject, words: Words, begun: str) -> str:
 
 
 def _failed(subject: Subject, begun: str, it: str) -> str:
-    """Who ended badly with the culprits, as far as that was seen."""
+    """Words for those who ended badly with the culprits, as far as that was seen."""
     views = {rank: subject.view(rank) for rank in subject.waiting}
     failed = [rank for rank, view in views.items() if view is not None and view.failed]
     if not failed:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class RankProcess:
+class ProcessPlace:
     """A rank's process: its host is "" and its number None where nothing tells."""
 
     rank: int
@@ -55,7 +55,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Observation:
+class Reason:
     """One reason for the verdict.  ``ranks`` are all of which it was made."""
 
     text: str
@@ -84,7 +84,7 @@ class OpenAlternative:
 
 
 @dataclass(frozen=True)
-class Command:
+class ShellLine:
     """A line for a shell, ready to be copied.  ``host`` is where it is to run; "" for here."""
 
     line: str
@@ -126,14 +126,14 @@ class Explanation:
     ranks: int = 0
     #: Seconds for which those that wait have waited at least; None where nothing tells.
     waited_s: float | None = None
-    processes: tuple[RankProcess, ...] = ()
+    processes: tuple[ProcessPlace, ...] = ()
     where: tuple[Place, ...] = ()
-    why: tuple[Observation, ...] = ()
+    why: tuple[Reason, ...] = ()
     #: Observations that ``why`` has no room for.
     more_reasons: int = 0
     excluded: tuple[Exclusion, ...] = ()
     alternatives: tuple[OpenAlternative, ...] = ()
-    do_now: tuple[Command, ...] = ()
+    do_now: tuple[ShellLine, ...] = ()
     mend: Mend | None = None
     #: What evidence would decide an inconclusive case.
     would_decide: tuple[str, ...] = ()

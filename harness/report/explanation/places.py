@@ -1,4 +1,4 @@
-"""Where: the culprits' lines, those of who waits beside them, and the statement between."""
+"""Places in the code: culprits', those of who waits beside them, the statement between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an explanation is about: a verdict, and the evidence it was concluded from."""
+"""The subject of an explanation: a verdict, and the evidence it was concluded from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.verdict import Location, Status, Verdict
-from hanglab.harness.report.explanation.parts import RankProcess
+from hanglab.harness.report.explanation.parts import ProcessPlace
 from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.recorder.case import evidence_files as files
 
@@ -62,13 +62,13 @@ class Subject:
     def view(self, rank: int) -> RankView | None:
         return self.facts.ranks.get(rank) if self.facts is not None else None
 
-    def process(self, rank: int) -> RankProcess:
+    def process(self, rank: int) -> ProcessPlace:
         view = self.view(rank)
         if view is None:
-            return RankProcess(rank)
+            return ProcessPlace(rank)
         job = self.facts.job if self.facts is not None else None
         over = job is not None and (job.ended is not None or job.ended_by_recorder)
-        return RankProcess(rank, shown(view.host), view.pid, over or view.exit is not None)
+        return ProcessPlace(rank, shown(view.host), view.pid, over or view.exit is not None)
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:

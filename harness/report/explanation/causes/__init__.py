@@ -1,1 +1,1 @@
-"""What people are told of each cause, a file for each category."""
+"""Texts of causes for people, a file for each kind of them."""

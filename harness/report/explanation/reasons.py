@@ -1,4 +1,4 @@
-"""Why: what was seen, each once, with all ranks of which it was seen."""
+"""Reasons for the verdict, each once, with all ranks of which it was seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hanglab.analyzer.verdict import Evidence
 from hanglab.analyzer.wording import name_line
-from hanglab.harness.report.explanation.parts import EvidenceLine, Observation
+from hanglab.harness.report.explanation.parts import EvidenceLine, Reason
 from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.explanation.subject import Subject
 
@@ -34,7 +34,7 @@ class _Alike:
     first: int = 0
 
 
-def observations(subject: Subject) -> tuple[tuple[Observation, ...], int]:
+def reasons(subject: Subject) -> tuple[tuple[Reason, ...], int]:
     """Those that are shown, culprits' first, and the number of those left out."""
     culprits = set(subject.culprits)
     place = name_line(subject.verdict.location)
@@ -58,7 +58,7 @@ def observations(subject: Subject) -> tuple[tuple[Observation, ...], int]:
         )
     )
     told = [
-        Observation(shown(_spanned(one.texts)), tuple(sorted(set(one.ranks))), one.source)
+        Reason(shown(_spanned(one.texts)), tuple(sorted(set(one.ranks))), one.source)
         for _, one in found
     ]
     return tuple(told[:MOST_SHOWN]), max(0, len(told) - MOST_SHOWN)
