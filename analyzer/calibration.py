@@ -72,7 +72,8 @@ def kind_of(finding: Finding | Verdict) -> Kind:
 
 @cache
 def _table() -> CalibrationTable:
-    return decoder_of(CalibrationTable).decode(TABLE.read_bytes())
+    table: CalibrationTable = decoder_of(CalibrationTable).decode(TABLE.read_bytes())
+    return table
 
 
 def calibrate(verdict: Verdict) -> Verdict:
