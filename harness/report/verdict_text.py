@@ -179,7 +179,7 @@ class _Printer:
 
 
 def _numbers(told: Explanation) -> str:
-    """How many of how many wait and since when, and the culprits' processes."""
+    """Words for how many wait and since when, and for the culprits' processes."""
     parts = []
     if told.waiting and told.ranks and told.status == Status.HUNG.value:
         since = f", at least {duration(told.waited_s)}" if told.waited_s else ""
