@@ -33,7 +33,7 @@ def page_data(subject: Subject, path: Path) -> PageData:
         job=_job(facts),
         classes=classes,
         timeline=timeline_data(facts, verdict, classes),
-        stacks=stack_trees(facts),
+        stacks=stack_trees(facts, classes),
         waits=wait_data(facts, verdict, classes),
         side_by_side=side_by_side(facts, verdict, classes),
         scores=score_table(case) if facts.case else None,

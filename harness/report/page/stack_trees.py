@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from hanglab.analyzer.code_owners import FrameLike, Owner
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.stack_position import main_thread
+from hanglab.analyzer.flight_recorder.columns import Frame, RankDump
+from hanglab.analyzer.matching.calls import Call
 from hanglab.harness.report.page.rank_ranges import ranges
-from hanglab.harness.report.page.records import StackNode, StackTree
+from hanglab.harness.report.page.records import RankClass, StackNode, StackTree
+from hanglab.harness.report.timeline.building import dumps_of
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.records import StackSample
 
@@ -89,7 +94,7 @@ def _label(frame: FrameLike) -> str:
     return f"{frame.function}  {place}:{frame.line}" if frame.line else f"{frame.function}  {place}"
 
 
-def stack_trees(facts: CaseFacts) -> list[StackTree]:
+def stack_trees(facts: CaseFacts, classes: Sequence[RankClass]) -> list[StackTree]:
     """Trees of main threads, of native frames, of other threads and of processes below the ranks.
 
     A bare folder of dumps has the stacks of the ranks' open or latest calls.
@@ -102,7 +107,7 @@ def stack_trees(facts: CaseFacts) -> list[StackTree]:
         _processes_below(views),
     ]
     trees = [tree for tree in found if tree is not None]
-    calls = _calls(facts)
+    calls = None if trees else _calls(facts, classes)
     return trees or ([calls] if calls is not None else [])
 
 
@@ -165,15 +170,46 @@ def _processes_below(views: Iterable[RankView]) -> StackTree | None:
     return _tree("Processes below the ranks", tree)
 
 
-def _calls(facts: CaseFacts) -> StackTree | None:
+def _calls(facts: CaseFacts, classes: Sequence[RankClass]) -> StackTree | None:
+    """Stacks of calls.  Of large jobs not all were read: one rank stands for its class."""
     tree = _Tree()
-    for rank, view in facts.ranks.items():
-        calls = facts.graph.unfinished.get(rank) or []
-        last = facts.graph.last_calls.get(rank)
-        call = calls[0] if calls else last
-        if call is not None and call.stack:
-            tree.add(rank, call.stack, view, now=True)
+    without = []
+    for one in classes:
+        calls = {rank: _latest_call(facts, rank) for rank in one.ranks}
+        for rank, call in calls.items():
+            if call is not None and call.stack:
+                tree.add(rank, call.stack, facts.ranks[rank], now=True)
+        if calls[one.representative] is not None:
+            without.append(
+                (one, [rank for rank, call in calls.items() if not (call and call.stack)])
+            )
+    dumps = dumps_of(facts, [one.representative for one, ranks in without if ranks])
+    for one, ranks in without:
+        call = _latest_call(facts, one.representative)
+        dump = dumps.get(one.representative)
+        stack = _stack_of(dump, call) if dump is not None and call is not None else ()
+        for rank in ranks if stack else ():
+            tree.add(rank, stack, facts.ranks[rank], now=True)
     return _tree("Stacks of the open, or else the latest, calls in the dumps", tree)
+
+
+def _latest_call(facts: CaseFacts, rank: int) -> Call | None:
+    calls = facts.graph.unfinished.get(rank)
+    return calls[0] if calls else facts.graph.last_calls.get(rank)
+
+
+def _stack_of(dump: RankDump, call: Call) -> tuple[Frame, ...]:
+    """The stack that the dump has of a call."""
+    entries = dump.entries
+    if entries is None:
+        return ()
+    rows = entries.in_group(call.group.name)
+    if call.seq is not None:
+        rows &= (entries.seq == call.seq) & ~entries.is_p2p
+    for row in np.flatnonzero(rows)[::-1].tolist():
+        if entries.operation_at(row).op == call.op:
+            return entries.stack_at(row)
+    return ()
 
 
 def _tree(title: str, tree: _Tree) -> StackTree | None:

@@ -156,6 +156,9 @@ def _depths(data: WaitData) -> list[int]:
     for edge in data.edges:
         awaited[edge.awaited].add(edge.waiter)
     waits = {edge.waiter for edge in data.edges}
+    longest = _longest_ways(data)
+    if longest is not None:
+        return longest
     level = {n for n, node in enumerate(data.nodes) if node.kind != "waits" or n not in waits}
     depth = dict.fromkeys(level, 0)
     steps = 0
@@ -164,3 +167,17 @@ def _depths(data: WaitData) -> list[int]:
         level = {waiter for number in level for waiter in awaited[number]} - depth.keys()
         depth.update(dict.fromkeys(level, steps))
     return [depth.get(number, 1) for number in range(len(data.nodes))]
+
+
+def _longest_ways(data: WaitData) -> list[int] | None:
+    """Steps on the longest way from each node to one that waits for nobody; None in rings."""
+    depth = [0] * len(data.nodes)
+    for _ in data.nodes:
+        changed = False
+        for edge in data.edges:
+            if edge.waiter != edge.awaited and depth[edge.waiter] <= depth[edge.awaited]:
+                depth[edge.waiter] = depth[edge.awaited] + 1
+                changed = True
+        if not changed:
+            return depth
+    return None

@@ -39,11 +39,17 @@ function drawSmall(element) {
 
 async function drawAll() {
   await loadPlotly();
-  const small = [...document.querySelectorAll("[data-chart]")];
   if (DATA.timeline) await new TimelineChart(DATA.timeline).start();
   if (byId("waits-chart")) await drawWaits();
-  for (const element of small) await drawSmall(element);
-  onTheme.push(() => { if (byId("waits-chart")) drawWaits(); small.forEach(drawSmall); });
+  // Charts of hosts may be many: each is drawn when somebody comes near it.
+  const small = [...document.querySelectorAll("[data-chart]")], drawn = new Set();
+  const draw = (element) => { drawn.add(element); return drawSmall(element); };
+  const near = new IntersectionObserver((seen) => seen.forEach((one) => {
+    if (one.isIntersecting && !drawn.has(one.target)) draw(one.target);
+  }), { rootMargin: "600px" });
+  small.forEach((element) => near.observe(element));
+  window.addEventListener("beforeprint", () => small.filter((element) => !drawn.has(element)).forEach(draw));
+  onTheme.push(() => { if (byId("waits-chart")) drawWaits(); drawn.forEach(drawSmall); });
   document.documentElement.dataset.drawn = "true";
 }
 // What can be read comes first.

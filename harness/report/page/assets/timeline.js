@@ -117,7 +117,7 @@ class TimelineChart {
         ticktext: rows.map((row) => { const text = plain(row.ranks.length > 14 ? `${row.ranks.slice(0, 13)}…` : row.ranks); return row.role === "culprit" ? `<b>${text} ◀</b>` : text; }),
       },
       shapes: captures.map((one) => ({ type: "line", x0: one.at_us / 1e6, x1: one.at_us / 1e6, yref: "paper", y0: 0, y1: 1, line: { color: colour("alert"), width: 1.5, dash: "dot" } })),
-      annotations: captures.map((one) => ({ x: one.at_us / 1e6, xanchor: "right", yref: "paper", y: 0, yanchor: "bottom", showarrow: false, text: "capture", font: { color: colour("alert") } })),
+      annotations: captures.map((one) => ({ x: one.at_us / 1e6, xanchor: "right", yref: "paper", y: 0, yanchor: "bottom", showarrow: false, text: "capture ", font: { color: colour("alert") } })),
     });
   }
 
@@ -201,7 +201,9 @@ class TimelineChart {
   async start() {
     const rows = byId("timeline-row");
     this.data.rows.forEach((row, at) => rows.append(new Option(`rank ${row.rank}${row.role ? ` (${row.role})` : ""}`, at)));
-    await this.draw();
+    // A job that has stood for long is shown from where it came to stand.
+    const latest = this.data.begin.reduce((a, b) => Math.max(a, b), 0);
+    await (latest < this.end / 2 ? this.beforeEnd() : this.draw());
     this.chart.on("plotly_relayout", (change) => {
       const from = change["xaxis.range[0]"], to = change["xaxis.range[1]"];
       if (from !== undefined && to !== undefined) this.look(from * 1e6, to * 1e6);
