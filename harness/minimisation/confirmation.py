@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
+from hanglab.analyzer.hang_similarity import KeptVerdict
 from hanglab.analyzer.program.reduced_program import ReducedProgram
 from hanglab.analyzer.recorded_endings import RecordedEnding
-from hanglab.analyzer.simulated_verdict import KeptVerdict
+from hanglab.analyzer.simulated_verdict import semantics_of
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.outcome import Outcome
@@ -19,8 +20,9 @@ from hanglab.harness.jobs.run import Result
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.jobs.running import Listener, run_all
 from hanglab.harness.launchers.selection import Launchers
-from hanglab.harness.minimisation.artefacts import Reproduction, script_text
+from hanglab.harness.minimisation.artefacts import script_text
 from hanglab.harness.minimisation.endings import endings_of
+from hanglab.harness.minimisation.reproduction import Reproduction
 from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, Scenario
 
@@ -93,7 +95,12 @@ class Confirmer:
         """
         endings = list(
             endings_of(
-                reduced, self._blame.cause, self._blame.culprits, self._ended, self._recorded
+                reduced,
+                self._blame.cause,
+                self._blame.culprits,
+                self._ended,
+                self._recorded,
+                semantics_of(self._template.backend),
             )
         )
         best: Confirmed | None = None
@@ -119,6 +126,7 @@ class Confirmer:
         script = script_text(reproduction, path.name)
         path.write_text(script)
         options = Options(
+            backend=reproduction.backend,
             world_size=reproduction.ranks,
             control=False,
             hang_after_s=hang_after_s,
@@ -145,7 +153,7 @@ class Confirmer:
     def _caveat(self, verdict: Verdict) -> str:
         cause = verdict.cause.value if verdict.cause else "none"
         return (
-            f"Run for real on gloo, the calls come to {cause} instead of "
+            f"Run for real on {self._template.backend}, the calls come to {cause} instead of "
             f"{self._blame.cause.value}: what else the job did is no call, and is not here."
         )
 
@@ -153,7 +161,10 @@ class Confirmer:
         """True if the scenario of that file gets its verdict, and its control is healthy."""
         for hang_after_s in HANG_AFTER_S:
             options = Options(
-                control=control, hang_after_s=hang_after_s, deadline_s=self._deadline_s
+                backend=self._template.backend,
+                control=control,
+                hang_after_s=hang_after_s,
+                deadline_s=self._deadline_s,
             )
             found = discovery.select([str(path)])
             if found.broken or not found.scenarios:

@@ -6,14 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from hanglab.analyzer.hang_similarity import SimilarityTest, recognise
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_of, whole
 from hanglab.analyzer.program.sound_program import without_fault
 from hanglab.analyzer.replayable import ReplayableJob, program_of
-from hanglab.analyzer.simulated_verdict import SimilarityTest, recognise, simulated
+from hanglab.analyzer.simulated_verdict import semantics_of, simulated
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, Launchers
-from hanglab.harness.minimisation.artefacts import Reproduction, scenario_text, script_text
+from hanglab.harness.minimisation.artefacts import scenario_text, script_text
+from hanglab.harness.minimisation.backend_lines import commands
 from hanglab.harness.minimisation.confirmation import (
     Confirmed,
     Confirmer,
@@ -21,9 +23,11 @@ from hanglab.harness.minimisation.confirmation import (
     VerdictAgreement,
 )
 from hanglab.harness.minimisation.output_files import OutputFiles, write_new
+from hanglab.harness.minimisation.reproduction import Reproduction
 from hanglab.harness.minimisation.search import Search
 from hanglab.harness.report.minimisation_progress import MinimisationProgress
 from hanglab.harness.report.panel import make_console
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 
 class Minimiser:
@@ -36,6 +40,7 @@ class Minimiser:
         folder: Callable[[], RunFolder],
         stop: threading.Event,
         deadline_s: float,
+        backend: str = DEFAULT_BACKEND,
     ) -> None:
         """``folder`` makes the folder of the real runs, once one is needed."""
         self._job = job
@@ -43,6 +48,7 @@ class Minimiser:
         self._make_folder = folder
         self._stop = stop
         self._deadline_s = deadline_s
+        self._backend = backend
         self.found: Confirmed | None = None
         self._folder: RunFolder | None = None
         #: None as long as the scenario has not been run.
@@ -68,7 +74,7 @@ class Minimiser:
             try:
                 # To import torch takes as long as to simulate the job, and goes beside it.
                 launchers[DEFAULT_LAUNCHER].prepare()
-                similarity, starts = recognise(job, self._check)
+                similarity, starts = recognise(job, self._check, semantics_of(self._backend))
                 self._folder = self._make_folder()
                 confirmer = Confirmer(
                     similarity.kept_verdict,
@@ -100,6 +106,7 @@ class Minimiser:
             whole_operations=len(operations_of(program)),
             cause=kept_verdict.cause,
             blamed=kept_verdict.culprits,
+            backend=self._backend,
         )
 
     def _search(
@@ -146,13 +153,14 @@ class Minimiser:
         reduced = self.found.reproduction.reduced
         named = self._job.verdict.culprits
         culprits = [rank for rank, name in enumerate(reduced.ranks) if name in named]
+        semantics = semantics_of(self._backend)
 
         def is_sound(program: Program) -> bool:
             self._check()
-            simulation = simulated(program)
+            simulation = simulated(program, semantics)
             return not simulation.run.stuck and simulation.verdict.cause is None
 
-        return without_fault(reduced.program, culprits, is_sound)
+        return without_fault(reduced.program, culprits, is_sound, semantics)
 
     def sentences(self) -> Iterator[str]:
         """The outcome, for people."""
@@ -169,10 +177,12 @@ class Minimiser:
         if reproduction.caveat:
             yield reproduction.caveat
         script, scenario = self._files.script, self._files.scenario
-        yield f"{script}: torchrun --nproc-per-node {reproduction.ranks} {script}"
+        for command in commands(self._backend, reproduction.ranks, str(script)):
+            yield f"{script}: {command}"
         if self._scenario_passes:
-            how = "" if self._has_control else "--no-control "
-            why = "" if how == "" else " (no control that ends well was found)"
+            how = "" if self._backend == DEFAULT_BACKEND else f"--backend {self._backend} "
+            how += "" if self._has_control else "--no-control "
+            why = "" if self._has_control else " (no control that ends well was found)"
             yield f"{scenario}: hanglab run {how}{scenario}{why}"
         elif self._scenario_passes is not None:
             yield "As a scenario it did not get the same verdict again, so none is written."
