@@ -31,6 +31,6 @@ def report(
     from hanglab.harness.report.page.subject import load_subject
 
     subject = load_subject(path)
-    write_page(render_page(page_data(subject, path)), output, force=force)
+    write_page(render_page(page_data(subject)), output, force=force)
     print(output)
     return 0

@@ -26,7 +26,7 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 def data_of(job: Path) -> PageData:
-    return page_data(load_subject(job), job)
+    return page_data(load_subject(job))
 
 
 def page_of(job: Path) -> str:

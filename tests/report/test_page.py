@@ -11,7 +11,7 @@ import pytest
 from pages import PageText, json_of, page_of, unpacked
 
 from hanglab.harness.cli import main
-from hanglab.harness.report.page.shown_text import LONGEST, shown
+from hanglab.harness.report.page.shown_text import LONGEST
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -125,17 +125,6 @@ def test_names_of_strangers_are_text(tmp_path: Path) -> None:
     assert json_of(page)["schema"] == "hanglab.page/1"
     # Ten thousand characters do not drown the others.
     assert max(map(len, re.findall("a+", body))) <= LONGEST
-
-
-def test_shown_text() -> None:
-    assert shown("plain") == "plain"
-    assert shown("line\n\tnext") == "line\n\tnext"
-    assert shown("\x1b[0m") == "\\x1b[0m"
-    assert shown("\udc80") == "\\udc80"
-    assert shown("x\u202ey\u2066z\u200f") == "x\\u202ey\\u2066z\\u200f"
-    assert shown("Übung 東京") == "Übung 東京"
-    cut = shown("b" * (LONGEST + 50))
-    assert cut.endswith("(50 more characters)") and cut.count("b") == LONGEST
 
 
 def test_a_page_that_exists_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

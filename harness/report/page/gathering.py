@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Unusable
+from hanglab.harness.report.explanation.explaining import explain_examined
 from hanglab.harness.report.page.host_charts import host_charts
 from hanglab.harness.report.page.rank_classes import rank_classes
 from hanglab.harness.report.page.rank_ranges import named
@@ -21,26 +22,25 @@ from hanglab.harness.report.page.wait_graph import wait_data
 from hanglab.recorder.case.reader import CaseReader
 
 
-def page_data(subject: Subject, path: Path) -> PageData:
-    """All that a page shows of ``subject``, whose evidence lies at ``path``."""
+def page_data(subject: Subject) -> PageData:
+    """All that a page shows of a job."""
     facts, verdict = subject.facts, subject.verdict
     classes = rank_classes(facts, verdict)
-    case = path / "case" if (path / "case" / "hosts").is_dir() else path
     return PageData(
         title=subject.name,
         version=version("hanglab"),
         verdict=verdict,
+        explanation=explain_examined(subject.examined, subject.folder),
         job=_job(facts),
         classes=classes,
         timeline=timeline_data(facts, verdict, classes),
         stacks=stack_trees(facts, classes),
         waits=wait_data(facts, verdict, classes),
         side_by_side=side_by_side(facts, verdict, classes),
-        scores=score_table(case) if facts.case else None,
+        scores=score_table(subject.case) if facts.case else None,
         hosts=host_charts(facts, verdict.culprits),
-        missing=_missing(facts, case),
+        missing=_missing(facts, subject.case),
         would_decide=list(verdict.inputs.would_decide),
-        beside=subject.beside,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from hanglab.analyzer.verdict import Unusable, Verdict
+from hanglab.harness.report.explanation.parts import Explanation
 
 SCHEMA: Literal["hanglab.page/1"] = "hanglab.page/1"
 
@@ -199,6 +200,8 @@ class PageData(msgspec.Struct, kw_only=True):
     title: str
     version: str
     verdict: Verdict
+    #: The verdict in words and parts.
+    explanation: Explanation
     job: list[Fact] = []
     classes: list[RankClass] = []
     timeline: TimelineData | None = None
@@ -209,5 +212,3 @@ class PageData(msgspec.Struct, kw_only=True):
     hosts: list[HostCharts] = []
     missing: list[Unusable] = []
     would_decide: list[str] = []
-    #: Other jobs or attempts that lie in the same folder, each in a sentence.
-    beside: list[str] = []

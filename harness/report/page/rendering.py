@@ -13,9 +13,10 @@ import msgspec
 
 from hanglab.harness.errors import HanglabError, MissingExtra
 from hanglab.harness.jobs.run_folder import ArtifactsError
+from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.harness.report.page.rank_ranges import named, ranges
 from hanglab.harness.report.page.records import PageData
-from hanglab.harness.report.page.shown_text import shown, shown_everywhere
+from hanglab.harness.report.page.shown_text import LONGEST, shown_everywhere
 
 if TYPE_CHECKING:
     import jinja2
@@ -43,12 +44,6 @@ def render_page(data: PageData) -> str:
         named=named,
         ranges=ranges,
     )
-
-
-def render_run_page(content: dict[str, Any]) -> str:
-    """The page of a run folder.  Raises MissingExtra without jinja2."""
-    plain = shown_everywhere(content)
-    return _fill("run.html.jinja", ("theme.js", "run.js"), plain, page=plain)
 
 
 def _fill(
@@ -106,7 +101,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: shown(value) if type(value) is str else value,
+        finalize=lambda value: shown(value, LONGEST) if type(value) is str else value,
     )
 
 

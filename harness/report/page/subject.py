@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from hanglab.analyzer.calibration import calibrate
-from hanglab.analyzer.engine import conclude, gravest
-from hanglab.analyzer.facts.assembly import gather_worlds
+from hanglab.analyzer.engine import Examination, examine
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Verdict
-from hanglab.harness.jobs.outcome import describe
 
 
-@dataclass
+@dataclass(frozen=True)
 class Subject:
-    """One job.  ``beside`` tells of others whose dumps lie in the same folder."""
+    """One job, by the name of its folder."""
 
     name: str
-    facts: CaseFacts
-    verdict: Verdict
-    beside: list[str] = field(default_factory=list)
+    folder: Path
+    examined: Examination
+
+    @property
+    def facts(self) -> CaseFacts:
+        return self.examined.facts
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.examined.verdict
+
+    @property
+    def case(self) -> Path:
+        """The Case itself, where the folder is that of a job in a run."""
+        return self.folder / "case" if _is_in_run(self.folder) else self.folder
 
 
-def load_subject(path: Path) -> Subject:
+def load_subject(folder: Path) -> Subject:
     """The job in a Case or a folder of dumps; of several the one that people have to know of.
 
     Raises InputError where nothing there can be analysed.
     """
-    worlds = gather_worlds(path)
-    verdicts = [conclude(facts) for facts in worlds]
-    chosen = gravest(worlds, verdicts)
-    number = next(n for n, verdict in enumerate(verdicts) if verdict is chosen)
-    others = [
-        f"{world.inputs.world or 'a job'} ({len(world.ranks)} ranks): {describe(verdict)}"
-        for n, (world, verdict) in enumerate(zip(worlds, verdicts, strict=True))
-        if n != number
-    ]
-    return Subject(_name(path.resolve()), worlds[number], calibrate(chosen), others)
+    examined = examine(folder)
+    path = folder.resolve()
+    # Of a job in a run its scenario, variant and number.
+    return Subject("/".join(path.parts[-3:]) if _is_in_run(path) else path.name, folder, examined)
 
 
-def _name(path: Path) -> str:
-    """The folder's name; of a job in a run its scenario, variant and number."""
-    in_run = (path / "case").is_dir()
-    return "/".join(path.parts[-3:]) if in_run else path.name
+def _is_in_run(folder: Path) -> bool:
+    return (folder / "case" / "hosts").is_dir()
