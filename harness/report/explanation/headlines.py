@@ -98,7 +98,8 @@ def words_of(subject: Subject) -> Words:
     words["wait"] = "waits" if single else "wait"
     place = verdict.location
     words["at"] = f" at {line_name(place)}" if place is not None else ""
-    words["by_line"] = f" ({line_name(place).split(' ')[0]})" if place is not None else ""
+    one_line = place is not None and not is_undecided(subject)
+    words["by_line"] = f" ({line_name(place).split(' ')[0]})" if place and one_line else ""
     if place is not None:
         words["place"] = line_name(place)
     if verdict.collective is not None:
@@ -169,7 +170,7 @@ def _told(subject: Subject, place: Location | None) -> str:
             detail = item.detail
             if place is not None:
                 detail = without_line(detail, [line_name(place)])
-            return shown(detail, _TOLD)
+            return shown(detail, _TOLD).removesuffix(".")
     return ""
 
 
@@ -177,23 +178,23 @@ def _end(subject: Subject, words: Words, begun: str) -> str:
     """The end of the sentence: who waits, for how long or how much, and where."""
     verdict = subject.verdict
     waiting = subject.waiting
-    if not waiting:
+    if not waiting or (not verdict.culprits and len(waiting) == subject.world_size):
         waited = subject.waited_s
         return f"; nothing has moved for {duration(waited)}" if waited else ""
     who = name_ranks(waiting)
     one = len(waiting) == 1
-    if who in begun:
-        who = "it" if one else "they"
+    if who in begun and not one:
+        who = "they"
     it = words.get("it", "it")
     if verdict.status is Status.HUNG:
-        return _waiting(subject, words, begun, who, one and who != "they", it)
+        return _waiting(subject, words, begun, who, one, it)
     if verdict.status is Status.SLOW and verdict.effect is not None:
         if text_of(verdict.cause and verdict.cause.value).once:
             return f"; {who} waited {words['lost']} for {it}"
-        waits = f"; {who} wait{'s' if one and who != 'they' else ''} for {it}"
+        waits = f"; {who} wait{'s' if one else ''}"
         if verdict.effect.ms_per_step:
-            return f"{waits} for {words['lost']} of every step ({words['share']})"
-        return f"{waits} {words['share']} of the time"
+            return f"{waits} {words['lost']} of every step for {it} ({words['share']})"
+        return f"{waits} for {it} {words['share']} of the time"
     if verdict.status is Status.FAILED:
         return _failed(subject, begun, it)
     if verdict.status is Status.CORRUPT:
@@ -208,8 +209,8 @@ def _failed(subject: Subject, begun: str, it: str) -> str:
     if not failed:
         return "; the job failed"
     who = name_ranks(failed)
-    if who in begun:
-        who = "it" if len(failed) == 1 else "they"
+    if who in begun and len(failed) > 1:
+        who = "they"
     return f"; {who} lost {it} and failed" if subject.divergence is None else f"; {who} failed too"
 
 

@@ -80,11 +80,7 @@ def _outermost_first(frames: Sequence[FrameLike]) -> tuple[CallFrame, ...]:
 
 def _doing(subject: Subject, rank: int) -> str:
     call = subject.call_of(rank)
-    if call is None:
-        return ""
-    found = subject.divergence
-    at_difference = found is not None and rank in found.calls
-    return f"{'calls' if at_difference else 'in'} {call_name(call)}"
+    return f"in {call_name(call)}" if call is not None else ""
 
 
 def _decision(subject: Subject) -> list[Place]:

@@ -58,7 +58,7 @@ def reasons(subject: Subject) -> tuple[tuple[Reason, ...], int]:
         )
     )
     told = [
-        Reason(shown(_spanned(one.texts)), tuple(sorted(set(one.ranks))), one.source)
+        Reason(shown(_spanned(one.texts)), tuple(sorted(set(one.ranks))), shown(one.source))
         for _, one in found
     ]
     return tuple(told[:MOST_SHOWN]), max(0, len(told) - MOST_SHOWN)

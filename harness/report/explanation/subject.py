@@ -53,6 +53,9 @@ class Subject:
             return self.facts.graph.idle_s or None
         views = (self.facts.ranks.get(rank) for rank in self.waiting)
         quiet = [v.movement.quiet_s for v in views if v is not None and v.movement is not None]
+        trigger = self.facts.job.trigger if self.facts.job is not None else None
+        if not quiet and self.facts.stuck and trigger is not None:
+            return trigger.quiet_s or None
         return min(quiet, default=None)
 
     @cached_property
@@ -112,7 +115,8 @@ class Subject:
         for one in self.facts.graph.unmatched:
             if one.call.seq is None and {one.call.rank, one.call.peer} & set(self.culprits):
                 return one.call
-        return None
+        awaited = self.awaited
+        return awaited if awaited is not None and awaited.seq is None else None
 
     def call_of(self, rank: int) -> Call | None:
         """The rank's call that the verdict is about: at the difference, or where it waits."""

@@ -26,8 +26,8 @@ def test_every_part_of_a_hang_is_told_once(tmp_path: Path) -> None:
     assert (told.culprits, told.waiting, told.ranks) == ((1,), (0, 2, 3), 4)
     assert [(p.rank, p.host, p.pid, p.gone) for p in told.processes] == [(1, "node0", 9517, True)]
     assert [(p.role, p.ranks, p.frame.line, p.doing) for p in told.where] == [
-        ("culprit", (1,), 14, "calls all_gather #30 of default_pg"),
-        ("victim", (0, 2, 3), 16, "calls all_reduce #30 of default_pg"),
+        ("culprit", (1,), 14, "in all_gather #30 of default_pg"),
+        ("victim", (0, 2, 3), 16, "in all_reduce #30 of default_pg"),
     ]
     assert [frame.line for frame in told.where[0].calls] == [36, 14]
     assert [(one.ranks, one.source) for one in told.why] == [

@@ -12,7 +12,7 @@ _ELASTIC = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 
 RESOURCE = {
     "cpu_throttled": CauseText(
-        says=("{Who} {is_} throttled to {its} processor quota: {told}",),
+        says=("{Who} {is_} throttled to {its} processor quota",),
         what="A control group's processor quota is used up before its period ends, and all of it "
         "stands still until the next.",
         proof="cpu.stat: throttled periods and time, over the time that the job was sampled.",
@@ -25,11 +25,14 @@ RESOURCE = {
         references=(_CGROUP + "#cpu", "dmlc/xgboost#7653"),
     ),
     "memory_pressure": CauseText(
-        says=("{Who} {is_} at {its} memory limit and read{s} back what was dropped: {told}",),
+        says=("{Who} {is_} at {its} memory limit and read{s} back what was dropped",),
         what="A control group at its memory limit drops pages and reads them again, slower and "
         "slower, before it is killed or while it is not.",
         proof="memory.current at memory.max, with refaults and stalls (PSI) a second.",
-        mistaken_for={"oom_killed": "the next thing that happens", "slow_input": "looks like it"},
+        mistaken_for={
+            "oom_killed": "that is what often follows",
+            "slow_input": "there no memory limit is met",
+        },
         mend=("Raise the limit, or lower batch size, workers and prefetch_factor.",),
         commands=("memory_limit",),
         references=(_CGROUP + "#memory", "https://docs.kernel.org/accounting/psi.html"),
@@ -62,7 +65,7 @@ RESOURCE = {
         proof="The error that was raised, and the room left in the file system at that moment.",
         mistaken_for={
             "loader_worker_died": "a worker dies of it (SIGBUS): look for the room first",
-            "disk_full": "the error text is the same",
+            "disk_full": "there the path is not below /dev/shm",
         },
         mend=("Enlarge /dev/shm (docker --shm-size=8g), or use fewer workers.",),
         commands=("shared_memory",),
@@ -72,10 +75,10 @@ RESOURCE = {
         ),
     ),
     "disk_full": CauseText(
-        says=("{Who} found a full disk{at}: {room}", "{Who} found a full disk{at}"),
+        says=("{Who} found a full disk{at}",),
         what="A write failed for want of room or of inodes.",
         proof="The error that was raised, and the room left in the file system at that moment.",
-        mistaken_for={"shm_exhausted": "the error text is the same"},
+        mistaken_for={"shm_exhausted": "there the path is below /dev/shm"},
         mend=("Free space, or write somewhere else at {place}.", "Free space, or write elsewhere."),
         commands=("disks", "inodes"),
         references=("pytorch/pytorch#29097",),
@@ -96,7 +99,7 @@ RESOURCE = {
         says=("{Who} could not start another process or thread{at}",),
         what="The limit of processes and threads, of the user or the control group, is met.",
         proof="EAGAIN at a start, and pids.current at pids.max or the limit of the user.",
-        mistaken_for={"fd_exhausted": "there descriptors ran out", "gpu_oom": "no"},
+        mistaken_for={"fd_exhausted": "there descriptors ran out"},
         mend=(
             "Start fewer threads at {place} (OMP_NUM_THREADS, num_workers), or raise pids.max.",
             "Start fewer threads (OMP_NUM_THREADS, num_workers), or raise pids.max.",
@@ -119,7 +122,7 @@ RESOURCE = {
         references=(_PROC, _CGROUP + "#freezer"),
     ),
     "io_blocked": CauseText(
-        says=("{Who} {is_} blocked in the kernel: {told}", "{Who} {is_} blocked in the kernel"),
+        says=("{Who} {is_} blocked in the kernel",),
         what="A process waits uninterruptibly for a file system or block device: a hung NFS "
         "server, a lost disk.",
         proof="State D in all samples, in a kernel function of file systems or block devices.",
@@ -189,7 +192,10 @@ NETWORK = {
         ),
         what="The process that hosts the key-value store ended, and everybody who asked it failed.",
         proof="The end of the rank that served the store, before errors of the store elsewhere.",
-        mistaken_for={"exception": "errors of the store are consequences", "partition": "the same"},
+        mistaken_for={
+            "exception": "errors of the store are consequences",
+            "partition": "there the process that kept the store lives",
+        },
         mend=(
             "Let rank 0 wait for all (a barrier, or destroy_process_group on all ranks) before "
             "it ends.",

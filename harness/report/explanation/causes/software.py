@@ -72,7 +72,7 @@ TEXTS = {
         ),
     ),
     "busy_loop": CauseText(
-        says=("{Who} spin{s}{at}: {told}", "{Who} spin{s}{at} without getting anywhere"),
+        says=("{Who} spin{s}{at} without getting anywhere",),
         what="A rank uses a whole core and gets nowhere: it polls for what never comes.",
         proof="A full core for more than ten times its longest earlier pause, no counter moved, "
         "and every stack sample in the same loop.",

@@ -13,7 +13,10 @@ DATA_STARVATION = {
         says=("All ranks wait for their input{in_section}, {share} of the time",),
         what="Every rank's loader is too slow, so all wait, each in its turn.",
         proof="Time in the loaders of all ranks, and loaders that are busy, over the steps.",
-        mistaken_for={"slow_input": "there one rank alone waits", "slow_compute": "no"},
+        mistaken_for={
+            "slow_input": "there one rank alone waits",
+            "slow_compute": "there loaders are idle",
+        },
         mend=("More loader workers, prefetch_factor, faster storage, cheaper preprocessing.",),
         commands=("stragglers", "stack"),
         references=(_LOADER, _TUNING),
@@ -89,10 +92,7 @@ STRAGGLER = {
         references=(_STRAGGLERS, "arXiv:2410.12588"),
     ),
     "slow_host": CauseText(
-        says=(
-            "{Who} do{es} no more work than {peers} and get{s} less of {its} processor: {told}",
-            "{Who} do{es} no more work than {peers} and get{s} less of {its} processor",
-        ),
+        says=("{Who} do{es} no more work than {peers} and get{s} less of {its} processor",),
         what="A host gives a rank less: a neighbour on its cores, pinning, a low clock.",
         proof="Time runnable without a processor, or the same work in more processor time.",
         mistaken_for={
