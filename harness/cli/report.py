@@ -27,10 +27,10 @@ def report(
     from hanglab.harness.report.page.rendering import check_target, render_page, write_page
 
     check_target(output, force=force)
+    from hanglab.harness.report.page.examined_job import load_job
     from hanglab.harness.report.page.gathering import page_data
-    from hanglab.harness.report.page.subject import load_subject
 
-    subject = load_subject(path)
-    write_page(render_page(page_data(subject)), output, force=force)
+    job = load_job(path)
+    write_page(render_page(page_data(job)), output, force=force)
     print(output)
     return 0

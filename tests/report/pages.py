@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hanglab.harness.corpus.entries import unpack_entry
+from hanglab.harness.report.page.examined_job import load_job
 from hanglab.harness.report.page.gathering import page_data
 from hanglab.harness.report.page.records import PageData
 from hanglab.harness.report.page.rendering import render_page
-from hanglab.harness.report.page.subject import load_subject
 from tools.corpus.__main__ import CORPUS
 
 
@@ -26,7 +26,7 @@ def unpacked(name: str, folder: Path) -> Path:
 
 
 def data_of(job: Path) -> PageData:
-    return page_data(load_subject(job))
+    return page_data(load_job(job))
 
 
 def page_of(job: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Unusable
 from hanglab.harness.report.explanation.explaining import explain_examined
+from hanglab.harness.report.page.examined_job import ExaminedJob
 from hanglab.harness.report.page.host_charts import host_charts
 from hanglab.harness.report.page.rank_classes import rank_classes
 from hanglab.harness.report.page.rank_ranges import named
@@ -16,36 +17,35 @@ from hanglab.harness.report.page.records import Fact, PageData
 from hanglab.harness.report.page.side_by_side import side_by_side
 from hanglab.harness.report.page.stack_trees import stack_trees
 from hanglab.harness.report.page.straggler_scores import score_table
-from hanglab.harness.report.page.subject import Subject
 from hanglab.harness.report.page.timeline_rows import timeline_data
 from hanglab.harness.report.page.wait_graph import wait_data
 from hanglab.recorder.case.reader import CaseReader
 
 
-def page_data(subject: Subject) -> PageData:
+def page_data(job: ExaminedJob) -> PageData:
     """All that a page shows of a job."""
-    facts, verdict = subject.facts, subject.verdict
+    facts, verdict = job.facts, job.verdict
     classes = rank_classes(facts, verdict)
     return PageData(
-        title=subject.name,
+        title=job.name,
         version=version("hanglab"),
         verdict=verdict,
-        explanation=explain_examined(subject.examined, subject.folder),
+        explanation=explain_examined(job.examined, job.folder),
         job=_job(facts),
         classes=classes,
         timeline=timeline_data(facts, verdict, classes),
         stacks=stack_trees(facts, classes),
         waits=wait_data(facts, verdict, classes),
         side_by_side=side_by_side(facts, verdict, classes),
-        scores=score_table(subject.case) if facts.case else None,
+        scores=score_table(job.case) if facts.case else None,
         hosts=host_charts(facts, verdict.culprits),
-        missing=_missing(facts, subject.case),
+        missing=_missing(facts, job.case),
         would_decide=list(verdict.inputs.would_decide),
     )
 
 
 def _job(facts: CaseFacts) -> list[Fact]:
-    """What is known of the job itself."""
+    """Facts of the job itself."""
     found = [Fact(name="ranks", value=str(len(facts.ranks)))]
 
     def fact(name: str, value: str) -> None:

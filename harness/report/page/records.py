@@ -41,7 +41,7 @@ class TimelineRow(msgspec.Struct, kw_only=True):
 
 
 class TimelineActivity(msgspec.Struct, kw_only=True):
-    """What spans have in common."""
+    """Kind, name and place of spans."""
 
     kind: str
     name: str

@@ -23,7 +23,7 @@ DEEPEST = 120
 
 
 @dataclass
-class _Node:
+class _FrameNode:
     """One frame, below those that called it."""
 
     frame: str
@@ -31,12 +31,12 @@ class _Node:
     ranks: set[int] = field(default_factory=set)
     earlier: set[int] = field(default_factory=set)
     ends: set[int] = field(default_factory=set)
-    children: dict[str, _Node] = field(default_factory=dict)
+    children: dict[str, _FrameNode] = field(default_factory=dict)
 
 
 class _Tree:
     def __init__(self) -> None:
-        self.root = _Node("")
+        self.root = _FrameNode("")
 
     def add(
         self, rank: int, frames: Sequence[FrameLike], view: RankView, *, now: bool, top: str = ""
@@ -54,20 +54,20 @@ class _Tree:
         node = self.root
         self._visit(node, rank, now)
         for label, user in outermost:
-            node = node.children.setdefault(label, _Node(label, user))
+            node = node.children.setdefault(label, _FrameNode(label, user))
             self._visit(node, rank, now)
         if now:
             node.ends.add(rank)
 
     @staticmethod
-    def _visit(node: _Node, rank: int, now: bool) -> None:
+    def _visit(node: _FrameNode, rank: int, now: bool) -> None:
         (node.ranks if now else node.earlier).add(rank)
 
     def folded(self) -> StackNode:
         return _folded(self.root)
 
 
-def _folded(node: _Node) -> StackNode:
+def _folded(node: _FrameNode) -> StackNode:
     """The node and all below it as long as one rank after the other goes the same way."""
     frames, user = ([node.frame], [node.user]) if node.frame else ([], [])
     while len(node.children) == 1 and not node.ends:

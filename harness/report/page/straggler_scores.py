@@ -1,4 +1,4 @@
-"""Who is slow, in which section, and when."""
+"""Scores of ranks by section and over time."""
 
 from __future__ import annotations
 

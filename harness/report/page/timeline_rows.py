@@ -18,7 +18,7 @@ from hanglab.harness.report.page.records import (
     TimelineRow,
 )
 from hanglab.harness.report.timeline.building import timeline_of
-from hanglab.harness.report.timeline.spans import Activity, Span, Timeline
+from hanglab.harness.report.timeline.spans import JobTimeline, SpanActivity, TimelineSpan
 
 #: Up to so many ranks each has a row: beyond, rows are lower than text.
 ROW_EACH = 128
@@ -87,7 +87,7 @@ def _standing_for(classes: Sequence[RankClass], chosen: Sequence[int]) -> dict[i
     return found
 
 
-def _cut(timeline: Timeline, begin: int) -> tuple[int, int]:
+def _cut(timeline: JobTimeline, begin: int) -> tuple[int, int]:
     """From when on spans are shown, the same for all rows, and how many are older."""
     begins = np.array(
         [span.begin_ns for one in timeline.ranks for span in one.spans], dtype=np.int64
@@ -98,8 +98,8 @@ def _cut(timeline: Timeline, begin: int) -> tuple[int, int]:
     return first, int((begins < first).sum())
 
 
-def _add_spans(data: TimelineData, timeline: Timeline, begin: int) -> None:
-    places: dict[Activity, int] = {}
+def _add_spans(data: TimelineData, timeline: JobTimeline, begin: int) -> None:
+    places: dict[SpanActivity, int] = {}
     for row, one in enumerate(timeline.ranks):
         for span in one.spans:
             # Of what is too old only that which goes on still is shown, from its begin.
@@ -117,13 +117,13 @@ def _add_spans(data: TimelineData, timeline: Timeline, begin: int) -> None:
             data.seq.append(-1 if span.seq is None else span.seq)
 
 
-def _length(span: Span, end_us: int, begin: int) -> int:
+def _length(span: TimelineSpan, end_us: int, begin: int) -> int:
     if span.open:
         return max(0, end_us - (span.begin_ns - begin) // 1000)
     return -1 if span.end_ns is None else max(0, span.end_ns - span.begin_ns) // 1000
 
 
-def _activity(activity: Activity) -> TimelineActivity:
+def _activity(activity: SpanActivity) -> TimelineActivity:
     base = activity.file.rsplit("/", 1)[-1]
     return TimelineActivity(
         kind=activity.kind.value,
@@ -133,7 +133,7 @@ def _activity(activity: Activity) -> TimelineActivity:
     )
 
 
-def _add_moments(data: TimelineData, timeline: Timeline, begin: int) -> None:
+def _add_moments(data: TimelineData, timeline: JobTimeline, begin: int) -> None:
     rows = {row.rank for row in data.rows}
     counts: dict[str, int] = {}
     for moment in timeline.moments:

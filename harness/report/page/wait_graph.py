@@ -1,4 +1,4 @@
-"""Who waits for whom, as a small graph: ranks that wait alike are one node."""
+"""The graph of who waits for whom, made small: ranks that wait alike are one node."""
 
 from __future__ import annotations
 

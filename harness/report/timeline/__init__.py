@@ -1,1 +1,1 @@
-"""What each rank of a job did when, on one clock: for the page and for traces."""
+"""The timeline of a job, all ranks on one clock: for the page and for traces."""

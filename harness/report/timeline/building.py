@@ -8,15 +8,21 @@ from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.flight_recorder.columns import RankDump
 from hanglab.harness.report.timeline.moments import moments_of
 from hanglab.harness.report.timeline.operations import operation_spans
-from hanglab.harness.report.timeline.spans import Activity, RankTimeline, Span, SpanKind, Timeline
+from hanglab.harness.report.timeline.spans import (
+    JobTimeline,
+    RankTimeline,
+    SpanActivity,
+    SpanKind,
+    TimelineSpan,
+)
 from hanglab.recorder.case.progress_records import Progress
 
 
-def timeline_of(facts: CaseFacts, ranks: Iterable[int] | None = None) -> Timeline:
+def timeline_of(facts: CaseFacts, ranks: Iterable[int] | None = None) -> JobTimeline:
     """The timeline of all ranks, or of those asked for; of a bare folder by its dumps alone."""
     wanted = sorted(facts.ranks if ranks is None else set(ranks) & set(facts.ranks))
     dumps = dumps_of(facts, wanted)
-    timeline = Timeline(moments=moments_of(facts))
+    timeline = JobTimeline(moments=moments_of(facts))
     for rank in wanted:
         timeline.ranks.append(_rank(facts.ranks[rank], dumps.get(rank)))
     timeline.end_ns = _end(facts, timeline)
@@ -45,35 +51,39 @@ def _rank(view: RankView, dump: RankDump | None) -> RankTimeline:
     return RankTimeline(view.rank, view.host, view.pid, spans, steps)
 
 
-def _sections(progress: Progress, ahead_ns: int) -> Iterator[Span]:
+def _sections(progress: Progress, ahead_ns: int) -> Iterator[TimelineSpan]:
     kinds = {
         total.section: SpanKind(total.kind) if total.kind else SpanKind.SECTION
         for total in progress.section_totals
     }
-    known: dict[str, Activity] = {}
+    known: dict[str, SpanActivity] = {}
 
-    def activity(section: str) -> Activity:
-        made = Activity(kinds.get(section, SpanKind.SECTION), section)
+    def activity(section: str) -> SpanActivity:
+        made = SpanActivity(kinds.get(section, SpanKind.SECTION), section)
         return known.setdefault(section, made)
 
     for event in progress.section_events:
         begin = event.started_ns - ahead_ns
-        yield Span(activity(event.section), begin, begin + event.wall_ns)
+        yield TimelineSpan(activity(event.section), begin, begin + event.wall_ns)
     for section in progress.open_sections:
-        yield Span(activity(section.section), section.started_ns - ahead_ns, None, open=True)
+        yield TimelineSpan(
+            activity(section.section), section.started_ns - ahead_ns, None, open=True
+        )
 
 
-def _collections(progress: Progress, ahead_ns: int) -> Iterator[Span]:
+def _collections(progress: Progress, ahead_ns: int) -> Iterator[TimelineSpan]:
     for pause in progress.pauses:
         begin = pause.started_ns - ahead_ns
         name = f"generation {pause.generation}"
-        yield Span(Activity(SpanKind.COLLECTION, name), begin, begin + pause.wall_ns)
+        yield TimelineSpan(SpanActivity(SpanKind.COLLECTION, name), begin, begin + pause.wall_ns)
     if progress.collecting_since_ns is not None:
         begin = progress.collecting_since_ns - ahead_ns
-        yield Span(Activity(SpanKind.COLLECTION, "garbage collection"), begin, None, open=True)
+        yield TimelineSpan(
+            SpanActivity(SpanKind.COLLECTION, "garbage collection"), begin, None, open=True
+        )
 
 
-def _end(facts: CaseFacts, timeline: Timeline) -> int | None:
+def _end(facts: CaseFacts, timeline: JobTimeline) -> int | None:
     """The capture, or whatever was later: a job may go on after it."""
     times = [span.end_ns or span.begin_ns for one in timeline.ranks for span in one.spans] + [
         moment.at_ns for moment in timeline.moments

@@ -9,26 +9,26 @@ import numpy as np
 from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
 from hanglab.analyzer.matching.completion import completed
-from hanglab.harness.report.timeline.spans import Activity, Span, SpanKind
+from hanglab.harness.report.timeline.spans import SpanActivity, SpanKind, TimelineSpan
 from hanglab.recorder.case.operations import op_of_method
 from hanglab.recorder.case.progress_records import OperationCall, Progress
 
 
 def operation_spans(
     dump: RankDump | None, progress: Progress | None, code: CodeMap, ahead_ns: int
-) -> list[Span]:
+) -> list[TimelineSpan]:
     """Spans of all operations that are known of a rank, and of its waits for them.
 
     ``ahead_ns`` is by how much its host's clock is ahead of the job's.
     """
     calls = progress.operations if progress is not None else []
-    seen = _Boundary(calls)
+    seen = _BoundaryCalls(calls)
     spans = list(_entries(dump, seen, code, ahead_ns)) if dump is not None else []
     spans += _calls(calls, dump, seen, ahead_ns)
     return spans
 
 
-class _Boundary:
+class _BoundaryCalls:
     """Calls by group, so that an entry finds the one during which it was made."""
 
     def __init__(self, calls: list[OperationCall]) -> None:
@@ -55,7 +55,9 @@ class _Boundary:
         return None if late else call
 
 
-def _entries(dump: RankDump, seen: _Boundary, code: CodeMap, ahead_ns: int) -> Iterator[Span]:
+def _entries(
+    dump: RankDump, seen: _BoundaryCalls, code: CodeMap, ahead_ns: int
+) -> Iterator[TimelineSpan]:
     """Spans of entries that no call of the boundary stands for."""
     entries = dump.entries
     if entries is None:
@@ -63,7 +65,7 @@ def _entries(dump: RankDump, seen: _Boundary, code: CodeMap, ahead_ns: int) -> I
     finished = completed(dump).tolist()
     created, ended = entries.created_ns.tolist(), entries.completed_ns.tolist()
     seqs, p2p = entries.seq.tolist(), entries.is_p2p.tolist()
-    known: dict[tuple[int, int, int], Activity] = {}
+    known: dict[tuple[int, int, int], SpanActivity] = {}
     for row, begin in enumerate(created):
         if begin == ABSENT:
             continue
@@ -79,7 +81,7 @@ def _entries(dump: RankDump, seen: _Boundary, code: CodeMap, ahead_ns: int) -> I
             activity = known[key] = _activity_of_entry(entries, row, dump, code)
         end = None if ended[row] == ABSENT or not finished[row] else ended[row] - ahead_ns
         peer = entries.operation_at(row).peer if p2p[row] else ABSENT
-        yield Span(
+        yield TimelineSpan(
             activity,
             begin - ahead_ns,
             end,
@@ -90,10 +92,10 @@ def _entries(dump: RankDump, seen: _Boundary, code: CodeMap, ahead_ns: int) -> I
         )
 
 
-def _activity_of_entry(entries: Entries, row: int, dump: RankDump, code: CodeMap) -> Activity:
+def _activity_of_entry(entries: Entries, row: int, dump: RankDump, code: CodeMap) -> SpanActivity:
     group = entries.group_names[int(entries.group[row])]
     frame = code.innermost_user(entries.stack_at(row))
-    return Activity(
+    return SpanActivity(
         SpanKind.OPERATION,
         entries.operation_at(row).op,
         group.description or group.name,
@@ -106,11 +108,11 @@ def _activity_of_entry(entries: Entries, row: int, dump: RankDump, code: CodeMap
 
 
 def _calls(
-    calls: list[OperationCall], dump: RankDump | None, seen: _Boundary, ahead_ns: int
-) -> Iterator[Span]:
+    calls: list[OperationCall], dump: RankDump | None, seen: _BoundaryCalls, ahead_ns: int
+) -> Iterator[TimelineSpan]:
     members = dump.members if dump is not None else {}
     labels = dump.descriptions if dump is not None else {}
-    known: dict[tuple[str, str, str, int], tuple[Activity, Activity]] = {}
+    known: dict[tuple[str, str, str, int], tuple[SpanActivity, SpanActivity]] = {}
     for call in calls:
         key = (call.method, call.group, call.file, call.line)
         pair = known.get(key)
@@ -121,12 +123,12 @@ def _calls(
                 call.file, call.line, call.function,
             )  # fmt: skip
             pair = known[key] = (
-                Activity(SpanKind.OPERATION, name, *place),
-                Activity(SpanKind.WAIT, f"wait for {name}", *place),
+                SpanActivity(SpanKind.OPERATION, name, *place),
+                SpanActivity(SpanKind.WAIT, f"wait for {name}", *place),
             )
         operation, wait = pair
         seq = seen.seqs.get(call.index)
-        yield Span(
+        yield TimelineSpan(
             operation,
             call.entered_ns - ahead_ns,
             _end_of(call, ahead_ns),
@@ -138,7 +140,7 @@ def _calls(
         )
         if call.wait_entered_ns is not None:
             returned = call.wait_returned_ns
-            yield Span(
+            yield TimelineSpan(
                 wait,
                 call.wait_entered_ns - ahead_ns,
                 None if returned is None else returned - ahead_ns,
@@ -154,7 +156,7 @@ def _is_open(call: OperationCall) -> bool:
 
 
 def _end_of(call: OperationCall, ahead_ns: int) -> int | None:
-    """When it was known to have finished: at the end of its wait, else of its call."""
+    """The time at which it was known to have finished: at the end of its wait, else of its call."""
     if _is_open(call):
         return None
     end = call.wait_returned_ns if call.wait_returned_ns is not None else call.returned_ns

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class SpanKind(str, Enum):
-    """What a rank did meanwhile."""
+    """Kinds of what a rank did meanwhile."""
 
     #: From the call until it had finished.
     OPERATION = "operation"
@@ -23,8 +23,8 @@ class SpanKind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Activity:
-    """What many spans have in common; ``group`` is the description that people gave it."""
+class SpanActivity:
+    """Kind, name and place of spans; ``group`` is the description that people gave it."""
 
     kind: SpanKind
     name: str
@@ -39,10 +39,10 @@ class Activity:
 
 
 @dataclass(frozen=True)
-class Span:
+class TimelineSpan:
     """One stretch of one rank.  Times are wall nanoseconds of the job's clock."""
 
-    activity: Activity
+    activity: SpanActivity
     begin_ns: int
     #: None where its end was not recorded, or has not come.
     end_ns: int | None
@@ -76,13 +76,13 @@ class RankTimeline:
     rank: int
     host: str = ""
     pid: int | None = None
-    spans: list[Span] = field(default_factory=list)
+    spans: list[TimelineSpan] = field(default_factory=list)
     #: Number of a step, and when it began.
     steps: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
-class Timeline:
+class JobTimeline:
     """All ranks that were asked for, and what happened to the job."""
 
     ranks: list[RankTimeline] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a page or a trace is about: the evidence of one job, and the verdict on it."""
+"""The job that a page or a trace is about: its evidence, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hanglab.analyzer.verdict import Verdict
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExaminedJob:
     """One job, by the name of its folder."""
 
     name: str
@@ -32,7 +32,7 @@ class Subject:
         return self.folder / "case" if _is_in_run(self.folder) else self.folder
 
 
-def load_subject(folder: Path) -> Subject:
+def load_job(folder: Path) -> ExaminedJob:
     """The job in a Case or a folder of dumps; of several the one that people have to know of.
 
     Raises InputError where nothing there can be analysed.
@@ -40,7 +40,9 @@ def load_subject(folder: Path) -> Subject:
     examined = examine(folder)
     path = folder.resolve()
     # Of a job in a run its scenario, variant and number.
-    return Subject("/".join(path.parts[-3:]) if _is_in_run(path) else path.name, folder, examined)
+    return ExaminedJob(
+        "/".join(path.parts[-3:]) if _is_in_run(path) else path.name, folder, examined
+    )
 
 
 def _is_in_run(folder: Path) -> bool:
