@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from hanglab.analyzer.verdict import Finding, Status, Verdict
+from hanglab.recorder.case.decoders import decoder_of
 
 #: Largest probability: the jobs that the table was fitted on are hanglab's own, not a customer's.
 LARGEST = 0.99
@@ -71,7 +72,8 @@ def kind_of(finding: Finding | Verdict) -> Kind:
 
 @cache
 def _table() -> CalibrationTable:
-    return msgspec.json.decode(TABLE.read_bytes(), type=CalibrationTable)
+    table: CalibrationTable = decoder_of(CalibrationTable).decode(TABLE.read_bytes())
+    return table
 
 
 def calibrate(verdict: Verdict) -> Verdict:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 import msgspec
 
@@ -12,6 +14,27 @@ from hanglab.analyzer.facts.collateral_exits import failures
 from hanglab.analyzer.proposal import Proposal
 from hanglab.analyzer.strengths import CANDIDATES
 from hanglab.analyzer.verdict import Alternative, Cause, Finding, Verdict
+
+
+class FallReason(Enum):
+    """Reasons for which a proposal does not stand."""
+
+    #: Of the job as a whole something was seen that the cause or its status excludes.
+    RULED_OUT = "ruled out"
+    #: An earlier one names its culprits, or explains why they failed or wait.
+    EXPLAINED = "explained"
+    #: Its culprits wait for those of an earlier one.
+    SYMPTOM = "symptom"
+    #: Only ranks that an earlier one accuses wait for its culprits.
+    FOR_CULPRITS_ALONE = "for culprits alone"
+
+
+@dataclass(frozen=True)
+class Fallen:
+    """A proposal that does not stand, and why."""
+
+    proposal: Proposal
+    reason: FallReason
 
 
 def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
@@ -55,14 +78,17 @@ def _merge(proposals: Sequence[Proposal]) -> list[Proposal]:
 
 
 def decide(
-    facts: CaseFacts, proposals: Sequence[Proposal]
+    facts: CaseFacts, proposals: Sequence[Proposal], fallen: list[Fallen] | None = None
 ) -> tuple[list[Proposal], Verdict | None]:
     """The proposals that stand, and the verdict that they make; None where none stands.
 
     One falls where the catalogue rules its cause or status out, a later one where an
-    earlier one names its culprits already or explains why they failed or wait.
+    earlier one names its culprits already or explains why they failed or wait; those that fall
+    are added to ``fallen``.
     """
     observed = facts.observed
+    fell = fallen if fallen is not None else []
+    fell += [Fallen(one, FallReason.RULED_OUT) for one in proposals if not one.fits(observed)]
     proposals = [one for one in proposals if one.fits(observed)]
     accepted: list[Proposal] = []
     explained: set[int] = set()
@@ -73,16 +99,9 @@ def decide(
             if not any(_covers(earlier.finding, proposal.finding) for earlier in accepted):
                 accepted.append(proposal)
             continue
-        if accepted and (not culprits or culprits & explained):
-            continue
-        if (
-            accepted
-            and proposal.stage >= Stage.DIVERGENCE
-            and (
-                _is_symptom(facts, proposal, accepted)
-                or _is_for_culprits_alone(facts, proposal, accepted)
-            )
-        ):
+        reason = _why_it_falls(facts, proposal, accepted, explained)
+        if reason is not None:
+            fell.append(Fallen(proposal, reason))
             continue
         if not accepted:
             # Whoever lost a peer, gave up or was ended did so for want of the first.
@@ -114,6 +133,24 @@ def decide(
         findings=findings,
         inputs=facts.inputs,
     )
+
+
+def _why_it_falls(
+    facts: CaseFacts, proposal: Proposal, accepted: Sequence[Proposal], explained: set[int]
+) -> FallReason | None:
+    """The reason for which a later proposal falls before those accepted; None where it stands."""
+    culprits = set(proposal.finding.culprits)
+    if not accepted:
+        return None
+    if not culprits or culprits & explained:
+        return FallReason.EXPLAINED
+    if proposal.stage < Stage.DIVERGENCE:
+        return None
+    if _is_symptom(facts, proposal, accepted):
+        return FallReason.SYMPTOM
+    if _is_for_culprits_alone(facts, proposal, accepted):
+        return FallReason.FOR_CULPRITS_ALONE
+    return None
 
 
 def _advised(finding: Finding) -> Finding:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hanglab.analyzer.branching.decision_points import NoDecision, decision_of
 from hanglab.analyzer.calibration import calibrate
 from hanglab.analyzer.causes.thresholds import LISTED_ROWS
-from hanglab.analyzer.decision import decide
+from hanglab.analyzer.decision import Fallen, decide
 from hanglab.analyzer.facts.assembly import gather_worlds
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.facts.collateral_exits import failures
@@ -17,7 +18,8 @@ from hanglab.analyzer.fallback import healthy, undecided
 from hanglab.analyzer.hypotheses.check import check_hypotheses
 from hanglab.analyzer.proposal import Heuristic, Proposal
 from hanglab.analyzer.registry import heuristics
-from hanglab.analyzer.verdict import Evidence, Finding, Status, Unusable, Verdict
+from hanglab.analyzer.strengths import CANDIDATES
+from hanglab.analyzer.verdict import Cause, Evidence, Finding, Status, Unusable, Verdict
 from hanglab.recorder.case.backends import backends_in
 
 
@@ -28,8 +30,34 @@ def analyze(path: Path | str, chosen: Sequence[tuple[str, Heuristic]] | None = N
     of all that are installed.  Raises InputError, with what to do next, if nothing there can be
     analysed.
     """
+    return examine(path, chosen).verdict
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A verdict, the evidence that it was concluded from, and the proposals that fell."""
+
+    verdict: Verdict
+    facts: CaseFacts
+    fallen: list[Fallen]
+    #: One of its culprits did it, and nothing tells which.
+    undecided: bool
+
+
+def examine(path: Path | str, chosen: Sequence[tuple[str, Heuristic]] | None = None) -> Examination:
+    """The verdict of :func:`analyze` with what explains it.  Raises InputError."""
     worlds = gather_worlds(Path(path))
-    return calibrate(gravest(worlds, [conclude(facts, chosen) for facts in worlds]))
+    fallen: list[list[Fallen]] = [[] for _ in worlds]
+    verdicts = [conclude(facts, chosen, fell) for facts, fell in zip(worlds, fallen, strict=True)]
+    verdict = gravest(worlds, verdicts)
+    place = next(index for index, one in enumerate(verdicts) if one is verdict)
+    # A ring of messages is of all its ranks' making.
+    undecided = (
+        len(verdict.culprits) > 1
+        and verdict.confidence <= CANDIDATES
+        and verdict.cause is not Cause.P2P_DEADLOCK
+    )
+    return Examination(calibrate(verdict), worlds[place], fallen[place], undecided)
 
 
 #: What every verdict on a job without a device says.
@@ -66,8 +94,14 @@ def gravest(worlds: Sequence[CaseFacts], verdicts: Sequence[Verdict]) -> Verdict
     return min(zip(worlds, verdicts, strict=True), key=gravity)[1]
 
 
-def conclude(facts: CaseFacts, chosen: Sequence[tuple[str, Heuristic]] | None = None) -> Verdict:
+def conclude(
+    facts: CaseFacts,
+    chosen: Sequence[tuple[str, Heuristic]] | None = None,
+    fallen: list[Fallen] | None = None,
+) -> Verdict:
     """The verdict on evidence already gathered, with strengths that are not calibrated yet.
+
+    Proposals that did not stand are added to ``fallen``.
 
     A heuristic that fails costs itself only and stands under ``inputs.unusable``;
     a job that it might have accused is not called healthy.
@@ -85,7 +119,7 @@ def conclude(facts: CaseFacts, chosen: Sequence[tuple[str, Heuristic]] | None = 
     known = {one.file for one in unusable}
     # Of files that only a heuristic reads.
     unusable += [Unusable(str(file), why) for file, why in facts.problems if str(file) not in known]
-    _, verdict = decide(facts, check_hypotheses(facts, proposals))
+    _, verdict = decide(facts, check_hypotheses(facts, proposals), fallen)
     verdict = verdict or healthy(facts) or undecided(facts)
     if verdict.status is Status.CORRUPT and _hangs(facts):
         verdict = _beside_unexplained_hang(facts, verdict)

@@ -21,6 +21,7 @@ from hanglab.analyzer.verdict import (
     Location,
     Status,
 )
+from hanglab.recorder.case.decoders import decoder_of
 
 
 @dataclass
@@ -53,6 +54,9 @@ class Proposal:
 
     def problem(self, ranks: Collection[int]) -> str:
         """Words for what makes it no finding about a job of these ranks; "" for a sound one."""
+        # Whatever is converted below has to be known whole before two threads ask for it.
+        for kind in (Finding, list[Alternative]):
+            decoder_of(kind)
         try:
             finding = msgspec.convert(msgspec.to_builtins(self.finding), Finding)
             others = [Alternative(*one) for one in self.alternatives]

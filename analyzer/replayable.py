@@ -64,6 +64,8 @@ class ReplayableJob:
     endings: Mapping[int, RecordedEnding]
     #: What was taken for granted where the evidence does not tell, one sentence each.
     assumptions: list[str] = field(default_factory=list)
+    #: Of a job on an enqueuing backend: each call is waited for by what its device runs next.
+    device_waits: bool = False
 
 
 def read_replayable(path: Path) -> ReplayableJob:
@@ -335,6 +337,8 @@ def goes_on(job: ReplayableJob, call: RecordedCall) -> bool:
 
     Of messages that finished no gloo job tells whether their ranks waited for them.
     """
+    if job.device_waits:
+        return False
     if call.finished and not backend_of(job.backend).blocking:
         return True
     return call.posted or (call.finished and call.action.p2p)

@@ -12,13 +12,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hanglab.analyzer.engine import analyze
-from hanglab.harness.report.panel import verdict_panel
+from hanglab.analyzer.engine import examine
+from hanglab.harness.report.explanation.explaining import explain_examined
+from hanglab.harness.report.verdict_text import print_explanation
 
 
 def main(case: str, picture: str) -> None:
     console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True)
-    console.print(verdict_panel(analyze(Path(case))))
+    # People name a Case by its last part.
+    print_explanation(console, explain_examined(examine(Path(case)), Path("case")))
     drawn = console.export_svg(title="hanglab analyze")
     # A picture in a repository must not fetch fonts from anywhere.
     Path(picture).write_text(re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))

@@ -20,7 +20,7 @@ from hanglab.analyzer.program.reduced_program import (
     without_call,
     without_unused_groups,
 )
-from hanglab.analyzer.program.simulation import simulate
+from hanglab.analyzer.program.simulation import Backend, simulate
 
 #: Whether a program still hangs for the same reason.
 Test = Callable[[ReducedProgram], bool]
@@ -31,13 +31,13 @@ FINISHED_KEPT = (0, 2, 8, 32, 128)
 _PEERS = (1, 2, 3)
 
 
-def last_operations(reduced: ReducedProgram) -> Iterator[ReducedProgram]:
+def last_operations(reduced: ReducedProgram, backend: Backend = "gloo") -> Iterator[ReducedProgram]:
     """The program from its last operations on, of which each rank finished so many; then of more.
 
     Each is larger than the one before; the last is the whole program.
     """
     program = reduced.program
-    run = simulate(program, "gloo")
+    run = simulate(program, backend)
     done: list[bool] = []
     found = operations_of(program)
     for operation in found:

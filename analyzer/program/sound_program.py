@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from hanglab.analyzer.program.program import Action, Program
-from hanglab.analyzer.program.simulation import Run, simulate
+from hanglab.analyzer.program.simulation import Backend, Run, simulate
 
 #: Changes of culprits that are tried together.
 _CHANGES = 2
@@ -15,7 +15,10 @@ _MOST_ADDED = 24
 
 
 def without_fault(
-    program: Program, culprits: Collection[int], is_sound: Callable[[Program], bool]
+    program: Program,
+    culprits: Collection[int],
+    is_sound: Callable[[Program], bool],
+    backend: Backend = "gloo",
 ) -> Program | None:
     """The program with its culprits mended, and with what all lack after that; None if none is.
 
@@ -24,7 +27,7 @@ def without_fault(
     tried = [program]
     for _ in range(_CHANGES + 1):
         for changed in tried:
-            ended = _completed(changed, culprits)
+            ended = _completed(changed, culprits, backend)
             if ended is not None and is_sound(ended):
                 return ended
         tried = list(
@@ -32,13 +35,13 @@ def without_fault(
                 again
                 for changed in tried
                 for rank in sorted(culprits)
-                for again in _changes(changed, rank)
+                for again in _changes(changed, rank, backend)
             )
         )
     return None
 
 
-def _changes(program: Program, rank: int) -> Iterator[Program]:
+def _changes(program: Program, rank: int, backend: Backend) -> Iterator[Program]:
     """The program with one call of the rank made otherwise, the likeliest first."""
     mine = list(program.actions[rank])
     for index, action in enumerate(mine):
@@ -47,7 +50,7 @@ def _changes(program: Program, rank: int) -> Iterator[Program]:
         if action.splits is not None:
             even = _agreeing(program, rank, index)
             yield program.with_actions(rank, [*mine[:index], even, *mine[index + 1 :]])
-    awaited = list(_awaited(simulate(program, "gloo"), rank))
+    awaited = list(_awaited(simulate(program, backend), rank))
     for index in reversed(range(len(mine) + 1)):
         for answer in awaited:
             yield program.with_actions(rank, [*mine[:index], answer, *mine[index:]])
@@ -94,10 +97,10 @@ def _agreeing(program: Program, rank: int, index: int) -> Action:
     return replace(mine, splits=(tuple(sends), tuple(receives)))
 
 
-def _completed(program: Program, culprits: Collection[int]) -> Program | None:
+def _completed(program: Program, culprits: Collection[int], backend: Backend) -> Program | None:
     """The program with what its ranks lack once nothing else moves; None if that does not help."""
     for _ in range(_MOST_ADDED):
-        run = simulate(program, "gloo")
+        run = simulate(program, backend)
         if not run.stuck:
             return program
         added = _added(run, culprits)

@@ -14,24 +14,28 @@ def analyze(
         Path, typer.Argument(metavar="DIR", help="A Case, or a folder of Flight Recorder dumps.")
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print hanglab.verdict/1.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the whole chain of evidence.")
+    ] = False,
 ) -> int:
     """Name the cause of a hang from what its job left behind."""
     # numpy would start a thread per core for algebra that nobody asks for: a tenth of a second.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from hanglab.analyzer.engine import analyze as conclude
-
-    return show(conclude(folder), as_json)
+    return analyze_and_show(folder, as_json, verbose)
 
 
-def show(verdict: object, as_json: bool) -> int:
-    """Prints a verdict and gives the exit code that belongs to it."""
-    from hanglab.analyzer.verdict import Status, Verdict
+def analyze_and_show(folder: Path, as_json: bool, verbose: bool = False) -> int:
+    """Prints the verdict on a folder and gives the exit code that belongs to it."""
+    from hanglab.analyzer.engine import examine
+    from hanglab.analyzer.verdict import Status
 
-    assert isinstance(verdict, Verdict)
+    examined = examine(folder)
     if as_json:
-        print(verdict.to_json().decode())
+        print(examined.verdict.to_json().decode())
     else:
-        from hanglab.harness.report.panel import make_console, verdict_panel
+        from hanglab.harness.report.explanation.explaining import explain_examined
+        from hanglab.harness.report.panel import make_console
+        from hanglab.harness.report.verdict_text import print_explanation
 
-        make_console().print(verdict_panel(verdict))
-    return 2 if verdict.status is Status.INCONCLUSIVE else 0
+        print_explanation(make_console(), explain_examined(examined, folder), verbose)
+    return 2 if examined.verdict.status is Status.INCONCLUSIVE else 0

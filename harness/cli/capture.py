@@ -96,8 +96,7 @@ def _capture_each(
 def _capture(ranks: list[FoundRank], out: Path | None, watch: float, as_json: bool) -> int:
     import shutil
 
-    from hanglab.analyzer.engine import analyze
-    from hanglab.harness.cli.analyze import show
+    from hanglab.harness.cli.analyze import analyze_and_show
     from hanglab.harness.jobs.run_folder import ArtifactsError
     from hanglab.harness.recording import case_folder, running_jobs
 
@@ -115,6 +114,6 @@ def _capture(ranks: list[FoundRank], out: Path | None, watch: float, as_json: bo
         running_jobs.capture_recorded(own, ranks, watch)
         if case != own:
             shutil.copytree(own, case, dirs_exist_ok=True)
-    code = show(analyze(case), as_json)
+    code = analyze_and_show(case, as_json)
     typer.echo(f"hanglab: the Case is {case}", err=True)
     return code

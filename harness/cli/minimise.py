@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hanglab.harness.cli.backend_option import BackendName, require_backend
 from hanglab.harness.cli.number_checks import finite
 from hanglab.harness.cli.run import RUNS, stopping
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 if TYPE_CHECKING:
     from hanglab.harness.minimisation.minimiser import Minimiser
@@ -26,6 +28,7 @@ def minimise(
             "--out", "-o", metavar="FILE", help="The script; the scenario is FILE_scenario.py."
         ),
     ] = Path("repro.py"),
+    backend: BackendName = DEFAULT_BACKEND,
     deadline: Annotated[
         float, typer.Option(min=1, callback=finite, help="Seconds that each run may take.")
     ] = 120.0,
@@ -33,8 +36,8 @@ def minimise(
     """Cut a recorded hang down to the few ranks and calls that it takes.
 
     Ranks, groups, operations and arguments are left out while cause and culprits stay: simulated
-    first, then confirmed by real runs on gloo. Writes a script for torchrun, and a scenario with
-    its expectation and control beside it.
+    first, then confirmed by real runs on the backend. Writes a script for torchrun, and a scenario
+    with its expectation and control beside it.
 
     Exits with 0 if both hang for the job's reason; 1 if the same ranks are to blame for another
     cause, or the scenario could not be confirmed; 2 if the job is healthy or inconclusive or no
@@ -42,22 +45,24 @@ def minimise(
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from hanglab.analyzer.replayable import read_replayable
-    from hanglab.harness import capabilities
-    from hanglab.harness.errors import MissingExtra
+    from hanglab.harness.errors import HanglabError
     from hanglab.harness.jobs.run_folder import RunFolder
     from hanglab.harness.minimisation.minimiser import Minimiser
     from hanglab.harness.minimisation.output_files import OutputFiles
 
-    torch = capabilities.capability("torch")
-    if not torch.available:
-        raise MissingExtra("`hanglab minimise` needs torch, which is not installed.", torch.remedy)
+    require_backend("hanglab minimise", backend)
     files = OutputFiles(script)
     job = read_replayable(source)
     with stopping() as stopped:
         minimiser = Minimiser(
-            job, files, lambda: RunFolder.create(RUNS.absolute()), stopped.event, deadline
+            job, files, lambda: RunFolder.create(RUNS.absolute()), stopped.event, deadline, backend
         )
-        code = minimiser.run()
+        try:
+            code = minimiser.run()
+        except HanglabError:
+            if minimiser.found is not None:
+                _tell(minimiser)
+            raise
     _tell(minimiser)
     if stopped.signal is not None:
         kept = f"{files.script} is the smallest that was confirmed" if minimiser.found else ""

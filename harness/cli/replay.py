@@ -70,7 +70,9 @@ def replay(
     original is inconclusive or no Program follows from it; 3 if the replay does not hang.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from hanglab.analyzer.hang_similarity import with_device_waits
     from hanglab.analyzer.replayable import read_replayable
+    from hanglab.analyzer.simulated_verdict import semantics_of
     from hanglab.harness.jobs.plan import Options
     from hanglab.harness.jobs.run_folder import RunFolder
     from hanglab.harness.replay.comparison import EXIT_CODES
@@ -80,8 +82,11 @@ def replay(
     require_backend("hanglab replay", backend)
     job = read_replayable(source)
     original, ranks = job.verdict, list(range(len(job.calls)))
+    if semantics_of(backend) == "nccl":
+        on_device = with_device_waits(job)
+        job = job if on_device is None else on_device[0]
     if world_size is not None:
-        job, ranks = _cut(job, world_size)
+        job, ranks = _cut(job, world_size, backend)
     folder = RunFolder.create(out.absolute())
     differences = write_script(
         job, folder.path, backend=backend, true_sizes=true_sizes, speed=speed
@@ -114,16 +119,17 @@ def replay(
     return EXIT_CODES[comparison.outcome]
 
 
-def _cut(job: ReplayableJob, size: int) -> tuple[ReplayableJob, list[int]]:
+def _cut(job: ReplayableJob, size: int, backend: str) -> tuple[ReplayableJob, list[int]]:
     """The job of ``size`` of its ranks, and which they are.  Raises UsageError, NotReplayable."""
-    from hanglab.analyzer.simulated_verdict import cut_ranks
+    from hanglab.analyzer.hang_similarity import cut_ranks
+    from hanglab.analyzer.simulated_verdict import semantics_of
     from hanglab.harness.errors import UsageError
 
     if size > len(job.calls):
         raise UsageError(f"The job has {len(job.calls)} ranks, not {size}.", "Give fewer, or none.")
     if size == len(job.calls):
         return job, list(range(size))
-    job, ranks = cut_ranks(job, size)
+    job, ranks = cut_ranks(job, size, semantics_of(backend))
     return job, list(ranks)
 
 

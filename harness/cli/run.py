@@ -215,7 +215,7 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
     """Runs a plain script once; HANGLAB_FAULT of the caller says which half of it."""
     from dataclasses import replace
 
-    from hanglab.harness.cli.analyze import show
+    from hanglab.harness.cli.analyze import analyze_and_show
     from hanglab.harness.jobs.plan import requests_of
     from hanglab.harness.jobs.results import write_results
     from hanglab.harness.jobs.run_folder import RunFolder, Variant
@@ -241,11 +241,11 @@ def _run_script(script: Scenario, options: Options, as_json: bool) -> int:
         typer.echo(f"hanglab: interrupted; {folder.path} holds what had been done", err=True)
         return 128 + stopped.signal
     result = results[0]
-    if result.verdict is None:
+    if result.verdict is None or result.folder is None:
         typer.echo(f"hanglab: {result.judgement.reason}\n{result.detail}", err=True)
         return 4
     tell_of_emulation(result.verdict)
-    return show(result.verdict, as_json)
+    return analyze_and_show(result.folder / "case", as_json)
 
 
 class _Stopped:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from hanglab.analyzer.program.program import Program
-from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_of
-from hanglab.analyzer.program.simulation import simulate
 from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
-from hanglab.analyzer.verdict import Cause, Status, Verdict
-from hanglab.analyzer.wording import name_ranks
+from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.harness.minimisation.backend_lines import (
+    SYNCHRONIZE,
+    commands,
+    connections,
+    initialisation,
+    on_device,
+    scenario_backends,
+    told_hang,
+)
 from hanglab.harness.minimisation.call_lines import CallFunctions, call_functions, entry
-from hanglab.harness.minimisation.endings import Ending, RankEnding
+from hanglab.harness.minimisation.endings import RankEnding
+from hanglab.harness.minimisation.reproduction import (
+    WIDTH,
+    Reproduction,
+    history,
+    title,
+    wrapped,
+)
 from hanglab.harness.rank_endings import call_of, definitions_of, imports_of
 from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, default_status
 
@@ -25,64 +37,20 @@ _ENDS = {
     Status.FAILED: "It ends with an error",
     Status.CORRUPT: "It ends well with wrong numbers",
 }
-_HANGS = (
-    "It hangs until gloo's timeout of 30 minutes, or half a minute beyond Ctrl-C: so long torchrun "
-    "lets ranks that wait"
-)
-_WIDTH = 96
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """A cut-down job with how its ranks end, and of how much it is left."""
-
-    reduced: ReducedProgram
-    endings: tuple[Ending, ...]
-    whole_ranks: int
-    whole_operations: int
-    cause: Cause
-    #: Culprits, as ranks of the whole job.
-    blamed: frozenset[int]
-    status: Status = Status.HUNG
-    #: What its real run came to, where that is another cause.
-    caveat: str = ""
-    #: The same ranks without the fault; None where none was found.
-    sound: Program | None = None
-    #: Seconds without movement after which its real run was captured.
-    hang_after_s: float = DEFAULT_HANG_AFTER_S
-
-    @property
-    def reason(self) -> str:
-        return f"{self.cause.value} by {name_ranks(sorted(self.blamed))}"
-
-    @property
-    def ranks(self) -> int:
-        return len(self.reduced.ranks)
-
-    @property
-    def culprits(self) -> list[int]:
-        """Culprits that are left, by their numbers in the script."""
-        named = self.blamed
-        return [rank for rank, name in enumerate(self.reduced.ranks) if name in named]
-
-    @property
-    def operations(self) -> int:
-        return len(operations_of(self.reduced.program))
 
 
 def script_text(reproduction: Reproduction, name: str) -> str:
     """A script that needs torch and torchrun alone; ``name`` is that of its file."""
-    functions = call_functions([reproduction.reduced.program])
-    how = (
-        f"    torchrun --nproc-per-node {reproduction.ranks} {name}\n\n"
-        f"{_wrapped(_ENDS.get(reproduction.status, _HANGS) + '.')}\n"
-    )
+    backend = reproduction.backend
+    functions = call_functions([reproduction.reduced.program], on_device=on_device(backend))
+    how = "".join(f"    {command}\n" for command in commands(backend, reproduction.ranks, name))
+    how += f"\n{wrapped(_ENDS.get(reproduction.status, told_hang(backend)) + '.')}\n"
     lines = [
-        f'"""{_title(reproduction)}\n\n{how}\n{_history(reproduction)}\n"""',
+        f'"""{title(reproduction)}\n\n{how}\n{history(reproduction)}\n"""',
         "",
-        *_imports(reproduction),
+        *_imports(reproduction, script=True),
         "",
-        'dist.init_process_group("gloo")',
+        *initialisation(backend),
         "rank = dist.get_rank()",
         *_definitions(functions, reproduction),
         "",
@@ -99,10 +67,12 @@ def script_text(reproduction: Reproduction, name: str) -> str:
 def scenario_text(reproduction: Reproduction, name: str, verdict: Verdict, script: str) -> str:
     """The script as a scenario called ``name``, with the verdict on its real run."""
     program, sound = reproduction.reduced.program, reproduction.sound
-    functions = call_functions([program] if sound is None else [program, sound])
+    device = on_device(reproduction.backend)
+    functions = call_functions([program] if sound is None else [program, sound], on_device=device)
     which = "calls[rank]" if sound is None else "(calls if job.faulty else sound)[rank]"
     body = [
         "rank = job.rank",
+        *(["device = job.device"] if device else []),
         *_definitions(functions, reproduction),
         "",
         *_table("calls", functions, reproduction),
@@ -114,12 +84,13 @@ def scenario_text(reproduction: Reproduction, name: str, verdict: Verdict, scrip
     if verdict.location is not None:
         body = _marked(body, script.splitlines()[verdict.location.line - 1].strip())
     control = "" if sound is not None else "\n\nNo control: `hanglab run --no-control` runs it."
+    status = _status_import(reproduction, verdict)
     lines = [
-        f'"""{_title(reproduction)}\n\n{_history(reproduction)}{control}\n"""',
+        f'"""{title(reproduction)}\n\n{history(reproduction)}{control}\n"""',
         "",
         *_imports(reproduction),
         "",
-        f"from hanglab.harness import Cause, Expect, {_status_import(verdict)}scenario",
+        f"from hanglab.harness import Cause, Expect, {status}scenario",
         "",
         "",
         *_declaration(reproduction, verdict),
@@ -134,11 +105,11 @@ def _declaration(reproduction: Reproduction, verdict: Verdict) -> Iterator[str]:
     yield "@scenario("
     yield f"    world_size={reproduction.ranks},"
     yield f"    world_sizes=({reproduction.ranks},),"
-    yield '    backends=("gloo",),'
+    yield f"    backends=({scenario_backends(reproduction.backend)}),"
     yield "    expect=Expect("
     yield f"        Cause.{verdict.cause.name},"
     yield f"        culprits={{{', '.join(map(str, sorted(verdict.culprits)))}}},"
-    if verdict.status is not default_status(verdict.cause, "gloo"):
+    if verdict.status is not default_status(verdict.cause, reproduction.backend):
         yield f"        status=Status.{verdict.status.name},"
     if verdict.collective is not None:
         yield f"        group={_quoted(verdict.collective.group)},"
@@ -150,49 +121,20 @@ def _declaration(reproduction: Reproduction, verdict: Verdict) -> Iterator[str]:
     yield ")"
 
 
-def _status_import(verdict: Verdict) -> str:
+def _status_import(reproduction: Reproduction, verdict: Verdict) -> str:
     assert verdict.cause is not None
-    return "" if verdict.status is default_status(verdict.cause, "gloo") else "Status, "
-
-
-def _title(reproduction: Reproduction) -> str:
-    return _wrapped(f"Hangs as a recorded job did: {reproduction.reason}.")
-
-
-def _history(reproduction: Reproduction) -> str:
-    waits = "; ".join(_waits(reproduction))
-    text = (
-        f"`hanglab minimise` left {reproduction.ranks} of {reproduction.whole_ranks} ranks and "
-        f"{reproduction.operations} of {reproduction.whole_operations:,} operations of that job. "
-        f"{waits[:1].upper()}{waits[1:]}. To blame: "
-        f"{name_ranks(reproduction.culprits)}. {reproduction.caveat}"
-    )
-    return _wrapped(text.rstrip())
-
-
-def _waits(reproduction: Reproduction) -> Iterator[str]:
-    """Ranks and the calls that they wait in, in words."""
-    run = simulate(reproduction.reduced.program, "gloo")
-    for rank, ending in enumerate(reproduction.endings):
-        open_ = [one.action.op for one in run.ranks[rank].issued if not one.done]
-        if open_:
-            yield f"rank {rank} waits in {open_[-1]}"
-        else:
-            yield f"rank {rank} {_told_ending(ending)}"
-
-
-def _told_ending(ending: Ending) -> str:
-    if isinstance(ending, RecordedEnding):
-        return f"ends as that of the job, of which evidence says: {ending.words}"
-    return "ends" if ending is RankEnding.ITSELF else ending.value
+    usual = default_status(verdict.cause, reproduction.backend)
+    return "" if verdict.status is usual else "Status, "
 
 
 def _kinds(reproduction: Reproduction) -> set[EndingKind]:
     return {one.kind for one in reproduction.endings if isinstance(one, RecordedEnding)}
 
 
-def _imports(reproduction: Reproduction) -> Iterator[str]:
+def _imports(reproduction: Reproduction, *, script: bool = False) -> Iterator[str]:
     modules = set(imports_of(_kinds(reproduction))) | ({"time"} if _stands(reproduction) else set())
+    if script and on_device(reproduction.backend):
+        modules.add("os")
     standard = sorted(modules - {"torch.utils.data"})
     yield from (f"import {module}" for module in standard)
     if standard:
@@ -208,10 +150,6 @@ def _quoted(text: str) -> str:
     return json.dumps(text)
 
 
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, _WIDTH, break_on_hyphens=False)
-
-
 def _definitions(functions: CallFunctions, reproduction: Reproduction) -> list[str]:
     lines = list(functions.lines)
     if _stands(reproduction):
@@ -222,6 +160,8 @@ def _definitions(functions: CallFunctions, reproduction: Reproduction) -> list[s
         lines += _FAIL
     for text in definitions_of(_kinds(reproduction)):
         lines += ["", "", *text.splitlines()]
+    if on_device(reproduction.backend):
+        lines += connections(functions.groups)
     return lines
 
 
@@ -237,6 +177,8 @@ def _table(name: str, functions: CallFunctions, reproduction: Reproduction) -> I
     rows = []
     for rank, ending in enumerate(reproduction.endings):
         calls = functions.row(reduced.program, rank)
+        if on_device(reproduction.backend) and ending is not RankEnding.ITSELF:
+            calls.append(entry(SYNCHRONIZE))
         if ending is RankEnding.STANDS_STILL:
             calls.append(entry("stand_still"))
         elif ending is RankEnding.CREATES_GROUP:
@@ -258,7 +200,7 @@ def _rows(name: str, rows: Sequence[tuple[list[str], str]]) -> Iterator[str]:
     yield f"{name} = ["
     for calls, comment in rows:
         line = f"    [{', '.join(calls)}],  # {comment}"
-        if len(line) <= _WIDTH:
+        if len(line) <= WIDTH:
             yield line
             continue
         yield f"    [  # {comment}"
@@ -278,6 +220,8 @@ def _after(functions: CallFunctions, reproduction: Reproduction, faulty: str = "
     if functions.pending:
         yield "for work in pending:"
         yield "    work.wait()"
+    if on_device(reproduction.backend):
+        yield f"{SYNCHRONIZE}()"
     behind = [
         rank for rank, end in enumerate(reproduction.endings) if end is RankEnding.BEHIND_LOOP
     ]

@@ -23,6 +23,8 @@ class CallFunctions:
     functions: dict[tuple[int, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     pending: bool = False
+    #: Argument of a tensor's call that puts it on a device; "" for the host's memory.
+    device: str = ""
 
     def row(self, program: Program, rank: int) -> list[str]:
         """Entries of the table of calls, one for each call of the rank."""
@@ -39,11 +41,14 @@ def entry(*words: str) -> str:
     return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
 
 
-def call_functions(programs: Iterable[Program]) -> CallFunctions:
-    """Functions for all calls of programs that have the same groups."""
+def call_functions(programs: Iterable[Program], *, on_device: bool = False) -> CallFunctions:
+    """Functions for all calls of programs that have the same groups.
+
+    ``on_device``: tensors are on the ``device`` that the script has.
+    """
     every = list(programs)
     groups = every[0].groups
-    found = CallFunctions()
+    found = CallFunctions(device=", device=device" if on_device else "")
     everybody = tuple(range(every[0].world_size))
     for number, group in enumerate(groups, start=1):
         name, description = group.name, group.description
@@ -89,12 +94,13 @@ def _define(
     shown = {what: what if what in differing else next(iter(k)) for what, k in values.items()}
     members = {len(program.groups[action.group].members) for action, _ in uses}
     found.lines += ["", "", f"def {name}({', '.join(differing)}):"]
-    text = _call(key[1], shown, members.pop() if len(members) == 1 else None)
+    number_of = members.pop() if len(members) == 1 else None
+    text = _call(key[1], shown, number_of, found.device)
     if shown["wait"] == "True":
         found.lines.append(f"    {text}")
         return
     found.pending = True
-    blocking, posted = text, _call(key[1], shown, None, posted=True)
+    blocking, posted = text, _call(key[1], shown, None, found.device, posted=True)
     if shown["wait"] == "False":
         found.lines.append(f"    pending.append({posted})")
         return
@@ -125,10 +131,12 @@ def _arguments(program: Program, action: Action, names: list[str]) -> dict[str, 
     return found
 
 
-def _call(op: str, shown: dict[str, str], members: int | None, *, posted: bool = False) -> str:
+def _call(
+    op: str, shown: dict[str, str], members: int | None, device: str, *, posted: bool = False
+) -> str:
     group = "" if shown["group"] == "None" else f", group={shown['group']}"
     size, dtype = shown.get("size", "0"), shown.get("dtype", "torch.float32")
-    told = "" if dtype == "torch.float32" else f", dtype={dtype}"
+    told = ("" if dtype == "torch.float32" else f", dtype={dtype}") + device
     count = str(members) if members is not None else f"dist.get_world_size({shown['group']})"
     whole = str(members * int(size)) if members and size.isdigit() else f"{count} * {size}"
     tensor = f"torch.zeros({size}{told})"
@@ -138,7 +146,7 @@ def _call(op: str, shown: dict[str, str], members: int | None, *, posted: bool =
     exchanged, splits = (f"torch.zeros({whole}{told})",) * 2, ""
     if "sends" in shown:
         sends, receives = shown["sends"], shown["receives"]
-        exchanged = f"torch.zeros(sum({receives}))", f"torch.zeros(sum({sends}))"
+        exchanged = f"torch.zeros(sum({receives}){told})", f"torch.zeros(sum({sends}){told})"
         splits = f", {receives}, {sends}"
     at_root = f"{tensors} if rank == {shown.get('root')} else None"
     return call_text(

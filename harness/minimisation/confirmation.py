@@ -8,19 +8,20 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
+from hanglab.analyzer.hang_similarity import KeptVerdict
 from hanglab.analyzer.program.reduced_program import ReducedProgram
 from hanglab.analyzer.recorded_endings import RecordedEnding
-from hanglab.analyzer.simulated_verdict import KeptVerdict
+from hanglab.analyzer.simulated_verdict import semantics_of
 from hanglab.analyzer.verdict import Status, Verdict
-from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.outcome import Outcome
 from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
 from hanglab.harness.jobs.run import Result
 from hanglab.harness.jobs.run_folder import RunFolder
-from hanglab.harness.jobs.running import Listener, run_all
+from hanglab.harness.jobs.running import Listener, RunFailed, run_all
 from hanglab.harness.launchers.selection import Launchers
-from hanglab.harness.minimisation.artefacts import Reproduction, script_text
+from hanglab.harness.minimisation.artefacts import script_text
 from hanglab.harness.minimisation.endings import endings_of
+from hanglab.harness.minimisation.reproduction import Reproduction
 from hanglab.harness.scenarios import discovery
 from hanglab.harness.scenarios.declaration import DEFAULT_HANG_AFTER_S, Scenario
 
@@ -30,12 +31,6 @@ HANG_AFTER_S = (DEFAULT_HANG_AFTER_S, 3.0, 6.0)
 
 class MinimisationStopped(Exception):
     """Somebody asked to stop."""
-
-
-class RunFailed(HanglabError):
-    """A real run came to no verdict, for a reason that is not in the job."""
-
-    advice = "`hanglab doctor` shows what this machine can run; the runs lie below runs/."
 
 
 class VerdictAgreement(IntEnum):
@@ -52,6 +47,8 @@ class Confirmed:
     agreement: VerdictAgreement
     reproduction: Reproduction
     script: str
+    #: The file that was run.
+    path: Path
     verdict: Verdict
 
 
@@ -93,7 +90,12 @@ class Confirmer:
         """
         endings = list(
             endings_of(
-                reduced, self._blame.cause, self._blame.culprits, self._ended, self._recorded
+                reduced,
+                self._blame.cause,
+                self._blame.culprits,
+                self._ended,
+                self._recorded,
+                semantics_of(self._template.backend),
             )
         )
         best: Confirmed | None = None
@@ -119,6 +121,7 @@ class Confirmer:
         script = script_text(reproduction, path.name)
         path.write_text(script)
         options = Options(
+            backend=reproduction.backend,
             world_size=reproduction.ranks,
             control=False,
             hang_after_s=hang_after_s,
@@ -140,12 +143,12 @@ class Confirmer:
             caveat="" if agreement is VerdictAgreement.EXACT else self._caveat(verdict),
             hang_after_s=hang_after_s,
         )
-        return Confirmed(agreement, told, script, verdict)
+        return Confirmed(agreement, told, script, path, verdict)
 
     def _caveat(self, verdict: Verdict) -> str:
         cause = verdict.cause.value if verdict.cause else "none"
         return (
-            f"Run for real on gloo, the calls come to {cause} instead of "
+            f"Run for real on {self._template.backend}, the calls come to {cause} instead of "
             f"{self._blame.cause.value}: what else the job did is no call, and is not here."
         )
 
@@ -153,7 +156,10 @@ class Confirmer:
         """True if the scenario of that file gets its verdict, and its control is healthy."""
         for hang_after_s in HANG_AFTER_S:
             options = Options(
-                control=control, hang_after_s=hang_after_s, deadline_s=self._deadline_s
+                backend=self._template.backend,
+                control=control,
+                hang_after_s=hang_after_s,
+                deadline_s=self._deadline_s,
             )
             found = discovery.select([str(path)])
             if found.broken or not found.scenarios:

@@ -7,7 +7,7 @@ from enum import Enum
 
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import ReducedProgram
-from hanglab.analyzer.program.simulation import simulate
+from hanglab.analyzer.program.simulation import Backend, simulate
 from hanglab.analyzer.recorded_endings import RecordedEnding
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.rank_endings import function_of
@@ -55,13 +55,14 @@ def endings_of(
     culprits: Collection[int],
     ended: Collection[int],
     recorded: Mapping[int, RecordedEnding],
+    backend: Backend = "gloo",
 ) -> Iterator[tuple[Ending, ...]]:
     """Endings of all ranks: as evidence says, then the likeliest for the cause first.
 
     ``culprits``, those who ended by themselves (``ended``) and those of whom evidence says how
     (``recorded``) are ranks of the whole job.
     """
-    idle = idle_ranks(reduced.program)
+    idle = idle_ranks(reduced.program, backend)
     told: list[tuple[Ending, ...]] = []
     if any(reduced.ranks[rank] in recorded for rank in idle):
         of_evidence = tuple(
@@ -92,7 +93,7 @@ def _as_recorded(ending: RecordedEnding) -> Ending:
     return ending if function_of(ending.kind) is not None else RankEnding.BEHIND_LOOP
 
 
-def idle_ranks(program: Program) -> set[int]:
+def idle_ranks(program: Program, backend: Backend = "gloo") -> set[int]:
     """Ranks that wait in none of their calls."""
-    run = simulate(program, "gloo")
+    run = simulate(program, backend)
     return {rank for rank, state in enumerate(run.ranks) if all(one.done for one in state.issued)}

@@ -6,24 +6,28 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from hanglab.analyzer.hang_similarity import SimilarityTest, recognise
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_of, whole
 from hanglab.analyzer.program.sound_program import without_fault
 from hanglab.analyzer.replayable import ReplayableJob, program_of
-from hanglab.analyzer.simulated_verdict import SimilarityTest, recognise, simulated
-from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.analyzer.simulated_verdict import semantics_of, simulated
+from hanglab.harness.jobs.run_folder import RunFolder, write_new
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, Launchers
-from hanglab.harness.minimisation.artefacts import Reproduction, scenario_text, script_text
+from hanglab.harness.minimisation.artefacts import scenario_text, script_text
+from hanglab.harness.minimisation.backend_lines import commands
 from hanglab.harness.minimisation.confirmation import (
     Confirmed,
     Confirmer,
     MinimisationStopped,
     VerdictAgreement,
 )
-from hanglab.harness.minimisation.output_files import OutputFiles, write_new
+from hanglab.harness.minimisation.output_files import OutputFiles
+from hanglab.harness.minimisation.reproduction import Reproduction
 from hanglab.harness.minimisation.search import Search
 from hanglab.harness.report.minimisation_progress import MinimisationProgress
 from hanglab.harness.report.panel import make_console
+from hanglab.recorder.case.backends import DEFAULT_BACKEND
 
 
 class Minimiser:
@@ -36,6 +40,7 @@ class Minimiser:
         folder: Callable[[], RunFolder],
         stop: threading.Event,
         deadline_s: float,
+        backend: str = DEFAULT_BACKEND,
     ) -> None:
         """``folder`` makes the folder of the real runs, once one is needed."""
         self._job = job
@@ -43,6 +48,7 @@ class Minimiser:
         self._make_folder = folder
         self._stop = stop
         self._deadline_s = deadline_s
+        self._backend = backend
         self.found: Confirmed | None = None
         self._folder: RunFolder | None = None
         #: None as long as the scenario has not been run.
@@ -68,7 +74,7 @@ class Minimiser:
             try:
                 # To import torch takes as long as to simulate the job, and goes beside it.
                 launchers[DEFAULT_LAUNCHER].prepare()
-                similarity, starts = recognise(job, self._check)
+                similarity, starts = recognise(job, self._check, semantics_of(self._backend))
                 self._folder = self._make_folder()
                 confirmer = Confirmer(
                     similarity.kept_verdict,
@@ -100,6 +106,7 @@ class Minimiser:
             whole_operations=len(operations_of(program)),
             cause=kept_verdict.cause,
             blamed=kept_verdict.culprits,
+            backend=self._backend,
         )
 
     def _search(
@@ -120,9 +127,10 @@ class Minimiser:
             search.run(starts)
         finally:
             if search.confirmed is not None:
+                script = self._files.script
+                text = script_text(search.confirmed.reproduction, script.name)
+                write_new(script, text, kept=search.confirmed.path)
                 self.found = search.confirmed
-                text = script_text(self.found.reproduction, self._files.script.name)
-                write_new(self._files.script, text)
 
     def _write_scenario(self, confirmer: Confirmer) -> None:
         """Write the scenario, with a control if one ends well; it stays only if runs confirm it."""
@@ -138,7 +146,7 @@ class Minimiser:
             self._scenario_passes = confirmer.scenario_passes(trial, has_control)
             if self._scenario_passes:
                 self._has_control = has_control
-                write_new(self._files.scenario, text)
+                write_new(self._files.scenario, text, kept=trial)
                 return
 
     def _sound_program(self) -> Program | None:
@@ -146,13 +154,14 @@ class Minimiser:
         reduced = self.found.reproduction.reduced
         named = self._job.verdict.culprits
         culprits = [rank for rank, name in enumerate(reduced.ranks) if name in named]
+        semantics = semantics_of(self._backend)
 
         def is_sound(program: Program) -> bool:
             self._check()
-            simulation = simulated(program)
+            simulation = simulated(program, semantics)
             return not simulation.run.stuck and simulation.verdict.cause is None
 
-        return without_fault(reduced.program, culprits, is_sound)
+        return without_fault(reduced.program, culprits, is_sound, semantics)
 
     def sentences(self) -> Iterator[str]:
         """The outcome, for people."""
@@ -169,10 +178,12 @@ class Minimiser:
         if reproduction.caveat:
             yield reproduction.caveat
         script, scenario = self._files.script, self._files.scenario
-        yield f"{script}: torchrun --nproc-per-node {reproduction.ranks} {script}"
+        for command in commands(self._backend, reproduction.ranks, str(script)):
+            yield f"{script}: {command}"
         if self._scenario_passes:
-            how = "" if self._has_control else "--no-control "
-            why = "" if how == "" else " (no control that ends well was found)"
+            how = "" if self._backend == DEFAULT_BACKEND else f"--backend {self._backend} "
+            how += "" if self._has_control else "--no-control "
+            why = "" if self._has_control else " (no control that ends well was found)"
             yield f"{scenario}: hanglab run {how}{scenario}{why}"
         elif self._scenario_passes is not None:
             yield "As a scenario it did not get the same verdict again, so none is written."

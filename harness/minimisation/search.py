@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from hanglab.analyzer.hang_similarity import SimilarityTest
 from hanglab.analyzer.program.minimisation import PHASES, ROUNDS, Phase
 from hanglab.analyzer.program.reduced_program import ReducedProgram
-from hanglab.analyzer.simulated_verdict import SimilarityTest
 from hanglab.harness.errors import HanglabError
 from hanglab.harness.minimisation.confirmation import Confirmed, Confirmer, VerdictAgreement
 

@@ -32,6 +32,7 @@ from hanglab.recorder.system import procfs
 from hanglab.recorder.system.socket_folders import Runtime
 
 if TYPE_CHECKING:
+    from hanglab.analyzer.engine import Examination
     from hanglab.analyzer.verdict import Verdict
 
 Then = Literal["kill", "leave"]
@@ -190,8 +191,8 @@ class RecordingSession:
             return
         if not self._shown:
             self._shown = True
-            verdict, reason = self._analyze()
-            show(verdict, reason, self._request.case)
+            examined, reason = self._analyze()
+            show(examined, reason, self._request.case)
             if self._request.then == "kill":
                 self._end_job(hung)
             else:
@@ -328,10 +329,10 @@ class RecordingSession:
             code = ENDED
         elif self._interrupted:
             code = 130
-        verdict, reason = self._analyze()
+        examined, reason = self._analyze()
         if not self._ended_it:
-            show(verdict, reason, self._request.case)
-        return RecordingOutcome(code, verdict)
+            show(examined, reason, self._request.case)
+        return RecordingOutcome(code, examined.verdict if examined is not None else None)
 
     def _finish_agent(self) -> None:
         if self._agent is None:
@@ -363,13 +364,13 @@ class RecordingSession:
                     continue
             return
 
-    def _analyze(self) -> tuple[Verdict | None, str]:
+    def _analyze(self) -> tuple[Examination | None, str]:
         try:
-            from hanglab.analyzer.engine import analyze
+            from hanglab.analyzer.engine import examine
             from hanglab.analyzer.errors import InputError
 
             try:
-                return analyze(self._request.case), ""
+                return examine(self._request.case), ""
             except InputError as error:
                 return None, f"{error} {error.advice}"
         except Exception as error:  # the job's own code matters more than any verdict
@@ -392,19 +393,22 @@ def dump_options(environment: Mapping[str, str]) -> list[str]:
     return options + (["--pipes", os.path.abspath(pipes)] if pipes else [])
 
 
-def show(verdict: Verdict | None, reason: str, case: Path) -> None:
+def show(examined: Examination | None, reason: str, case: Path) -> None:
     """The verdict on standard error: standard output is the job's."""
-    if verdict is None:
+    if examined is None:
         _say(f"no verdict: {reason}")
     else:
         try:
-            from hanglab.harness.report.panel import make_console, verdict_panel
+            from hanglab.harness.report.explanation.explaining import explain_examined
+            from hanglab.harness.report.panel import make_console
+            from hanglab.harness.report.verdict_text import print_explanation
 
-            make_console(errors=True).print(verdict_panel(verdict))
+            print_explanation(make_console(errors=True), explain_examined(examined, case))
         except OSError:  # nobody reads it
             pass
         except Exception as error:
-            _say(f"{verdict.summary} (not shown in full: {type(error).__name__}: {error})")
+            summary = examined.verdict.summary
+            _say(f"{summary} (not shown in full: {type(error).__name__}: {error})")
     _say(f"the Case is {case}")
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hanglab.analyzer.assumed_calls import RecordedCall, assume_calls
+from hanglab.analyzer.hang_similarity import recognise
 from hanglab.analyzer.program import Action, ProgramGroup
 from hanglab.analyzer.program.job_dumps import JobOptions, SimulatedJob, write_dump
 from hanglab.analyzer.replayable import read_replayable
-from hanglab.analyzer.simulated_verdict import recognise
 
 GROUPS = (ProgramGroup("0", (0, 1, 2), "default_pg"), ProgramGroup("1", (1, 2), "pair"))
 

@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from hanglab.analyzer.program import Program
+from hanglab.analyzer.hang_similarity import KeptVerdict, SimilarityTest, cut_ranks, recognise
+from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.faults import make_fault
 from hanglab.analyzer.program.generation import random_program
 from hanglab.analyzer.program.job_dumps import JobOptions, SimulatedJob, write_dump
@@ -16,13 +17,7 @@ from hanglab.analyzer.program.minimisation import PHASES
 from hanglab.analyzer.program.reduced_program import operations_of, whole
 from hanglab.analyzer.program.sound_program import without_fault
 from hanglab.analyzer.replayable import NotReplayable, read_replayable
-from hanglab.analyzer.simulated_verdict import (
-    KeptVerdict,
-    SimilarityTest,
-    cut_ranks,
-    recognise,
-    simulated,
-)
+from hanglab.analyzer.simulated_verdict import simulated
 from hanglab.analyzer.verdict import Cause, Status, Verdict
 
 #: Seeds of programs with each kind of fault that hangs on gloo.
@@ -134,6 +129,27 @@ def test_a_device_that_is_held_up_is_a_host_that_waits(tmp_path: Path) -> None:
     assert similarity.verdict and last.calls < sum(map(len, job.calls))
     # What a simulation blames them for instead stays as well.
     assert similarity.instead is simulated(last.program).verdict.cause
+
+
+def test_calls_of_a_device_in_order_hang_as_they_did_there(tmp_path: Path) -> None:
+    """Of both collectives each rank waits in the first, as dumps of NCCL have it."""
+    job = read_replayable(
+        dumps(tmp_path / "dumps", JobOptions(16, "moe", "group_order", operations=30, seed=9))
+    )
+    similarity, starts = recognise(job, backend="nccl")
+    assert similarity.cause and similarity.waits is not None
+    last = next(starts)
+    assert simulated(last.program, "nccl").verdict.cause is Cause.GROUP_ORDER
+    assert not any(action.overlap for mine in last.program.actions for action in mine)
+
+
+def test_hosts_wait_in_barriers_of_nccl() -> None:
+    groups = (ProgramGroup("0", (0, 1), "default_pg"), ProgramGroup("1", (0, 1), "other"))
+    barrier, reduction = Action("barrier", 0, numel=0), Action("all_reduce", 1)
+    run = simulated(Program(groups, ((barrier, reduction), ())), "nccl").run
+    assert [one.action.op for one in run.ranks[0].issued] == ["barrier"]
+    run = simulated(Program(groups, ((reduction, barrier), ())), "nccl").run
+    assert [one.action.op for one in run.ranks[0].issued] == ["all_reduce", "barrier"]
 
 
 def test_what_is_like_the_job_is_given_from_the_fewest_operations_to_all(tmp_path: Path) -> None:

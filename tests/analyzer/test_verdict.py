@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from enum import EnumMeta
 from pathlib import Path
 
 import jsonschema
@@ -92,3 +95,38 @@ def test_every_cause_has_a_category_and_advice() -> None:
     assert Cause.GPU_OOM.category is Category.RESOURCE
     for cause in Cause:
         assert cause.advice
+
+
+@pytest.mark.skipif(
+    not hasattr(EnumMeta, "__getattr__"), reason="enums look their members up in C here"
+)
+def test_two_threads_may_check_their_first_proposals_at_once() -> None:
+    """msgspec learns of a record when it is first used, and crashes where another thread does."""
+    program = """
+import enum, threading, time
+from hanglab.analyzer.proposal import Proposal
+from hanglab.analyzer.verdict import Cause, Finding, Status
+
+ask = enum.EnumMeta.__getattr__
+def ask_slowly(kind, name):
+    time.sleep(0.003)  # as long as another thread has the interpreter
+    return ask(kind, name)
+enum.EnumMeta.__getattr__ = ask_slowly
+
+cause = Cause.CRASH
+finding = Finding(status=Status.FAILED, category=cause.category, cause=cause, culprits=[1])
+proposal = Proposal(finding)
+problems, together = [], threading.Barrier(4)
+def check():
+    together.wait()
+    problems.append(proposal.problem(range(4)))
+threads = [threading.Thread(target=check) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert problems == [""] * 4, problems
+"""
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr

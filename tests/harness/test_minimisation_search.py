@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from installed import needs_torch
 
+from hanglab.analyzer.hang_similarity import KeptVerdict, SimilarityTest
 from hanglab.analyzer.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reduced_program import ReducedProgram, whole
-from hanglab.analyzer.simulated_verdict import KeptVerdict, SimilarityTest
 from hanglab.analyzer.verdict import Cause
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.launchers.selection import Launchers
-from hanglab.harness.minimisation.artefacts import Reproduction
 from hanglab.harness.minimisation.confirmation import Confirmer, VerdictAgreement
+from hanglab.harness.minimisation.reproduction import Reproduction
 from hanglab.harness.minimisation.search import HangLost, Search
 from hanglab.harness.report.minimisation_progress import MinimisationProgress
 from hanglab.harness.report.panel import make_console

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -17,8 +18,9 @@ from hanglab.analyzer.program.program import COLLECTIVES, ROOTED
 from hanglab.analyzer.program.reduced_program import whole
 from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
 from hanglab.analyzer.verdict import Cause, CollectiveRef, Location, Status, Verdict
-from hanglab.harness.minimisation.artefacts import Reproduction, scenario_text, script_text
+from hanglab.harness.minimisation.artefacts import scenario_text, script_text
 from hanglab.harness.minimisation.endings import Ending, RankEnding, endings_of
+from hanglab.harness.minimisation.reproduction import Reproduction
 from hanglab.harness.scenarios.discovery import select
 
 
@@ -93,6 +95,31 @@ def test_each_line_of_the_job_that_calls_has_one_of_its_own(seed: int) -> None:
     assert isinstance(table, ast.List)
     rows = [row.elts for row in table.elts if isinstance(row, ast.List)]
     assert [len(row) for row in rows] == [len(mine) for mine in program.actions]
+
+
+def test_a_script_for_a_device_waits_for_it_before_a_rank_ends() -> None:
+    call, message = Action("all_reduce", 0, site=3), Action("send", 1, site=4, peer=1)
+    groups = (ProgramGroup("0", (0, 1), "default_pg"), ProgramGroup("1", (0, 1), "pair"))
+    program = Program(groups, ((call, message), (call,)))
+    told = replace(
+        reproduction(program, RankEnding.ITSELF, RankEnding.STANDS_STILL), backend="nccl-emulated"
+    )
+    text = script_text(told, "repro.py")
+    lines = text.splitlines()
+    compile(text, "repro.py", "exec")
+    assert 'dist.init_process_group("nccl")' in lines
+    assert "    dist.all_reduce(torch.zeros(1, device=device))" in lines
+    # Communicators are there before the calls, and devices are done before ranks end.
+    assert "for group in [dist.group.WORLD, group_2]:" in lines
+    assert (
+        "    [(all_reduce_1,), (torch.cuda.synchronize,), (stand_still,)],  # rank 1 of the job"
+        in lines
+    )
+    assert lines.index("torch.cuda.synchronize()") < lines.index("dist.destroy_process_group()")
+    assert "hanglab run repro.py --world-size 2 --backend nccl-emulated" in text
+    assert "NCCL's timeout of 10 minutes" in text and "gloo" not in text
+    alone = script_text(replace(told, backend="nccl"), "repro.py")
+    assert "hanglab run" not in alone and "torchrun --nproc-per-node 2 repro.py  # 2 GPUs" in alone
 
 
 def test_texts_of_dumps_end_no_string() -> None:

@@ -17,6 +17,7 @@ from installed import needs_torch
 
 from hanglab.analyzer.program.job_dumps import JobOptions
 from hanglab.analyzer.replayable import read_replayable
+from hanglab.harness.capabilities import capability
 from hanglab.harness.cli import main
 from hanglab.harness.jobs.run_folder import RunFolder
 from hanglab.harness.minimisation.minimiser import Minimiser
@@ -84,6 +85,44 @@ def test_a_job_shrinks_to_a_script_and_a_scenario_that_run_confirms(
     assert main(["minimise", str(job), "-o", "other.py"]) == 64
     assert "is there already" in capsys.readouterr().err
     assert (here / "other_scenario.py").read_text() == "mine"
+
+
+@needs_torch
+@pytest.mark.timeout(120)
+def test_on_the_emulated_device_it_hangs_where_gloo_ends_with_an_error(
+    tmp_path: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = dumps(tmp_path / "dumps", JobOptions(4, "world", "size", operations=20, seed=2))
+    assert main(["minimise", str(job), "--backend", "nccl-emulated"]) == 0
+    told = capsys.readouterr().out
+    assert "size_mismatch by rank" in told
+    assert "hanglab run --backend nccl-emulated repro_scenario.py" in told
+    script = (here / "repro.py").read_text()
+    assert 'dist.init_process_group("nccl")' in script and "device=device" in script
+    ranks, operations = left(here / "repro.py")
+    assert ranks <= 4 and operations == 1
+    verdicts = (here / "runs").glob("latest/repro/*/0/verdict.json")
+    found = [msgspec.json.decode(verdict.read_bytes()) for verdict in sorted(verdicts)]
+    assert [(one["status"], one["cause"]) for one in found] == [
+        ("healthy", None),
+        ("hung", "size_mismatch"),
+    ]
+    capsys.readouterr()
+    # The script says how it is run by itself.
+    assert main(["run", "repro.py", "--world-size", str(ranks), "--backend", "nccl-emulated"]) == 0
+    assert "size_mismatch" in capsys.readouterr().out
+
+
+def test_a_backend_that_is_not_here_is_told_with_one_that_is(
+    tmp_path: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if capability("nccl").available:
+        pytest.skip("NCCL runs here")
+    assert main(["minimise", str(tmp_path), "--backend", "nccl"]) == 4
+    told = capsys.readouterr().err
+    assert "needs nccl" in told and "--backend nccl-emulated" in told
+    assert main(["minimise", str(tmp_path), "--backend", "mpi"]) == 64
+    assert list(here.iterdir()) == []
 
 
 @needs_torch

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hanglab.analyzer.verdict import Inputs, Status, Unusable, Verdict
-from hanglab.harness.report.panel import SHOWN_FILES, make_console, verdict_panel
+from hanglab.harness.report.explanation.explaining import explain
+from hanglab.harness.report.panel import make_console
+from hanglab.harness.report.verdict_text import SHOWN_FILES, print_explanation
 
 
 def test_files_of_no_use_leave_the_evidence_on_the_screen(
@@ -14,11 +16,11 @@ def test_files_of_no_use_leave_the_evidence_on_the_screen(
     """A folder with a job's output beside its dumps holds hundreds of them."""
     inputs = Inputs(unusable=[Unusable(f"file{n}", "not a dump: text") for n in range(300)])
     verdict = Verdict(status=Status.INCONCLUSIVE, summary="Nothing is known.", inputs=inputs)
-    make_console().print(verdict_panel(verdict))
+    print_explanation(make_console(), explain(verdict))
     shown = capsys.readouterr().out
     assert shown.count("not a dump") == SHOWN_FILES
     assert f"and {300 - SHOWN_FILES} more; --json lists them" in shown
     assert len(shown.splitlines()) < 20
     inputs.unusable = inputs.unusable[:SHOWN_FILES]
-    make_console().print(verdict_panel(verdict))
+    print_explanation(make_console(), explain(verdict))
     assert "more" not in capsys.readouterr().out

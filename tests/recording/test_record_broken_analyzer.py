@@ -16,9 +16,9 @@ sys.exit(main(["record", "--out", {case!r}, "--", "sh", "-c", "exit 7"]))
 """
 RAISING = """
 import hanglab.analyzer.engine as engine
-def analyze(path):
+def examine(path):
     raise ZeroDivisionError("none of them")
-engine.analyze = analyze
+engine.examine = examine
 """
 
 

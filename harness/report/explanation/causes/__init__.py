@@ -1,0 +1,1 @@
+"""Texts of causes for people, a file for each kind of them."""

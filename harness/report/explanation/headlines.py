@@ -1,0 +1,240 @@
+"""The first sentence of a verdict: who did what, and who has waited for it since when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.verdict import CollectiveRef, Location, Status
+from hanglab.analyzer.wording import UNTOLD, name_ranks
+from hanglab.harness.report.explanation.cause_texts import text_of
+from hanglab.harness.report.explanation.plain_text import shown
+from hanglab.harness.report.explanation.subject import Subject, line_name, without_line
+from hanglab.recorder.case.operations import op_of
+
+#: Characters of an observation in the first sentence.
+_TOLD = 160
+#: Description of groups that were given none.
+_UNDESCRIBED = ("", "undefined")
+
+
+class Words(dict[str, str]):
+    """Fields of a cause's templates; what is not known is not in it."""
+
+    def filled(self, templates: tuple[str, ...]) -> str | None:
+        """The first template whose fields are all known."""
+        for template in templates:
+            try:
+                return template.format_map(self)
+            except KeyError:
+                continue
+        return None
+
+
+def duration(seconds: float) -> str:
+    """``38 ms``, ``1.7 s``, ``41 s``, ``12 min``, ``3.2 h``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def call_name(call: Call | CollectiveRef) -> str:
+    """``all_reduce #15 of default_pg``, ``send to rank 3 of pipeline``."""
+    if isinstance(call, Call):
+        name, described, members = call.group.name, call.group.description, call.group.members
+        peer = call.peer
+    else:
+        name, described, members, peer = call.group_id, call.group, tuple(call.ranks), None
+    group = described if described not in _UNDESCRIBED else name
+    if described in _UNDESCRIBED and members:
+        group = f"the group of {name_ranks(members)}"
+    op = shown(call.op) or "an operation"
+    if call.seq is not None:
+        return f"{op} #{call.seq} of {shown(group)}"
+    if peer is None:
+        return f"{op} of {shown(group)}"
+    return f"{op} {'to' if op_of(call.op).sends else 'from'} rank {peer} of {shown(group)}"
+
+
+def headline(subject: Subject) -> str:
+    """The first sentence of a verdict; its summary where no template of its cause fits."""
+    verdict = subject.verdict
+    summary = shown(verdict.summary or verdict.status.value, 2000)
+    if verdict.cause is None or verdict.status in (Status.HEALTHY, Status.INCONCLUSIVE):
+        return summary
+    words = words_of(subject)
+    text = text_of(verdict.cause.value)
+    begun = words.filled(
+        text.says_of_all if not verdict.victims and text.says_of_all else text.says
+    )
+    if begun is None or (not verdict.culprits and "{who}" in "".join(text.says).lower()):
+        return summary
+    return f"{begun}{_end(subject, words, begun)}."
+
+
+def words_of(subject: Subject) -> Words:
+    """Fields for the templates of the verdict's cause."""
+    verdict = subject.verdict
+    culprits, one = subject.culprits, len(subject.culprits) == 1
+    words = Words()
+    if culprits:
+        who = name_ranks(culprits)
+        if is_undecided(subject):
+            who, one = "either " + " or ".join(f"rank {rank}" for rank in culprits), True
+        words |= {"who": who, "Who": who[0].upper() + who[1:]}
+        words |= _SINGULAR if one else _PLURAL
+    peers = [rank for rank in verdict.victims if rank not in culprits]
+    if subject.divergence is not None:
+        peers = sorted(set(subject.divergence.calls) - set(culprits)) or peers
+    single = len(peers) == 1
+    words["peers"] = name_ranks(peers) if peers else "the others"
+    words["are"] = "is" if single else "are"
+    words["wait"] = "waits" if single else "wait"
+    place = verdict.location
+    words["at"] = f" at {line_name(place)}" if place is not None else ""
+    one_line = place is not None and not is_undecided(subject)
+    words["by_line"] = f" ({line_name(place).split(' ')[0]})" if place and one_line else ""
+    if place is not None:
+        words["place"] = line_name(place)
+    if verdict.collective is not None:
+        words["call"] = call_name(subject.awaited or verdict.collective)
+    message = subject.lone_message
+    if message is not None:
+        words["message"] = f"rank {message.rank}'s {call_name(message)}"
+    _add_effect(words, subject)
+    _add_calls(words, subject, peers)
+    told = _told(subject, place)
+    if told:
+        words["told"] = told
+    return words
+
+
+_AGREEING = ("s", "es", "is_", "has", "does", "its", "it")
+_SINGULAR = dict(zip(_AGREEING, ("s", "es", "is", "has", "does", "its", "it"), strict=True))
+_PLURAL = dict(zip(_AGREEING, ("", "", "are", "have", "do", "their", "them"), strict=True))
+
+
+def is_undecided(subject: Subject) -> bool:
+    """True where one of the culprits did it, and nothing tells which."""
+    return len(subject.culprits) > 1 and (subject.undecided or UNTOLD in subject.verdict.summary)
+
+
+def _add_effect(words: Words, subject: Subject) -> None:
+    effect = subject.verdict.effect
+    words["in_section"] = ""
+    if effect is not None:
+        words["share"] = f"{effect.share_of_step:.0%}"
+        words["lost"] = duration(effect.ms_per_step / 1000)
+        if effect.section:
+            words["in_section"] = f" in section {shown(effect.section)}"
+
+
+def _add_calls(words: Words, subject: Subject, peers: list[int]) -> None:
+    """The call of a culprit and that of its peers, where they differ."""
+    found = subject.divergence
+    if found is None or not subject.culprits:
+        return
+    mine = found.calls.get(subject.culprits[0])
+    theirs = next((found.calls[rank] for rank in peers if rank in found.calls), None)
+    same = mine is not None and theirs is not None and mine.op == theirs.op
+    for key, call in (("mine", mine), ("theirs", theirs)):
+        if call is None:
+            continue
+        words[key] = shown(call.op) if key == "mine" else call_name(call)
+        if same:
+            words["same"] = call_name(call)
+            words["next"] = f"the next {shown(call.op)}"
+        elif key == "mine":
+            words["differing"] = words["next"] = words[key]
+        given: Any = call.arguments
+        if given.input_sizes:
+            sizes = [list(size) for size in given.input_sizes]
+            words[f"{key}_sizes"] = shown(", ".join(map(str, sizes)), 80)
+        if given.input_dtypes:
+            words[f"{key}_dtypes"] = shown(", ".join(dict.fromkeys(given.input_dtypes)), 80)
+        if given.root is not None:
+            words[f"{key}_root"] = f"root {given.root}"
+
+
+def _told(subject: Subject, place: Location | None) -> str:
+    """The first observation of a culprit, without its line."""
+    culprits = set(subject.culprits)
+    for item in subject.verdict.evidence:
+        if item.rank in culprits and item.source != "flight_recorder":
+            detail = item.detail
+            if place is not None:
+                detail = without_line(detail, [line_name(place)])
+            return shown(detail, _TOLD).removesuffix(".")
+    return ""
+
+
+def _end(subject: Subject, words: Words, begun: str) -> str:
+    """The end of the sentence: who waits, for how long or how much, and where."""
+    verdict = subject.verdict
+    waiting = subject.waiting
+    if not waiting or (not verdict.culprits and len(waiting) == subject.world_size):
+        waited = subject.waited_s
+        return f"; nothing has moved for {duration(waited)}" if waited else ""
+    who = name_ranks(waiting)
+    one = len(waiting) == 1
+    if who in begun and not one:
+        who = "they"
+    it = words.get("it", "it")
+    if verdict.status is Status.HUNG:
+        return _waiting(subject, words, begun, who, one, it)
+    if verdict.status is Status.SLOW and verdict.effect is not None:
+        if text_of(verdict.cause and verdict.cause.value).once:
+            return f"; {who} waited {words['lost']} for {it}"
+        waits = f"; {who} wait{'s' if one else ''}"
+        if verdict.effect.ms_per_step:
+            return f"{waits} {words['lost']} of every step for {it} ({words['share']})"
+        return f"{waits} for {it} {words['share']} of the time"
+    if verdict.status is Status.FAILED:
+        return _failed(subject, begun, it)
+    if verdict.status is Status.CORRUPT:
+        return "; the job goes on, with results that are undefined"
+    return ""
+
+
+def _failed(subject: Subject, begun: str, it: str) -> str:
+    """Words for those who ended badly with the culprits, as far as that was seen."""
+    views = {rank: subject.view(rank) for rank in subject.waiting}
+    failed = [rank for rank, view in views.items() if view is not None and view.failed]
+    if not failed:
+        return "; the job failed"
+    who = name_ranks(failed)
+    if who in begun and len(failed) > 1:
+        who = "they"
+    return f"; {who} lost {it} and failed" if subject.divergence is None else f"; {who} failed too"
+
+
+def _waiting(subject: Subject, words: Words, begun: str, who: str, one: bool, it: str) -> str:
+    waited = subject.waited_s
+    has = "has" if one else "have"
+    since = f"{has} waited {duration(waited)}" if waited else f"wait{'s' if one else ''}"
+    for_it = f" for {it}" if subject.culprits else ""
+    call = words.get("call")
+    where = f" in {call}" if call is not None and call not in begun else ""
+    line = ""
+    if subject.awaited is not None:
+        site = victim_line(subject)
+        if site and site not in begun:
+            line = f", {site}"
+    return f"; {who} {since}{for_it}{where}{line}"
+
+
+def victim_line(subject: Subject) -> str:
+    """``train.py:88``: the line at which those who wait made their call."""
+    from hanglab.analyzer.facts.call_wording import location
+
+    place = location(subject.awaited)
+    if place is None and subject.awaited is not None:
+        view = subject.view(subject.awaited.rank)
+        place = view.location() if view is not None else None
+    return line_name(place).split(" ")[0] if place is not None else ""

@@ -1,0 +1,151 @@
+"""The subject of an explanation: a verdict, and the evidence it was concluded from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from hanglab.analyzer.branching.source_code import Sources
+from hanglab.analyzer.decision import Fallen
+from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
+from hanglab.analyzer.matching.calls import Call, Divergence
+from hanglab.analyzer.verdict import Location, Status, Verdict
+from hanglab.harness.report.explanation.parts import ProcessPlace
+from hanglab.harness.report.explanation.plain_text import shown
+from hanglab.recorder.case import evidence_files as files
+
+
+@dataclass
+class Subject:
+    """A verdict with its evidence; ``facts`` is None where only the verdict is at hand."""
+
+    verdict: Verdict
+    facts: CaseFacts | None = None
+    fallen: Sequence[Fallen] = ()
+    #: True where its culprits are all who could be meant.
+    undecided: bool = False
+    #: The folder that was examined, as people named it.
+    folder: Path | None = None
+
+    @cached_property
+    def culprits(self) -> tuple[int, ...]:
+        return tuple(self.verdict.culprits)
+
+    @cached_property
+    def waiting(self) -> tuple[int, ...]:
+        """Victims that the evidence shows to wait; all of them where it shows nobody."""
+        victims = set(self.verdict.victims)
+        if self.facts is None or self.verdict.status is not Status.HUNG:
+            return tuple(sorted(victims))
+        graph = self.facts.graph
+        seen = {wait.call.rank for wait in graph.waits} | set(graph.host_waits)
+        ended = {rank for rank, view in self.facts.ranks.items() if view.ended is not None}
+        return tuple(sorted(victims & seen or victims - ended))
+
+    @cached_property
+    def waited_s(self) -> float | None:
+        """Seconds for which all who wait have waited at least; None where nothing tells."""
+        if self.facts is None or self.verdict.status is not Status.HUNG:
+            return None
+        if not self.facts.case:
+            return self.facts.graph.idle_s or None
+        views = (self.facts.ranks.get(rank) for rank in self.waiting)
+        quiet = [v.movement.quiet_s for v in views if v is not None and v.movement is not None]
+        trigger = self.facts.job.trigger if self.facts.job is not None else None
+        if not quiet and self.facts.stuck and trigger is not None:
+            return trigger.quiet_s or None
+        return min(quiet, default=None)
+
+    @cached_property
+    def world_size(self) -> int:
+        return self.verdict.inputs.ranks
+
+    def view(self, rank: int) -> RankView | None:
+        return self.facts.ranks.get(rank) if self.facts is not None else None
+
+    def process(self, rank: int) -> ProcessPlace:
+        view = self.view(rank)
+        if view is None:
+            return ProcessPlace(rank)
+        job = self.facts.job if self.facts is not None else None
+        over = job is not None and (job.ended is not None or job.ended_by_recorder)
+        return ProcessPlace(rank, shown(view.host), view.pid, over or view.exit is not None)
+
+    @cached_property
+    def hosts(self) -> tuple[str, ...]:
+        if self.facts is None:
+            return ()
+        return tuple(sorted({view.host for view in self.facts.ranks.values() if view.host}))
+
+    @cached_property
+    def divergence(self) -> Divergence | None:
+        """The difference that the verdict is about."""
+        ref = self.verdict.collective
+        if self.facts is None or ref is None:
+            return None
+        graph = self.facts.graph
+        for one in (*graph.divergences, *graph.silent_mismatches):
+            named = {*one.deviating, *one.candidates}
+            if (
+                one.group.name == ref.group_id
+                and one.seq == ref.seq
+                and set(self.culprits) <= named
+            ):
+                return one
+        return None
+
+    @cached_property
+    def awaited(self) -> Call | None:
+        """The operation in which somebody waits for a culprit, as the one who waits made it."""
+        if self.facts is None:
+            return None
+        culprits = set(self.culprits)
+        for wait in self.facts.graph.waits:
+            if wait.call.rank not in culprits and culprits.intersection(wait.on):
+                return wait.call
+        return None
+
+    @cached_property
+    def lone_message(self) -> Call | None:
+        """The send or receive whose other half a culprit did not issue."""
+        if self.facts is None:
+            return None
+        for one in self.facts.graph.unmatched:
+            if one.call.seq is None and {one.call.rank, one.call.peer} & set(self.culprits):
+                return one.call
+        awaited = self.awaited
+        return awaited if awaited is not None and awaited.seq is None else None
+
+    def call_of(self, rank: int) -> Call | None:
+        """The rank's call that the verdict is about: at the difference, or where it waits."""
+        if self.divergence is not None and rank in self.divergence.calls:
+            return self.divergence.calls[rank]
+        return self.facts.blocked(rank) if self.facts is not None else None
+
+    @cached_property
+    def sources(self) -> Sources:
+        """Functions whose source the Case holds."""
+        if self.facts is None:
+            return Sources(())
+        return Sources(
+            one for host in self.facts.hosts.values() for one in host.read(files.SOURCES)
+        )
+
+
+def short(path: str) -> str:
+    """Last part of a path, as people know their files."""
+    return shown(path.replace("\\", "/").rsplit("/", 1)[-1])
+
+
+def line_name(location: Location) -> str:
+    """``train.py:88 (encode)``."""
+    return f"{short(location.file)}:{location.line} ({shown(location.function)})"
+
+
+def without_line(detail: str, lines: Iterable[str]) -> str:
+    """A text of the analyzer without the line that it ends in, where that is said elsewhere."""
+    for line in lines:
+        detail = detail.removesuffix(f" at {line}")
+    return detail

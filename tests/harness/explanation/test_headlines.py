@@ -1,0 +1,267 @@
+"""The first sentence of every cause, from an entry of the corpus or from the verdict alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hanglab.analyzer.engine import examine
+from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status, Verdict
+from hanglab.harness.corpus.entries import unpack_entry
+from hanglab.harness.report.explanation.explaining import explain, explain_examined
+from hanglab.harness.report.explanation.headlines import duration
+from tools.corpus.__main__ import CORPUS
+
+OF_CORPUS = {
+    "nccl-emulated/more_than_fits.fault": (
+        "Rank 1 ran out of GPU memory at more_than_fits.py:21 (more_than_fits); the job failed."
+    ),
+    "local/python_deadlock.fault": (
+        "Rank 1 waits for a lock that nobody releases at python_deadlock.py:29 (prune); ranks 0, "
+        "2 and 3 have waited 1.5 s for it in all_reduce #12 of default_pg, python_deadlock.py:44."
+    ),
+    "nccl-emulated/host_sync.fault": (
+        "Rank 1 waits for its device at host_sync.py:27 (host_sync) before launching what would "
+        "free it; rank 0 has waited 1.5 s for it in recv from rank 1 of requests, "
+        "host_sync.py:22."
+    ),
+    "local/collective_mismatch.fault": (
+        "Rank 1 called all_gather at collective_mismatch.py:14 (global_norm) where ranks 0, 2 "
+        "and 3 called all_reduce #30 of default_pg; they have waited 1.5 s for it."
+    ),
+    "local/skipped_collective.fault": (
+        "Rank 1 left out all_reduce #11 of default_pg and went on to broadcast at "
+        "skipped_collective.py:21 (skipped_collective); ranks 0, 2 and 3 have waited 1.5 s for "
+        "it."
+    ),
+    "local/uneven_inputs.fault": (
+        "Rank 2 (uneven_inputs.py:16) left the loop that ranks 0, 1 and 3 are still in, after "
+        "fewer steps; they have waited 1.5 s for it in all_reduce #12 of default_pg, "
+        "uneven_inputs.py:36."
+    ),
+    "local/missing_rank.fault": (
+        "Rank 2 is not in any operation but at missing_rank.py:27 (put); ranks 0, 1 and 3 have "
+        "waited 1.5 s for it in all_reduce #12 of default_pg, missing_rank.py:42."
+    ),
+    "nccl-emulated/size_mismatch_hangs.fault": (
+        "Rank 1 called all_reduce at size_mismatch_hangs.py:25 (size_mismatch_hangs) with "
+        "[16777216] where ranks 0, 2 and 3 passed [1024]; they have waited 2.0 s for it in "
+        "all_reduce #11 of default_pg."
+    ),
+    "local/dtype_mismatch.fault": (
+        "Rank 1 called all_reduce at dtype_mismatch.py:12 (reduce_gradient) with Half where "
+        "ranks 0, 2 and 3 passed Float; the job failed."
+    ),
+    "local/root_mismatch.fault": (
+        "Rank 1 called broadcast #12 of default_pg at root_mismatch.py:12 (share_best) with root "
+        "0 where ranks 0, 2 and 3 passed root 1; they have waited 1.5 s for it."
+    ),
+    "local/split_mismatch.fault": (
+        "Rank 1 called all_to_all #22 of default_pg at split_mismatch.py:12 (dispatch) with "
+        "split sizes that do not fit those of ranks 0, 2 and 3; the job failed."
+    ),
+    "local/group_order.fault": (
+        "Rank 1 (group_order.py:38) entered the groups in another order than ranks 0, 2 and 3; "
+        "they have waited 1.5 s for it in all_reduce #6 of dense."
+    ),
+    "local/group_creation.fault": (
+        "Rank 1 (group_creation.py:24) did not call new_group as ranks 0, 2 and 3 did; they have "
+        "waited 1.5 s for it."
+    ),
+    "local/p2p_deadlock.fault": (
+        "Ranks 0 and 1 wait for each other in sends and receives at p2p_deadlock.py:13 "
+        "(exchange); ranks 2 and 3 have waited 1.5 s for them in all_reduce #11 of default_pg, "
+        "p2p_deadlock.py:40."
+    ),
+    "local/p2p_unmatched.fault": (
+        "Rank 1 (p2p_unmatched.py:37) did not issue the other half of rank 2's recv from rank 1 "
+        "of default_pg; ranks 0, 2 and 3 have waited 1.5 s for it, p2p_unmatched.py:13."
+    ),
+    "local/input_starved.fault": (
+        "All ranks wait for their input in section dataloader, 100% of the time."
+    ),
+    "local/loader_stuck.fault": (
+        "Rank 1 gets no data at loader_stuck.py:26 (__iter__); ranks 0, 2 and 3 have waited 1.5 "
+        "s for it in all_reduce #15 of default_pg, loader_stuck.py:43."
+    ),
+    "local/loader_worker_died.fault": (
+        "Rank 1 lost a data loader worker at loader_worker_died.py:42 (loader_worker_died); the "
+        "job failed."
+    ),
+    "local/slow_input.fault": (
+        "Rank 1 gets its input later than ranks 0, 2 and 3 in section dataloader; they wait 65 "
+        "ms of every step for it (78%)."
+    ),
+    "local/cpu_throttled.fault": (
+        "Rank 2 is throttled to its processor quota; ranks 0, 1 and 3 wait for it 29% of the time."
+    ),
+    "local/memory_pressure.fault": (
+        "Rank 2 is at its memory limit and reads back what was dropped; ranks 0, 1 and 3 wait "
+        "for it 31% of the time."
+    ),
+    "local/oom_killed.fault": ("The kernel killed rank 2 for want of memory; the job failed."),
+    "local/shm_exhausted.fault": (
+        "Rank 1 found no room in shared memory (/dev/shm) at shm_exhausted.py:29 "
+        "(shm_exhausted); the job failed."
+    ),
+    "local/disk_full.fault": (
+        "Rank 0 found a full disk at disk_full.py:26 (disk_full); rank 3 lost it and failed."
+    ),
+    "local/fd_exhausted.fault": (
+        "Rank 1 ran out of file descriptors at fd_exhausted.py:24 (fd_exhausted); the job failed."
+    ),
+    "local/pids_exhausted.fault": (
+        "Rank 1 could not start another process or thread at pids_exhausted.py:13 "
+        "(log_in_background); the job failed."
+    ),
+    "local/process_frozen.fault": (
+        "Rank 2 is stopped by a signal or a freezer at process_frozen.py:23 (process_frozen); "
+        "ranks 0, 1 and 3 have waited 1.5 s for it in all_reduce #15 of default_pg."
+    ),
+    "local/io_blocked.fault": (
+        "Rank 1 is blocked in the kernel; ranks 0, 2 and 3 have waited 1.5 s for it, "
+        "io_blocked.py:26."
+    ),
+    "local/rendezvous_missing_rank.fault": (
+        "The job never formed: rank 3 did not join it; ranks 0-2 have waited 4.5 s for it."
+    ),
+    "local/store_lost.fault": (
+        "Rank 0 kept the job's store and came to its end while others needed it; ranks 1-3 lost "
+        "it and failed."
+    ),
+    "local/exception.fault": (
+        "Rank 1 raised ValueError: label 8 of 8 classes at exception.py:14 (check); the job failed."
+    ),
+    "local/crash.fault": ("Rank 2 crashed: ended by SIGSEGV; rank 1 lost it and failed."),
+    "local/gil_held.fault": (
+        "Rank 1 is inside C code that holds the interpreter lock (GIL) at gil_held.py:19 "
+        "(check); ranks 0, 2 and 3 have waited 1.5 s for it in all_reduce #12 of default_pg, "
+        "gil_held.py:33."
+    ),
+    "local/busy_loop.fault": (
+        "Rank 2 spins at busy_loop.py:26 (get) without getting anywhere; ranks 0, 1 and 3 have "
+        "waited 4.7 s for it in all_reduce #11 of default_pg, busy_loop.py:44."
+    ),
+    "local/rank0_work.fault": (
+        "Rank 0 works alone at rank0_work.py:13 (words); ranks 1-3 waited 11 s for it."
+    ),
+    "local/fork_deadlock.fault": (
+        "Rank 2 waits for a child process that was forked with a lock held at "
+        "fork_deadlock.py:54 (fork_deadlock); ranks 0, 1 and 3 have waited 1.5 s for it in "
+        "all_reduce #12 of default_pg, fork_deadlock.py:41."
+    ),
+    "local/teardown.fault": (
+        "Rank 1 is shutting down and does not get through; nothing has moved for 3.9 s."
+    ),
+    "local/slow_backward.fault": (
+        "Rank 2 computes longer than ranks 0, 1 and 3 in section backward at slow_backward.py:22 "
+        "(backward); they wait 38 ms of every step for it (57%)."
+    ),
+    "local/slow_host.fault": (
+        "Rank 1 does no more work than rank 0 and gets less of its processor; rank 0 waits 44 ms "
+        "of every step for it (67%)."
+    ),
+    "local/gc_pause.fault": (
+        "Rank 1 collects garbage by its own clock; ranks 0, 2 and 3 wait 12 ms of every step for "
+        "it (44%)."
+    ),
+    "local/imbalance_by_length.fault": (
+        "Rank 1 gets larger batches than rank 0 and computes longer; rank 0 waits 40 ms of every "
+        "step for it (59%)."
+    ),
+    "local/imbalance_in_turns.fault": (
+        "Whichever rank has the largest batch is late: ranks wait for each other 46% of the time."
+    ),
+    "nccl-emulated/device_stopped.fault": (
+        "Rank 2 is not in any operation but at device_stopped.py:24 (device_stopped); ranks 0, 1 "
+        "and 3 have waited 1.9 s for it in all_reduce #10 of default_pg, device_stopped.py:22."
+    ),
+    "nccl-emulated/gpu_off_the_bus.fault": (
+        "The GPU of rank 2 has a fault: the kernel says: NVRM: Xid (PCI:0000:12:00): 79, "
+        "pid=11931, name=python, GPU has fallen off the bus; ranks 0, 1 and 3 have waited 1.9 s "
+        "for it, gpu_off_the_bus.py:22."
+    ),
+    "nccl-emulated/link_down.fault": (
+        "Every rank is inside all_reduce #10 of default_pg with the same arguments, and nothing "
+        "of it finishes; nothing has moved for 1.5 s."
+    ),
+    "rendered/extra-94": (
+        "Either rank 0 or rank 1 issues other operations than the others; nothing has moved for "
+        "17 min."
+    ),
+    "rendered/unmatched-11": (
+        "Either rank 7 or rank 14 did not issue the other half of rank 14's recv from rank 7 of "
+        "group_3; ranks 0-6, 8-13 and 15-23 have waited 17 min for it in all_reduce #1 of "
+        "group_3."
+    ),
+}
+
+#: Causes of which the corpus has no entry: the verdict alone, as detectors make it.
+ALONE = {
+    Cause.REDUCTION_MISMATCH: (
+        Status.CORRUPT,
+        "",
+        "Rank 1 called all_reduce #7 of default_pg with another reduce operation than ranks 0 and "
+        "2; the job goes on, with results that are undefined.",
+    ),
+    Cause.PARTITION: (
+        Status.HUNG,
+        "its connection to rank 0 has 12 KiB unacknowledged",
+        "The network does not carry what rank 1 and ranks 0 and 2 send each other; they wait for "
+        "it in all_reduce #7 of default_pg.",
+    ),
+    Cause.SLOW_LINK: (
+        Status.SLOW,
+        "its connection to rank 0 delivers 2 MB a second",
+        "The link of rank 1 is slow: its connection to rank 0 delivers 2 MB a second.",
+    ),
+    Cause.GPU_THROTTLED: (
+        Status.SLOW,
+        "its GPU runs at 900 of 1980 MHz",
+        "The GPU of rank 1 is throttled: its GPU runs at 900 of 1980 MHz.",
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", OF_CORPUS)
+def test_the_first_sentence_names_the_culprit_and_the_wait(tmp_path: Path, entry: str) -> None:
+    unpack_entry(CORPUS, entry, tmp_path / "case")
+    assert explain_examined(examine(tmp_path / "case")).headline == OF_CORPUS[entry]
+
+
+@pytest.mark.parametrize("cause", ALONE)
+def test_causes_that_no_entry_has(cause: Cause) -> None:
+    status, seen, expected = ALONE[cause]
+    verdict = Verdict(
+        status=status,
+        cause=cause,
+        culprits=[1],
+        victims=[0, 2],
+        collective=CollectiveRef("default_pg", "0", [0, 1, 2], 7, "all_reduce"),
+        evidence=[Evidence("host", 1, seen)],
+        confidence=0.9,
+        summary="What the analyzer says.",
+    )
+    assert explain(verdict).headline == expected
+
+
+def test_every_cause_has_its_sentence() -> None:
+    """But for those of the verdict alone, each is told of a job of the corpus."""
+    told = {name.rpartition("/")[2].partition(".")[0] for name in OF_CORPUS}
+    of_entries = {
+        "gpu_oom": "more_than_fits",
+        "gpu_fault": "gpu_off_the_bus",
+        "fabric_stalled": "link_down",
+        "slow_compute": "slow_backward",
+        "imbalance": "imbalance_by_length",
+        "rendezvous": "rendezvous_missing_rank",
+        "size_mismatch": "size_mismatch_hangs",
+    }
+    for cause in Cause:
+        assert cause in ALONE or of_entries.get(cause.value, cause.value) in told, cause
+
+
+def test_a_time_is_told_in_the_unit_that_fits_it() -> None:
+    spans = [0.038, 1.66, 41.4, 720, 11520]
+    assert [duration(one) for one in spans] == ["38 ms", "1.7 s", "41 s", "12 min", "3.2 h"]
