@@ -1,6 +1,6 @@
 """Trains twice on gloo, the groups destroyed and formed again in between; then one rank errs.
 
-    RANK=... WORLD_SIZE=... python generations_program.py FOLDER STEPS WRONG KIND
+    python generations_program.py FOLDER SIZE STEPS WRONG KIND PORT
 
 A step of the first training reduces among all, one of the second, of which there are STEPS,
 gathers; in both, all but rank 0 have a reduction of their own first.  In the last step WRONG
@@ -21,14 +21,25 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _dump_fr_trace
 
-RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-FIRST_STEPS, DEADLINE_S = 4, 60.0
+SIZE = int(sys.argv[2])
+FIRST_STEPS, DEADLINE_S = 4, 120.0
 
 
 def main() -> None:
-    folder, steps, wrong, kind = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    for rank in range(SIZE):
+        if not os.fork():
+            run(rank, Path(sys.argv[1]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+    for _ in range(SIZE):
+        os.wait()
+
+
+def run(rank: int, folder: Path, steps: int, wrong: int, kind: str) -> None:
+    """One rank's job, which ends its process."""
+    global RANK
+    RANK = rank
+    STORE.append(dist.TCPStore("127.0.0.1", int(sys.argv[6]), is_master=not rank))
     away = RANK == wrong and kind == "away"
-    form("first", folder)
+    form("first")
     for _ in range(FIRST_STEPS):
         if RANK:
             dist.all_reduce(torch.ones(3), group=OTHERS[0])
@@ -36,7 +47,7 @@ def main() -> None:
     dist.barrier()
     dist.destroy_process_group()
     threading.Thread(target=dump, args=(folder, issued(steps, away), away)).start()
-    form("second", folder)
+    form("second")
     for step in range(steps):
         faulty = RANK == wrong and step == steps - 1
         if faulty and away:
@@ -47,12 +58,14 @@ def main() -> None:
     dist.barrier()
 
 
+RANK = 0
+STORE: list[dist.TCPStore] = []
 #: The group of all but rank 0.
 OTHERS: list[dist.ProcessGroup] = []
 
 
-def form(name: str, folder: Path) -> None:
-    store = dist.FileStore(str(folder / name), SIZE)
+def form(name: str) -> None:
+    store = dist.PrefixStore(name, STORE[0])
     dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE)
     OTHERS[:] = [dist.new_group(list(range(1, SIZE)))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -225,13 +226,13 @@ def test_real_jobs_accuse_nobody_by_numbers_of_an_earlier_generation(
     tmp_path: Path, steps: int, wrong: int, kind: str, cause: Cause
 ) -> None:
     size = 4
-    environment = os.environ | {"WORLD_SIZE": str(size), "TORCH_FR_BUFFER_SIZE": "500"}
-    command = [sys.executable, str(PROGRAM), str(tmp_path), str(steps), str(wrong), kind]
-    ranks = [
-        subprocess.Popen(command, env=environment | {"RANK": str(rank)}) for rank in range(size)
-    ]
-    for rank in ranks:
-        rank.wait(timeout=100)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = [tmp_path, size, steps, wrong, kind, port]
+    command = [sys.executable, str(PROGRAM), *map(str, arguments)]
+    environment = os.environ | {"TORCH_FR_BUFFER_SIZE": "500"}
+    subprocess.run(command, env=environment, timeout=240, check=True)
     dumps = tmp_path / "dumps"
     dumps.mkdir()
     later = time.time() + 60
