@@ -34,6 +34,10 @@ def _run(arguments: list[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except OSError as error:
+        if _lacks_temporary_folder(error):
+            print("hanglab: no folder for temporary files can be written to", file=sys.stderr)
+            print("  Free some space, or name one that has some in TMPDIR.", file=sys.stderr)
+            return 4
         if error.errno not in NO_SPACE and error.errno != errno.EFBIG:
             raise
         print(f"hanglab: nothing more can be written: {error.strerror}", file=sys.stderr)
@@ -47,6 +51,12 @@ def _run(arguments: list[str]) -> int:
         error.show()  # type: ignore[attr-defined]
         return 64
     return int(code or 0)
+
+
+def _lacks_temporary_folder(error: OSError) -> bool:
+    """True for the words of ``tempfile`` where it can write nowhere, as on a full disk."""
+    words = "No usable temporary directory found"
+    return error.errno == errno.ENOENT and (error.strerror or "").startswith(words)
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

@@ -45,6 +45,7 @@ def minimise(
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from hanglab.analyzer.replayable import read_replayable
+    from hanglab.harness.errors import HanglabError
     from hanglab.harness.jobs.run_folder import RunFolder
     from hanglab.harness.minimisation.minimiser import Minimiser
     from hanglab.harness.minimisation.output_files import OutputFiles
@@ -56,7 +57,12 @@ def minimise(
         minimiser = Minimiser(
             job, files, lambda: RunFolder.create(RUNS.absolute()), stopped.event, deadline, backend
         )
-        code = minimiser.run()
+        try:
+            code = minimiser.run()
+        except HanglabError:
+            if minimiser.found is not None:
+                _tell(minimiser)
+            raise
     _tell(minimiser)
     if stopped.signal is not None:
         kept = f"{files.script} is the smallest that was confirmed" if minimiser.found else ""

@@ -159,11 +159,12 @@ def mutate(
         seconds=time.monotonic() - begun,
         interrupted=stopped.signal is not None,
     )
+    _print_table(report)
     misses = write_results(run, report, mutants)
     if as_suite is not None:
         number = write_suite(as_suite, source, report, mutants)
         print(f"{as_suite}: {number} scripts and suite.json")
-    _print_report(report, run.folder, misses)
+    _print_results(report, run.folder, misses)
     if stopped.signal is not None:
         typer.echo(f"hanglab: interrupted; {path} holds what had been found", err=True)
         return 128 + stopped.signal
@@ -216,12 +217,17 @@ def _run(
         return mutants, run.run_mutants(mutants, shown, keep)
 
 
-def _print_report(report: MutationReport, folder: MutationFolder, misses: Sequence[Path]) -> None:
+def _print_table(report: MutationReport) -> None:
     from hanglab.harness.mutation.table import terminal_table
     from hanglab.harness.report.panel import make_console
 
+    make_console().print(terminal_table(report))
+
+
+def _print_results(report: MutationReport, folder: MutationFolder, misses: Sequence[Path]) -> None:
+    from hanglab.harness.report.panel import make_console
+
     console = make_console()
-    console.print(terminal_table(report))
     for path in misses:
         console.print(f"missed: hanglab run {path}", markup=False, soft_wrap=True)
     console.print(

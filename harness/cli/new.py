@@ -47,6 +47,8 @@ def pack(
     ] = Path(),
 ) -> int:
     """A pack of scenarios that others can install, with one scenario in it."""
+    import shutil
+
     from hanglab.harness.cli.new_folders import check_unused
     from hanglab.harness.errors import UsageError
     from hanglab.harness.jobs.run_folder import ArtifactsError
@@ -69,6 +71,7 @@ def pack(
         for path, text in files.items():
             (folder / path).write_text(text)
     except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
         raise ArtifactsError(f"{folder} cannot be written: {error.strerror or error}") from error
     print(f"{folder}: `pip install --editable {folder}`, then `hanglab run --pack {name}`")
     return 0
@@ -76,20 +79,11 @@ def pack(
 
 def _write(name: str, folder: Path, text: str) -> Path:
     """Write ``NAME.py``.  Raises UsageError where the name is none or the file is there."""
-    from hanglab.harness.errors import UsageError
-    from hanglab.harness.jobs.run_folder import ArtifactsError
+    from hanglab.harness.jobs.run_folder import write_new
 
     _check_name(name)
     path = folder / f"{name}.py"
-    try:
-        with path.open("x") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(
-            f"{path} is there already, and nothing is overwritten.", "Choose another name."
-        ) from None
-    except OSError as error:
-        raise ArtifactsError(f"{path} cannot be written: {error.strerror or error}") from error
+    write_new(path, text)
     return path
 
 

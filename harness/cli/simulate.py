@@ -15,6 +15,8 @@ from hanglab.recorder.system.mount_table import space_of
 
 #: Beyond it, numbers of groups would meet other texts of a dump.
 _MOST_RANKS = 131_072
+#: Share of the room of a disk that dumps may take by what is advised.
+_FILLED = 0.9
 _LAYOUTS = ("world", "fsdp", "hsdp", "3d", "4d", "moe")
 _FAULTS = (
     "none",
@@ -95,7 +97,7 @@ def simulate(
         files = ranks - len(job.missing)
         for rank, data in progress_of(console, "dumps", job.dumps(), files):
             if not written:
-                _check_room(out, len(data) * files)
+                _check_room(out, len(data), files, len(job.missing))
                 write_json(truth, job.truth)
             write_dump(out, rank, data, job.written_ns(rank))
             written += len(data)
@@ -123,14 +125,23 @@ def _check_unwritten(truth: Path) -> None:
         )
 
 
-def _check_room(out: Path, needed: int) -> None:
+def _check_room(out: Path, size: int, files: int, missing: int) -> None:
     """Raises ArtifactsError rather than fill the disk: dumps are of nearly one size."""
+    from rich.filesize import decimal
+
     from hanglab.harness.jobs.run_folder import ArtifactsError
 
     free = space_of(out).free_bytes or 0
-    if needed > free:
-        raise ArtifactsError(
-            f"The dumps take about {needed / 1e9:.1f} GB, and {out} has room for {free / 1e9:.1f} "
-            "GB: each lists the members of its groups. Fewer ranks take less, or less of each "
-            "with --wrapped."
-        )
+    if size * files <= free:
+        return
+    fitting = int(free * _FILLED) // size
+    raise ArtifactsError(
+        f"{files} dumps of about {decimal(size)} take {decimal(size * files)}, and {out} has "
+        f"room for {decimal(free)}: each lists the members of its groups.",
+        f"--missing {missing + files - fitting} leaves so many dumps out, none of the culprits', "
+        f"that the other {fitting} fit; --wrapped 100 has each hold its last 100 entries alone; "
+        "or name a folder with more room."
+        if fitting > 1
+        else "--wrapped 100 has each hold its last 100 entries alone; or name a folder with more "
+        "room.",
+    )

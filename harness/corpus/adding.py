@@ -10,7 +10,13 @@ from pathlib import Path
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.flight_recorder.discovery import find_candidates
-from hanglab.harness.corpus.entries import ARCHIVE, CorpusEntry, CorpusError, add_entry
+from hanglab.harness.corpus.entries import (
+    ARCHIVE,
+    CorpusEntry,
+    CorpusError,
+    add_entry,
+    remove_entry,
+)
 from hanglab.harness.corpus.labels import problems_of_label, problems_of_name, problems_of_ranks
 from hanglab.harness.errors import HanglabError, UsageError
 from hanglab.harness.recording import archives
@@ -84,6 +90,8 @@ def _add(corpus: Path, name: str, folder: Path, entry: CorpusEntry, told: list[s
     try:
         add_entry(corpus, name, folder, entry)
     except OSError as error:
+        if not isinstance(error, FileExistsError):
+            remove_entry(corpus, name)
         raise CorpusError(
             f"{corpus} cannot be written: {error.strerror or error}.",
             "Name a folder that you may write to, with space left on its disk.",

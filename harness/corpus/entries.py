@@ -97,6 +97,13 @@ def add_entry(corpus: Path, name: str, folder: Path, entry: CorpusEntry) -> None
     write_entry(corpus, name, entry)
 
 
+def remove_entry(corpus: Path, name: str) -> None:
+    """Remove what there is of an entry."""
+    for ending in (ARCHIVE, ".json"):
+        with contextlib.suppress(OSError):
+            (corpus / f"{name}{ending}").unlink()
+
+
 def _regular_files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 

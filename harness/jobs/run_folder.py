@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from hanglab.harness.errors import HanglabError
+from hanglab.harness.errors import HanglabError, UsageError
 
 Variant = Literal["fault", "control"]
 
@@ -133,6 +133,30 @@ def write_json(path: Path, content: object) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise ArtifactsError(f"{path} cannot be written: {failure}") from failure
+
+
+def write_new(path: Path, text: str, kept: Path | None = None) -> None:
+    """Writes a file that is not there yet, whole or not at all; ``kept`` has the same text.
+
+    Raises UsageError where the file has come to be, and ArtifactsError where it cannot be.
+    """
+    try:
+        with path.open("x") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink()
+                raise
+    except FileExistsError as failure:
+        raise UsageError(
+            f"{path} is there already, and nothing is overwritten.", "Choose another name."
+        ) from failure
+    except OSError as failure:
+        raise ArtifactsError(
+            f"{path} cannot be written: {failure.strerror or failure}.",
+            f"{kept} has the same text; {ArtifactsError.advice.lower()}" if kept else None,
+        ) from failure
 
 
 def _point(link: Path, target: str) -> None:

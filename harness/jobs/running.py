@@ -7,11 +7,18 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.outcome import Judgement, Outcome
 from hanglab.harness.jobs.resources import Allotment
 from hanglab.harness.jobs.run import Result, RunRequest, run
 from hanglab.harness.jobs.run_folder import ArtifactsError, RunFolder
 from hanglab.harness.launchers.selection import Launchers
+
+
+class RunFailed(HanglabError):
+    """A job came to no verdict, for a reason that is not in it."""
+
+    advice = "`hanglab doctor` shows what this machine can run."
 
 
 class Listener(Protocol):

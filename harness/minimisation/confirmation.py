@@ -13,12 +13,11 @@ from hanglab.analyzer.program.reduced_program import ReducedProgram
 from hanglab.analyzer.recorded_endings import RecordedEnding
 from hanglab.analyzer.simulated_verdict import semantics_of
 from hanglab.analyzer.verdict import Status, Verdict
-from hanglab.harness.errors import HanglabError
 from hanglab.harness.jobs.outcome import Outcome
 from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
 from hanglab.harness.jobs.run import Result
 from hanglab.harness.jobs.run_folder import RunFolder
-from hanglab.harness.jobs.running import Listener, run_all
+from hanglab.harness.jobs.running import Listener, RunFailed, run_all
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.minimisation.artefacts import script_text
 from hanglab.harness.minimisation.endings import endings_of
@@ -32,12 +31,6 @@ HANG_AFTER_S = (DEFAULT_HANG_AFTER_S, 3.0, 6.0)
 
 class MinimisationStopped(Exception):
     """Somebody asked to stop."""
-
-
-class RunFailed(HanglabError):
-    """A real run came to no verdict, for a reason that is not in the job."""
-
-    advice = "`hanglab doctor` shows what this machine can run; the runs lie below runs/."
 
 
 class VerdictAgreement(IntEnum):
@@ -54,6 +47,8 @@ class Confirmed:
     agreement: VerdictAgreement
     reproduction: Reproduction
     script: str
+    #: The file that was run.
+    path: Path
     verdict: Verdict
 
 
@@ -148,7 +143,7 @@ class Confirmer:
             caveat="" if agreement is VerdictAgreement.EXACT else self._caveat(verdict),
             hang_after_s=hang_after_s,
         )
-        return Confirmed(agreement, told, script, verdict)
+        return Confirmed(agreement, told, script, path, verdict)
 
     def _caveat(self, verdict: Verdict) -> str:
         cause = verdict.cause.value if verdict.cause else "none"

@@ -12,7 +12,7 @@ from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_
 from hanglab.analyzer.program.sound_program import without_fault
 from hanglab.analyzer.replayable import ReplayableJob, program_of
 from hanglab.analyzer.simulated_verdict import semantics_of, simulated
-from hanglab.harness.jobs.run_folder import RunFolder
+from hanglab.harness.jobs.run_folder import RunFolder, write_new
 from hanglab.harness.launchers.selection import DEFAULT_LAUNCHER, Launchers
 from hanglab.harness.minimisation.artefacts import scenario_text, script_text
 from hanglab.harness.minimisation.backend_lines import commands
@@ -22,7 +22,7 @@ from hanglab.harness.minimisation.confirmation import (
     MinimisationStopped,
     VerdictAgreement,
 )
-from hanglab.harness.minimisation.output_files import OutputFiles, write_new
+from hanglab.harness.minimisation.output_files import OutputFiles
 from hanglab.harness.minimisation.reproduction import Reproduction
 from hanglab.harness.minimisation.search import Search
 from hanglab.harness.report.minimisation_progress import MinimisationProgress
@@ -127,9 +127,10 @@ class Minimiser:
             search.run(starts)
         finally:
             if search.confirmed is not None:
+                script = self._files.script
+                text = script_text(search.confirmed.reproduction, script.name)
+                write_new(script, text, kept=search.confirmed.path)
                 self.found = search.confirmed
-                text = script_text(self.found.reproduction, self._files.script.name)
-                write_new(self._files.script, text)
 
     def _write_scenario(self, confirmer: Confirmer) -> None:
         """Write the scenario, with a control if one ends well; it stays only if runs confirm it."""
@@ -145,7 +146,7 @@ class Minimiser:
             self._scenario_passes = confirmer.scenario_passes(trial, has_control)
             if self._scenario_passes:
                 self._has_control = has_control
-                write_new(self._files.scenario, text)
+                write_new(self._files.scenario, text, kept=trial)
                 return
 
     def _sound_program(self) -> Program | None:

@@ -39,17 +39,3 @@ class OutputFiles:
         """Name of the scenario."""
         name = re.sub(r"\W", "_", self.script.stem)
         return f"hang_{name}" if not name.isidentifier() or keyword.iskeyword(name) else name
-
-
-def write_new(path: Path, text: str) -> None:
-    """Raises UsageError where the file has come to be, and ArtifactsError where it cannot be."""
-    try:
-        with path.open("x") as file:
-            file.write(text)
-    except FileExistsError as failure:
-        raise UsageError(
-            f"{path} has come to be meanwhile, and nothing is overwritten.",
-            "Give another name with -o.",
-        ) from failure
-    except OSError as failure:
-        raise ArtifactsError(f"{path} cannot be written: {failure.strerror}") from failure

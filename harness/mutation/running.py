@@ -17,7 +17,7 @@ from hanglab.harness.jobs.outcome import Judgement, Outcome, describe
 from hanglab.harness.jobs.plan import Options, requests_of, script_scenario
 from hanglab.harness.jobs.run import Result, RunRequest
 from hanglab.harness.jobs.run_folder import ArtifactsError, JobFolder, RunFolder
-from hanglab.harness.jobs.running import Listener, run_all
+from hanglab.harness.jobs.running import Listener, RunFailed, run_all
 from hanglab.harness.launchers.environment import WARM_IMPORTS
 from hanglab.harness.launchers.selection import Launchers
 from hanglab.harness.mutation.judgement import Fate, MutantJudgement, judge
@@ -100,8 +100,8 @@ class MutationRun:
     def run_original(self, script: Path, listener: Listening) -> Profile:
         """Runs the script as it is, and once more counted.
 
-        Raises ControlError where it fails or is not healthy, CountingError where it was
-        not counted.
+        Raises RunFailed where it comes to no verdict, ControlError where it fails or is not
+        healthy, CountingError where it was not counted.
         """
         program = support_file("counting_program.py")
         control = script_scenario(script, self.options, self.arguments)
@@ -123,7 +123,7 @@ class MutationRun:
     def _check_control(self, script: Path, result: Result) -> None:
         name = script.name
         if result.verdict is None or result.folder is None:
-            raise ControlError(f"{name} could not be run: {result.judgement.reason}")
+            raise RunFailed(f"{name} could not be run: {result.judgement.reason}")
         self.control, self.control_seconds = JobFolder(result.folder), result.seconds
         self.chance_share = chance_share(self.control.case)
         observation = observe(self.control, self.folder.truth, script, None)

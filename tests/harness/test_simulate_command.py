@@ -69,8 +69,14 @@ def test_a_disk_without_room_for_all_is_told_before_anything_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the disk says of itself is put on: a small one to mount takes rights."""
-    left = space_of(tmp_path)._replace(free_bytes=20_000)
+    left = space_of(tmp_path)._replace(free_bytes=40_000)
     monkeypatch.setattr("hanglab.harness.cli.simulate.space_of", lambda path: left)
-    assert main([*JOB, str(tmp_path / "new")]) != 0
-    assert "GB" in capsys.readouterr().err
+    assert main([*JOB, str(tmp_path / "new")]) == 4
+    told = " ".join(capsys.readouterr().err.split())
+    assert "8 dumps of about" in told and "room for 40.0 kB" in told
     assert not list((tmp_path / "new").iterdir()) and not (tmp_path / "new.truth.json").exists()
+    # What is advised fits.
+    missing = told.partition("--missing ")[2].split()[0]
+    assert main([*JOB, str(tmp_path / "new"), "--missing", missing]) == 0
+    written = sum(file.stat().st_size for file in (tmp_path / "new").iterdir())
+    assert 0 < written <= 40_000
