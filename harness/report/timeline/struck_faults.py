@@ -18,14 +18,14 @@ class _StruckFault(msgspec.Struct):
     ended_ns: int | None = None
 
 
-class _JobTruth(msgspec.Struct):
+class _FaultsOfTruth(msgspec.Struct):
     faults: list[_StruckFault] = []
 
 
 def struck_faults(folder: Path) -> list[Moment]:
     """A moment for each fault that struck, and for its end; none where ``folder`` is no job's."""
     try:
-        truth = msgspec.json.decode(JobFolder(folder).truth.read_bytes(), type=_JobTruth)
+        truth = msgspec.json.decode(JobFolder(folder).truth.read_bytes(), type=_FaultsOfTruth)
     except (OSError, msgspec.MsgspecError):
         return []
     found = []
