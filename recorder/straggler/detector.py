@@ -57,6 +57,10 @@ class Detector:
             default group's store unless given.
         kernel_interval: Profile the kernels of every so-many-th timed entry that asks
             for it; 0 for none.
+        agree_by_collective: Tell the number of steps between reports by one broadcast of the
+            default group, after the step ``IntervalTracker.FIRST_ITER``, and not over the
+            store: for loops that communicate where a report is due, and so must know it at
+            the same step.
         name: Tells detectors apart that ranks make in different order.
     """
 
@@ -74,6 +78,7 @@ class Detector:
         patience_s: float = 1.0,
         folder: str | os.PathLike[str] | None = None,
         kernel_interval: int = 64,
+        agree_by_collective: bool = False,
         name: str | None = None,
     ) -> None:
         asked = (RELATIVE, INDIVIDUAL) if str(scores_to_compute) == "all" else scores_to_compute
@@ -93,6 +98,7 @@ class Detector:
             folder,
             exchanging=gather_on_rank0 or RELATIVE in self._scores,
             gathering=gather_on_rank0,
+            agreeing=agree_by_collective,
             beat=self._look,
         )
         self._interval = IntervalTracker(
@@ -213,7 +219,8 @@ class Detector:
     def _is_interval_elapsed(self) -> bool:
         """True if a report was due at the latest ``generate_report_if_interval_elapsed``.
 
-        The same on all ranks, so that code that follows may communicate.
+        The same on all ranks that have been told the interval: code that communicates where it
+        is True needs ``agree_by_collective``, as a rank may be told late over the store.
         """
         return self._interval.is_interval_elapsed()
 

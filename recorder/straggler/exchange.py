@@ -1,8 +1,9 @@
 """Exchange of timings among ranks: over the job's store or through files.
 
-Never through its collectives: a rank that does not answer costs the others
-nothing.  Everybody writes under keys of their own, and nobody waits for a key
-that is not there.
+Never through its collectives, but for what ranks that stop together must know
+at the same step: a rank that does not answer costs the others nothing.
+Everybody writes under keys of their own, and nobody waits for a key that is not
+there.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hanglab.recorder.case import folders
+
+T = TypeVar("T")
 
 
 class Exchange(Protocol):
@@ -99,6 +102,17 @@ def rank_and_size() -> tuple[int, int]:
     if all(number.isdecimal() for number in numbers):
         return int(numbers[0]), max(1, int(numbers[1]))
     return 0, 1
+
+
+def told_by_rank0(value: T) -> T:
+    """Rank 0's value, on every rank.  A collective of the default group, if there is one."""
+    from torch import distributed
+
+    if not distributed.is_available() or not distributed.is_initialized():
+        return value
+    values = [value]
+    distributed.broadcast_object_list(values, src=0)
+    return values[0]
 
 
 def _file_name(key: str) -> str:

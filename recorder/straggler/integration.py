@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hanglab.recorder.slowness import median
 from hanglab.recorder.slowness.thresholds import SCORE_THRESHOLD
 from hanglab.recorder.straggler.detector import Detector
+from hanglab.recorder.straggler.exchange import told_by_rank0
 from hanglab.recorder.straggler.reporting import Report, StragglerId
 from hanglab.recorder.straggler.scoring import INDIVIDUAL, RELATIVE
 
@@ -33,8 +34,9 @@ class StragglerWatch:
         scores_to_compute: As of the detector.
         thresholds: What counts as slow.
         stop_if_detected: Let ``step`` answer True, on all ranks at the same step, once a
-            straggler was found.  At each report the ranks then agree by one broadcast of
-            the default group; nothing else here communicates through the job's groups.
+            straggler was found.  At each report, and once after the 20th step, the ranks
+            then agree by one broadcast of the default group; nothing else here communicates
+            through the job's groups.
         profiling_interval: Time every so-many-th entry of a section.
         scores_to_log: So many of the best and of the worst scores are logged; 0 for none.
         logger: Where reports are told.
@@ -69,6 +71,7 @@ class StragglerWatch:
             gather_on_rank0=True,
             profiling_interval=self._profiling_interval,
             report_time_interval=self._report_time_interval,
+            agree_by_collective=self.stop_if_detected,
         )
 
     def stop(self) -> None:
@@ -82,7 +85,7 @@ class StragglerWatch:
             self._judge(report)
         if not self.stop_if_detected or not Detector.is_interval_elapsed():
             return False
-        return agree(report is not None and bool(self.stragglers))
+        return told_by_rank0(report is not None and bool(self.stragglers))
 
     def _judge(self, report: Report) -> None:
         self.report = report
@@ -117,17 +120,6 @@ class StragglerWatch:
             known = f", score {score:.2f}" if score is not None else ""
             self._log.warning("Rank %d (%s) is slow: %s%s", one.rank, one.node, words, known)
         return ranks
-
-
-def agree(decided: bool) -> bool:
-    """Rank 0's decision, on every rank.  A collective of the default group, if there is one."""
-    from torch import distributed
-
-    if not distributed.is_available() or not distributed.is_initialized():
-        return decided
-    decision = [decided]
-    distributed.broadcast_object_list(decision, src=0)
-    return decision[0]
 
 
 def named_scores(report: Report) -> dict[str, Scores]:

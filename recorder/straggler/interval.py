@@ -17,8 +17,8 @@ class IntervalTracker:
     """Counts steps and says at which of them a report is due.
 
     The median of the first step times gives the number of steps.  It must be one
-    number for all ranks: code that follows may communicate when a report is due.
-    So nothing is due until the ranks have had some steps to learn of it.
+    number for all ranks, as their reports belong together.  So nothing is due
+    until the ranks have had some steps to learn of it.
     """
 
     #: Step times that are measured before the interval is fixed.

@@ -16,6 +16,9 @@ from hanglab.recorder.straggler.window import TimingWindow, WaitState
 
 #: Seconds that the store gets to answer what needs no other rank.
 BRIEFLY_S = 0.25
+#: Seconds that a rank waits, once, for the interval that rank 0 published four steps ago: without
+#: it the rank never reports.  A crowded machine was seen to take more than one for it.
+LAST_CHANCE_S = 10.0
 _UNREADABLE = (ValueError, TypeError, KeyError)
 
 
@@ -33,7 +36,8 @@ class Peers:
     """Publishes this rank's windows and reads those of the others.
 
     Where not ``exchanging``, it does neither and needs no thread but for watching.  Where
-    ``gathering``, rank 0 alone reads windows.
+    ``gathering``, rank 0 alone reads windows.  Where ``agreeing``, the interval is told by a
+    collective.
     ``beat()`` is called twice a second by the thread.
     """
 
@@ -43,12 +47,14 @@ class Peers:
         folder: str | os.PathLike[str] | None,
         exchanging: bool,
         gathering: bool,
+        agreeing: bool,
         beat: Callable[[], None],
     ) -> None:
         self._prefix = prefix
         self._folder = folder
         self._exchanging = exchanging
         self._gathering = gathering
+        self._agreeing = agreeing
         self._beat = beat
         self._exchange_thread: ExchangeThread | None = None
         self._pid = os.getpid()
@@ -190,14 +196,17 @@ class Peers:
         Where the ranks exchange nothing each goes by its own.
         """
         rank, size = exchange.rank_and_size()
-        if not self._exchanging or size == 1:
+        if size == 1 or not (self._exchanging or self._agreeing):
             return own
+        if self._agreeing:
+            # Who is told late would leave the others alone in the collective that follows a report.
+            return exchange.told_by_rank0(own) if last_chance else None
         if rank == 0:
             self._carrier().publish("interval", str(own).encode())
             return own
         if self._interval is None:
             self._interval = self._carrier().gather(["interval"], lambda key, data: True, 30.0)
-        found = self._interval.wait(1.0 if last_chance else 0.0)
+        found = self._interval.wait(LAST_CHANCE_S if last_chance else 0.0)
         value = found.get("interval", b"")
         if value.isdigit():
             return int(value)

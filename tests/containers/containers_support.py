@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from conditions import wait_for
 
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
 from hanglab.harness.launchers.protocol import JobPlan, RankExit
@@ -85,13 +87,6 @@ def told(plan: JobPlan, rank: int) -> dict[str, Any]:
     return result
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"not within {seconds} s: {what or condition}"
-        time.sleep(0.02)
-
-
 def pause(container: Container) -> None:
     """Docker's freezer gives up on processes that are being started; on a busy machine often."""
     import docker.errors
@@ -102,7 +97,7 @@ def pause(container: Container) -> None:
         container.reload()
         return bool(container.status == "paused")
 
-    wait_until(paused, what="the container to be frozen")
+    wait_for(paused, "the container to be frozen")
 
 
 def remains(client: DockerClient, run_dir: Path) -> list[str]:

@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from containers_support import (
-    SLEEPS,
-    TELLS,
-    all_exits,
-    make_plan,
-    pause,
-    remains,
-    running,
-    told,
-    wait_until,
-)
+from conditions import wait_for
+from containers_support import SLEEPS, TELLS, all_exits, make_plan, pause, remains, running, told
 
 from hanglab.harness.faults.fault import Fault
 from hanglab.harness.hosts import HostSettings
@@ -131,8 +122,8 @@ def test_ranks_that_run_are_found_and_ended(
 ) -> None:
     plan = make_plan(tmp_path, SLEEPS)
     with running(launcher, plan) as job:
-        wait_until(lambda: (plan.log_dir / "rank1.out").exists(), what="rank 1")
-        wait_until(lambda: len(job.pids) == 2, what="process ids")
+        wait_for(lambda: (plan.log_dir / "rank1.out").exists(), "rank 1")
+        wait_for(lambda: len(job.pids) == 2, "process ids")
         for rank, pid in job.pids.items():
             assert job.hosts.process_of(rank) == pid
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
@@ -171,7 +162,7 @@ def test_a_paused_node_is_removed_at_once(
     plan = make_plan(tmp_path, SLEEPS)
     with running(launcher, plan) as job:
         out = plan.log_dir / "rank1.out"
-        wait_until(lambda: out.exists() and out.read_text(), what="rank 1")
+        wait_for(lambda: out.exists() and out.read_text(), "rank 1")
         pause(job.hosts[1].container)
     assert not remains(engine, tmp_path)
 
@@ -202,7 +193,7 @@ def test_two_jobs_do_not_see_each_other(
     listening = make_plan(tmp_path / "one", _LISTENS)
     with running(launcher, listening) as one:
         out = listening.log_dir / "rank0.out"
-        wait_until(lambda: out.exists() and out.read_text(), what="the listener")
+        wait_for(lambda: out.exists() and out.read_text(), "the listener")
         address = one.hosts[0].address
         container = one.hosts[1].container
         code, said = container.exec_run(["/opt/hanglab/bin/python", "-c", _CALLS, address, "node0"])

@@ -21,7 +21,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-from containers_support import SLEEPS, TELLS, all_exits, make_plan, remains, running, wait_until
+from conditions import wait_for
+from containers_support import SLEEPS, TELLS, all_exits, make_plan, remains, running
 
 from hanglab.harness.launchers.docker import containers, errors
 from hanglab.harness.launchers.docker.connection import connect
@@ -345,9 +346,9 @@ def test_a_suite_goes_on_when_the_daemon_has_gone_away(
         ) as running_suite:
             try:
                 outs = "runs/2*/in_containers/*/*/log/rank*.out"
-                wait_until(
+                wait_for(
                     lambda: [out.read_text() for out in tmp_path.glob(outs)] == ["up\n"] * 2,
-                    what="both ranks",
+                    "both ranks",
                 )
                 proxy.go_away()
                 nodes = [name for name in remains(engine, tmp_path) if "-node" in name]
@@ -391,9 +392,9 @@ def test_a_daemon_that_goes_away(
         launcher.close()
     nodes = [name for name in remains(engine, tmp_path) if re.search("-node[0-9]$", name)]
     # Nobody has ended them but themselves.
-    wait_until(
+    wait_for(
         lambda: {engine.containers.get(name).status for name in nodes} == {"exited"},
-        what="the end of the nodes",
+        "the end of the nodes",
     )
     monkeypatch.delenv("DOCKER_HOST")
     from hanglab.harness.launchers.docker.network import remove_network

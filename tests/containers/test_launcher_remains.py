@@ -13,16 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from containers_support import (
-    SLEEPS,
-    TELLS,
-    all_exits,
-    make_plan,
-    pause,
-    remains,
-    running,
-    wait_until,
-)
+from conditions import wait_for
+from containers_support import SLEEPS, TELLS, all_exits, make_plan, pause, remains, running
 
 from hanglab.harness.launchers.docker import owners
 from hanglab.harness.launchers.docker.launcher import DockerLauncher
@@ -66,7 +58,7 @@ def until_up(engine: DockerClient, folder: Path) -> None:
         outs = list(folder.glob("runs/2*/*/*/*/log/rank*.out"))
         return len(outs) == 2 and all(out.read_text() for out in outs)
 
-    wait_until(up, 120, "both ranks")
+    wait_for(up, "both ranks", seconds=120)
     assert running_ranks(engine, folder) == 2
 
 
@@ -85,7 +77,7 @@ def test_a_killed_hanglab_is_cleaned_up_after(tmp_path: Path, engine: DockerClie
         process.kill()
         process.wait()
         # Without it the nodes end by themselves; they and their network are still there.
-        wait_until(lambda: not running_ranks(engine, tmp_path), what="the end of the nodes")
+        wait_for(lambda: not running_ranks(engine, tmp_path), "the end of the nodes")
         assert len(remains(engine, tmp_path)) == 3
     living = make_plan(tmp_path / "living", SLEEPS)
     try:

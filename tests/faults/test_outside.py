@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from conditions import wait_for
 
 from hanglab.harness.faults.blocked_disk import BlockDisk
 from hanglab.harness.faults.clock_skew import ClockSkew
@@ -121,13 +122,6 @@ def test_a_fault_of_a_node_strikes_and_ends(
     if isinstance(fault, StoreGone):
         wait_for(lambda: connect(nodes[0].pid, nodes[0].address, 29555, 1) == "open")
     goes_through(fault, nodes)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 @pytest.mark.stages(CutOff.needs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,6 @@ import psutil
 from hanglab.harness.launchers.protocol import JobPlan, RankExit, RunningJob
 
 PROGRAMS = Path(__file__).with_name("programs")
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
-    """Waits until ``condition`` holds; fails after ``seconds``."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"not within {seconds} s: {what or condition}"
-        time.sleep(0.02)
 
 
 def make_plan(run_dir: Path, program: str, *arguments: object, **changes: Any) -> JobPlan:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launcher_support import PROGRAMS, all_exits, exists, make_plan, wait_until
+from conditions import wait_for
+from launcher_support import PROGRAMS, all_exits, exists, make_plan
 
 from hanglab.harness.launchers import protocol
 from hanglab.harness.launchers.local import LocalLauncher
@@ -88,7 +89,7 @@ def test_a_dead_root_is_replaced_and_its_jobs_go_on(
     job = local.start(waiting)
     supervisor = psutil.Process(job.pids[0]).parent()
     supervisor.parent().kill()
-    wait_until(lambda: supervisor.ppid() not in (os.getpid(), 0) and supervisor.is_running())
+    wait_for(lambda: supervisor.ppid() not in (os.getpid(), 0) and supervisor.is_running())
     other = local.start(make_plan(tmp_path / "other", "", script=waiting.script))
     os.kill(job.pids[1], signal.SIGKILL)
     (exit,) = job.events(30)
@@ -135,7 +136,7 @@ def test_a_job_past_its_deadline_is_ended_without_hanglab(
     plan = make_plan(tmp_path / "short", "", script=waiting.script, deadline_s=0.5)
     job = local.start(plan)
     ranks = list(job.pids.values())
-    wait_until(lambda: not any(exists(pid) for pid in ranks), 30)
+    wait_for(lambda: not any(exists(pid) for pid in ranks), seconds=30)
     with pytest.raises(LaunchError, match="deadline"):
         job.events(30)
     job.end()
@@ -176,7 +177,7 @@ def test_no_rank_notices_the_end_of_another(local: LocalLauncher, tmp_path: Path
     job = local.start(plan)
     try:
         outputs = [plan.log_dir / f"rank{rank}.out" for rank in range(4)]
-        wait_until(lambda: all(o.exists() and o.read_text() == "up\n" for o in outputs))
+        wait_for(lambda: all(o.exists() and o.read_text() == "up\n" for o in outputs))
     finally:
         job.end()
     assert "".join((plan.log_dir / f"rank{rank}.err").read_text() for rank in range(4)) == ""

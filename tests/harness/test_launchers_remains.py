@@ -16,7 +16,8 @@ from typing import Any
 
 import psutil
 import pytest
-from launcher_support import PROGRAMS, exists, listening, segments_left, wait_until
+from conditions import wait_for
+from launcher_support import PROGRAMS, exists, listening, segments_left
 
 from hanglab.harness.launchers.selection import LAUNCHERS
 
@@ -43,7 +44,7 @@ class Run:
         return {kind: what for kind, what in found.items() if what}
 
     def assert_nothing_remains(self) -> None:
-        wait_until(lambda: not self.remains(), 30, "no remains")
+        wait_for(lambda: not self.remains(), "no remains", seconds=30)
 
 
 def below(pid: int) -> list[psutil.Process]:
@@ -73,7 +74,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
                 run.pids.update(process.pid for process in below(driver.pid))
             return up(run) if up else len(list(ready.glob("*.json"))) == 2
 
-        wait_until(is_up, 90, "the job is up")
+        wait_for(is_up, "the job is up", seconds=90)
         run.announced += [json.loads(path.read_text()) for path in sorted(ready.glob("*.json"))]
         if then == "wait":
             run.pids.update(process.pid for process in below(driver.pid))
@@ -156,7 +157,7 @@ def test_nothing_remains_when_the_root_is_killed_and_then_hanglab(
     run = start(launcher, "wait")
     (root,) = psutil.Process(run.driver.pid).children()
     root.kill()
-    wait_until(lambda: not exists(root.pid))
+    wait_for(lambda: not exists(root.pid))
     assert all(exists(one["pids"][0]) for one in run.announced), "the job goes on without it"
     run.driver.kill()
     run.driver.wait(30)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from launcher_support import wait_until
+from conditions import wait_for
 from plugin_support import SOUND, pytest_over, write
 
 from hanglab.harness.leases.slots import CpuSlots
@@ -47,9 +47,9 @@ def test_what_is_waited_for_is_told_again_when_it_changes(monkeypatch: pytest.Mo
     told: list[str] = []
     with LeaseWait(told.append) as wait:
         wait.tell("waiting for 1 GPU: 1 ahead in line")
-        wait_until(lambda: told, 20)
+        wait_for(lambda: told, seconds=20)
         wait.tell("waiting for 1 GPU: held by another")
-        wait_until(lambda: len(told) == 2, 20)
+        wait_for(lambda: len(told) == 2, seconds=20)
         wait.end()
         wait.tell("waiting for 1 port")
     assert told == wait.reasons[:2]

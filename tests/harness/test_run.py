@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conditions import wait_for
 
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli"]
 HEADER = """
@@ -81,16 +81,6 @@ def elsewhere(job):
     dist.all_reduce(torch.ones(4))  # FAULT
 """,
 }
-
-
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not come true within {seconds:g} s")
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +242,7 @@ def test_an_interrupted_run_ends_everything_and_keeps_its_artifacts(
     stuck: subprocess.Popen[str], tmp_path: Path, number: int, code: int
 ) -> None:
     ranks = wait_for(
-        "two ranks", lambda: registered(tmp_path) if len(registered(tmp_path)) == 2 else None
+        lambda: registered(tmp_path) if len(registered(tmp_path)) == 2 else None, "two ranks"
     )
     stuck.send_signal(number)
     _, errors = stuck.communicate(timeout=110)
@@ -270,11 +260,11 @@ def test_an_interrupted_run_ends_everything_and_keeps_its_artifacts(
 
 
 def test_nothing_outlives_a_killed_run(stuck: subprocess.Popen[str], tmp_path: Path) -> None:
-    wait_for("two ranks", lambda: len(registered(tmp_path)) == 2)
+    wait_for(lambda: len(registered(tmp_path)) == 2, "two ranks")
     assert about(tmp_path)
     stuck.kill()
     stuck.wait()
-    wait_for("an end of all processes", lambda: not about(tmp_path))
+    wait_for(lambda: not about(tmp_path), "an end of all processes")
     # The recorder's agent still finished its Case.
     assert list((tmp_path / "runs").glob("latest/train/fault/0/case/manifest.json"))
 

@@ -73,7 +73,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         left = ast.unparse(node.left)
-        if left == "job.rank":
+        if left in ("job.rank", "dist.get_rank()"):
             node.comparators = [_map_integers(c, self.ranks) for c in node.comparators]
         elif left == "step":
             node.comparators = [_map_integers(c, {_OLD_STEP: _NEW_STEP}) for c in node.comparators]

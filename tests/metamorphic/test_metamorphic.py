@@ -30,7 +30,7 @@ SCENARIOS = sorted(
 )
 #: Their ranks have parts that the rewriting does not see: who hosts the store, who sends to whom.
 CAST = frozenset({"network"})
-CAST_NAMES = frozenset({"p2p_unmatched"})
+CAST_NAMES = frozenset({"p2p_unmatched", "actors_joined_in_turns"})
 
 #: Neighbouring ranks stay neighbours, so that programs made of pairs keep their pairs.
 PERMUTED: dict[int, dict[int, int]] = {

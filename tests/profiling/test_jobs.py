@@ -10,11 +10,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
 
 from hanglab.analyzer.facts.trace_stacks import stack_of_trace
@@ -104,13 +105,6 @@ def _below(folder: Path) -> list[int]:
     return found
 
 
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.05)
-
-
 def registered(endpoint: Endpoint, folder: Path, ranks: int = 2) -> None:
     """Until all ranks train and have been heard often enough to know their period."""
 
@@ -120,7 +114,7 @@ def registered(endpoint: Endpoint, folder: Path, ranks: int = 2) -> None:
         found = [p for p in client.status(endpoint).processes if p.is_rank]
         return len(found) == ranks and all(p.period_s < 2.5 for p in found)
 
-    until(ready, UP_S, "registration")
+    wait_for(ready, "registration", seconds=UP_S)
 
 
 def profile(endpoint: Endpoint, asked: ProfileRequest) -> list[Receipt]:
@@ -248,13 +242,19 @@ def test_answer_that_was_late_makes_no_later_one_late(
         with service.requests.lock:
             ranks = service.registry.ranks().values()
             asked = max(one.last_seen + one.period_s for one in ranks) + 2 * PATIENCE_S
-            until(lambda: time.monotonic() > asked, 10, "questions")
+            wait_for(lambda: time.monotonic() > asked, "questions", seconds=10)
         order, _ = client.place(endpoint, ProfileRequest(Selection(ranks=[0]), TraceWindow(60_000)))
-        until(lambda: client.receipts(endpoint, order)[0].state == "delivered", 10, "delivery")
+        wait_for(
+            lambda: client.receipts(endpoint, order)[0].state == "delivered", "delivery", seconds=10
+        )
         # Kineto says at once what it has read, and not when it asks again.
         rank = next(c for c in service.registry.ranks().values() if c.identity.rank == 0)
         heard = rank.last_seen
-        until(lambda: "Received config from dyno" in (sockets / "log").read_text(), 10, "reading")
+        wait_for(
+            lambda: "Received config from dyno" in (sockets / "log").read_text(),
+            "reading",
+            seconds=10,
+        )
         assert rank.last_seen == heard
 
 
@@ -264,7 +264,7 @@ def test_hung_job_is_traced_by_time_and_refuses_iterations(
     with job(sockets, "900", "hang"):
         registered(endpoint, sockets)
         ranks = [p.pid for p in client.status(endpoint).processes if p.is_rank]
-        until(lambda: all(_sleeps(pid) for pid in ranks), 30, "the hang")
+        wait_for(lambda: all(_sleeps(pid) for pid in ranks), "the hang", seconds=30)
         refused = profile(endpoint, ProfileRequest(window=TraceWindow(iterations=3)))
         assert [r.state for r in refused] == ["failed", "failed"]
         assert all("makes no iterations" in r.reason for r in refused)
@@ -307,13 +307,15 @@ def test_process_that_ends_before_its_trace_is_told(
     with job(sockets, "900", "leave", str(leave)):
         registered(endpoint, sockets)
         order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=60_000)))
-        until(
+        wait_for(
             lambda: any(r.state == "active" for r in client.receipts(endpoint, order)),
-            30,
             "delivery",
+            seconds=30,
         )
         leave.touch()
-        until(lambda: all(r.final for r in client.receipts(endpoint, order)), 30, "the end")
+        wait_for(
+            lambda: all(r.final for r in client.receipts(endpoint, order)), "the end", seconds=30
+        )
         for receipt in client.receipts(endpoint, order):
             assert receipt.state == "failed"
             assert "ended before its trace was written" in receipt.reason

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_jobs import UP_S, job, profile, registered, until
+from conditions import wait_for
+from test_jobs import UP_S, job, profile, registered
 from test_server import make_certificate
 
 from hanglab.recorder.profiling import client
@@ -83,8 +84,8 @@ def test_job_finds_the_agent_by_its_abstract_name(
         job(sockets, "900", before=plainly, under_torchrun=True),
     ):
         log = sockets / "log"
-        until(lambda: log.read_text().count(" trains") >= 2, UP_S, "training")
-        until(lambda: ranks(ask("--list", "--json")) == [0, 1], UP_S, "registration")
+        wait_for(lambda: log.read_text().count(" trains") >= 2, "training", seconds=UP_S)
+        wait_for(lambda: ranks(ask("--list", "--json")) == [0, 1], "registration", seconds=UP_S)
         answer = json.loads(ask("--out", str(tmp_path / "out"), "--duration-ms", "50", "--json"))
     assert [(r["rank"], r["state"], r["reason"]) for r in answer["receipts"]] == [
         (0, "valid", ""),

@@ -9,23 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 from played_kineto import Played, played, write_trace
 
 from hanglab.recorder.profiling.client import Endpoint
 from hanglab.recorder.profiling.service import ProfilingService
 
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli", "profile"]
-
-
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def _may_mount() -> bool:
@@ -52,7 +45,7 @@ def test_interrupted_command_takes_back_what_no_process_has(
             env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
         )
         try:
-            until(lambda: service.orders.busy)
+            wait_for(lambda: service.orders.busy)
             asking.send_signal(signal.SIGINT)
             _, errors = asking.communicate(timeout=30)
         finally:

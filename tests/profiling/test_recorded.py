@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
 
 from hanglab.recorder import profile as ask_from_inside
@@ -25,13 +25,6 @@ PROGRAM = Path(__file__).parent / "programs" / "training_program.py"
 INSIDE = Path(__file__).parent / "programs" / "asking_program.py"
 STRAGGLING = Path(__file__).parent / "programs" / "straggling_program.py"
 HANGLAB = [sys.executable, "-m", "hanglab.harness.cli"]
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -81,7 +74,7 @@ def trains(case: Path) -> bool:
 def test_traces_of_a_recorded_job_come_here_and_into_the_case(tmp_path: Path) -> None:
     case, out = tmp_path / "case", tmp_path / "out"
     with recorded(case, tmp_path, str(PROGRAM), "900"):
-        until(lambda: trains(case), 120, "training")
+        wait_for(lambda: trains(case), "training", seconds=120)
         listed = run(tmp_path, "profile", "--list")
         assert listed.returncode == 0, listed.stderr
         done = run(tmp_path, "profile", str(case), "--duration-ms", "200", "--out", str(out))
@@ -169,13 +162,13 @@ def test_rank_that_the_jobs_detector_calls_slow_is_traced_where_that_was_asked_f
         return sorted(path.parts[-3] for path in case.glob("hosts/*/ranks/*/traces/*.json"))
 
     with recorded(case, tmp_path, str(STRAGGLING), "900", options=options, ranks=3):
-        until(lambda: bool(flagged(case)), 120, "a report")
+        wait_for(lambda: bool(flagged(case)), "a report", seconds=120)
         if options:
-            until(lambda: bool(traced()), 60, "its trace")
+            wait_for(lambda: bool(traced()), "its trace", seconds=60)
         else:
             # Reports that follow are seen by the agent at its next look, twice a second.
             seen = flagged(case)
-            until(lambda: flagged(case) > seen + 2, 60, "more reports")
+            wait_for(lambda: flagged(case) > seen + 2, "more reports", seconds=60)
         assert traced() == (["1.0"] if options else [])
 
 

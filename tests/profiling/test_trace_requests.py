@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 from played_kineto import Played, played, write_trace
 
 from hanglab.recorder.profiling import client, wire
@@ -26,13 +27,6 @@ from hanglab.recorder.profiling.client import AgentRefused, Endpoint
 from hanglab.recorder.profiling.configuration import TraceWindow, trace_path, values_of
 from hanglab.recorder.profiling.service import ProfilingService
 from hanglab.recorder.profiling.trace_records import ProfileRequest, Receipt, Selection
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def work_until(done: Callable[[], bool]) -> None:
@@ -46,14 +40,14 @@ def work_until(done: Callable[[], bool]) -> None:
 
 
 def final(endpoint: Endpoint, order: str) -> Receipt:
-    until(lambda: client.receipts(endpoint, order)[0].final)
+    wait_for(lambda: client.receipts(endpoint, order)[0].final)
     return client.receipts(endpoint, order)[0]
 
 
 def introduce(process: Played, endpoint: Endpoint) -> None:
     """Its first question, asked once: from a second one a shorter period would be learnt."""
     process.send()
-    until(lambda: bool(client.status(endpoint).processes))
+    wait_for(lambda: bool(client.status(endpoint).processes))
     process.socket.settimeout(0.3)
     with contextlib.suppress(TimeoutError):
         process.socket.recv(4096)
@@ -145,7 +139,7 @@ def test_dropped_request_is_told_and_its_remains_removed(
             process.ask()
             return client.receipts(endpoint, order)[0].final
 
-        until(told)
+        wait_for(told)
         receipt = client.receipts(endpoint, order)[0]
         assert receipt.state == "failed"
         assert "torch.profiler" in receipt.reason
@@ -361,7 +355,7 @@ def test_job_of_another_user_can_write_its_trace(
         finally:
             os._exit(0)
     try:
-        until(lambda: bool(client.status(endpoint).processes))
+        wait_for(lambda: bool(client.status(endpoint).processes))
         order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=1)))
         receipt = final(endpoint, order)
         assert (receipt.state, receipt.reason) == ("valid", "")

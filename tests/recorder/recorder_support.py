@@ -12,9 +12,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from conditions import wait_for
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import folders
@@ -25,16 +27,6 @@ from hanglab.recorder.rank.progress_file import ProgressFile
 PROGRAMS = Path(__file__).parent / "programs"
 #: No wait in these tests is longer, in seconds.
 PATIENCE = 110.0
-
-
-def wait_for(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
-    """The condition's value once it is true."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"waited {patience:g} s in vain for {what}")
 
 
 class WarmParent:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.agent.descendant_work import DescendantWork
 from hanglab.recorder.system import procfs

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.system import other_ends
 from hanglab.recorder.system.blocked_calls import BlockedCall, blocked_call

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorder_support import Agent, play_rank, short_folder, wait_for
+from conditions import wait_for
+from recorder_support import Agent, play_rank, short_folder
 
 from hanglab.recorder.agent.external_traffic import Downloads, RankProcesses, Transfer, is_data
 from hanglab.recorder.system.tcp_info import NoSockets, in_namespace_of

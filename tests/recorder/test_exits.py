@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from recorder_support import PATIENCE, wait_for
+from conditions import wait_for
+from recorder_support import PATIENCE
 
 from hanglab.recorder.agent.exits import ExitWatch
 from hanglab.recorder.agent.watched_rank import WatchedRank

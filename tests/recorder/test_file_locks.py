@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.system.file_locks import holder_of, wanted_locks
 

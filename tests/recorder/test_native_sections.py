@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.case import layout
 from hanglab.recorder.case.layout import Slot, Table
@@ -206,7 +206,8 @@ def test_where_nobody_reads_the_file_times_are_taken_and_nothing_is_noted(writer
         until = time.monotonic_ns() + 2_000_000
         while time.monotonic_ns() < until:
             pass
-    assert section.wall >= 2_000_000 and 0 < section.cpu <= section.wall
+    # The clocks are read one after the other, which takes time of the processor.
+    assert section.wall >= 2_000_000 and 0 < section.cpu <= section.wall + 100_000
     assert bytes(progress.mapping) == before
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorder_support import Agent, play_rank, short_folder, wait_for
+from conditions import wait_for
+from recorder_support import Agent, play_rank, short_folder
 
 from hanglab.recorder.agent import samples
 from hanglab.recorder.agent.watched_rank import WatchedRank, find_ranks

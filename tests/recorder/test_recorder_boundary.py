@@ -6,7 +6,8 @@ import pickle
 import signal
 
 import pytest
-from recorder_support import Job, wait_for
+from conditions import wait_for
+from recorder_support import Job
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import read_progress

@@ -7,7 +7,7 @@ import stat
 import time
 
 import pytest
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.case import evidence_files as files
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from recorder_support import PROGRAMS, Agent, play_rank, short_folder, wait_for
+from conditions import wait_for
+from recorder_support import PROGRAMS, Agent, play_rank, short_folder
 
 #: Longer than what lies between two samples of the host.
 HANG_AFTER = 2.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.case import evidence_files as files
 

@@ -7,7 +7,7 @@ import threading
 from itertools import pairwise
 from pathlib import Path
 
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.progress import NotProgress, read_progress

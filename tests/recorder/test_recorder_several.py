@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recorder_support import Agent, short_folder, wait_for
+from conditions import wait_for
+from recorder_support import Agent, short_folder
 
 from hanglab.recorder.agent.remote_ranks import RemoteRanks
 from hanglab.recorder.case import evidence_files as files

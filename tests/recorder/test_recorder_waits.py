@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recorder_support import wait_for
+from conditions import wait_for
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case import user_code

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorder_support import play_rank, short_folder, wait_for
+from conditions import wait_for
+from recorder_support import play_rank, short_folder
 
 from hanglab.recorder.agent.progress_watch import POLL, Watcher
 from hanglab.recorder.case import folders

@@ -11,7 +11,8 @@ from statistics import median
 from typing import Any
 
 import pytest
-from recorder_support import Job, wait_for
+from conditions import wait_for
+from recorder_support import Job
 
 from hanglab.recorder.case import evidence_files as files
 
@@ -77,6 +78,16 @@ def test_individual_scores_fall_when_a_rank_slows_half_way(start_job: StartJob) 
     assert first["dropped"] == {} and first["below"] == {}
     assert second["dropped"] == {"sleep": [1]}
     assert second["individual"]["sleep"]["1"] < 0.75 < second["individual"]["sleep"]["0"]
+
+
+def test_ranks_that_stop_together_are_told_the_interval_at_the_same_step(
+    start_job: StartJob,
+) -> None:
+    job = start_job("straggler_watch_program.py", 2, {}, record=False)
+    ended_well(job)
+    first, second = (json.loads(job.printed(rank)) for rank in (0, 1))
+    assert first == second
+    assert first and first[0] >= 20
 
 
 def test_a_report_appears_while_a_rank_hangs(start_job: StartJob) -> None:

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +80,6 @@ def below(pid: int) -> list[int]:
         front = [child for parent in front for child in children.get(parent, [])]
         found = front + found
     return found
-
-
-def wait_for(condition: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"waited {patience:g} s in vain for {what}")
 
 
 def trigger_of(case: Path) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
 from recording_support import (
     HANGLAB,
@@ -23,7 +24,6 @@ from recording_support import (
     program,
     started,
     trigger_of,
-    wait_for,
 )
 
 from hanglab.analyzer.engine import analyze

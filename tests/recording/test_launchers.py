@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
-from recording_support import PROGRAMS, free_port, hanglab, program, started, wait_for
+from recording_support import PROGRAMS, free_port, hanglab, program, started
 
 from hanglab.analyzer.engine import analyze
 from hanglab.recorder.case import evidence_files as files

@@ -8,17 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
-from recording_support import (
-    HANGLAB,
-    PROGRAMS,
-    free_port,
-    hanglab,
-    program,
-    started,
-    trigger_of,
-    wait_for,
-)
+from recording_support import HANGLAB, PROGRAMS, free_port, hanglab, program, started, trigger_of
 
 from hanglab.analyzer.engine import analyze
 from hanglab.analyzer.verdict import Cause, Status

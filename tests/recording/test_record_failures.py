@@ -12,17 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
-from recording_support import (
-    HANGLAB,
-    PROGRAMS,
-    below,
-    environment,
-    hanglab,
-    program,
-    started,
-    wait_for,
-)
+from recording_support import HANGLAB, PROGRAMS, below, environment, hanglab, program, started
 
 from hanglab.recorder.case import evidence_files as files
 from hanglab.recorder.case.reader import CaseReader

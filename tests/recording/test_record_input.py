@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from recording_support import HANGLAB, environment, hanglab, started, wait_for
+from conditions import wait_for
+from recording_support import HANGLAB, environment, hanglab, started
 
 from hanglab.harness.errors import UsageError
 from hanglab.harness.recording import case_folder

@@ -126,6 +126,16 @@ class Running:
             assert rank.stdout is not None
             assert rank.stdout.readline() == b"ready\n", "the job never formed"
 
+    def watch(self, seconds: float) -> None:
+        """Capture it twice, so far apart."""
+        self.capture()
+        time.sleep(seconds)  # what is measured is a rate
+        self.capture()
+
+    def capture(self) -> None:
+        self.tell(b'{"command": "capture", "kind": "request"}')
+        self.wait_event("captured")
+
     def wait_event(self, name: str) -> None:
         assert self.agent.stdout is not None
         for line in self.agent.stdout:
@@ -201,10 +211,8 @@ def test_a_link_of_half_a_megabyte_a_second_is_slow(
             pid, "tc", "qdisc", "add", "dev", device(end), "root", "tbf",
             "rate", "4mbit", "burst", "16kb", "latency", "300ms",
         )  # fmt: skip
-    with running(tmp_path, namespaces, 20_000) as started:
-        time.sleep(5)  # what is measured is a rate
-        started.tell(b'{"command": "capture", "kind": "request"}')
-        started.wait_event("captured")
+    with running(tmp_path, namespaces, 100_000) as started:
+        started.watch(5)
         finish(started)
         verdict = analyze(started.case)
     assert (verdict.status, verdict.cause) == (Status.SLOW, Cause.SLOW_LINK), verdict.summary
@@ -213,9 +221,7 @@ def test_a_link_of_half_a_megabyte_a_second_is_slow(
 
 def test_a_sound_link_under_load_is_neither(namespaces: tuple[int, int], tmp_path: Path) -> None:
     with running(tmp_path, namespaces, 2_000_000) as started:
-        time.sleep(3)  # as long as the link that is slow is looked at
-        started.tell(b'{"command": "capture", "kind": "request"}')
-        started.wait_event("captured")
+        started.watch(3)
         finish(started)
         verdict = analyze(started.case)
     assert verdict.status is Status.HEALTHY, verdict.summary

@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 
 from hanglab.harness.capabilities import capability
 from hanglab.recorder.agent.host import nccl_ras
@@ -40,13 +41,6 @@ class Rank:
         self.pid = pid
         self.folder = host / "ranks" / f"{rank}.0"
         self.process = RankProcess(pid, rank, None, Clock(0, 0), Python("3"))
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.02)
 
 
 @contextmanager
@@ -98,7 +92,7 @@ def test_a_read_that_does_not_come_back_names_the_call_and_the_file(tmp_path: Pa
         "storage.file.read_bytes()"
     )
     with program(text) as process:
-        until(lambda: _sleeping(process.pid))
+        wait_for(lambda: _sleeping(process.pid))
         thread = _sleeping(process.pid)[0]
         assert thread.tid == process.pid
         assert thread.target.endswith("/data") and thread.syscall in ("openat", "open", "read")
@@ -107,7 +101,7 @@ def test_a_read_that_does_not_come_back_names_the_call_and_the_file(tmp_path: Pa
         # The path is remembered from the system call's file only where it is open; its
         # folder is asked for through the process's own namespace.
         rooms._temporary[process.pid] = os.path.dirname(thread.target)
-        until(lambda: any(s.unanswered_s > 0.2 for s in rooms.spaces({0: process.pid})))
+        wait_for(lambda: any(s.unanswered_s > 0.2 for s in rooms.spaces({0: process.pid})))
         spaces = rooms.spaces({0: process.pid})
         silent = [s for s in spaces if s.unanswered_s]
         assert [s.filesystem for s in silent] == ["fuse"]
@@ -138,7 +132,7 @@ def test_a_path_that_lies_across_two_pages_is_told_whole(tmp_path: Path) -> None
         "ctypes.CDLL(None).open(ctypes.c_void_p(address), os.O_RDONLY)"
     )
     with program(text) as process:
-        until(lambda: _sleeping(process.pid))
+        wait_for(lambda: _sleeping(process.pid))
         assert [thread.target for thread in _sleeping(process.pid)] == [str(fifo)]
 
 
@@ -179,7 +173,9 @@ def test_both_ends_of_a_connection_with_what_was_not_read() -> None:
         client.sendall(b"x" * 5000)
         pid = os.getpid()
         address = f"127.0.0.1:{client.getsockname()[1]}"
-        until(lambda: sockets.from_proc(pid)[os.fstat(far.fileno()).st_ino].receive_queue == 5000)
+        wait_for(
+            lambda: sockets.from_proc(pid)[os.fstat(far.fileno()).st_ino].receive_queue == 5000
+        )
         found, problems = sockets.sample([pid], capture=True)
         assert problems == [] and found[pid].source == "sock_diag"
         ends = {(c.local, c.state): c for c in found[pid].connections}
@@ -249,7 +245,7 @@ def test_a_capture_writes_what_was_sampled_before_it(
     rank = Rank(0, os.getpid(), host)
     try:
         sampler.follow([rank])
-        until(lambda: (host / "samples.jsonl").exists())
+        wait_for(lambda: (host / "samples.jsonl").exists())
         sampler.ask()
         sampler.wait()
         reader = CaseReader(tmp_path)
