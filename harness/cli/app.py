@@ -25,6 +25,7 @@ from hanglab.harness.cli.profile import profile
 from hanglab.harness.cli.record import record
 from hanglab.harness.cli.redact import redact
 from hanglab.harness.cli.replay import replay
+from hanglab.harness.cli.report import report
 from hanglab.harness.cli.run import run
 from hanglab.harness.cli.simulate import simulate
 from hanglab.harness.cli.stragglers import stragglers
@@ -62,6 +63,7 @@ app.command()(redact)
 app.command()(analyze)
 app.command()(entries)
 app.command()(stragglers)
+app.command()(report)
 app.command()(simulate)
 app.command()(replay)
 app.command("eval")(evaluate)

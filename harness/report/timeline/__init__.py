@@ -1,0 +1,1 @@
+"""The timeline of a job, all ranks on one clock: for the page and for traces."""
