@@ -24,7 +24,8 @@ def report(
     ] = False,
 ) -> int:
     """Write one page that opens anywhere without a network: verdict, timeline, stacks, waits."""
-    from hanglab.harness.report.page.rendering import check_target, render_page, write_page
+    from hanglab.harness.report.output_file import check_target
+    from hanglab.harness.report.page.rendering import render_page, write_page
 
     check_target(output, force=force)
     from hanglab.harness.report.page.examined_job import load_job
