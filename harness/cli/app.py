@@ -30,6 +30,7 @@ from hanglab.harness.cli.report import report
 from hanglab.harness.cli.run import run
 from hanglab.harness.cli.simulate import simulate
 from hanglab.harness.cli.stragglers import stragglers
+from hanglab.harness.cli.trace import trace
 from hanglab.harness.cli.unpack import unpack
 
 
@@ -66,6 +67,7 @@ app.command()(explain)
 app.command()(entries)
 app.command()(stragglers)
 app.command()(report)
+app.command()(trace)
 app.command()(simulate)
 app.command()(replay)
 app.command("eval")(evaluate)
