@@ -266,6 +266,10 @@ def cut_ranks(
         for mine in calls
     ]
     ended = frozenset(place for place, rank in enumerate(ranks) if rank in job.ended)
-    endings = {place: job.endings[rank] for place, rank in enumerate(ranks) if rank in job.endings}
+    endings, before_stop = (
+        {place: told[rank] for place, rank in enumerate(ranks) if rank in told}
+        for told in (job.endings, job.before_stop)
+    )
     kept = tuple(groups[group] for group in used)
-    return replace(job, groups=kept, calls=calls, ended=ended, endings=endings), ranks
+    job = replace(job, groups=kept, calls=calls, ended=ended, endings=endings)
+    return replace(job, before_stop=before_stop), ranks

@@ -1,18 +1,24 @@
-"""Ends of ranks that are no call, as their exits, exceptions, states and stacks tell."""
+"""Ends of ranks that are no call, as their exits, exceptions, states and stacks tell.
+
+And what they did before they stopped that is no call either, where that is why.
+"""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
 from hanglab.analyzer.facts.absent_ranks import computes
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.collateral_exits import failures
+from hanglab.analyzer.facts.host_waits import host_waits
 from hanglab.analyzer.facts.interpreter_lock import gil_holder
 from hanglab.analyzer.facts.loops import left_loops
 from hanglab.analyzer.facts.python_waits import python_wait
 from hanglab.analyzer.facts.stack_position import StackPlace, main_thread
+from hanglab.analyzer.facts.swallowed_exceptions import swallowed_exception
 
 
 class EndingKind(str, Enum):
@@ -27,6 +33,11 @@ class EndingKind(str, Enum):
     WAITS_FOR_LOCK = "waits_for_lock"
     WAITS_FOR_LOADER = "waits_for_loader"
     LEFT_LOOP = "left_loop"
+    WAITS_AT_EXIT = "waits_at_exit"
+    WAITS_FOR_FILE_LOCK = "waits_for_file_lock"
+    #: These two are no ends: what follows them is.
+    HOLDS_FILE_LOCK = "holds_file_lock"
+    HANDLES = "handles"
 
 
 #: Kinds that may come over a rank within a call.
@@ -39,6 +50,10 @@ WITHIN_CALLS = frozenset(
         EndingKind.HOLDS_GIL,
     }
 )
+#: Source of evidence on locks of files.
+_FILE_LOCKS = "file_locks"
+#: Functions in which an interpreter that ends waits for threads.
+_AT_EXIT = frozenset({"_shutdown", "_python_exit"})
 _WORDS = {
     EndingKind.STOPPED: "its process was stopped (state T)",
     EndingKind.HOLDS_GIL: "a thread of it held the interpreter's lock in C",
@@ -46,6 +61,9 @@ _WORDS = {
     EndingKind.WAITS_FOR_LOCK: "it waited for a lock of its own",
     EndingKind.WAITS_FOR_LOADER: "it waited for its data loader",
     EndingKind.LEFT_LOOP: "it stood behind the loop that its peers were in",
+    EndingKind.WAITS_AT_EXIT: "its interpreter waited for a thread at its end",
+    EndingKind.WAITS_FOR_FILE_LOCK: "it waited for the lock of a file that a peer held",
+    EndingKind.HOLDS_FILE_LOCK: "it held the lock of a file that peers waited for",
 }
 
 
@@ -72,6 +90,8 @@ class RecordedEnding:
             return f"it was ended by {name}"
         if self.kind is EndingKind.RAISES:
             return f"it ended with {self.how}"
+        if self.kind is EndingKind.HANDLES:
+            return f"it printed {self.how} and went on"
         return _WORDS[self.kind]
 
 
@@ -80,14 +100,30 @@ def recorded_endings(facts: CaseFacts) -> dict[int, RecordedEnding]:
 
     Whose end followed from that of another is left to do so again.
     """
+    locks = {rank for rank, wait in host_waits(facts).items() if wait.source == _FILE_LOCKS}
     followed = {one.view.rank for one in failures(facts) if one.consequence}
     found: dict[int, RecordedEnding] = {}
     for rank, view in facts.ranks.items():
         if rank in followed:
             continue
-        ending = _of_ended(view) if view.ended is not None else _of_living(facts, view)
+        ending = _of_ended(view) if view.ended is not None else _of_living(facts, view, locks)
         if ending is not None:
             found[rank] = ending
+    return found
+
+
+def recorded_before_stop(facts: CaseFacts) -> dict[int, RecordedEnding]:
+    """What ranks did, before the call in which they stopped, that is why peers wait."""
+    if not facts.stuck:
+        return {}
+    found: dict[int, RecordedEnding] = {}
+    for rank, view in facts.ranks.items():
+        handled = swallowed_exception(facts, view) if view.ended is None else None
+        if handled is not None:
+            found[rank] = RecordedEnding(EndingKind.HANDLES, how=handled.type, text=handled.message)
+    for wait in host_waits(facts).values():
+        if wait.source == _FILE_LOCKS:
+            found |= {holder: RecordedEnding(EndingKind.HOLDS_FILE_LOCK) for holder in wait.on}
     return found
 
 
@@ -105,15 +141,21 @@ def _of_ended(view: RankView) -> RecordedEnding | None:
     return RecordedEnding(EndingKind.EXITS, end.code, last.how if last is not None else "")
 
 
-def _of_living(facts: CaseFacts, view: RankView) -> RecordedEnding | None:
+def _of_living(facts: CaseFacts, view: RankView, locks: Collection[int]) -> RecordedEnding | None:
+    """``locks``: ranks that wait for the lock of a file."""
     if not facts.stuck:
         return None
     if view.always_in_state("T"):
         return RecordedEnding(EndingKind.STOPPED)
     if gil_holder(facts, view) is not None:
         return RecordedEnding(EndingKind.HOLDS_GIL)
-    if not facts.in_no_operation(view.rank) or view.position.place is StackPlace.TEARDOWN:
+    if not facts.in_no_operation(view.rank):
         return None
+    if view.position.place is StackPlace.TEARDOWN:
+        at_exit = view.position.inside in _AT_EXIT
+        return RecordedEnding(EndingKind.WAITS_AT_EXIT) if at_exit else None
+    if view.rank in locks:
+        return RecordedEnding(EndingKind.WAITS_FOR_FILE_LOCK)
     if facts.blocked(view.rank) is not None:
         # Its host waits for its device, or for a thread of its own that calls.
         return None
@@ -129,4 +171,10 @@ def _of_living(facts: CaseFacts, view: RankView) -> RecordedEnding | None:
     return None
 
 
-__all__ = ["WITHIN_CALLS", "EndingKind", "RecordedEnding", "recorded_endings"]
+__all__ = [
+    "WITHIN_CALLS",
+    "EndingKind",
+    "RecordedEnding",
+    "recorded_before_stop",
+    "recorded_endings",
+]

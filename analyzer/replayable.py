@@ -24,7 +24,12 @@ from hanglab.analyzer.matching.completion import completed
 from hanglab.analyzer.matching.signatures import CODE
 from hanglab.analyzer.program.program import Action, Program, ProgramGroup
 from hanglab.analyzer.program.reading import action_of
-from hanglab.analyzer.recorded_endings import WITHIN_CALLS, RecordedEnding, recorded_endings
+from hanglab.analyzer.recorded_endings import (
+    WITHIN_CALLS,
+    RecordedEnding,
+    recorded_before_stop,
+    recorded_endings,
+)
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import OPERATIONS, op_of
@@ -62,6 +67,8 @@ class ReplayableJob:
     ended: frozenset[int]
     #: Ends that are no call, by rank.
     endings: Mapping[int, RecordedEnding]
+    #: What ranks did that is no call before the call in which they stopped, by rank.
+    before_stop: Mapping[int, RecordedEnding] = field(default_factory=dict)
     #: What was taken for granted where the evidence does not tell, one sentence each.
     assumptions: list[str] = field(default_factory=list)
     #: Of a job on an enqueuing backend: each call is waited for by what its device runs next.
@@ -163,13 +170,27 @@ class _JobReader:
         }
         for rank, ending in sorted(endings.items()):
             self._assume(f"rank {rank} ends as its evidence says: {ending.words}")
+        before_stop = {
+            rank: done
+            for rank, done in recorded_before_stop(self._facts).items()
+            if rank < len(calls)
+        }
+        for rank, done in sorted(before_stop.items()):
+            self._assume(f"rank {rank} does before it stops as its evidence says: {done.words}")
         ended = frozenset(
             rank
             for rank, view in self._facts.ranks.items()
             if view.exit is not None and not view.exit.by_recorder
         )
         return ReplayableJob(
-            self._verdict, backend, self._groups, calls, ended, endings, self._assumptions
+            self._verdict,
+            backend,
+            self._groups,
+            calls,
+            ended,
+            endings,
+            before_stop,
+            self._assumptions,
         )
 
     def _assume(self, sentence: str) -> None:

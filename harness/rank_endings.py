@@ -28,14 +28,46 @@ def be_killed(number):
         ("builtins",),
         """
 def fail(name, message):
-    kind = getattr(builtins, name.rpartition(".")[2], None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = type(name.rpartition(".")[2], (Exception,), {})
+    raise error_of(name, message)
+""",
+    ),
+    EndingKind.HANDLES: (
+        ("builtins", "traceback"),
+        """
+def report(name, message):
     try:
-        error = kind(message)
-    except TypeError:
-        error = type(kind.__name__, (Exception,), {})(message)
-    raise error
+        raise error_of(name, message)
+    except Exception:
+        traceback.print_exc()
+""",
+    ),
+    EndingKind.WAITS_AT_EXIT: (
+        ("sys", "threading"),
+        """
+def wait_at_exit():
+    threading.Thread(target=threading.Event().wait).start()
+    sys.exit()
+""",
+    ),
+    EndingKind.HOLDS_FILE_LOCK: (
+        ("fcntl", "os"),
+        """
+def hold_file_lock():
+    fcntl.flock(os.open(__file__, os.O_RDONLY), fcntl.LOCK_EX)
+""",
+    ),
+    EndingKind.WAITS_FOR_FILE_LOCK: (
+        ("fcntl", "os", "time"),
+        """
+def wait_for_file_lock():
+    file = os.open(__file__, os.O_RDONLY)
+    try:
+        while True:  # until its holder has it
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_UN)
+            time.sleep(0.01)
+    except BlockingIOError:
+        fcntl.flock(file, fcntl.LOCK_EX)
 """,
     ),
     EndingKind.STOPPED: (
@@ -89,6 +121,19 @@ def wait_for_loader():
     ),
 }
 
+#: What both functions that make an exception need.
+_ERROR_OF: Final = """
+def error_of(name, message):
+    kind = getattr(builtins, name.rpartition(".")[2], None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        kind = type(name.rpartition(".")[2], (Exception,), {})
+    try:
+        return kind(message)
+    except TypeError:
+        return type(kind.__name__, (Exception,), {})(message)
+"""
+_WITH_ERRORS: Final = frozenset({EndingKind.RAISES, EndingKind.HANDLES})
+
 
 def function_of(kind: EndingKind) -> str | None:
     """Name of the function that ends a rank so; None where it has to stand elsewhere for it."""
@@ -103,7 +148,7 @@ def arguments_of(ending: RecordedEnding) -> list[int | str]:
         return [ending.number, ending.how]
     if ending.kind is EndingKind.KILLED:
         return [ending.number]
-    if ending.kind is EndingKind.RAISES:
+    if ending.kind in _WITH_ERRORS:
         return [ending.how, ending.text]
     return []
 
@@ -122,6 +167,8 @@ def imports_of(kinds: Collection[EndingKind]) -> list[str]:
 
 def definitions_of(kinds: Collection[EndingKind]) -> Iterator[str]:
     """Texts of the functions, each once."""
+    if not _WITH_ERRORS.isdisjoint(kinds):
+        yield _ERROR_OF.strip("\n")
     for kind in EndingKind:
         if kind in kinds and kind in _TEXTS:
             yield _TEXTS[kind][1].strip("\n")

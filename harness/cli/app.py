@@ -15,6 +15,7 @@ from hanglab.harness.cli.corpus import corpus
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.evaluate import evaluate
+from hanglab.harness.cli.explain import explain
 from hanglab.harness.cli.listing import list_scenarios
 from hanglab.harness.cli.minimise import minimise
 from hanglab.harness.cli.mutate import mutate
@@ -29,6 +30,7 @@ from hanglab.harness.cli.report import report
 from hanglab.harness.cli.run import run
 from hanglab.harness.cli.simulate import simulate
 from hanglab.harness.cli.stragglers import stragglers
+from hanglab.harness.cli.trace import trace
 from hanglab.harness.cli.unpack import unpack
 
 
@@ -61,9 +63,11 @@ app.command()(pack)
 app.command()(unpack)
 app.command()(redact)
 app.command()(analyze)
+app.command()(explain)
 app.command()(entries)
 app.command()(stragglers)
 app.command()(report)
+app.command()(trace)
 app.command()(simulate)
 app.command()(replay)
 app.command("eval")(evaluate)

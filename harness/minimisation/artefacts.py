@@ -7,7 +7,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from hanglab.analyzer.program.program import Program
+from hanglab.analyzer.program.simulation import simulate
 from hanglab.analyzer.recorded_endings import EndingKind, RecordedEnding
+from hanglab.analyzer.simulated_verdict import semantics_of
 from hanglab.analyzer.verdict import Status, Verdict
 from hanglab.harness.minimisation.backend_lines import (
     SYNCHRONIZE,
@@ -128,7 +130,10 @@ def _status_import(reproduction: Reproduction, verdict: Verdict) -> str:
 
 
 def _kinds(reproduction: Reproduction) -> set[EndingKind]:
-    return {one.kind for one in reproduction.endings if isinstance(one, RecordedEnding)}
+    named = reproduction.reduced.ranks
+    before = [done for rank, done in reproduction.before_stop.items() if rank in named]
+    ends = [one for one in reproduction.endings if isinstance(one, RecordedEnding)]
+    return {one.kind for one in [*before, *ends]}
 
 
 def _imports(reproduction: Reproduction, *, script: bool = False) -> Iterator[str]:
@@ -174,9 +179,15 @@ def _stands(reproduction: Reproduction) -> bool:
 def _table(name: str, functions: CallFunctions, reproduction: Reproduction) -> Iterator[str]:
     """The table of the calls of each rank, in their order."""
     reduced = reproduction.reduced
+    run = simulate(reduced.program, semantics_of(reproduction.backend))
     rows = []
     for rank, ending in enumerate(reproduction.endings):
         calls = functions.row(reduced.program, rank)
+        done = reproduction.before_stop.get(reduced.ranks[rank])
+        if done is not None:
+            issued = run.ranks[rank].issued
+            stops = next((n for n, one in enumerate(issued) if not one.done), len(calls))
+            calls.insert(stops, entry(*call_of(done)))
         if on_device(reproduction.backend) and ending is not RankEnding.ITSELF:
             calls.append(entry(SYNCHRONIZE))
         if ending is RankEnding.STANDS_STILL:

@@ -107,6 +107,7 @@ class Minimiser:
             cause=kept_verdict.cause,
             blamed=kept_verdict.culprits,
             backend=self._backend,
+            before_stop=self._job.before_stop,
         )
 
     def _search(

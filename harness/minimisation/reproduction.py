@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from hanglab.analyzer.program.program import Program
 from hanglab.analyzer.program.reduced_program import ReducedProgram, operations_of
@@ -41,6 +41,8 @@ class Reproduction:
     hang_after_s: float = DEFAULT_HANG_AFTER_S
     #: What it is to run on, as command lines name it.
     backend: str = DEFAULT_BACKEND
+    #: What ranks of the whole job do that is no call before the call in which they stop.
+    before_stop: Mapping[int, RecordedEnding] = field(default_factory=dict)
 
     @property
     def reason(self) -> str:
@@ -83,6 +85,9 @@ def _waits(reproduction: Reproduction) -> Iterator[str]:
     run = simulate(reproduction.reduced.program, semantics_of(reproduction.backend))
     for rank, ending in enumerate(reproduction.endings):
         open_ = [one.action.op for one in run.ranks[rank].issued if not one.done]
+        done = reproduction.before_stop.get(reproduction.reduced.ranks[rank])
+        if done is not None:
+            yield f"rank {rank} does before that as evidence says: {done.words}"
         if open_:
             yield f"rank {rank} waits in {open_[-1]}"
         else:

@@ -72,13 +72,15 @@ def main():
                 dist.barrier(group=group)
     running = []
     left = []
-    ending = PROGRAM["endings"][rank]
+    ending, before = PROGRAM["endings"][rank], PROGRAM["before_stop"][rank]
     began = time.monotonic()
     for turn, call in enumerate(PROGRAM["calls"][rank]):
         site, group, numel, dtype, root, peer, reduction, splits, way, at = call
         members = PROGRAM["groups"][group][0]
         call = Call(groups[group], members, numel, dtype, root, peer, reduction, splits)
         time.sleep(max(0.0, began + at - time.monotonic()))
+        if before and turn == before["turn"]:
+            ENDINGS[before["name"]](*before["arguments"])
         work = SITES[site](call)
         if way == "waits":
             work.wait()
@@ -86,6 +88,8 @@ def main():
             (running if way == "goes on" else left).append((call, work))
         if ending and turn == ending["turn"]:
             wait_for(running)
+            if before and turn < before["turn"]:
+                ENDINGS[before["name"]](*before["arguments"])
             ENDINGS[ending["name"]](*ending["arguments"])
     wait_for(running)
     if ending:
@@ -128,7 +132,7 @@ def write_script(
 ) -> list[str]:
     """Write ``replay.py`` and its ``program.json``; what differs from the job, in sentences."""
     sizes = small_sizes(job.calls)
-    kinds = {ending.kind for ending in job.endings.values()}
+    kinds = {one.kind for one in (*job.endings.values(), *job.before_stop.values())}
     sites: dict[tuple[int, str], int] = {}
     differences = _differences(job, backend)
     replaced: set[str] = set()
@@ -173,6 +177,7 @@ def write_script(
         "default": default,
         "calls": rows,
         "endings": [_ending(job, rank) for rank in range(len(job.calls))],
+        "before_stop": [_before_stop(job, rank) for rank in range(len(job.calls))],
     }
     body = [
         f"def site_{n}(call):\n    return {call_text(op, posted=True, **_PARTS)}\n"
@@ -216,6 +221,15 @@ def _ending(job: ReplayableJob, rank: int) -> dict[str, object] | None:
     if name is None:
         return {"name": "stand_still", "arguments": [], "turn": None}
     return {"name": name, "arguments": arguments_of(ending), "turn": last}
+
+
+def _before_stop(job: ReplayableJob, rank: int) -> dict[str, object] | None:
+    """The function that a rank calls before the first call that it does not come back from."""
+    done, calls = job.before_stop.get(rank), job.calls[rank]
+    if done is None:
+        return None
+    turn = next((n for n, call in enumerate(calls) if not call.finished), len(calls))
+    return {"name": function_of(done.kind), "arguments": arguments_of(done), "turn": turn}
 
 
 def _differences(job: ReplayableJob, backend: str) -> list[str]:

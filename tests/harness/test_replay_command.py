@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from conditions import wait_for
 from dump_folders import dumps, ends_on_gloo
 from installed import needs_torch
 
@@ -64,6 +64,7 @@ TOLD_BY_ENDINGS = {
     "gil_held": "a thread of it held the interpreter's lock in C",
     "python_deadlock": "it waited for a lock of its own",
     "loader_stuck": "it waited for its data loader",
+    "teardown": "its interpreter waited for a thread at its end",
     "busy_loop": "it used a full core in Python code and got no further",
 }
 
@@ -128,12 +129,80 @@ def test_a_rank_ends_as_its_evidence_says(
     assert told.count(scenario) >= 2 and told.count("same") == 4
 
 
+#: Rank 1 leaves the reduction by an exception that it prints, and goes on to the broadcast.
+SWALLOWED = """
+import traceback
+import torch
+import torch.distributed as dist
+
+def train(step):
+    if dist.get_rank() == 1 and step == 5:
+        raise ValueError("a record is broken")
+    dist.all_reduce(torch.ones(8))
+
+dist.init_process_group("gloo")
+for step in range(20):
+    try:
+        train(step)
+    except ValueError:
+        traceback.print_exc()
+    dist.broadcast(torch.zeros(2), src=0)
+dist.destroy_process_group()
+"""
+
+
+@needs_torch
+@pytest.mark.timeout(180)
+def test_an_exception_that_was_swallowed_is_swallowed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(SWALLOWED)
+    assert main(["run", "train.py", "--world-size", "3"]) == 0
+    case = (tmp_path / "runs" / "latest" / "train" / "fault" / "0").resolve()
+    assert '"cause": "exception"' in (case / "verdict.json").read_text()
+    capsys.readouterr()
+    assert replay(case, tmp_path / "replays") == 0
+    told = capsys.readouterr().out
+    assert "rank 1 does before it stops as its evidence says: it printed ValueError" in told
+    assert main(["minimise", str(case), "-o", "repro.py"]) == 0
+    row = "[(report, 'ValueError', 'a record is broken'), (broadcast_2,)]"
+    assert row in Path("repro.py").read_text()
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_ranks_wait_for_the_lock_of_a_file_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--no-control", "file_lock"]) == 0
+    case = (tmp_path / "runs" / "latest" / "file_lock" / "fault" / "0").resolve()
+    capsys.readouterr()
+    assert replay(case, tmp_path / "replays") == 0
+    assert "it held the lock of a file that peers waited for" in capsys.readouterr().out
+    assert main(["minimise", str(case), "-o", "repro.py"]) == 0
+    text = Path("repro.py").read_text()
+    assert "[(wait_for_file_lock,)]" in text and "[(hold_file_lock,), (all_reduce" in text
+
+
 @pytest.mark.parametrize(
     ("case", "kinds"),
     [
         # Peers end by the connection that they lost, and are left to do so again.
         ("local/exception.fault", {1: EndingKind.RAISES}),
         ("local/oom_killed.fault", {2: EndingKind.KILLED}),
+        # Who left by itself does so again; who never did has a thread to wait for.
+        (
+            "local/teardown.fault",
+            {
+                0: EndingKind.EXITS,
+                1: EndingKind.WAITS_AT_EXIT,
+                2: EndingKind.EXITS,
+                3: EndingKind.EXITS,
+            },
+        ),
         # Hosts that wait for their devices wait for no lock of their own.
         ("nccl-emulated/link_down.fault", {}),
         ("nccl-emulated/host_sync.fault", {}),
@@ -299,11 +368,9 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_ctrl_c_ends_a_replay_and_keeps_what_it_captured(
     replaying: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    begun = time.monotonic()
     case = tmp_path / "out" / "latest" / "replay" / "fault" / "0" / "case"
-    while len(ranks := [*case.glob("hosts/*/ranks/*/process.json")]) < 4:
-        assert time.monotonic() < begun + 60, "the ranks did not start"
-        time.sleep(0.05)
+    wait_for(lambda: len([*case.glob("hosts/*/ranks/*/process.json")]) == 4, "four ranks")
+    ranks = [*case.glob("hosts/*/ranks/*/process.json")]
     pids = [msgspec.json.decode(rank.read_bytes())["pid"] for rank in ranks]
     replaying.send_signal(signal.SIGINT)
     _, told = replaying.communicate(timeout=60)

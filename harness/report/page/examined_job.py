@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from hanglab.analyzer.engine import Examination, examine
 from hanglab.analyzer.facts.case_facts import CaseFacts
 from hanglab.analyzer.verdict import Verdict
+from hanglab.harness.report.timeline.spans import Moment
+from hanglab.harness.report.timeline.struck_faults import struck_faults
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExaminedJob:
     """One job, by the name of its folder."""
 
@@ -25,6 +28,11 @@ class ExaminedJob:
     @property
     def verdict(self) -> Verdict:
         return self.examined.verdict
+
+    @cached_property
+    def faults(self) -> list[Moment]:
+        """Faults that hanglab did to a job of its own."""
+        return struck_faults(self.folder)
 
     @property
     def case(self) -> Path:

@@ -33,7 +33,7 @@ def page_data(job: ExaminedJob) -> PageData:
         explanation=explain_examined(job.examined, job.folder),
         job=_job(facts),
         classes=classes,
-        timeline=timeline_data(facts, verdict, classes),
+        timeline=timeline_data(facts, verdict, classes, job.faults),
         stacks=stack_trees(facts, classes),
         waits=wait_data(facts, verdict, classes),
         side_by_side=side_by_side(facts, verdict, classes),

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.facts.host import HostView
+from hanglab.analyzer.facts.job_clock import ahead_of_job
 from hanglab.harness.report.page.rank_ranges import ranges
 from hanglab.harness.report.page.records import Chart, HostCharts, Line
 
@@ -19,18 +20,21 @@ MOST_POINTS = 600
 _Series = dict[str, list[tuple[int, float]]]
 
 
-def host_charts(facts: CaseFacts, culprits: Iterable[int]) -> list[HostCharts]:
+def host_charts(
+    facts: CaseFacts, culprits: Iterable[int], most_hosts: int = MOST_HOSTS
+) -> list[HostCharts]:
     """Charts of the hosts; empty for a bare folder of dumps."""
     first = [facts.ranks[rank].host for rank in culprits if rank in facts.ranks]
     names = list(dict.fromkeys([*(n for n in first if n in facts.hosts), *sorted(facts.hosts)]))
     found = []
-    for name in names[:MOST_HOSTS]:
+    for name in names[:most_hosts]:
         host = facts.hosts[name]
         views = [view for view in facts.ranks.values() if view.host == name]
         charts = [chart for chart in _charts(host, views) if chart is not None]
         if charts:
             ranks = ranges(view.rank for view in views)
-            found.append(HostCharts(host=name, ranks=ranks, charts=charts))
+            begin = _begin(host, views) - ahead_of_job(facts.job, name)
+            found.append(HostCharts(host=name, ranks=ranks, begin_wall_ns=begin, charts=charts))
     return found
 
 

@@ -174,6 +174,8 @@ class Chart(msgspec.Struct, kw_only=True):
 class HostCharts(msgspec.Struct, kw_only=True):
     host: str
     ranks: str
+    #: Where seconds of its charts begin, on the job's clock.
+    begin_wall_ns: int = 0
     charts: list[Chart] = []
 
 

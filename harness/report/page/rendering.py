@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hanglab.harness.errors import HanglabError, MissingExtra
+from hanglab.harness.errors import MissingExtra
 from hanglab.harness.jobs.run_folder import ArtifactsError
 from hanglab.harness.report.explanation.plain_text import shown
+from hanglab.harness.report.output_file import check_target
 from hanglab.harness.report.page.rank_ranges import named, ranges
 from hanglab.harness.report.page.records import PageData
 from hanglab.harness.report.page.shown_text import LONGEST, shown_everywhere
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
     import jinja2
 
 _ASSETS = Path(__file__).with_name("assets")
-
-
-class PageExists(HanglabError):
-    """There is a file already where the page is to go."""
-
-    advice = "Give another name with -o, or --force to replace it."
-    exit_code = 64
 
 
 def render_page(data: PageData) -> str:
@@ -44,6 +38,12 @@ def render_page(data: PageData) -> str:
         named=named,
         ranges=ranges,
     )
+
+
+def render_run_page(data: msgspec.Struct) -> str:
+    """The page of a run.  Raises MissingExtra without jinja2."""
+    plain = shown_everywhere(data)
+    return _fill("run.html.jinja", ("theme.js", "run.js"), plain, page=plain, ranges=ranges)
 
 
 def _fill(
@@ -119,16 +119,10 @@ def _missing(package: str) -> MissingExtra:
     )
 
 
-def check_target(target: Path, *, force: bool) -> None:
-    """Raises PageExists where there is a file and ``force`` is not given."""
-    if target.exists() and not force:
-        raise PageExists(f"{target} exists.")
-
-
 def write_page(text: str, target: Path, *, force: bool) -> None:
     """Writes a page, whole or not at all.
 
-    Raises PageExists where there is a file and ``force`` is not given, ArtifactsError where it
+    Raises FileExists where there is a file and ``force`` is not given, ArtifactsError where it
     cannot be written.
     """
     check_target(target, force=force)

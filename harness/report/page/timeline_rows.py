@@ -18,7 +18,7 @@ from hanglab.harness.report.page.records import (
     TimelineRow,
 )
 from hanglab.harness.report.timeline.building import timeline_of
-from hanglab.harness.report.timeline.spans import JobTimeline, SpanActivity, TimelineSpan
+from hanglab.harness.report.timeline.spans import JobTimeline, Moment, SpanActivity, TimelineSpan
 
 #: Up to so many ranks each has a row: beyond, rows are lower than text.
 ROW_EACH = 128
@@ -33,11 +33,14 @@ MOST_MOMENTS = 500
 
 
 def timeline_data(
-    facts: CaseFacts, verdict: Verdict, classes: Sequence[RankClass]
+    facts: CaseFacts,
+    verdict: Verdict,
+    classes: Sequence[RankClass],
+    faults: Sequence[Moment] = (),
 ) -> TimelineData | None:
     """Rows for all ranks or, of a large job, for some of each class; None without any time."""
     chosen = rows_of(classes, len(facts.ranks))
-    timeline = timeline_of(facts, chosen)
+    timeline = timeline_of(facts, chosen, faults)
     begin, end = timeline.begin_ns, timeline.end_ns
     if begin is None or end is None:
         return None

@@ -10,6 +10,7 @@ from hanglab.harness.report.timeline.moments import moments_of
 from hanglab.harness.report.timeline.operations import operation_spans
 from hanglab.harness.report.timeline.spans import (
     JobTimeline,
+    Moment,
     RankTimeline,
     SpanActivity,
     SpanKind,
@@ -18,11 +19,17 @@ from hanglab.harness.report.timeline.spans import (
 from hanglab.recorder.case.progress_records import Progress
 
 
-def timeline_of(facts: CaseFacts, ranks: Iterable[int] | None = None) -> JobTimeline:
-    """The timeline of all ranks, or of those asked for; of a bare folder by its dumps alone."""
+def timeline_of(
+    facts: CaseFacts, ranks: Iterable[int] | None = None, faults: Iterable[Moment] = ()
+) -> JobTimeline:
+    """The timeline of all ranks, or of those asked for; of a bare folder by its dumps alone.
+
+    ``faults`` are moments of which the evidence knows nothing.
+    """
     wanted = sorted(facts.ranks if ranks is None else set(ranks) & set(facts.ranks))
     dumps = dumps_of(facts, wanted)
-    timeline = JobTimeline(moments=moments_of(facts))
+    timeline = JobTimeline()
+    timeline.moments = sorted([*moments_of(facts), *faults], key=lambda moment: moment.at_ns)
     for rank in wanted:
         timeline.ranks.append(_rank(facts.ranks[rank], dumps.get(rank)))
     timeline.end_ns = _end(facts, timeline)

@@ -19,11 +19,11 @@ _TRIGGERS = {
 
 
 def moments_of(facts: CaseFacts) -> list[Moment]:
-    """All moments of a job, in the order of time."""
+    """All moments of a job that its evidence tells of."""
     found = [*_of_job(facts), *_of_hosts(facts)]
     for view in facts.ranks.values():
         found += _of_rank(view)
-    return sorted(found, key=lambda moment: moment.at_ns)
+    return found
 
 
 def _of_job(facts: CaseFacts) -> Iterator[Moment]:
