@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from hanglab.harness.report.page.job_pages import JobPages
+
 
 def report(
     path: Annotated[
@@ -19,12 +21,23 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="PAGE.html", help="Where the page goes.")
     ] = Path("hanglab-report.html"),
+    jobs: Annotated[
+        JobPages,
+        typer.Option(
+            "--jobs", help="Of a run: jobs that get pages of their own, in a folder beside it."
+        ),
+    ] = JobPages.FAILED,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a page that is there already.")
     ] = False,
 ) -> int:
     """Write one page that opens anywhere without a network: verdict, timeline, stacks, waits."""
     from hanglab.harness.report.output_file import check_target
+    from hanglab.harness.report.page.run_page import is_run, write_run_page
+
+    if is_run(path):
+        print(*write_run_page(path, output, jobs, force=force), sep="\n")
+        return 0
     from hanglab.harness.report.page.rendering import render_page, write_page
 
     check_target(output, force=force)

@@ -31,7 +31,7 @@ def initialise(layers):
     zoo="A10",
 )
 def weights_initialised(job):
-    width, depth = (320, 240) if job.faulty else (32, 4)  # FAULT
+    width, depth = (512, 240) if job.faulty else (32, 4)  # FAULT
     layers = [torch.nn.Linear(width, width).to(job.device) for _ in range(depth)]
     dist.barrier()
     if job.rank == 0:

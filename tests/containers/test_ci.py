@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from conditions import wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.timeout(240)]
 
@@ -67,10 +67,7 @@ def with_children(pid: int) -> list[psutil.Process]:
 
 def wait_for_end(processes: list[psutil.Process]) -> None:
     """Until they have ended, whoever is to collect them."""
-    deadline = time.monotonic() + 60
-    while left := [process for process in processes if not _ended(process)]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    wait_for(lambda: all(map(_ended, processes)), f"the end of {processes}")
 
 
 def _ended(process: psutil.Process) -> bool:

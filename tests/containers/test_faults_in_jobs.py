@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from conditions import wait_for
 
 from hanglab.harness.capabilities import capability
 from hanglab.harness.system.namespaces import tool
@@ -95,10 +95,7 @@ def test_faults_get_their_verdict_and_leave_nothing(tmp_path: Path, engine: Dock
         told = [path for path in (folder / "case").rglob("*") if path.is_file()]
         assert told
         assert not [path for path in told if fault["kind"].encode() in path.read_bytes().lower()]
-    until = time.monotonic() + 30
-    while (left := machine.remains()) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert not left
+    wait_for(lambda: not machine.remains(), "a machine without remains")
     mine = {"label": "hanglab.owner"}
     containers = engine.containers.list(all=True, filters=mine, ignore_removed=True)
     networks = engine.networks.list(filters=mine)

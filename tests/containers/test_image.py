@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from conditions import wait_for
 
 from hanglab.harness.launchers.docker.connection import connect
 from hanglab.harness.launchers.docker.image import LABEL, PYTHON, USER, image_name
@@ -155,11 +155,11 @@ def test_it_tells_its_health(client: DockerClient) -> None:
         healthcheck={"interval": 1_000_000_000},
     )
     try:
-        deadline = time.monotonic() + 60
-        container.reload()
-        while container.attrs["State"]["Health"]["Status"] != "healthy":
-            assert time.monotonic() < deadline, container.attrs["State"]["Health"]
-            time.sleep(0.2)
+
+        def healthy() -> bool:
             container.reload()
+            return bool(container.attrs["State"]["Health"]["Status"] == "healthy")
+
+        wait_for(healthy, "a healthy container")
     finally:
         container.remove(force=True, v=True)

@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
 
 from hanglab.analyzer.program.layouts import LAYOUTS
@@ -389,10 +389,7 @@ def test_ctrl_c_keeps_what_was_judged(tmp_path: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
-        deadline = time.monotonic() + 60
-        while not seen.exists() or len(seen.read_text()) <= 3:
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.02)
+        wait_for(lambda: seen.exists() and len(seen.read_text()) > 3, "the fourth Case")
         os.killpg(process.pid, signal.SIGINT)
         told, errors = process.communicate(timeout=20)
     finally:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from conditions import wait_for
 
 from hanglab.harness.capabilities import capability
 from hanglab.harness.faults.host_fault import HostFault
@@ -124,7 +124,5 @@ def _make(
 
 def wait_begun(pid: int) -> None:
     """Until the container's own program runs, not the one that starts it."""
-    until = time.monotonic() + 30
-    while b"MASTER_PORT=" not in Path(f"/proc/{pid}/environ").read_bytes():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    environ = Path(f"/proc/{pid}/environ")
+    wait_for(lambda: b"MASTER_PORT=" in environ.read_bytes(), "the container's program")

@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from conditions import wait_for
 from dump_folders import dumps, ends_on_gloo
 from installed import needs_torch
 
@@ -178,10 +178,7 @@ def test_ctrl_c_keeps_the_smallest_that_was_confirmed(
     first = minimising.stderr.readline()
     assert "step_1" in first and "skipped_collective" in first
     # The second run is on its way.
-    begun = time.monotonic()
-    while not [*here.glob("runs/*/step_2/fault/0/case/hosts")]:
-        assert time.monotonic() < begun + 60, "no second run began"
-        time.sleep(0.05)
+    wait_for(lambda: [*here.glob("runs/*/step_2/fault/0/case/hosts")], "a second run")
     minimising.send_signal(signal.SIGINT)
     _, told = minimising.communicate(timeout=60)
     assert minimising.returncode == 130

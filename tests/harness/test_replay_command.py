@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from conditions import wait_for
 from dump_folders import dumps, ends_on_gloo
 from installed import needs_torch
 
@@ -368,11 +368,9 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_ctrl_c_ends_a_replay_and_keeps_what_it_captured(
     replaying: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    begun = time.monotonic()
     case = tmp_path / "out" / "latest" / "replay" / "fault" / "0" / "case"
-    while len(ranks := [*case.glob("hosts/*/ranks/*/process.json")]) < 4:
-        assert time.monotonic() < begun + 60, "the ranks did not start"
-        time.sleep(0.05)
+    wait_for(lambda: len([*case.glob("hosts/*/ranks/*/process.json")]) == 4, "four ranks")
+    ranks = [*case.glob("hosts/*/ranks/*/process.json")]
     pids = [msgspec.json.decode(rank.read_bytes())["pid"] for rank in ranks]
     replaying.send_signal(signal.SIGINT)
     _, told = replaying.communicate(timeout=60)

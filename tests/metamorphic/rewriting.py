@@ -21,6 +21,12 @@ _CALLED_FROM_OUTSIDE = frozenset({"forward", "backward", "run"}).union(
     *(dir(kind) for kind in (list, dict, set, str, bytes, Path, io.BytesIO, queue.Queue, Thread))
 )
 _OLD_STEP, _NEW_STEP = 5, 3
+#: How a program asks for its rank.
+_RANK = ("job.rank", "dist.get_rank()")
+#: Calls whose other arguments are ranks, or which give some rank a part of its own.
+_CALLS_WITH_RANKS = frozenset(
+    {"new_group", "send", "recv", "isend", "irecv", "P2POp", "TCPStore", "init_device_mesh", "save"}
+)
 
 
 class _Names(ast.NodeVisitor):
@@ -43,9 +49,12 @@ class _Names(ast.NodeVisitor):
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str], ranks: Mapping[int, int]) -> None:
+    def __init__(
+        self, names: Mapping[str, str], ranks: Mapping[int, int], steps: Mapping[int, int]
+    ) -> None:
         self.names = names
         self.ranks = ranks
+        self.steps = steps
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.name = self.names.get(node.name, node.name)
@@ -73,19 +82,19 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         left = ast.unparse(node.left)
-        if left in ("job.rank", "dist.get_rank()"):
+        if left in _RANK:
             node.comparators = [_map_integers(c, self.ranks) for c in node.comparators]
         elif left == "step":
-            node.comparators = [_map_integers(c, {_OLD_STEP: _NEW_STEP}) for c in node.comparators]
+            node.comparators = [_map_integers(c, self.steps) for c in node.comparators]
         return self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         if isinstance(node.op, ast.Mult):
-            node.left = _map_integers(node.left, {_OLD_STEP: _NEW_STEP})
+            node.left = _map_integers(node.left, self.steps)
         return self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if isinstance(node.value, bytes):
+        if isinstance(node.value, bytes) and self.steps:
             old, new = b"-%d" % _OLD_STEP, b"-%d" % _NEW_STEP
             return ast.copy_location(ast.Constant(node.value.replace(old, new)), node)
         return node
@@ -102,8 +111,46 @@ class _Rewriter(ast.NodeTransformer):
             if keyword.arg in ("rank", "culprits", "src", "dst"):
                 keyword.value = _map_integers(keyword.value, self.ranks)
             elif keyword.arg == "at_step":
-                keyword.value = _map_integers(keyword.value, {_OLD_STEP: _NEW_STEP})
+                keyword.value = _map_integers(keyword.value, self.steps)
         return self.generic_visit(node)
+
+
+def may_change_ranks(source: Path) -> bool:
+    """True if ranks differ only by what is seen here: where one is compared to certain numbers."""
+    tree = ast.parse(source.read_text())
+    compared = {
+        id(node.left)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        and all(isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for op in node.ops)
+        and all(_is_literal(one) for one in node.comparators)
+    }
+    for node in ast.walk(tree):
+        named = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        if named in _CALLS_WITH_RANKS:
+            return False
+        if (isinstance(node, ast.Attribute) and node.attr == "rank") or named == "get_rank":
+            if id(node) not in compared or ast.unparse(node) not in _RANK:
+                return False
+    return True
+
+
+def may_change_step(tree: ast.AST) -> bool:
+    """True if no step has a part because of its remainder, as each fifth may."""
+    return not any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mod)
+        and ast.unparse(node.left) == "step"
+        for node in ast.walk(tree)
+    )
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return False
+    return True
 
 
 def _map_integers(node: ast.expr, mapping: Mapping[int, int]) -> ast.expr:
@@ -136,7 +183,8 @@ def rewrite(source: Path, folder: Path, ranks: Mapping[int, int]) -> tuple[Path,
     )
     # Results are told apart by scenario name, so that one says which file it was.
     names[scenario] = f"program_{zlib.crc32(source.stem.encode())}"
-    rewritten = ast.unparse(_Rewriter(names, ranks).visit(tree))
+    steps = {_OLD_STEP: _NEW_STEP} if may_change_step(tree) else {}
+    rewritten = ast.unparse(_Rewriter(names, ranks, steps).visit(tree))
     target = folder / f"{names[scenario]}.py"
     target.write_text(rewritten + "\n")
     return target, names[scenario]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rewriting import rewrite
+from rewriting import may_change_ranks, rewrite
 
 from hanglab.harness.scenarios import discovery
 
@@ -28,9 +28,8 @@ SCENARIOS = sorted(
     # What is done to nodes is declared by rank, and containers take their time.
     and "docker" not in scenario.needs
 )
-#: Their ranks have parts that the rewriting does not see: who hosts the store, who sends to whom.
-CAST = frozenset({"network"})
-CAST_NAMES = frozenset({"p2p_unmatched", "actors_joined_in_turns"})
+#: Of these a rank hosts what is lost: its part is nowhere in the program.
+FIXED_RANKS = frozenset({"network"})
 
 #: Neighbouring ranks stay neighbours, so that programs made of pairs keep their pairs.
 PERMUTED: dict[int, dict[int, int]] = {
@@ -50,7 +49,7 @@ def run_rewritten(
     originals: dict[str, str] = {}
     files = []
     for source, category in scenarios:
-        fixed = category in CAST or source.stem in CAST_NAMES
+        fixed = category in FIXED_RANKS or not may_change_ranks(source)
         file, name = rewrite(source, folder, {} if fixed else ranks)
         originals[name] = source.stem
         files.append(str(file))

@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conditions import wait_for
 from installed import needs_torch
 
 from hanglab.harness.cli import main
@@ -220,10 +220,7 @@ def test_an_interrupt_keeps_what_was_judged_before_it(tmp_path: Path) -> None:
         text=True,
     )
     kept = out / "judgements.jsonl"
-    until = time.monotonic() + 120
-    while not kept.exists():
-        assert time.monotonic() < until and command.poll() is None
-        time.sleep(0.1)
+    wait_for(kept.exists, "the first judgement")
     command.send_signal(signal.SIGINT)
     told, _ = command.communicate(timeout=60)
     assert command.returncode == 130, told

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conditions import wait_for
 from played_kineto import Played, played, write_trace
 
 from hanglab.recorder.profiling import client, fabric, multi_host_request
@@ -135,10 +136,8 @@ def test_what_is_fetched_is_whole_or_not_there_and_overwrites_nothing(
         process.ask()
         order, _ = client.place(endpoint, ProfileRequest(window=TraceWindow(duration_ms=100)))
         write_trace(process.ask(), os.getpid())
-        deadline = time.monotonic() + 60
-        while not (receipt := client.receipts(endpoint, order)[0]).final:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(lambda: client.receipts(endpoint, order)[0].final, "the trace")
+        (receipt,) = client.receipts(endpoint, order)
         target = tmp_path / "trace.json"
         client.fetch(endpoint, order, receipt.file, target)
         assert target.read_bytes() == Path(receipt.path).read_bytes()

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from conditions import wait_for
+
 from hanglab.recorder.agent.watched_rank import WatchedRank
 from hanglab.recorder.case.records import Clock, Python, RankProcess
 from hanglab.recorder.system import procfs
@@ -36,10 +38,7 @@ def watched(program: str, folder: Path) -> Iterator[WatchedRank]:
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None and process.stdout.readline() == b"up\n"
-        until = time.monotonic() + 60
-        while not procfs.store_threads(process.pid):
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_for(lambda: procfs.store_threads(process.pid), "the store's thread")
         at = Clock(1, 1)
         yield WatchedRank(folder, RankProcess(process.pid, 0, 2, at, Python("3.11")))
     finally:

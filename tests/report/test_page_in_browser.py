@@ -142,7 +142,9 @@ def test_stretches_are_cut_to_what_is_in_view(show: Opener, skipped: str) -> Non
     assert page.evaluate(count) < whole
 
 
-@pytest.mark.parametrize("cause", SIX)
+@pytest.mark.parametrize(
+    "cause", [*SIX[:2], *(pytest.param(cause, marks=pytest.mark.long) for cause in SIX[2:])]
+)
 def test_pages_of_six_causes_are_readable_by_all(cause: str, show: Opener, tmp_path: Path) -> None:
     """axe-core finds nothing serious, at two widths and in both themes."""
     axe = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")

@@ -40,6 +40,12 @@ def render_page(data: PageData) -> str:
     )
 
 
+def render_run_page(data: msgspec.Struct) -> str:
+    """The page of a run.  Raises MissingExtra without jinja2."""
+    plain = shown_everywhere(data)
+    return _fill("run.html.jinja", ("theme.js", "run.js"), plain, page=plain, ranges=ranges)
+
+
 def _fill(
     template: str, scripts: tuple[str, ...], data: Any, *, library: str = "", **values: Any
 ) -> str:
