@@ -255,8 +255,11 @@ def _needs(facts: CaseFacts) -> list[str]:
 
 def _a_later_look(facts: CaseFacts) -> str:
     patience = facts.job.hang_after_s if facts.job else None
-    idle = f"for {patience:g} s" if patience else "for longer"
-    return f"a capture of the job when nothing of it has moved {idle}"
+    idle = unusual_idle_time(facts)
+    if patience and idle is not None and idle.seconds >= patience:
+        return "a second capture some time later, which tells whether anything has moved since"
+    waiting = f"for {patience:g} s" if patience else "for longer"
+    return f"a capture of the job when nothing of it has moved {waiting}"
 
 
 def _stalled(facts: CaseFacts) -> str:
@@ -293,9 +296,12 @@ def _idle_summary(facts: CaseFacts, idle: IdleTime) -> str:
         else f"{name_ranks(awaited)} had not".capitalize()
     )
     its = "its" if idle.everybody or len(awaited) == 1 else "their"
+    patience = facts.job.hang_after_s if facts.job else None
+    early = not patience or idle.seconds < patience
     words = (
         f"{who} moved for {idle.seconds:.1f} s when it was looked at, and {its} longest pause "
-        f"before was {idle.pause_s:.1f} s: whether it hangs cannot be told so soon."
+        f"before was {idle.pause_s:.1f} s: whether it hangs cannot be told "
+        f"{'so soon' if early else 'from one look'}."
     )
     if not awaited:
         return words

@@ -30,7 +30,7 @@ from hanglab.analyzer.flight_recorder.columns import (
 from hanglab.analyzer.flight_recorder.concatenation import concatenated, reordered
 from hanglab.analyzer.flight_recorder.interning import intern
 from hanglab.recorder.case.backends import backend_of, backends_in
-from hanglab.recorder.case.operations import METHODS, MONITORED_BARRIER, op_of_method
+from hanglab.recorder.case.operations import METHODS, MONITORED_BARRIER, OPERATIONS, op_of_method
 from hanglab.recorder.case.progress_records import OperationCall, Progress
 from hanglab.recorder.case.records import GroupRecord
 
@@ -120,6 +120,19 @@ def _pairs(entries: Entries, calls: Sequence[OperationCall]) -> Iterator[_Pair]:
             late = call.returned_ns is not None and entries.created_ns[row] > call.returned_ns
             if place >= 0 and not late and _may_name(entries.operation_at(row), call):
                 yield row, call
+
+
+def called_as(entries: Entries, progress: Progress) -> Iterator[tuple[int, str]]:
+    """Rows of a buffer that were made within a call of the boundary, and the operation it is.
+
+    gloo makes its own of some: a reduce_scatter stands in its buffer as an all_reduce.
+    """
+    for row, call in _pairs(entries, progress.operations):
+        own, made = OPERATIONS.get(call.method), op_of_method(call.method)
+        if own is not None:
+            yield row, own.usual_name or own.name
+        elif made is not None:
+            yield row, made.name
 
 
 def _may_name(operation: Operation, call: OperationCall) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hanglab.analyzer.facts.arrival_lag import Arrivals
 from hanglab.analyzer.facts.case_facts import CaseFacts
+from hanglab.analyzer.facts.late_steps import late_steps
 from hanglab.analyzer.facts.sections import section_costs
 from hanglab.analyzer.facts.time_breakdown import steps, time_breakdowns
 from hanglab.analyzer.verdict import Effect, Evidence
@@ -50,11 +51,13 @@ class JobTiming:
 
     def lag(self, rank: int) -> Evidence:
         late = self.window.lateness[rank]
+        when = late_steps(self.known, self.found, rank)
         return Evidence(
             "flight_recorder",
             rank,
             f"was last, by its own doing, into {late.last} of {late.compared} "
             f"operations; its own time exceeds its peers' by "
             f"{self.window.ms_per_step(max(0.0, late.excess_ns)):.1f} ms a step, and they lost "
-            f"{late.lost_ns / 1e6:.0f} ms to it, {late.share:.0%} of the time",
+            f"{late.lost_ns / 1e6:.0f} ms to it, {late.share:.0%} of the time"
+            + (f", most of it {when}" if when else ""),
         )

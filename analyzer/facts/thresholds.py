@@ -77,3 +77,14 @@ SCARCE_MEMORY_SAMPLES = 5
 LATEST_SAMPLES = 3
 #: Iterations of a loop from which on it is no chance that the optimizer made as many steps.
 FEWEST_STEPS = 3
+#: Late steps from which on they are said to be few among many: two have one distance always.
+FEWEST_LATE_STEPS = 3
+#: How many times as many steps as late ones there must be, so that lateness is no matter of every
+#: step: 6 of 70 of slow_every_tenth are late, and 19 of 50 of slow_sometimes, which is often.
+RARELY_LATE = 3
+#: How many times as late the least late of them must be as the latest of the others: 2.1 to 10 in
+#: three runs of slow_every_tenth, at most 1.4 in slow_compute, where every step is late.
+LATE_STEPS_FALL = 2.0
+#: Part of a rank's lateness that those steps must hold: 0.81 to 0.86 in those runs; the rest is
+#: what a crowded machine spreads over all.
+LATE_STEPS_PART = 0.7

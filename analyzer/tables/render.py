@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hanglab.analyzer.flight_recorder.columns import ABSENT, Frame
+from hanglab.analyzer.flight_recorder.columns import ABSENT, Frame, State
 from hanglab.analyzer.tables.calls import GroupOfCalls
 from hanglab.analyzer.tables.entries import Absent, CallCell, EntriesTable
 from hanglab.analyzer.tables.missing_answers import ranks_text
@@ -97,7 +97,9 @@ def _cell(cell: CallCell | Absent) -> Text:
     dtypes = cell.arguments.input_dtypes or cell.arguments.output_dtypes
     if sizes:
         text.append(f" {_sizes(sizes)} {'/'.join(dict.fromkeys(dtypes))}")
-    text.append(f" {cell.state.name.lower()}", style="dim")
+    # gloo leaves every entry scheduled and strikes it off when it is done.
+    state = State.COMPLETED if cell.finished else cell.state
+    text.append(f" {state.name.lower()}", style="dim")
     if not cell.finished:
         text.append(" *", style="bold yellow")
     if cell.stack is not None:

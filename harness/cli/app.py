@@ -15,6 +15,7 @@ from hanglab.harness.cli.corpus import corpus
 from hanglab.harness.cli.doctor import doctor
 from hanglab.harness.cli.entries import entries
 from hanglab.harness.cli.evaluate import evaluate
+from hanglab.harness.cli.explain import explain
 from hanglab.harness.cli.listing import list_scenarios
 from hanglab.harness.cli.minimise import minimise
 from hanglab.harness.cli.mutate import mutate
@@ -62,6 +63,7 @@ app.command()(pack)
 app.command()(unpack)
 app.command()(redact)
 app.command()(analyze)
+app.command()(explain)
 app.command()(entries)
 app.command()(stragglers)
 app.command()(report)

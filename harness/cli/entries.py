@@ -37,6 +37,7 @@ def entries(
     """Show the recorded calls of all ranks side by side."""
     from hanglab.analyzer import tables
     from hanglab.analyzer.errors import InputError
+    from hanglab.analyzer.facts.calls_for_tables import load_calls
     from hanglab.harness.jobs.run_folder import ArtifactsError
 
     try:
@@ -45,7 +46,8 @@ def entries(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     try:
-        loaded = tables.load_dumps(folder)
+        # The database holds what torch wrote, and nothing else.
+        loaded = tables.load_dumps(folder) if parquet is not None else load_calls(folder)
     except NotADirectoryError as error:
         raise InputError(
             f"{folder} is no folder.", "Give a Case, or a folder of Flight Recorder dumps."

@@ -79,6 +79,8 @@ class RecordingSession:
         self._request = request
         self._folder = Runtime()
         self._runtime = self._folder.path
+        #: File of what hanglab itself wrote where the job's standard error goes.
+        self._own_words: Path | None = None
         self._agent: Agent | None = None
         self._signals: deque[int] = deque()
         self._interrupted = False
@@ -131,6 +133,9 @@ class RecordingSession:
         options = dump_options(self._environment)
         if streams.tail is not None:
             options += ["--stderr", str(streams.tail), "--stderr-from", str(streams.start)]
+            if streams.relay is None:  # hanglab's own words go into the same file
+                self._own_words = self._runtime / "own_words"
+                options += ["--stderr-without", str(self._own_words)]
         if self._request.profile_slow is not None:
             options += ["--profile-slow", str(self._request.profile_slow)]
         try:
@@ -192,11 +197,24 @@ class RecordingSession:
         if not self._shown:
             self._shown = True
             examined, reason = self._analyze()
-            show(examined, reason, self._request.case)
+            ending = self._request.then == "kill"
+            self._show(examined, reason, ending=ending)
             if self._request.then == "kill":
                 self._end_job(hung)
             else:
                 _say("the job is left as it is; Ctrl-C ends it")
+
+    def _show(self, examined: Examination | None, reason: str, *, ending: bool = True) -> None:
+        """The verdict on standard error: standard output is the job's."""
+        case = self._request.case
+        words = verdict_words(examined, reason, case, ending=ending)
+        words += f"hanglab: the Case is {case}\n"
+        with contextlib.suppress(OSError):  # nobody reads it
+            print(words, end="", file=sys.stderr, flush=True)
+            if self._own_words is not None:
+                with self._own_words.open("ab") as file:
+                    stream = sys.stderr
+                    file.write(words.encode(stream.encoding, stream.errors or "strict") + b"\0")
 
     def _end_job(self, hung: bool) -> None:
         """Unless it moves again after all."""
@@ -331,7 +349,7 @@ class RecordingSession:
             code = 130
         examined, reason = self._analyze()
         if not self._ended_it:
-            show(examined, reason, self._request.case)
+            self._show(examined, reason)
         return RecordingOutcome(code, examined.verdict if examined is not None else None)
 
     def _finish_agent(self) -> None:
@@ -393,23 +411,22 @@ def dump_options(environment: Mapping[str, str]) -> list[str]:
     return options + (["--pipes", os.path.abspath(pipes)] if pipes else [])
 
 
-def show(examined: Examination | None, reason: str, case: Path) -> None:
-    """The verdict on standard error: standard output is the job's."""
+def verdict_words(examined: Examination | None, reason: str, case: Path, *, ending: bool) -> str:
+    """The verdict as it is printed; ``ending``: nothing of the job can be asked any more."""
     if examined is None:
-        _say(f"no verdict: {reason}")
-    else:
-        try:
-            from hanglab.harness.report.explanation.explaining import explain_examined
-            from hanglab.harness.report.panel import make_console
-            from hanglab.harness.report.verdict_text import print_explanation
+        return f"hanglab: no verdict: {reason}\n"
+    try:
+        from hanglab.harness.report.explanation.explaining import explain_examined
+        from hanglab.harness.report.panel import make_console
+        from hanglab.harness.report.verdict_text import print_explanation
 
-            print_explanation(make_console(errors=True), explain_examined(examined, case))
-        except OSError:  # nobody reads it
-            pass
-        except Exception as error:
-            summary = examined.verdict.summary
-            _say(f"{summary} (not shown in full: {type(error).__name__}: {error})")
-    _say(f"the Case is {case}")
+        console = make_console(errors=True)
+        with console.capture() as printed:
+            print_explanation(console, explain_examined(examined, case, ending=ending))
+        return printed.get()
+    except Exception as error:
+        why = f"not shown in full: {type(error).__name__}: {error}"
+        return f"hanglab: {examined.verdict.summary} ({why})\n"
 
 
 def _say(text: str) -> None:

@@ -25,6 +25,12 @@ def main() -> None:
     )
     parser.add_argument("--pipes", default=None, help="prefix of torch's pipes")
     parser.add_argument("--stderr", type=Path, default=None, help="standard error of the job")
+    parser.add_argument(
+        "--stderr-without",
+        type=Path,
+        default=None,
+        help="texts in it that are not the job's, each behind it a NUL",
+    )
     parser.add_argument("--stderr-from", type=int, default=0, help="byte at which it begins")
     parser.add_argument(
         "--profile-slow", type=float, default=None, help="trace what takes this many medians"
@@ -48,7 +54,9 @@ def main() -> None:
         options.world_size,
         options.hang_after,
         TorchDumps(options.dumps, options.pipes),
-        (options.stderr, options.stderr_from) if options.stderr is not None else None,
+        (options.stderr, options.stderr_from, options.stderr_without)
+        if options.stderr is not None
+        else None,
         options.profile_slow,
         StandaloneAgent(options.alone) if options.alone is not None else None,
         options.several,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -28,7 +29,7 @@ class CaseMetadata:
         case: Path,
         host_folder: Path,
         capture: Capture,
-        stderr: tuple[Path, int] | None,
+        stderr: tuple[Path, int, Path | None] | None,
         several: bool,
     ) -> None:
         self._case = case
@@ -105,8 +106,12 @@ class CaseMetadata:
     def _write_stderr(self) -> None:
         if self._stderr is None:
             return
-        source, start = self._stderr
+        source, start, others = self._stderr
+        texts: list[bytes] = []
+        if others is not None:
+            with contextlib.suppress(OSError):
+                texts = [text for text in others.read_bytes().split(b"\0") if text]
         try:
-            write_tail(self._host_folder / files.STDERR.name, source, start=start)
+            write_tail(self._host_folder / files.STDERR.name, source, start=start, without=texts)
         except OSError as error:
             self._capture.miss(files.STDERR.name, str(error.strerror))

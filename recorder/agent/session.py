@@ -60,7 +60,7 @@ class Session:
         world_size: int | None,
         hang_after: float,
         dumps: TorchDumps | None = None,
-        stderr: tuple[Path, int] | None = None,
+        stderr: tuple[Path, int, Path | None] | None = None,
         slow_factor: float | None = None,
         standalone: StandaloneAgent | None = None,
         several: bool = False,
@@ -371,6 +371,8 @@ class Session:
         for rank in ranks:
             self._dumps.keep(rank)
             snapshots.drop_unchanged(rank.folder)
+            if rank.stat() is None:
+                snapshots.make_sparse(rank.folder)
             if self._job.trigger is not None:
                 self._capture.miss_what_ended(rank)
         self._job.ended = clock()

@@ -30,7 +30,18 @@ def keep_progress(folder: Path) -> None:
     kept = folder / PROGRESS.snapshot_name
     if _phase(data) == "exiting" and kept.exists() and _phase(kept.read_bytes()) != "exiting":
         return
-    folders.write_whole(kept, data)
+    folders.write_whole(kept, data, sparse=True)
+
+
+def make_sparse(folder: Path) -> None:
+    """Give back the room of a progress file that its rank never used.
+
+    It is laid out for any job, and of a small one most is zeros.  Only of a rank that has ended:
+    a living one has it mapped.
+    """
+    path = folder / PROGRESS.name
+    with contextlib.suppress(OSError):  # without room for a second one it stays as it is
+        folders.write_whole(path, path.read_bytes(), sparse=True)
 
 
 def keep_documents(folder: Path) -> None:

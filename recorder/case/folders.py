@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 MANIFEST: Final = "manifest.json"
 HOSTS: Final = "hosts"
@@ -67,18 +67,39 @@ def open_private(path: Path | str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part."""
+#: Bytes that a file system gives room to at once.
+_BLOCK = 4096
+
+
+def write_whole(path: Path, data: bytes, *, sparse: bool = False) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    Where ``sparse``, blocks of zeros take no room.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         fd = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with os.fdopen(fd, "wb") as file:
-            file.write(data)
+            if sparse:
+                _write_sparse(file, data)
+            else:
+                file.write(data)
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _write_sparse(file: BinaryIO, data: bytes) -> None:
+    view = memoryview(data)
+    zeros = bytes(_BLOCK)
+    for start in range(0, len(data), _BLOCK):
+        block = view[start : start + _BLOCK]
+        if block != zeros[: len(block)]:
+            file.seek(start)
+            file.write(block)
+    file.truncate(len(data))
 
 
 def append_line(path: Path, data: bytes) -> None:

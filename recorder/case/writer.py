@@ -43,10 +43,17 @@ def write_bytes(path: Path, data: bytes) -> None:
     folders.write_whole(path, data)
 
 
-def write_tail(path: Path, source: Path, limit: int = folders.STDERR_BYTES, start: int = 0) -> None:
+def write_tail(
+    path: Path,
+    source: Path,
+    limit: int = folders.STDERR_BYTES,
+    start: int = 0,
+    without: Iterable[bytes] = (),
+) -> None:
     """Copy the last ``limit`` bytes of a log, from the beginning of a line.
 
-    What stands before byte ``start`` is none of its business.  Raises OSError.
+    What stands before byte ``start`` is none of its business, nor is any text of ``without``,
+    which somebody else wrote into it.  Raises OSError.
     """
     with source.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
@@ -56,6 +63,8 @@ def write_tail(path: Path, source: Path, limit: int = folders.STDERR_BYTES, star
         data = file.read(limit)
     if start > first:
         data = data[data.find(b"\n") + 1 :]
+    for text in without:
+        data = data.replace(text, b"", 1)
     write_bytes(path, data)
 
 

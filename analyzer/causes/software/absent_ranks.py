@@ -82,7 +82,8 @@ def ranks_outside(facts: CaseFacts) -> Iterator[Proposal]:
             continue
         if victims is not None:
             victims = sorted({*victims, *facts.graph.held_on_hosts([rank])})
-        place = f" but{name_line(location)}" if location is not None else ""
+        line = name_line(location)
+        place = f" but{line}" if line and not words.endswith(line) else ""
         if cause is Cause.MISSING_RANK and (asked := polls(view)):
             words = f"it {poll_words(facts, asked[0])} ({poll_frequency(asked[0])})"
         yield propose(
@@ -157,7 +158,9 @@ def _peers_wait_for_long(facts: CaseFacts, rank: int) -> bool:
 
 
 def _seen(view: RankView, words: str, location: Location | None) -> list[Evidence]:
-    evidence = [Evidence("stack", view.rank, words + name_line(location))]
+    line = name_line(location)
+    # The words may end in the same line: that of a loader that runs in the rank itself.
+    evidence = [Evidence("stack", view.rank, words.removesuffix(line) + line)]
     if view.movement is not None:
         evidence.append(
             Evidence(

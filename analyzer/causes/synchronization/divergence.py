@@ -183,10 +183,11 @@ def _confidence(divergence: Divergence) -> float:
 def _summary(divergence: Divergence, culprits: list[int], mine: Call, peer: Call) -> str:
     who = name_ranks(culprits)
     if not divergence.deviating:
-        return (
-            f"Under number {divergence.seq} of group {name_group(divergence)} {who} do not call "
-            f"the same ({WORDS[divergence.difference]}){UNTOLD}."
-        )
+        under = f"Under number {divergence.seq} of group {name_group(divergence)}"
+        what = WORDS[divergence.difference]
+        if len(culprits) == 1:
+            return f"{under} {who} does not call what its peers call ({what})."
+        return f"{under} {who} do not call the same ({what}){UNTOLD}."
     if divergence.thread_turns:
         return (
             f"Two threads of each rank use group {name_group(divergence)}, and nothing orders "

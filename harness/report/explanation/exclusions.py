@@ -60,7 +60,8 @@ def _difference(subject: Subject, other: str) -> str:
     """Words for what tells the other cause from the verdict's own."""
     cause = subject.verdict.cause
     ours = text_of(cause.value if cause else None).mistaken_for.get(other)
-    return ours or text_of(other).proof
+    proof = text_of(other).proof.split(". ")[0].removesuffix(".")
+    return ours or (f"what would prove it: {proof[0].lower()}{proof[1:]}" if proof else "")
 
 
 _WORDS = {

@@ -29,13 +29,15 @@ def explain(
     fallen: Sequence[Fallen] = (),
     undecided: bool = False,
     folder: Path | None = None,
+    ending: bool = False,
 ) -> Explanation:
     """A verdict in words and parts.
 
     ``facts``, ``fallen`` and ``undecided`` are those of :class:`engine.Examination`; without them
-    the verdict alone speaks.  ``folder`` is the one that was examined, as commands should name it.
+    the verdict alone speaks.  ``folder`` is the one that was examined, as commands should name it,
+    and ``ending`` says that the job's processes are being ended.
     """
-    subject = Subject(verdict, facts, fallen, undecided, folder)
+    subject = Subject(verdict, facts, fallen, undecided, ending, folder)
     why, more = reasons(subject)
     return Explanation(
         status=verdict.status.value,
@@ -63,9 +65,18 @@ def explain(
     )
 
 
-def explain_examined(examined: Examination, folder: Path | None = None) -> Explanation:
+def explain_examined(
+    examined: Examination, folder: Path | None = None, *, ending: bool = False
+) -> Explanation:
     """The explanation of what :func:`engine.examine` found in ``folder``."""
-    return explain(examined.verdict, examined.facts, examined.fallen, examined.undecided, folder)
+    return explain(
+        examined.verdict,
+        examined.facts,
+        examined.fallen,
+        examined.undecided,
+        folder,
+        ending,
+    )
 
 
 def _mend(subject: Subject) -> Mend | None:

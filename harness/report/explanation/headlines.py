@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hanglab.analyzer.facts.arrival_lag import arrivals
+from hanglab.analyzer.facts.late_steps import late_steps
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
 from hanglab.analyzer.wording import UNTOLD, name_ranks
@@ -127,7 +129,11 @@ def is_undecided(subject: Subject) -> bool:
 
 def _add_effect(words: Words, subject: Subject) -> None:
     effect = subject.verdict.effect
-    words["in_section"] = ""
+    words["in_section"] = words["how_often"] = ""
+    found = arrivals(subject.facts) if effect is not None and subject.facts is not None else None
+    if found is not None and subject.facts is not None and subject.culprits:
+        when = late_steps(subject.facts, found, subject.culprits[0])
+        words["how_often"] = f", {when}," if when else ""
     if effect is not None:
         words["share"] = f"{effect.share_of_step:.0%}"
         words["lost"] = duration(effect.ms_per_step / 1000)

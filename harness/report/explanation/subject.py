@@ -26,6 +26,8 @@ class Subject:
     fallen: Sequence[Fallen] = ()
     #: True where its culprits are all who could be meant.
     undecided: bool = False
+    #: True where the job is being ended, so that its processes can be asked no more.
+    ending: bool = False
     #: The folder that was examined, as people named it.
     folder: Path | None = None
 
@@ -71,6 +73,7 @@ class Subject:
             return ProcessPlace(rank)
         job = self.facts.job if self.facts is not None else None
         over = job is not None and (job.ended is not None or job.ended_by_recorder)
+        over = over or self.ending
         return ProcessPlace(rank, shown(view.host), view.pid, over or view.exit is not None)
 
     @cached_property

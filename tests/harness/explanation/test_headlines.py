@@ -14,6 +14,14 @@ from hanglab.harness.report.explanation.headlines import duration
 from tools.corpus.__main__ import CORPUS
 
 OF_CORPUS = {
+    "local/slow_every_tenth.fault": (
+        "Rank 2 computes longer than ranks 0, 1 and 3, in every 10th step, at "
+        "slow_every_tenth.py:14 (evaluate); they wait 14 ms of every step for it (34%)."
+    ),
+    "torchrun/slow_every_tenth.fault": (
+        "Rank 2 computes longer than ranks 0, 1 and 3, in every 10th step, at "
+        "slow_every_tenth.py:14 (evaluate); they wait 8 ms of every step for it (27%)."
+    ),
     "nccl-emulated/more_than_fits.fault": (
         "Rank 1 ran out of GPU memory at more_than_fits.py:21 (more_than_fits); the job failed."
     ),

@@ -73,7 +73,7 @@ DATA_STARVATION = {
 
 STRAGGLER = {
     "slow_compute": CauseText(
-        says=("{Who} compute{s} longer than {peers}{in_section}{at}",),
+        says=("{Who} compute{s} longer than {peers}{how_often}{in_section}{at}",),
         what="One rank's own work takes longer than its peers', and they wait for it.",
         proof="Who enters operations last by its own doing, its own time a step beside its peers', "
         "and processor or device time that shows work.",
