@@ -31,6 +31,7 @@ from hanglab.analyzer.recorded_endings import (
     recorded_endings,
 )
 from hanglab.analyzer.verdict import Status, Verdict
+from hanglab.analyzer.wording import name_ranks
 from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import OPERATIONS, op_of
 
@@ -137,10 +138,21 @@ class _JobReader:
             for number, group in enumerate(self._groups)
             for rank in group.members
         }
-        if len(self._named) < sum(len(group.members) for group in self._groups):
-            raise NotReplayable("Several groups of one rank have the same name in these dumps.")
+        self._refuse_contradictions()
         known = [rank for group in self._groups for rank in group.members]
         self._size = max([*graph.expected, *graph.ranks, *known], default=-1) + 1
+
+    def _refuse_contradictions(self) -> None:
+        """Raises NotReplayable where dumps give groups of one name and rank other members."""
+        for number, group in enumerate(self._groups):
+            for rank in group.members:
+                other = self._groups[self._named[rank, group.name]]
+                if other is not self._groups[number]:
+                    raise NotReplayable(
+                        f"The dumps contradict each other: rank {rank} is in two groups called "
+                        f"{group.name!r}, of {name_ranks(group.members)} and of "
+                        f"{name_ranks(other.members)}, and no Program has both."
+                    )
 
     def read(self) -> ReplayableJob:
         backends = Counter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -54,3 +55,19 @@ def test_a_job_that_ended_is_not_replayable(tmp_path: Path) -> None:
     with pytest.raises(NotReplayable, match="no hang") as told:
         read(tmp_path, JobOptions(4, "world", "none", operations=20))
     assert told.value.exit_code == 2 and told.value.advice
+
+
+def test_dumps_that_contradict_each_other_are_refused_with_what_they_say(tmp_path: Path) -> None:
+    """Rank 2's dump has other members of the group that its peers are in."""
+    job = SimulatedJob(JobOptions(4, "world", "skip", operations=20))
+    for rank, data in job.dumps():
+        if rank == 2:
+            dump = pickle.loads(data)
+            for group in dump["pg_config"].values():
+                group["ranks"] = "[1, 2]"
+            data = pickle.dumps(dump)
+        write_dump(tmp_path, rank, data, job.written_ns(rank))
+    with pytest.raises(NotReplayable, match=r"contradict each other: rank [12] is in two") as told:
+        read_replayable(tmp_path)
+    assert "ranks 0-3" in str(told.value) and "ranks 1 and 2" in str(told.value)
+    assert told.value.exit_code == 2
