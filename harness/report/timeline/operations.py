@@ -175,7 +175,7 @@ def _calls(
 def _ending(
     call: OperationCall, entry: _EntryEnd | None, on_device: bool
 ) -> tuple[bool, int | None]:
-    """Whether the operation had not ended, and when it was known to have, if that is known."""
+    """True if the operation had not ended, and the time at which it was known to have."""
     if entry is not None and not entry.blocking:
         return not entry.finished, entry.completed_ns if entry.finished else None
     if entry is None and on_device:
