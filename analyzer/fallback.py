@@ -272,8 +272,10 @@ def _stalled(facts: CaseFacts) -> str:
             "either of them is queued behind, the network, or a device cannot be told apart."
         )
     if any(view.failed for view in facts.ranks.values()):
+        members = set(first.group.members)
+        who = "All ranks" if members >= set(facts.ranks) else name_ranks(members).capitalize()
         return (
-            f"All ranks were inside the same {op} when the job failed, and nothing that they left "
+            f"{who} were inside the same {op} when the job failed, and nothing that was left "
             "tells why."
         )
     if not facts.case and (graph.world_size_unknown or graph.missing):

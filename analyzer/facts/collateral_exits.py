@@ -102,7 +102,8 @@ def _ended_after_failure(found: list[Failure]) -> list[Failure]:
 
 def _is_first(failure: Failure, sent: frozenset[signal.Signals]) -> bool:
     """True if a launcher may have acted on it, and nobody's end is behind it."""
-    return not _ended_by(failure, sent) and (not failure.consequence or failure.gave_up)
+    own = not failure.consequence or failure.gave_up or failure.differs
+    return own and not _ended_by(failure, sent)
 
 
 def _failed_at(failure: Failure) -> int | None:

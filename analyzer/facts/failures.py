@@ -16,6 +16,7 @@ from hanglab.analyzer.facts.case_facts import RankView
 from hanglab.analyzer.facts.error_texts import (
     JOIN_FAILED,
     RANKS_THAT_FAILED,
+    REFUSED_SIZE,
     ErrorText,
     Kind,
     classify,
@@ -58,6 +59,8 @@ class Failure:
     collateral: bool = False
     #: True where it is of a kind that no process survives: a CUDA error, memory overwritten.
     sticky: bool = False
+    #: True where a peer's difference brought it about, which no peer's end does.
+    differs: bool = False
     #: All that the error says, and those that led to it; "" where it is no exception.
     text: str = ""
 
@@ -181,6 +184,7 @@ def _exit_failure(view: RankView) -> Failure | None:
         "exit",
         confidence=SHOWN,
         gave_up=felt and gave_up(said),
+        differs=felt and REFUSED_SIZE.pattern.search(said) is not None,
     )
 
 

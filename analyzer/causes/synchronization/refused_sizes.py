@@ -15,6 +15,8 @@ import signal
 from collections.abc import Iterator
 from math import prod
 
+import numpy as np
+
 from hanglab.analyzer.causes.thresholds import GLOO_PIECES
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView, collective_ref
 from hanglab.analyzer.facts.error_texts import LOST_PEER, REFUSED_SIZE
@@ -141,22 +143,40 @@ def _refusal(view: RankView) -> tuple[int, int] | None:
 
 
 def _agreed(facts: CaseFacts, rank: int) -> list[Call]:
-    """The last calls of the other ranks whose sizes are known, if all ranks made the same; else [].
+    """The last calls of the group's other ranks whose sizes are known; [] unless all are the same.
 
-    Of a rank that is asked to end before it could leave its buffer no size is known.
+    Of a rank that is asked to end before it could leave its buffer no size is known.  One other
+    rank alone must have come with the size that it had before: it may have changed its own.
     """
-    calls = [facts.graph.last_calls.get(peer) for peer in facts.others(rank)]
+    own = facts.graph.last_calls.get(rank)
+    members = own.group.members if own is not None and own.seq is not None else ()
+    others = [peer for peer in members or facts.others(rank) if peer != rank]
+    calls = [facts.graph.last_calls.get(peer) for peer in others]
     sized = [call for call in calls if call is not None and call.arguments.input_sizes]
     first = sized[0] if sized else None
     if first is None or first.seq is None or rank not in first.group.members or None in calls:
         return []
-    own = facts.graph.last_calls.get(rank)
     for call in [call for call in (*calls, own) if call is not None]:
         if (call.group, call.seq, call.op) != (first.group, first.seq, first.op):
             return []
     if any(call.arguments.input_sizes != first.arguments.input_sizes for call in sized):
         return []
-    return sized
+    return sized if len(others) > 1 or _came_as_before(facts, first) else []
+
+
+def _came_as_before(facts: CaseFacts, call: Call) -> bool:
+    """True if the rank's operation before this one in its group was the same, of one size."""
+    dump = facts.dumps.get(call.rank)
+    if dump is None or dump.entries is None:
+        return False
+    entries = dump.entries
+    mine = entries.in_group(call.group.name) & ~entries.is_p2p
+    before = np.flatnonzero(mine & (entries.seq == (call.seq or 0) - 1))
+    return any(
+        entries.operation_at(row).op == call.op
+        and entries.arguments_at(row).input_sizes == call.arguments.input_sizes
+        for row in map(int, before)
+    )
 
 
 def _is_piece(call: Call, received: int) -> bool:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import signal
 
 import pytest
+from graph_rows import Row, columns
 from views import C10D, ended, job, progress, raised, user, view
 
 from hanglab.analyzer.engine import conclude
 from hanglab.analyzer.flight_recorder.columns import Arguments
-from hanglab.analyzer.matching.calls import Call
+from hanglab.analyzer.matching.calls import Call, ProcessGroup
 from hanglab.analyzer.verdict import Cause, Status
 from hanglab.recorder.case.progress_records import OperationCall
-from hanglab.recorder.case.records import StackFrame
+from hanglab.recorder.case.records import Clock, StackFrame
 
 WORDS = (
     "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
@@ -124,3 +125,41 @@ def test_without_any_buffer_it_is_not_accused_of_another_line(
 )
 def test_otherwise_it_is_not_accused_of_a_size(words: str, other: tuple[int, ...]) -> None:
     assert verdict_on(words, other=other).cause is not Cause.SIZE_MISMATCH
+
+
+def test_peers_that_the_launcher_ended_in_the_same_moment_did_not_fail_first() -> None:
+    # A signal of torchrun was noted a millisecond before the abort that it answers.
+    aborted = ended(view(2), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(136, 8)
+    others = [ended(view(rank), code=None, signal=signal.SIGTERM) for rank in (0, 1, 3)]
+    for later, one in enumerate([others[0], aborted, *others[1:]]):
+        assert one.exit is not None
+        one.exit.at = Clock(1_000_000 * later, 1_000_000 * later)
+    known = job([*others, aborted], trigger="exit")
+    call = Call(2, known.graph.groups[0], 45, "all_reduce", sized_as((1,)), (user(18),))
+    known.graph.last_calls[2] = call
+    verdict = conclude(known)
+    assert verdict.status is Status.INCONCLUSIVE and verdict.culprits == []
+
+
+@pytest.mark.parametrize(("before", "culprits"), [((16, 16), [3]), ((8, 16), [])])
+def test_of_two_members_the_one_that_came_as_before_is_not_accused(
+    before: tuple[int, int], culprits: list[int]
+) -> None:
+    aborted = ended(view(3), code=None, signal=signal.SIGABRT)
+    aborted.stderr = WORDS.format(512, 256)
+    lost = [raised(view(r), "RuntimeError", LOST, user(11), at=2000) for r in (0, 1, 2)]
+    known = job([*lost, aborted], trigger=None)
+    pair = ProcessGroup("4", (1, 3))
+    sizes = {6: before, 7: (16, 16)}
+    rows = [Row("all_gather", seq, "4", inputs=[size]) for seq, size in sizes.items()]
+    known.dumps[1] = columns(1, rows, members={"4": [1, 3]}, backend="gloo")
+    for rank, given in ((1, sized_as((16, 16))), (3, Arguments())):
+        known.graph.last_calls[rank] = Call(rank, pair, 7, "all_gather", given, (user(11),))
+    verdict = conclude(known)
+    assert verdict.culprits == culprits
+    assert (verdict.cause is Cause.SIZE_MISMATCH) == bool(culprits)
+
+
+def sized_as(size: tuple[int, ...]) -> Arguments:
+    return Arguments(input_sizes=(size,), input_dtypes=("Float",))

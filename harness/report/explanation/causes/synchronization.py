@@ -105,7 +105,7 @@ TEXTS = {
     "size_mismatch": CauseText(
         says=(
             "{Who} called {mine}{at} with {mine_sizes} where {peers} passed {theirs_sizes}",
-            "{Who} called {call}{at} with tensors of another size than {peers}",
+            "{Who} called {shared}{at} with tensors of another size than {members}",
         ),
         what="Ranks pass tensors of different sizes to one operation. gloo compares and raises; "
         "NCCL waits for bytes that never come, or writes past what it was given.",
@@ -125,7 +125,7 @@ TEXTS = {
     "dtype_mismatch": CauseText(
         says=(
             "{Who} called {mine}{at} with {mine_dtypes} where {peers} passed {theirs_dtypes}",
-            "{Who} called {call}{at} with tensors of another dtype than {peers}",
+            "{Who} called {shared}{at} with tensors of another dtype than {members}",
         ),
         what="Ranks pass tensors of different dtypes to one operation, so that they expect "
         "different numbers of bytes.",
@@ -137,7 +137,7 @@ TEXTS = {
         references=(_DISTRIBUTED, "NVIDIA/nccl#147"),
     ),
     "reduction_mismatch": CauseText(
-        says=("{Who} called {call}{at} with another reduce operation than {peers}",),
+        says=("{Who} called {shared}{at} with another reduce operation than {members}",),
         what="Ranks reduce with different operations (a sum here, a maximum there). As many bytes "
         "go the same ways, so nobody waits, and what comes out is undefined.",
         proof="The recorder's own record of arguments shows another reduce operation under one "
@@ -149,8 +149,8 @@ TEXTS = {
     ),
     "root_mismatch": CauseText(
         says=(
-            "{Who} called {call}{at} with {mine_root} where {peers} passed {theirs_root}",
-            "{Who} called {call}{at} with another root than {peers}",
+            "{Who} called {shared}{at} with {mine_root} where {members} passed {theirs_root}",
+            "{Who} called {shared}{at} with another root than {members}",
         ),
         what="Ranks name different roots for one broadcast, reduce, gather or scatter: two send "
         "where one should, or nobody does.",
@@ -162,7 +162,7 @@ TEXTS = {
         references=(_DISTRIBUTED, "NVIDIA/nccl#147"),
     ),
     "split_mismatch": CauseText(
-        says=("{Who} called {call}{at} with split sizes that do not fit those of {peers}",),
+        says=("{Who} called {shared}{at} with split sizes that do not fit those of {members}",),
         what="What one rank sends to another in all_to_all is not what that one expects.",
         proof="The recorder's own record of the lists: entry j of rank i's input splits is not "
         "entry i of rank j's output splits.",
