@@ -16,7 +16,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.10 python
 INSTALL := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
 .PHONY: help run emulated quick test test-long coverage gpu corpus corpus-check corpus-accept calibrate image lint \
-	types format benchmarks environment clean
+	types format pictures benchmarks environment clean
 
 help:  ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -99,6 +99,9 @@ types: $(READY)  ## Check types
 format: $(READY)  ## Put the code into its format
 	$(BIN)/ruff check --fix-only --select I .
 	$(BIN)/ruff format .
+
+pictures: $(READY)  ## Draw the picture of the README that shows a page; needs chromium
+	$(BIN)/python -m tools.page_picture docs/report.png
 
 benchmarks: $(READY)  ## Measure the figures of the documentation
 	for benchmark in benchmarks/*.py; do $(BIN)/python $$benchmark || exit 1; done

@@ -113,7 +113,7 @@ def recorded_endings(facts: CaseFacts) -> dict[int, RecordedEnding]:
 
 
 def recorded_before_stop(facts: CaseFacts) -> dict[int, RecordedEnding]:
-    """What ranks did, before the call in which they stopped, that is why peers wait."""
+    """Deeds of ranks before the call in which they stopped that are why peers wait."""
     if not facts.stuck:
         return {}
     found: dict[int, RecordedEnding] = {}

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hanglab.analyzer.facts.boundary_generations import calls_by_generation
 from hanglab.analyzer.flight_recorder.columns import (
     ABSENT,
     Arguments,
@@ -296,8 +297,11 @@ def join(
     if progress is None or not progress.operations:
         return joined
     pairs: list[_Pair] = []
+    calls: Sequence[OperationCall] = progress.operations
+    if _leaves_out_p2p(dump, groups):
+        calls = calls_by_generation(joined, calls)
     if joined.entries is not None:
-        pairs += _pairs(joined.entries, progress.operations)
+        pairs += _pairs(joined.entries, calls)
         names = joined.descriptions
         joined.entries = _with_arguments(joined.entries, pairs)
         joined.entries.group_names = [
@@ -306,22 +310,29 @@ def join(
     # All else a buffer of NCCL knows better: the host's part of an operation tells nothing of
     # the device's.
     if _leaves_out_p2p(dump, groups):
-        _add_calls(joined, progress, {group.id: group for group in groups}, pairs, dump is None)
+        complete = progress.operations_total <= len(progress.operations)
+        _add_calls(joined, calls, complete, _by_name(groups, joined), pairs, dump is None)
     if dump is None:
         joined.partial = True
     return joined
 
 
+def _by_name(groups: Sequence[GroupRecord], joined: RankDump) -> dict[str, GroupRecord]:
+    """Records of groups, those of former generations as they were the last time."""
+    found = {group.id: group for group in groups}
+    return found | {own: found[name] for own, name in joined.former.items() if name in found}
+
+
 def _add_calls(
     joined: RankDump,
-    progress: Progress,
+    called: Sequence[OperationCall],
+    complete: bool,
     groups: dict[str, GroupRecord],
     pairs: Sequence[_Pair],
     with_collectives: bool,
 ) -> None:
     """Give the entries the ends of calls, and one to each call that has none."""
-    complete = progress.operations_total <= len(progress.operations)
-    made = list(_unrecorded(progress.operations, groups, joined.rank, with_collectives, complete))
+    made = list(_unrecorded(called, groups, joined.rank, with_collectives, complete))
     ring = joined.entries
     parts = [_entries_of(made, groups, joined.rank, joined.descriptions)]
     if ring is not None:
@@ -334,6 +345,6 @@ def _add_calls(
     places = np.argsort(order)
     first = len(entries) - len(made)
     calls = [*pairs, *((first + row, call) for row, (call, _, _) in enumerate(made))]
-    posted = _posted(progress.operations)
+    posted = _posted(called)
     joined.posted = frozenset(int(places[row]) for row, call in calls if call.index in posted)
     joined.held = frozenset(int(places[row]) for row, call in calls if _is_held(call))

@@ -193,6 +193,8 @@ class RankDump:
     #: Keyed by pg_id, as in the dump.
     status: dict[int, GroupStatus] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
+    #: Names of groups that the rank has destroyed and formed again, and what they were called.
+    former: dict[str, str] = field(default_factory=dict)
     entries: Entries | None = None
     #: True where only unfinished entries were dumped, or the ring dropped older ones.
     partial: bool = False

@@ -33,10 +33,10 @@ from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.graph.waits import OpenOperations, find_waits
 from hanglab.analyzer.matching.call_lookup import CallLookup, DumpsInMemory, DumpSource
 from hanglab.analyzer.matching.calls import ProcessGroup
+from hanglab.analyzer.matching.generations import merge_dumps
 from hanglab.analyzer.matching.groups import GroupTable, ResolvedGroup, resolve
-from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
+from hanglab.analyzer.matching.merging import MergedSummaries
 from hanglab.analyzer.matching.message_mismatches import find_message_mismatches
-from hanglab.analyzer.matching.summary import summarise
 
 
 def build_wait_for_graph(
@@ -50,7 +50,7 @@ def build_wait_for_graph(
     by_rank: dict[int, RankDump] = {}
     for dump in dumps:
         by_rank.setdefault(dump.rank, dump)
-    merged = merge_all(summarise(dump) for dump in by_rank.values())
+    merged = merge_dumps(by_rank.values())
     return graph_of_summaries(merged, DumpsInMemory(by_rank), expected=expected)
 
 

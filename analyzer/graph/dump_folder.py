@@ -15,8 +15,14 @@ from hanglab.analyzer.graph.builder import graph_of_summaries
 from hanglab.analyzer.graph.thresholds import FULL_RANKS, PEERS, SMALL
 from hanglab.analyzer.graph.wait_for_graph import WaitForGraph
 from hanglab.analyzer.matching.call_lookup import DumpsInMemory, DumpSource
+from hanglab.analyzer.matching.generations import (
+    align_generations,
+    merge_dumps,
+    rename_groups,
+    split_generations,
+    summarise_generations,
+)
 from hanglab.analyzer.matching.merging import MergedSummaries, merge_all
-from hanglab.analyzer.matching.summary import summarise
 from hanglab.analyzer.verdict import Unusable
 from hanglab.analyzer.worlds.activity import in_usual_pause
 from hanglab.analyzer.worlds.folder import FolderWorld, read_worlds
@@ -30,12 +36,17 @@ class _Folder(DumpSource):
 
     path: Path
     names: frozenset[str] | None
+    #: By rank, see :func:`align_generations`.
+    group_names: dict[int, dict[str, str]]
 
     def __call__(self, rank: int) -> RankDump | None:
         return self.many([rank]).get(rank)
 
     def many(self, ranks: Collection[int]) -> dict[int, RankDump]:
         loaded = load_folder(self.path, ranks=set(ranks), names=self.names)
+        for dump in loaded.dumps:
+            split_generations(dump)
+            rename_groups(dump, self.group_names.get(dump.rank, {}))
         return {dump.rank: dump for dump in loaded.dumps}
 
 
@@ -67,11 +78,12 @@ def wait_for_graphs_of_folder(
     if path.is_dir() and sum(1 for _ in find_candidates(path)) <= SMALL:
         return [_of_dumps(world, expected) for world in read_worlds(path, identity)]
     found = []
-    for world in read_worlds(path, summarise, workers=workers):
+    for world in read_worlds(path, summarise_generations, workers=workers):
         merged = merge_all(world.mapped.results)
         world.mapped.results.clear()
-        names = frozenset(world.mapped.files) if world.name else None
-        found.append(_world_graph(world, merged, _Folder(path, names), expected))
+        files = frozenset(world.mapped.files) if world.name else None
+        source = _Folder(path, files, align_generations(merged))
+        found.append(_world_graph(world, merged, source, expected))
     return found
 
 
@@ -85,7 +97,7 @@ def wait_for_graph_of_folder(
 
 def _of_dumps(world: FolderWorld[RankDump], expected: Sequence[int] | None) -> WorldGraph:
     dumps = {dump.rank: dump for dump in world.mapped.results}
-    merged = merge_all(summarise(dump) for dump in dumps.values())
+    merged = merge_dumps(dumps.values())
     return _world_graph(world, merged, DumpsInMemory(dumps), expected)
 
 

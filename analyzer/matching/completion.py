@@ -39,7 +39,8 @@ class Completion:
     ends: Bool
     #: It has provably finished.
     done: Bool
-    #: The file breaks off behind it, and what would tell whether it has finished is gone.
+    #: The file breaks off behind it, and what would tell whether it has finished is gone; or its
+    #: group was destroyed since.
     undetermined: Bool
     #: What had finished was left out of the dump, as far as can be seen.
     active_only: bool
@@ -93,6 +94,9 @@ def complete(entries: Entries, dump: RankDump, group: Int32) -> Completion:
         _complete_group(entries, dump, found, rows, ended_early)
     if dump.damage and not ends[-1]:
         found.undetermined = _last_number(entries, found) & ~done
+    for name in dump.former:
+        # Nobody waits in a group that is destroyed, whatever became of its operations.
+        found.undetermined |= entries.in_group(name) & ~done
     return found
 
 

@@ -39,7 +39,7 @@ def find_name_conflicts(groups: Sequence[ResolvedGroup]) -> list[NameConflict]:
     """Conflicts of names, by member set; sets :attr:`ResolvedGroup.misnamed` of their groups."""
     by_members: dict[tuple[int, ...], list[ResolvedGroup]] = {}
     for group in groups:
-        if not group.guessed and len(group.members) > 1:
+        if not (group.guessed or group.former) and len(group.members) > 1:
             by_members.setdefault(group.members, []).append(group)
     found = []
     for members, alike in by_members.items():
@@ -63,6 +63,8 @@ def find_lone_names(groups: Sequence[ResolvedGroup], ranks: Sequence[int]) -> li
     """
     by_description: dict[str, list[ResolvedGroup]] = {}
     for group in groups:
+        if group.former:
+            continue
         if group.guessed and not group.doubtful and group.group.description not in NO_DESCRIPTION:
             by_description.setdefault(group.group.description, []).append(group)
     found = []

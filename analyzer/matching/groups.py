@@ -1,8 +1,9 @@
 """Process groups, their members, and the progress of each member.
 
-A group is its name and its member set: split groups share a name, and gloo's
-dumps give no members at all.  A status is keyed by a number of the rank's own,
-which the entries of its peers tie to a name.
+A group is its name and its member set, under names that tell generations apart
+(`generations`): split groups share a name, and gloo's dumps give no members at all.
+A status is keyed by a number of the rank's own, which the entries of its peers tie
+to a name.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class ResolvedGroup:
     misnamed: bool = False
     #: Some member used point-to-point on it.
     p2p: bool = False
+    #: A group of its name was formed later, in its place.
+    former: bool = False
     #: Keys of :attr:`Merged.histories` that belong here.
     histories: list[tuple[str, Members | None]] = field(default_factory=list)
     #: Ranks without a dump that may belong here, where members were guessed.
@@ -129,6 +132,7 @@ def resolve(merged: MergedSummaries, expected: Sequence[int] | None) -> GroupTab
             else GroupProgress(None, part=part)
         )
         group.p2p = group.p2p or part.p2p
+        group.former = part.former
         key = group_key(part)
         if key not in group.histories:
             group.histories.append(key)

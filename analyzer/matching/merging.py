@@ -78,7 +78,7 @@ class MergedSummaries:
             if part.codes is not None:
                 codes = _renumber(part.codes, numbers)
                 window = {summary.rank: (part.base, part.base + part.length)}
-                self._enter(group_key(part), SignatureHistory(part.base, codes, window))
+                self.enter(group_key(part), SignatureHistory(part.base, codes, window))
         self.ranks[summary.rank] = replace(
             summary,
             parts=[replace(part, codes=None) for part in summary.parts],
@@ -92,7 +92,7 @@ class MergedSummaries:
         for key, histories in other.histories.items():
             for history in histories:
                 codes = _renumber(history.codes, numbers)
-                self._enter(key, SignatureHistory(history.base, codes, dict(history.windows)))
+                self.enter(key, SignatureHistory(history.base, codes, dict(history.windows)))
 
     def table(self) -> UInt64:
         """All signatures, of shape ``(k, 5)``."""
@@ -104,7 +104,8 @@ class MergedSummaries:
         rows = [row.tobytes() for row in table]
         return np.array([known.setdefault(row, len(known)) for row in rows] + [GAP], np.int32)
 
-    def _enter(self, key: GroupKey, history: SignatureHistory) -> None:
+    def enter(self, key: GroupKey, history: SignatureHistory) -> None:
+        """Take one history of a group in."""
         histories = self.histories.setdefault(key, [])
         for known in histories[:SEARCHED_HISTORIES]:
             if known.agrees(history):

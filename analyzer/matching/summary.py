@@ -154,6 +154,11 @@ class GroupSummary:
     thread: str = ""
     #: How many members the group has by the shapes of its operations; 0 where none tells.
     size: int = 0
+    #: When the rank issued the first and the last operation that its dump shows.
+    first_ns: int = ABSENT
+    last_ns: int = ABSENT
+    #: A group of the same name was formed later.
+    former: bool = False
 
 
 @dataclass
@@ -191,6 +196,8 @@ class RankSummary:
     empty: bool = False
     #: Sends and receives leave no entry (gloo, without what the Python boundary knows).
     silent_p2p: bool = False
+    #: See :attr:`RankDump.former`.
+    former: dict[str, str] = field(default_factory=dict)
 
 
 def compact(ranks: Iterable[int]) -> Members:
@@ -224,6 +231,7 @@ def summarise(dump: RankDump) -> RankSummary:
     has_status = bool(dump.status) or not (truncated or _before_status(dump.version))
     summary = RankSummary(rank=dump.rank, has_status=has_status, truncated=truncated)
     summary.nameless = compact(dump.nameless)
+    summary.former = dict(dump.former)
     summary.empty = entries is None and not dump.status
     summary.activity = activity_of(dump)
     summary.emulated = dump.library_version == EMULATED_LIBRARY
@@ -347,6 +355,8 @@ def _read_entries(entries: Entries, dump: RankDump, summary: RankSummary, part_o
         part.gloo = completion.gloo[number]
         part.p2p = completion.mixed[number]
         part.pg_id = completion.pg_ids[number]
+        part.first_ns = int(entries.created_ns[rows[0]])
+        part.last_ns = int(entries.created_ns[rows[-1]])
         part.active_only = active_only
         if not part.members:
             part.size = _size(entries, rows)

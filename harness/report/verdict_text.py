@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from hanglab.analyzer.catalogue import Status
-from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.report.explanation.headlines import duration
 from hanglab.harness.report.explanation.parts import (
     Explanation,
@@ -21,6 +20,7 @@ from hanglab.harness.report.explanation.parts import (
     Reason,
     ShellLine,
 )
+from hanglab.harness.report.explanation.subject import ranks_name
 
 #: Files that were of no use, as many as leave the rest on the same screen.
 SHOWN_FILES = 8
@@ -196,7 +196,7 @@ def _numbers(told: Explanation) -> str:
 def _place(place: Place) -> Text:
     """A place as lines: who, which line, its source, and the calls that led there."""
     text = Text()
-    who = {"decision": "the statement that parted them"}.get(place.role, name_ranks(place.ranks))
+    who = {"decision": "the statement that parted them"}.get(place.role, ranks_name(place.ranks))
     text.append(who, _ROLES.get(place.role, ""))
     if place.doing and place.role != "decision":
         text.append(f" {place.doing}")
@@ -214,12 +214,12 @@ def _place(place: Place) -> Text:
 
 
 def _reason(reason: Reason) -> str:
-    who = name_ranks(reason.ranks) if reason.ranks else ""
+    who = ranks_name(reason.ranks) if reason.ranks else ""
     source = f" [{reason.source}]" if reason.source else ""
     return f"{who}: {reason.text}{source}" if who else f"{reason.text}{source}"
 
 
 def _alternative(one: OpenAlternative) -> str:
-    who = f" by {name_ranks(one.ranks)}" if one.ranks else ""
+    who = f" by {ranks_name(one.ranks)}" if one.ranks else ""
     apart = f"; {one.told_apart_by}" if one.told_apart_by else ""
     return f"{one.cause}{who} ({one.confidence:.2f}){apart}"

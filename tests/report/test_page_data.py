@@ -124,6 +124,25 @@ def test_collections_and_waits_for_input_are_on_the_timeline(tmp_path: Path) -> 
     assert "input" in kinds["loader_stuck"]
 
 
+def test_operations_end_by_the_device_and_with_their_rank(tmp_path: Path) -> None:
+    """Calls on a device come back at once, so that only the buffer tells how they ended."""
+    timeline = data_of(unpacked("nccl-emulated/communicator_aborted.fault", tmp_path)).timeline
+    assert timeline is not None
+    still = [
+        (timeline.row[span], timeline.seq[span])
+        for span in timeline.open
+        if timeline.activities[timeline.activity[span]].kind == "operation"
+    ]
+    assert still == [(0, 10), (2, 10), (3, 10)]
+    lengths = [length for length, seq in zip(timeline.length, timeline.seq, strict=True) if seq > 0]
+    assert sum(0 <= length < timeline.end_us / 2 for length in lengths) > 20
+    ends = {one.rank: one.at_us for one in timeline.moments if one.text.startswith("ended")}
+    for span, row in enumerate(timeline.row):
+        end = ends.get(timeline.rows[row].rank)
+        if end is not None and span in timeline.open:
+            assert timeline.begin[span] + timeline.length[span] <= end + 1
+
+
 def test_what_was_missing_is_told(tmp_path: Path) -> None:
     data = data_of(unpacked("local/process_frozen.fault", tmp_path))
     assert any("flight_recorder" in one.file and "2" in one.file for one in data.missing), (

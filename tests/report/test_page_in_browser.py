@@ -171,6 +171,15 @@ def test_pages_of_six_causes_are_readable_by_all(cause: str, show: Opener, tmp_p
         assert grave == []
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("cause", sorted(entry_of_each_cause()))
+def test_the_page_of_every_cause_opens(cause: str, show: Opener, tmp_path: Path) -> None:
+    one = show(page_of(unpacked(entry_of_each_cause()[cause], tmp_path)))
+    assert one.page.locator("#verdict h1").is_visible()
+    one.page.evaluate("document.querySelectorAll('.chart.small').forEach((c) => drawSmall(c))")
+    one.check_quiet()
+
+
 def test_charts_of_hosts_are_drawn_when_somebody_comes_near(show: Opener, skipped: str) -> None:
     one = show(skipped, viewport={"width": 1280, "height": 900})
     chart = one.page.locator("#hosts .chart").first

@@ -8,10 +8,10 @@ from hanglab.analyzer.facts.arrival_lag import arrivals
 from hanglab.analyzer.facts.late_steps import late_steps
 from hanglab.analyzer.matching.calls import Call
 from hanglab.analyzer.verdict import CollectiveRef, Location, Status
-from hanglab.analyzer.wording import UNTOLD, name_ranks
+from hanglab.analyzer.wording import UNTOLD
 from hanglab.harness.report.explanation.cause_texts import text_of
 from hanglab.harness.report.explanation.plain_text import shown
-from hanglab.harness.report.explanation.subject import Subject, line_name, without_line
+from hanglab.harness.report.explanation.subject import Subject, line_name, ranks_name, without_line
 from hanglab.recorder.case.operations import op_of
 
 #: Characters of an observation in the first sentence.
@@ -55,7 +55,7 @@ def call_name(call: Call | CollectiveRef) -> str:
         name, described, members, peer = call.group_id, call.group, tuple(call.ranks), None
     group = described if described not in _UNDESCRIBED else name
     if described in _UNDESCRIBED and members:
-        group = f"the group of {name_ranks(members)}"
+        group = f"the group of {ranks_name(members)}"
     op = shown(call.op) or "an operation"
     if call.seq is not None:
         return f"{op} #{call.seq} of {shown(group)}"
@@ -86,7 +86,7 @@ def words_of(subject: Subject) -> Words:
     culprits, one = subject.culprits, len(subject.culprits) == 1
     words = Words()
     if culprits:
-        who = name_ranks(culprits)
+        who = ranks_name(culprits)
         if is_undecided(subject):
             who, one = "either " + " or ".join(f"rank {rank}" for rank in culprits), True
         words |= {"who": who, "Who": who[0].upper() + who[1:]}
@@ -95,7 +95,7 @@ def words_of(subject: Subject) -> Words:
     if subject.divergence is not None:
         peers = sorted(set(subject.divergence.calls) - set(culprits)) or peers
     single = len(peers) == 1
-    words["peers"] = name_ranks(peers) if peers else "the others"
+    words["peers"] = ranks_name(peers) if peers else "the others"
     words["are"] = "is" if single else "are"
     words["wait"] = "waits" if single else "wait"
     place = verdict.location
@@ -187,7 +187,7 @@ def _end(subject: Subject, words: Words, begun: str) -> str:
     if not waiting or (not verdict.culprits and len(waiting) == subject.world_size):
         waited = subject.waited_s
         return f"; nothing has moved for {duration(waited)}" if waited else ""
-    who = name_ranks(waiting)
+    who = ranks_name(waiting)
     one = len(waiting) == 1
     if who in begun and not one:
         who = "they"
@@ -214,7 +214,7 @@ def _failed(subject: Subject, begun: str, it: str) -> str:
     failed = [rank for rank, view in views.items() if view is not None and view.failed]
     if not failed:
         return "; the job failed"
-    who = name_ranks(failed)
+    who = ranks_name(failed)
     if who in begun and len(failed) > 1:
         who = "they"
     return f"; {who} lost {it} and failed" if subject.divergence is None else f"; {who} failed too"
@@ -226,9 +226,10 @@ def _waiting(subject: Subject, words: Words, begun: str, who: str, one: bool, it
     since = f"{has} waited {duration(waited)}" if waited else f"wait{'s' if one else ''}"
     for_it = f" for {it}" if subject.culprits else ""
     call = words.get("call")
-    where = f" in {call}" if call is not None and call not in begun else ""
+    told = call is None or call in begun or not subject.all_wait_there
+    where = "" if told else f" in {call}"
     line = ""
-    if subject.awaited is not None:
+    if subject.awaited is not None and subject.all_wait_there:
         site = victim_line(subject)
         if site and site not in begun:
             line = f", {site}"

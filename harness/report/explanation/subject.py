@@ -12,9 +12,13 @@ from hanglab.analyzer.decision import Fallen
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.matching.calls import Call, Divergence
 from hanglab.analyzer.verdict import Location, Status, Verdict
+from hanglab.analyzer.wording import name_ranks
 from hanglab.harness.report.explanation.parts import ProcessPlace
 from hanglab.harness.report.explanation.plain_text import shown
 from hanglab.recorder.case import evidence_files as files
+
+#: Characters of a list of ranks that is written out.
+_LONG_NAME = 60
 
 
 @dataclass
@@ -111,6 +115,18 @@ class Subject:
         return None
 
     @cached_property
+    def all_wait_there(self) -> bool:
+        """True where nobody of those who wait is seen to wait in another operation."""
+        if self.facts is None or self.awaited is None:
+            return True
+        there = (self.awaited.group, self.awaited.seq, self.awaited.op)
+        calls: dict[int, set[object]] = {}
+        for wait in self.facts.graph.waits:
+            call = wait.call
+            calls.setdefault(call.rank, set()).add((call.group, call.seq, call.op))
+        return all(there in calls[rank] for rank in self.waiting if rank in calls)
+
+    @cached_property
     def lone_message(self) -> Call | None:
         """The send or receive whose other half a culprit did not issue."""
         if self.facts is None:
@@ -140,6 +156,14 @@ class Subject:
 def short(path: str) -> str:
     """Last part of a path, as people know their files."""
     return shown(path.replace("\\", "/").rsplit("/", 1)[-1])
+
+
+def ranks_name(ranks: Sequence[int]) -> str:
+    """``ranks 0-3 and 5``; of many with gaps how many they are, and from which to which."""
+    name = name_ranks(ranks)
+    if len(name) <= _LONG_NAME:
+        return name
+    return f"{len(set(ranks)):,} ranks from {min(ranks)} to {max(ranks)}"
 
 
 def line_name(location: Location) -> str:

@@ -60,7 +60,8 @@ class TimelineMoment(msgspec.Struct, kw_only=True):
 class TimelineData(msgspec.Struct, kw_only=True):
     """Spans as columns of one length, in microseconds since ``begin_wall_ns``.
 
-    ``length`` is -1 where an end was not recorded; spans in ``open`` had not ended at ``end_us``.
+    ``length`` is -1 where an end was not recorded; spans in ``open`` had not ended at ``end_us``,
+    or when their rank did.
     """
 
     begin_wall_ns: int

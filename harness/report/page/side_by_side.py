@@ -32,7 +32,7 @@ def side_by_side(
     place = _place(facts, verdict)
     if place is None:
         return None
-    group_id, members, label, seq, title = place
+    group_id, members, seq, title = place
     ranks = _chosen(members, verdict, classes)
     first, last = max(0, seq - BEFORE), seq + AFTER
     dumps = [
@@ -43,28 +43,29 @@ def side_by_side(
     if not dumps:
         return None
     table = entries_table(Loaded(dumps=dumps), stacks=True, mismatch_cap=None)
-    return _folded(table, ranks, members, f"{title} of {label}", facts)
+    return _folded(table, ranks, members, title, facts)
 
 
-def _place(facts: CaseFacts, verdict: Verdict) -> tuple[str, tuple[int, ...], str, int, str] | None:
+def _place(facts: CaseFacts, verdict: Verdict) -> tuple[str, tuple[int, ...], int, str] | None:
     graph = facts.graph
     open_ones = [one for one in graph.divergences if not one.finished] or graph.divergences
     if open_ones:
         found = open_ones[0]
         label = found.group.description or found.group.name
-        title = f"Where ranks first differ: #{found.seq}"
-        return found.group.name, found.group.members, label, found.seq, title
+        title = f"Where ranks first differ: #{found.seq} of {label}"
+        return found.group.name, found.group.members, found.seq, title
     call = verdict.collective
     if call is not None and call.seq is not None:
-        title = f"Around #{call.seq}, which the verdict is about:"
-        return call.group_id, tuple(call.ranks), call.group or call.group_id, call.seq, title
+        label = call.group or call.group_id
+        title = f"Around #{call.seq} of {label}, which the verdict is about"
+        return call.group_id, tuple(call.ranks), call.seq, title
     calls = [one for rank in sorted(graph.unfinished) for one in graph.unfinished[rank]]
     calls += [call for _, call in sorted(graph.last_calls.items())]
     for one in calls:
         if one.seq is not None:
             label = one.group.description or one.group.name
-            title = f"The latest operations, up to #{one.seq}"
-            return one.group.name, one.group.members, label, one.seq, title
+            title = f"The latest operations of {label}, up to #{one.seq}"
+            return one.group.name, one.group.members, one.seq, title
     return None
 
 
@@ -118,7 +119,7 @@ def _folded(
             )
         )
     without = sorted(set(ranks) - set(table.ranks))
-    if without:
+    if without and not table.notes:
         result.notes.append(f"{named(without).capitalize()} left no dump.")
     if len(ranks) < len(set(members)):
         result.notes.append(

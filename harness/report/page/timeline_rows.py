@@ -121,7 +121,7 @@ def _add_spans(data: TimelineData, timeline: JobTimeline, begin: int) -> None:
 
 
 def _length(span: TimelineSpan, end_us: int, begin: int) -> int:
-    if span.open:
+    if span.open and span.end_ns is None:
         return max(0, end_us - (span.begin_ns - begin) // 1000)
     return -1 if span.end_ns is None else max(0, span.end_ns - span.begin_ns) // 1000
 

@@ -98,7 +98,7 @@ def _write_rank(
 
 def _slice(span: TimelineSpan, end_ns: int, flow: int | None = None) -> Slice:
     begin = span.begin_ns
-    stop = max(end_ns, begin) if span.open or span.end_ns is None else max(span.end_ns, begin)
+    stop = max(end_ns if span.end_ns is None else span.end_ns, begin)
     name = f"{span.activity.name} (not ended)" if span.open else span.activity.name
     return Slice(begin, stop, name, _notes(span), flow)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from hanglab.analyzer.facts.case_facts import CaseFacts, RankView
 from hanglab.analyzer.flight_recorder.columns import RankDump
@@ -16,6 +17,7 @@ from hanglab.harness.report.timeline.spans import (
     SpanKind,
     TimelineSpan,
 )
+from hanglab.recorder.case.backends import backends_in
 from hanglab.recorder.case.progress_records import Progress
 
 
@@ -48,12 +50,20 @@ def dumps_of(facts: CaseFacts, ranks: Iterable[int]) -> dict[int, RankDump]:
 
 
 def _rank(view: RankView, dump: RankDump | None) -> RankTimeline:
-    spans = operation_spans(dump, view.progress, view.code, view.clock_ahead_ns)
+    on_device = {
+        group.id
+        for group in view.groups
+        if any(backend.enqueued for backend in backends_in(group.backend))
+    }
+    spans = operation_spans(dump, view.progress, view.code, view.clock_ahead_ns, on_device)
     steps: list[tuple[int, int]] = []
     if view.progress is not None:
         spans += _sections(view.progress, view.clock_ahead_ns)
         spans += _collections(view.progress, view.clock_ahead_ns)
         steps = [(step, at - view.clock_ahead_ns) for step, at in view.progress.steps]
+    if view.ended is not None:
+        end = view.ended.at.wall_ns
+        spans = [replace(s, end_ns=max(end, s.begin_ns)) if s.open else s for s in spans]
     spans.sort(key=lambda span: span.begin_ns)
     return RankTimeline(view.rank, view.host, view.pid, spans, steps)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,21 +11,37 @@ from hanglab.analyzer.code_owners import CodeMap
 from hanglab.analyzer.flight_recorder.columns import ABSENT, Entries, RankDump
 from hanglab.analyzer.matching.completion import completed
 from hanglab.harness.report.timeline.spans import SpanActivity, SpanKind, TimelineSpan
+from hanglab.recorder.case.backends import backend_of
 from hanglab.recorder.case.operations import op_of_method
 from hanglab.recorder.case.progress_records import OperationCall, Progress
 
 
+class _EntryEnd(NamedTuple):
+    """The end of a call, as the entry that it made has it."""
+
+    seq: int | None
+    finished: bool
+    completed_ns: int | None
+    #: A wait of the host ends when the operation does.
+    blocking: bool
+
+
 def operation_spans(
-    dump: RankDump | None, progress: Progress | None, code: CodeMap, ahead_ns: int
+    dump: RankDump | None,
+    progress: Progress | None,
+    code: CodeMap,
+    ahead_ns: int,
+    on_device: Collection[str] = (),
 ) -> list[TimelineSpan]:
     """Spans of all operations that are known of a rank, and of its waits for them.
 
-    ``ahead_ns`` is by how much its host's clock is ahead of the job's.
+    ``ahead_ns`` is by how much its host's clock is ahead of the job's, ``on_device`` are groups
+    whose operations run on a device, so that a host's calls tell nothing of their end.
     """
     calls = progress.operations if progress is not None else []
     seen = _BoundaryCalls(calls)
     spans = list(_entries(dump, seen, code, ahead_ns)) if dump is not None else []
-    spans += _calls(calls, dump, seen, ahead_ns)
+    spans += _calls(calls, dump, seen, ahead_ns, on_device)
     return spans
 
 
@@ -33,9 +50,8 @@ class _BoundaryCalls:
 
     def __init__(self, calls: list[OperationCall]) -> None:
         self._calls: dict[str, list[OperationCall]] = {}
-        #: Numbers of entries by the index of their call.
-        self.seqs: dict[int, int] = {}
-        self.names: dict[int, str] = {}
+        #: By the index of a call, what its entry says of it.
+        self.ends: dict[int, _EntryEnd] = {}
         for call in calls:
             self._calls.setdefault(call.group, []).append(call)
         self._begins = {
@@ -72,8 +88,9 @@ def _entries(
         seq = None if p2p[row] or seqs[row] == ABSENT else seqs[row]
         call = seen.call_during(entries.group_at(row), begin)
         if call is not None:
-            if seq is not None:
-                seen.seqs[call.index] = seq
+            blocking = backend_of(entries.operation_at(row).backend).blocking
+            at = None if ended[row] == ABSENT else ended[row]
+            seen.ends[call.index] = _EntryEnd(seq, finished[row], at, blocking)
             continue
         key = (int(entries.operation[row]), int(entries.group[row]), int(entries.stack[row]))
         activity = known.get(key)
@@ -108,7 +125,11 @@ def _activity_of_entry(entries: Entries, row: int, dump: RankDump, code: CodeMap
 
 
 def _calls(
-    calls: list[OperationCall], dump: RankDump | None, seen: _BoundaryCalls, ahead_ns: int
+    calls: list[OperationCall],
+    dump: RankDump | None,
+    seen: _BoundaryCalls,
+    ahead_ns: int,
+    on_device: Collection[str],
 ) -> Iterator[TimelineSpan]:
     members = dump.members if dump is not None else {}
     labels = dump.descriptions if dump is not None else {}
@@ -127,12 +148,14 @@ def _calls(
                 SpanActivity(SpanKind.WAIT, f"wait for {name}", *place),
             )
         operation, wait = pair
-        seq = seen.seqs.get(call.index)
+        entry = seen.ends.get(call.index)
+        seq = entry.seq if entry is not None else None
+        is_open, end_ns = _ending(call, entry, call.group in on_device)
         yield TimelineSpan(
             operation,
             call.entered_ns - ahead_ns,
-            _end_of(call, ahead_ns),
-            open=_is_open(call),
+            None if end_ns is None else end_ns - ahead_ns,
+            open=is_open,
             seq=seq,
             returned_ns=None if call.returned_ns is None else call.returned_ns - ahead_ns,
             peer=_global(call.peer, operation.members),
@@ -149,18 +172,18 @@ def _calls(
             )
 
 
-def _is_open(call: OperationCall) -> bool:
-    return call.returned_ns is None or not (
-        call.completed or call.failed or call.method == "new_group"
-    )
-
-
-def _end_of(call: OperationCall, ahead_ns: int) -> int | None:
-    """The time at which it was known to have finished: at the end of its wait, else of its call."""
-    if _is_open(call):
-        return None
-    end = call.wait_returned_ns if call.wait_returned_ns is not None else call.returned_ns
-    return None if end is None else end - ahead_ns
+def _ending(
+    call: OperationCall, entry: _EntryEnd | None, on_device: bool
+) -> tuple[bool, int | None]:
+    """True if the operation had not ended, and the time at which it was known to have."""
+    if entry is not None and not entry.blocking:
+        return not entry.finished, entry.completed_ns if entry.finished else None
+    if entry is None and on_device:
+        return call.returned_ns is None, None
+    done = call.completed or call.failed or call.method == "new_group"
+    if call.returned_ns is None or not done:
+        return True, None
+    return False, call.wait_returned_ns if call.wait_returned_ns is not None else call.returned_ns
 
 
 def _global(rank_in_group: int | None, members: tuple[int, ...]) -> int | None:

@@ -44,7 +44,7 @@ class TimelineSpan:
 
     activity: SpanActivity
     begin_ns: int
-    #: None where its end was not recorded, or has not come.
+    #: None where its end was not recorded, or has not come.  An open one ends with its rank.
     end_ns: int | None
     #: It had not ended at the capture.
     open: bool = False

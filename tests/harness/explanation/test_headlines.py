@@ -11,6 +11,7 @@ from hanglab.analyzer.verdict import Cause, CollectiveRef, Evidence, Status, Ver
 from hanglab.harness.corpus.entries import unpack_entry
 from hanglab.harness.report.explanation.explaining import explain, explain_examined
 from hanglab.harness.report.explanation.headlines import duration
+from hanglab.harness.report.explanation.subject import ranks_name
 from tools.corpus.__main__ import CORPUS
 
 OF_CORPUS = {
@@ -84,7 +85,7 @@ OF_CORPUS = {
     ),
     "local/p2p_unmatched.fault": (
         "Rank 1 (p2p_unmatched.py:37) did not issue the other half of rank 2's recv from rank 1 "
-        "of default_pg; ranks 0, 2 and 3 have waited 1.5 s for it, p2p_unmatched.py:13."
+        "of default_pg; ranks 0, 2 and 3 have waited 1.5 s for it."
     ),
     "local/input_starved.fault": (
         "All ranks wait for their input in section dataloader, 100% of the time."
@@ -200,8 +201,7 @@ OF_CORPUS = {
     ),
     "rendered/unmatched-11": (
         "Either rank 7 or rank 14 did not issue the other half of rank 14's recv from rank 7 of "
-        "group_3; ranks 0-6, 8-13 and 15-23 have waited 17 min for it in all_reduce #1 of "
-        "group_3."
+        "group_3; ranks 0-6, 8-13 and 15-23 have waited 17 min for it."
     ),
 }
 
@@ -273,3 +273,8 @@ def test_every_cause_has_its_sentence() -> None:
 def test_a_time_is_told_in_the_unit_that_fits_it() -> None:
     spans = [0.038, 1.66, 41.4, 720, 11520]
     assert [duration(one) for one in spans] == ["38 ms", "1.7 s", "41 s", "12 min", "3.2 h"]
+
+
+def test_ranks_with_many_gaps_are_counted() -> None:
+    assert ranks_name([0, 1, 2, 5]) == "ranks 0-2 and 5"
+    assert ranks_name(list(range(772, 1021, 8))) == "32 ranks from 772 to 1020"

@@ -135,9 +135,15 @@ class TimelineChart {
 
   whole() { return this.look(-0.01 * this.end, 1.02 * this.end); }
 
+  // Begins of operations, the latest last.
+  operations() {
+    const { activities, activity, begin } = this.data;
+    return begin.filter((_, span) => activities[activity[span]].kind === "operation").sort((a, b) => a - b);
+  }
+
   // The last operations: the time before the latest begin, and what stands still behind it.
   beforeEnd() {
-    const begins = this.data.begin.slice().sort((a, b) => a - b);
+    const begins = this.operations();
     const latest = begins[begins.length - 1] || 0, some = begins[Math.max(0, begins.length - 12 * this.data.rows.length)] || 0;
     const span = Math.max(latest - some, this.end / 1000);
     return this.look(some - 0.05 * span, Math.min(this.end * 1.02, latest + span));
@@ -202,7 +208,7 @@ class TimelineChart {
     const rows = byId("timeline-row");
     this.data.rows.forEach((row, at) => rows.append(new Option(`rank ${row.rank}${row.role ? ` (${row.role})` : ""}`, at)));
     // A job that has stood for long is shown from where it came to stand.
-    const latest = this.data.begin.reduce((a, b) => Math.max(a, b), 0);
+    const latest = Math.max(0, ...this.operations().slice(-1));
     await (latest < this.end / 2 ? this.beforeEnd() : this.draw());
     this.chart.on("plotly_relayout", (change) => {
       const from = change["xaxis.range[0]"], to = change["xaxis.range[1]"];

@@ -1,0 +1,1 @@
+"""Verdicts for other programs: SARIF, Prometheus' text format, a page of GitHub."""
