@@ -33,15 +33,17 @@ def find_{name}(facts: CaseFacts) -> Iterator[Proposal]:
         awaited = facts.awaited(rank)
         if location is None or awaited is None or not facts.in_no_operation(rank):
             continue
-        # The kernel function in which its main thread sleeps.
-        if "nanosleep" in view.wchan and view.position.innermost_is_user:
+        # Kernel functions in which its main thread was seen asleep; one look may find it awake.
+        own = [sample.wchan for sample in view.processes if sample.kind == "rank"]
+        sleeps = [place for place in own if "nanosleep" in place]
+        if sleeps and view.position.innermost_is_user:
             yield propose(
                 facts,
                 {constant},
                 [rank],
                 confidence=0.98,
                 summary=f"Rank {{rank}} sleeps in {{location.function}}, again and again.",
-                evidence=[Evidence("process_state", rank, f"sleeps in {{view.wchan}}")],
+                evidence=[Evidence("process_state", rank, f"sleeps in {{sleeps[-1]}}")],
                 location=location,
                 collective=collective_ref(awaited),
             )

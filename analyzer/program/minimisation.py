@@ -27,6 +27,8 @@ Test = Callable[[ReducedProgram], bool]
 
 #: How many operations that went well are kept of each rank, before those that did not.
 FINISHED_KEPT = (0, 2, 8, 32, 128)
+#: Operations of one round of an inner loop.
+_ROUNDS_OF = (1, 2, 3)
 #: Ranks that are tried beside the culprits before all are.
 _PEERS = (1, 2, 3)
 
@@ -102,6 +104,48 @@ def fewer_operations(reduced: ReducedProgram, holds: Test) -> ReducedProgram:
         return holds(keep_operations(reduced, kept))
 
     return keep_operations(reduced, ddmin(operations_of(reduced.program), test))
+
+
+def shorter_rounds(reduced: ReducedProgram, holds: Test) -> ReducedProgram:
+    """Leaves one round out of every inner loop at once.
+
+    Where a rank left a call out of one round of an outer loop, what tells is that its rounds are
+    alike: none of them can be made shorter alone.
+    """
+    for length in _ROUNDS_OF:
+        while True:
+            smaller = _without_one_round(reduced, length)
+            if smaller is None or not holds(smaller):
+                break
+            reduced = smaller
+    return reduced
+
+
+def _without_one_round(reduced: ReducedProgram, length: int) -> ReducedProgram | None:
+    """Without one of each series of equal rounds of so many operations; None if there is none."""
+    program = reduced.program
+    operations = operations_of(program)
+    kinds = [
+        frozenset(
+            (action.site, action.op, action.group)
+            for action in (program.actions[rank][index] for rank, index in operation.places)
+        )
+        for operation in operations
+    ]
+    kept: list[ProgramOperation] = []
+    place = 0
+    while place < len(operations):
+        body, end = kinds[place : place + length], place + length
+        while kinds[end : end + length] == body:
+            end += length
+        if end == place + length:
+            kept.append(operations[place])
+            place += 1
+            continue
+        # The last may be the one that never ended.
+        kept += operations[place + length : end]
+        place = end
+    return keep_operations(reduced, kept) if len(kept) < len(operations) else None
 
 
 def fewer_calls(reduced: ReducedProgram, holds: Test) -> ReducedProgram:
@@ -180,7 +224,7 @@ def _changed(reduced: ReducedProgram, change: _Change) -> ReducedProgram:
 def _fewer_calls_of_all(
     reduced: ReducedProgram, holds: Test, culprits: Collection[int]
 ) -> ReducedProgram:
-    return fewer_calls(fewer_operations(reduced, holds), holds)
+    return fewer_calls(shorter_rounds(fewer_operations(reduced, holds), holds), holds)
 
 
 def _simpler(reduced: ReducedProgram, holds: Test, culprits: Collection[int]) -> ReducedProgram:

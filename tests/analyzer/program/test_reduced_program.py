@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from hanglab.analyzer.program import Action, Program, ProgramGroup
-from hanglab.analyzer.program.minimisation import exactly_ranks, fewer_ranks, last_operations
+from hanglab.analyzer.program.minimisation import (
+    exactly_ranks,
+    fewer_operations,
+    fewer_ranks,
+    last_operations,
+    shorter_rounds,
+)
 from hanglab.analyzer.program.reduced_program import (
     ReducedProgram,
     keep_operations,
@@ -90,3 +98,30 @@ def test_ranks_are_cut_to_the_fewest_or_to_so_many() -> None:
     four = exactly_ranks(reduced, holds, {3}, 4)
     assert four is not None and four.ranks == (0, 1, 2, 3)
     assert exactly_ranks(reduced, holds, {3}, 2) is None
+
+
+def test_rounds_that_have_to_stay_alike_are_shortened_together() -> None:
+    """Leaving a gather out of one round alone, or a reduction, makes the rounds differ."""
+    gather, reduction = Action("all_gather", 0, site=1), Action("all_reduce", 0, site=2)
+    turn = [gather] * 6 + [reduction]
+    groups = (ProgramGroup("0", (0, 1), "default_pg"),)
+    program = Program(groups, (tuple(turn * 2 + [gather] * 6), tuple(turn * 2 + [gather] * 5)))
+
+    def alike(reduced: ReducedProgram) -> bool:
+        made = [action.op for action in reduced.program.actions[0]]
+        rounds = [len(list(calls)) for op, calls in groupby(made) if op == "all_gather"]
+        fewer = len(reduced.program.actions[1]) == len(made) - 1
+        return fewer and len(rounds) == 3 and len(set(rounds)) == 1
+
+    begin = whole(program)
+    assert alike(begin)
+    assert fewer_operations(begin, alike) == begin
+    left = shorter_rounds(begin, alike)
+    assert len(left.program.actions[0]) == 5
+
+
+def test_rounds_of_several_operations_are_shortened_too() -> None:
+    first, second = Action("all_gather", 0, site=1), Action("all_reduce", 0, site=2)
+    program = Program((ProgramGroup("0", (0, 1), "default_pg"),), (((first, second) * 5,) * 2))
+    left = shorter_rounds(whole(program), lambda reduced: True)
+    assert [action.op for action in left.program.actions[0]] == ["all_gather", "all_reduce"]
