@@ -273,7 +273,9 @@ def _stalled(facts: CaseFacts) -> str:
         )
     if any(view.failed for view in facts.ranks.values()):
         members = set(first.group.members)
-        who = "All ranks" if members >= set(facts.ranks) else name_ranks(members).capitalize()
+        who = (
+            "All ranks" if members >= set(facts.ranks) else name_ranks(sorted(members)).capitalize()
+        )
         return (
             f"{who} were inside the same {op} when the job failed, and nothing that was left "
             "tells why."

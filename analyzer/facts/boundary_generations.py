@@ -61,7 +61,7 @@ def _formed_again(calls: Sequence[OperationCall]) -> dict[str, list[int]]:
 
 
 def _starts(dump: RankDump, names: Sequence[str], formed: Sequence[int]) -> list[int]:
-    """When each generation but the first began: its first entry, or a call of it before that."""
+    """Times when each generation but the first began: its first entry, or an earlier call of it."""
     entries = dump.entries
     assert entries is not None
     starts = []

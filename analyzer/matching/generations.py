@@ -22,7 +22,7 @@ NewNames = Mapping[str, str]
 
 
 def own_name(name: str, pg_id: int) -> str:
-    """What a rank's former generation is called until those of its peers are known."""
+    """Name of a rank's former generation until those of its peers are known."""
     return f"{name} (pg_id {pg_id})"
 
 

@@ -109,7 +109,7 @@ def words_of(subject: Subject) -> Words:
         # What others wait in may be a later call of theirs, in another group.
         words["shared"] = call_name(verdict.collective)
         members = [rank for rank in peers if rank in verdict.collective.ranks] or peers
-        words["members"] = name_ranks(members) if members else "the others"
+        words["members"] = ranks_name(members) if members else "the others"
     message = subject.lone_message
     if message is not None:
         words["message"] = f"rank {message.rank}'s {call_name(message)}"
